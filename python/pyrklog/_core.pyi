@@ -1,0 +1,255 @@
+"""Types of the Rust extension. The contract in prose is docs/design.md, section 6.
+
+All classes are immutable. Sizes are bytes, times are milliseconds, topic ids are 16 bytes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, final
+
+__version__: str
+
+class LogDirError(OSError):
+    """A log directory cannot be used; the message says which and what to do."""
+
+class LogDirLockedError(LogDirError):
+    """Another process holds the directory's ``.lock``."""
+
+class ForeignLogDirError(LogDirError):
+    """``meta.properties`` names another cluster or broker, or a newer format."""
+
+class PlaneClosedError(RuntimeError):
+    """The plane was shut down."""
+
+@final
+class PlaneConfig:
+    def __new__(
+        cls,
+        *,
+        node_id: int,
+        cluster_id: str,
+        log_dirs: Sequence[str],
+        network_threads: int,
+        reader_threads: int,
+        recovery_threads_per_dir: int,
+        socket_request_max_bytes: int,
+        receive_buffers_max_bytes: int,
+        control_queue_max_requests: int,
+        connections_max_idle_ms: int,
+        max_connections: int,
+        max_connections_per_ip: int,
+        socket_send_buffer_bytes: int,
+        socket_receive_buffer_bytes: int,
+        fetch_max_bytes: int,
+        fetch_session_slots: int,
+        fetch_read_path: Literal["auto", "sendfile", "copy"],
+        unwritten_max_bytes: int,
+        recovery_checkpoint_interval_ms: int,
+        log_start_checkpoint_interval_ms: int,
+        high_watermark_checkpoint_interval_ms: int,
+        retention_check_interval_ms: int,
+        producer_id_expiration_ms: int,
+        auto_create_topics: bool,
+    ) -> PlaneConfig: ...
+
+@final
+class BrokerImage:
+    def __new__(
+        cls, *, id: int, rack: str | None, endpoints: Sequence[tuple[str, str, int]]
+    ) -> BrokerImage: ...
+
+@final
+class PartitionImage:
+    def __new__(
+        cls,
+        *,
+        index: int,
+        leader: int,
+        leader_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        offline: Sequence[int],
+    ) -> PartitionImage: ...
+
+@final
+class LogConfig:
+    """The log's topic options, resolved; each name is Kafka's with dots as underscores."""
+
+    def __new__(
+        cls,
+        *,
+        segment_bytes: int,
+        segment_ms: int,
+        segment_jitter_ms: int,
+        segment_index_bytes: int,
+        index_interval_bytes: int,
+        max_message_bytes: int,
+        message_timestamp_type: Literal["CreateTime", "LogAppendTime"],
+        message_timestamp_before_max_ms: int,
+        message_timestamp_after_max_ms: int,
+        compression_type: str,
+        flush_messages: int,
+        flush_ms: int,
+        retention_ms: int,
+        retention_bytes: int,
+        file_delete_delay_ms: int,
+        cleanup_delete: bool,
+        cleanup_compact: bool,
+    ) -> LogConfig: ...
+
+@final
+class TopicImage:
+    def __new__(
+        cls,
+        *,
+        name: str,
+        id: bytes,
+        internal: bool,
+        log: LogConfig,
+        min_insync_replicas: int,
+        partitions: Sequence[PartitionImage],
+    ) -> TopicImage: ...
+
+@final
+class ImageDelta:
+    def __new__(
+        cls,
+        *,
+        version: int,
+        controller_id: int,
+        brokers: Sequence[BrokerImage],
+        topics: Sequence[TopicImage],
+        removed_topics: Sequence[str],
+    ) -> ImageDelta: ...
+
+@final
+class LeaderSpec:
+    def __new__(
+        cls,
+        *,
+        topic: str,
+        partition: int,
+        leader_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        is_new: bool,
+    ) -> LeaderSpec: ...
+
+@final
+class Session:
+    connection: int
+    principal: str
+    host: str
+    client_id: str | None
+    listener: str
+
+@final
+class Request:
+    __match_args__ = ("id", "api_key", "api_version", "session", "body")
+    id: int
+    api_key: int
+    api_version: int
+    session: Session
+    body: bytes
+
+@final
+class TopicsMissing:
+    __match_args__ = ("id", "topics", "session")
+    id: int
+    topics: list[str]
+    session: Session
+
+@final
+class PartitionsDone:
+    """Ticket of ``become_leaders`` and ``stop_partitions``: one error code a spec, 0 = done."""
+
+    __match_args__ = ("ticket", "errors")
+    ticket: int
+    errors: list[int]
+
+@final
+class RecordsDeleted:
+    """Ticket of ``delete_records``: (error code, low watermark or -1) in order."""
+
+    __match_args__ = ("ticket", "results")
+    ticket: int
+    results: list[tuple[int, int]]
+
+@final
+class LogDirDescription:
+    path: str
+    error_code: int
+    total_bytes: int
+    usable_bytes: int
+    partitions: list[tuple[str, int, int, int]]
+
+@final
+class LogDirsDescribed:
+    __match_args__ = ("ticket", "log_dirs")
+    ticket: int
+    log_dirs: list[LogDirDescription]
+
+@final
+class ShutdownDone:
+    __match_args__ = ("ticket", "clean")
+    ticket: int
+    clean: bool
+
+@final
+class LogDirFailed:
+    __match_args__ = ("path", "reason", "partitions")
+    path: str
+    reason: str
+    partitions: list[tuple[str, int]]
+
+@final
+class Notice:
+    __match_args__ = ("event", "fields", "level")
+    event: str
+    fields: dict[str, str]
+    level: Literal["info", "warning", "error"]
+
+Event = (
+    Request
+    | TopicsMissing
+    | PartitionsDone
+    | RecordsDeleted
+    | LogDirsDescribed
+    | ShutdownDone
+    | LogDirFailed
+    | Notice
+)
+
+@final
+class DataPlane:
+    def __new__(cls, config: PlaneConfig) -> DataPlane: ...
+    def found_partitions(self) -> list[tuple[str, int, bytes | None, str]]:
+        """(topic, partition, topic id or None, log directory)."""
+    def listen(self, listener: str, host: str, port: int) -> int: ...
+    def apply_image(self, delta: ImageDelta) -> None: ...
+    def become_leaders(self, specs: Sequence[LeaderSpec]) -> int: ...
+    def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> int:
+        """Each (topic, partition, delete)."""
+    def delete_records(self, targets: Sequence[tuple[str, int, int]]) -> int:
+        """Each (topic, partition, offset; -1 = high watermark)."""
+    def describe_log_dirs(self) -> int: ...
+    def reply(self, request: int, body: bytes) -> None: ...
+    def resume(self, request: int, errors: Mapping[str, int]) -> None: ...
+    def close_request(self, request: int) -> None: ...
+    def statistics(self) -> dict[str, int]: ...
+    def shutdown(self, grace_ms: int) -> int: ...
+    def event_fd(self) -> int: ...
+    def drain_events(self, max: int) -> list[Event]: ...
+
+@final
+class ApiRow:
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    flexible_since: int
+    """32767 where no version is flexible."""
+    owner: Literal["rust", "python"]
+
+def api_table() -> list[ApiRow]: ...
+def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[dict[str, object]]:
+    """Rows of one file of a partition folder or checkpoint, for ``pyrklog log dump``."""

@@ -1,0 +1,296 @@
+//! The seam's vocabulary: what the control plane hands down, and what comes back up.
+//!
+//! Python owns *desired state*; it compiles it into deltas of a versioned broker image and into
+//! partition commands. The plane owns bytes, offsets and sockets. These types are plain data: the
+//! bridge converts them one to one and adds nothing. `docs/design.md`, "The seam", is the contract
+//! in prose.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// 16 bytes of a topic id (KIP-516), big-endian as on the wire; all zero means "none".
+pub type TopicId = [u8; 16];
+
+/// What is fixed for the life of the process. Byte and millisecond units are in the names.
+#[derive(Clone, Debug)]
+pub struct PlaneConfig {
+    /// This broker's id (`broker.id` / `node.id`).
+    pub node_id: i32,
+    /// The cluster id that `meta.properties` of every log directory must carry.
+    pub cluster_id: String,
+    /// `log.dirs`, in the order configured. Created when missing.
+    pub log_dirs: Vec<PathBuf>,
+    /// `num.network.threads`.
+    pub network_threads: usize,
+    /// `num.io.threads`: the reader pool, which alone may wait for a disk on behalf of a reader.
+    pub reader_threads: usize,
+    /// `num.recovery.threads.per.data.dir`.
+    pub recovery_threads_per_dir: usize,
+    /// `socket.request.max.bytes`: a frame that announces more closes its connection.
+    pub socket_request_max_bytes: usize,
+    /// `queued.max.request.bytes`; the bound on the sum of partly received frames.
+    pub receive_buffers_max_bytes: usize,
+    /// `queued.max.requests`: requests handed to the control plane and not yet answered.
+    pub control_queue_max_requests: usize,
+    /// `connections.max.idle.ms`.
+    pub connections_max_idle_ms: i64,
+    /// `max.connections`.
+    pub max_connections: usize,
+    /// `max.connections.per.ip`.
+    pub max_connections_per_ip: usize,
+    /// `socket.send.buffer.bytes`; -1 = the system's default.
+    pub socket_send_buffer_bytes: i32,
+    /// `socket.receive.buffer.bytes`; -1 = the system's default.
+    pub socket_receive_buffer_bytes: i32,
+    /// `fetch.max.bytes`: the most one Fetch reply carries, whatever the client asks for.
+    pub fetch_max_bytes: usize,
+    /// `max.incremental.fetch.session.cache.slots`.
+    pub fetch_session_slots: usize,
+    /// `fetch.read.path`.
+    pub fetch_read_path: ReadPath,
+    /// `pyrklog.unwritten.max.bytes`: appended bytes of one log directory that may wait for its
+    /// writer; beyond it, connections that produce to that directory are muted.
+    pub unwritten_max_bytes: usize,
+    /// `log.flush.offset.checkpoint.interval.ms` (recovery point).
+    pub recovery_checkpoint_interval_ms: i64,
+    /// `log.flush.start.offset.checkpoint.interval.ms`.
+    pub log_start_checkpoint_interval_ms: i64,
+    /// `replica.high.watermark.checkpoint.interval.ms`.
+    pub high_watermark_checkpoint_interval_ms: i64,
+    /// `log.retention.check.interval.ms`.
+    pub retention_check_interval_ms: i64,
+    /// `producer.id.expiration.ms`.
+    pub producer_id_expiration_ms: i64,
+    /// `auto.create.topics.enable`: a Metadata request that names a missing topic, and allows it,
+    /// raises [`Event::TopicsMissing`] instead of an answer.
+    pub auto_create_topics: bool,
+}
+
+/// How fetched file bytes reach the socket (`fetch.read.path`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadPath {
+    /// Copy for peers on this machine, sendfile for all others (docs/benchmarks.md says why).
+    Auto,
+    /// sendfile(2) from the segment, by the reader pool.
+    Sendfile,
+    /// preadv2(RWF_NOWAIT) and send by the network thread; the reader pool where that would wait.
+    Copy,
+}
+
+/// A change of the broker image. `version` rises strictly; an older one is refused.
+#[derive(Clone, Debug, Default)]
+pub struct ImageDelta {
+    /// The image's new version.
+    pub version: u64,
+    /// The controller's broker id, -1 while there is none.
+    pub controller_id: i32,
+    /// All live brokers (not a difference: the list is short).
+    pub brokers: Vec<BrokerImage>,
+    /// Topics that are new or changed, each whole.
+    pub topics: Vec<TopicImage>,
+    /// Names of topics that are gone.
+    pub removed_topics: Vec<String>,
+}
+
+/// One live broker.
+#[derive(Clone, Debug)]
+pub struct BrokerImage {
+    /// Broker id.
+    pub id: i32,
+    /// `broker.rack`.
+    pub rack: Option<String>,
+    /// One endpoint a listener: (listener name, advertised host, advertised port).
+    pub endpoints: Vec<(String, String, u16)>,
+}
+
+/// One topic with its resolved options.
+#[derive(Clone, Debug)]
+pub struct TopicImage {
+    /// Topic name.
+    pub name: String,
+    /// Topic id.
+    pub id: TopicId,
+    /// `__consumer_offsets` and its like.
+    pub internal: bool,
+    /// Options after topic and broker defaults were resolved.
+    pub config: TopicConfig,
+    /// All partitions, by index.
+    pub partitions: Vec<PartitionImage>,
+}
+
+/// One partition as the controller last decided.
+#[derive(Clone, Debug)]
+pub struct PartitionImage {
+    /// Partition index.
+    pub index: i32,
+    /// Leader's broker id, -1 without one.
+    pub leader: i32,
+    /// Leader epoch.
+    pub leader_epoch: i32,
+    /// Assigned replicas, the preferred leader first.
+    pub replicas: Vec<i32>,
+    /// In-sync replicas.
+    pub isr: Vec<i32>,
+    /// Replicas on dead brokers or failed log directories.
+    pub offline: Vec<i32>,
+}
+
+/// Topic options that the plane acts on; names are Kafka's with dots as underscores, and the
+/// log's own share is handed on as `pyrklog_log::LogConfig`.
+#[derive(Clone, Debug)]
+pub struct TopicConfig {
+    /// The log's options.
+    pub log: pyrklog_log::LogConfig,
+    /// `min.insync.replicas`.
+    pub min_insync_replicas: i32,
+}
+
+/// `become_leader`: this broker leads the partition in this epoch.
+#[derive(Clone, Debug)]
+pub struct LeaderSpec {
+    /// Topic name; it must be in the image already.
+    pub topic: String,
+    /// Partition index.
+    pub partition: i32,
+    /// Leader epoch; a lower one than the partition has is refused (FENCED_LEADER_EPOCH).
+    pub leader_epoch: i32,
+    /// Assigned replicas.
+    pub replicas: Vec<i32>,
+    /// In-sync replicas.
+    pub isr: Vec<i32>,
+    /// The controller says that the partition was created by this very decision: a missing
+    /// directory is then made, in the directory with the fewest partitions. Without it a missing
+    /// directory is made too, but a failed log directory that may hold it makes the partition
+    /// offline instead (Kafka's rule).
+    pub is_new: bool,
+}
+
+/// `stop_partitions`: this broker no longer holds the partition, or only stops serving it.
+#[derive(Clone, Debug)]
+pub struct StopSpec {
+    /// Topic name.
+    pub topic: String,
+    /// Partition index.
+    pub partition: i32,
+    /// Rename the directory to `*-delete` and remove it behind.
+    pub delete: bool,
+}
+
+/// Tickets complete as [`Event::Ticket`].
+pub type TicketId = u64;
+/// Requests are answered with `reply` or `resume`.
+pub type RequestId = u64;
+
+/// What comes back from the plane. Rust pushes to a bounded queue and writes an eventfd.
+#[derive(Debug)]
+pub enum Event {
+    /// A request of an API that Python owns. The connection reads nothing more until its reply.
+    Request(ControlRequest),
+    /// A Metadata request named topics that do not exist and may be created. Answer with
+    /// `resume(id, errors)`: the plane then answers from the image as it is at that time, giving
+    /// each name in `errors` that code.
+    TopicsMissing {
+        /// To `resume`.
+        id: RequestId,
+        /// Missing names, valid or not.
+        topics: Vec<String>,
+        /// Who asked.
+        session: Session,
+    },
+    /// A ticket is done.
+    Ticket {
+        /// As returned by the command.
+        id: TicketId,
+        /// What the command's documentation says.
+        outcome: TicketOutcome,
+    },
+    /// A log directory failed; its partitions are offline and answer KAFKA_STORAGE_ERROR.
+    LogDirFailed {
+        /// The directory.
+        path: PathBuf,
+        /// What happened, one sentence.
+        reason: String,
+        /// (topic, partition) now offline.
+        partitions: Vec<(String, i32)>,
+    },
+    /// Something an operator should read: one structured log line.
+    Notice {
+        /// A short name of the event, snake_case.
+        event: &'static str,
+        /// Fields.
+        fields: Vec<(&'static str, String)>,
+        /// "info", "warning" or "error".
+        level: &'static str,
+    },
+}
+
+/// Who stands behind a connection (design, section 4: a session over a transport).
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Connection number, unique while the process lives.
+    pub connection: u64,
+    /// `User:ANONYMOUS` until authentication exists.
+    pub principal: std::sync::Arc<str>,
+    /// Peer's address.
+    pub host: IpAddr,
+    /// From the request header.
+    pub client_id: Option<String>,
+    /// Listener name.
+    pub listener: std::sync::Arc<str>,
+}
+
+/// A request for Python.
+#[derive(Debug)]
+pub struct ControlRequest {
+    /// To `reply`.
+    pub id: RequestId,
+    /// API key.
+    pub api_key: i16,
+    /// API version, already checked against the table.
+    pub api_version: i16,
+    /// Who asked.
+    pub session: Session,
+    /// The bytes after the request header.
+    pub body: Vec<u8>,
+}
+
+/// The result of a slow command.
+#[derive(Debug)]
+pub enum TicketOutcome {
+    /// `become_leaders`, `stop_partitions`: one error code a spec, in order; 0 = done.
+    Partitions(Vec<i16>),
+    /// `delete_records`: (error code, low watermark or -1), in order.
+    DeleteRecords(Vec<(i16, i64)>),
+    /// `describe_log_dirs`.
+    LogDirs(Vec<LogDirDescription>),
+    /// `shutdown`: true when everything was written, synced and marked clean.
+    Shutdown(bool),
+}
+
+/// One log directory (DescribeLogDirs v4).
+#[derive(Debug)]
+pub struct LogDirDescription {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// 0 or KAFKA_STORAGE_ERROR.
+    pub error_code: i16,
+    /// Bytes of the volume, -1 unknown.
+    pub total_bytes: i64,
+    /// Usable bytes, -1 unknown.
+    pub usable_bytes: i64,
+    /// (topic, partition, size in bytes, offset lag).
+    pub partitions: Vec<(String, i32, i64, i64)>,
+}
+
+/// A directory found under a log directory at `DataPlane::open`.
+#[derive(Clone, Debug)]
+pub struct FoundPartition {
+    /// Topic name, from the folder.
+    pub topic: String,
+    /// Partition index, from the folder.
+    pub partition: i32,
+    /// From `partition.metadata`; `None` where that file is missing.
+    pub topic_id: Option<TopicId>,
+    /// The log directory.
+    pub log_dir: PathBuf,
+}

@@ -1,0 +1,2 @@
+//! Load generator for Kafka-protocol brokers: prebuilt batches, pipelining, percentiles.
+fn main() {}
