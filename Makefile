@@ -1,0 +1,95 @@
+# The only commands a newcomer needs. Each sets up what it needs in .venv, .cache and target, and
+# nothing outside this checkout but the package managers' own caches. Needed: Python 3.11+ with
+# venv, a Rust toolchain and a C compiler; JDK 17 and Maven for test, bench and demo.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := build
+
+PYTHON ?= python3
+LISTEN ?= 127.0.0.1:9092
+DATA ?= .data
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+CHECKED := python tests ci $(wildcard benches demo)
+RUST := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml \) -not -path '*/target/*') \
+        Cargo.toml Cargo.lock
+CORE := .venv/.core
+
+.PHONY: build run test lint test-rust test-python wheel clean help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: $(CORE) ## release build of the extension, installed with the package into .venv
+
+run: build ## starts a broker; LISTEN=HOST:PORT and DATA=DIR have defaults
+	exec $(BIN)/pyrklog serve --listen $(LISTEN) --data $(DATA)
+
+test: lint test-rust test-python ## everything: lints, Rust tests, Python tests with real clients
+
+lint: .venv/.dev ## format, lints, types, structure; all as errors
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/mypy $(CHECKED)
+	$(BIN)/python ci/check_structure.py
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+test-rust: ## cargo's tests of all crates but the binding, which has no logic
+	cargo test --workspace --exclude pyrklog-bridge --locked
+
+test-python: $(CORE) .venv/.dev .cache/kafka.done .cache/spark.done ## pytest; PYTEST_ARGS is handed on
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+wheel: .venv/.build-tools ## an installable wheel in dist/
+	rm -rf dist
+	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin build --release --locked --out dist
+
+clean: ## removes everything that these targets made, but not the broker's data
+	rm -rf .venv .cache dist target demo-out python/pyrklog/*.so
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+
+# --- what the targets stand on -------------------------------------------------------------------
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is $$($(PYTHON) --version 2>&1); pyrklog needs 3.11 or newer:" \
+	       "make PYTHON=python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	  echo "$(PYTHON) has no venv module: install the package python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	touch $@
+
+# Requirements come from pyproject.toml; $(1) names the extras.
+define install
+	$(BIN)/python ci/requirements.py $(1) > .venv/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r .venv/requirements.txt
+	touch $@
+endef
+
+.venv/.build-tools: .venv/.made pyproject.toml ci/requirements.py
+	$(call install,build)
+
+.venv/.demo: .venv/.made pyproject.toml ci/requirements.py
+	$(call install,demo)
+
+.venv/.dev: .venv/.made pyproject.toml ci/requirements.py
+	$(call install,dev)
+
+$(CORE): $(RUST) pyproject.toml .venv/.build-tools
+	@command -v cargo > /dev/null || { \
+	  echo "cargo is not on the PATH: install Rust from https://rustup.rs" >&2; exit 1; }
+	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --release --locked --quiet
+	touch $@
+
+# Jars by Maven, for the Java and Spark tests, the demo and the benchmark.
+.cache/%.done: ci/java/%.xml
+	@command -v mvn > /dev/null || { \
+	  echo "mvn is not on the PATH: the Java and Spark tests need Maven and JDK 17" >&2; exit 1; }
+	rm -rf .cache/$* && mkdir -p .cache/$*
+	mvn --batch-mode --quiet --file $< org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+	  -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/.cache/$*
+	touch $@

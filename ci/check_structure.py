@@ -1,0 +1,291 @@
+"""The rules of docs/design.md that no other tool enforces, as a failing check.
+
+Who may import whom, the purity of machines, `unsafe`, and the length of files and functions.
+`python ci/check_structure.py [ROOT]` prints one line a violation and exits with 1 if there is any.
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from ci import rust_source
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+
+PYTHON_ROOTS = ("python", "tests", "ci", "benches", "demo")
+CORE = "pyrklog._core"
+CORE_IMPORTER = "python/pyrklog/dataplane.py"
+
+# What a decision must get as an argument, never fetch for itself.
+# fmt: off
+IMPURE = frozenset({
+    "anyio", "asyncio", "multiprocessing", "os", "queue", "random", "secrets", "select",
+    "selectors", "signal", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "threading",
+    "time", "trio", "uuid",
+})
+# fmt: on
+# What must not load before a subcommand of the command line needs it.
+SLOW_FOR_CLI = frozenset({"pyrklog.broker", "pyrklog.dataplane", "confluent_kafka", "trio"})
+
+# Which of our crates a crate may depend on.
+CRATE_DEPENDENCIES = {
+    "wire": frozenset[str](),
+    "log": frozenset({"wire"}),
+    "dataplane": frozenset({"wire", "log"}),
+    "loadgen": frozenset({"wire"}),
+    "bridge": frozenset({"wire", "log", "dataplane"}),
+}
+# Paths that a crate's code, apart from its tests, must not name, and why.
+_NO_CLOCK = (r"\b(?:Instant|SystemTime)\b", "reads a clock; time is an argument here")
+_NO_SOCKET = (r"\b(?:std|rustix)::net\b", "knows sockets")
+_NO_FILE = (r"\b(?:std::fs|rustix::fs)\b", "touches files")
+CRATE_FORBIDS = {
+    "wire": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
+    "log": (_NO_CLOCK, _NO_SOCKET),
+    "dataplane": (),
+    "loadgen": (),
+    "bridge": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
+}
+# Crates whose code may write `unsafe`. None does; the binding's macros expand to it.
+UNSAFE_ALLOWED = frozenset[str]()
+FORBID_UNSAFE_NOT_NEEDED = frozenset({"bridge"})
+
+
+@dataclass(frozen=True, order=True)
+class Violation:
+    """Where a rule is broken, and which."""
+
+    path: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Import:
+    """A module named by an import statement; `eager` when it runs as the module is imported."""
+
+    module: str
+    line: int
+    eager: bool
+
+
+def check(root: Path) -> list[Violation]:
+    """All violations under `root`, sorted."""
+    return sorted([*_check_python(root), *_check_rust(root)])
+
+
+# --- Python --------------------------------------------------------------------------------------
+
+
+def _check_python(root: Path) -> Iterator[Violation]:
+    trees: dict[str, ast.Module] = {}
+    for folder in PYTHON_ROOTS:
+        for path in sorted((root / folder).rglob("*.py")):
+            name = path.relative_to(root).as_posix()
+            source = path.read_text()
+            yield from _check_file_length(name, source)
+            trees[name] = ast.parse(source, name)
+    for name, tree in trees.items():
+        yield from _check_python_functions(name, tree)
+    package = {name: imports(name, tree) for name, tree in trees.items() if _in_package(name)}
+    for name, found in package.items():
+        # `from a import b` counts as `a` and as `a.b`: one violation a line is enough.
+        by_line = {v.line: v for v in reversed([*_check_imports(name, found, package)])}
+        yield from by_line.values()
+
+
+def _check_imports(
+    name: str, found: list[Import], package: dict[str, list[Import]]
+) -> Iterator[Violation]:
+    yield from _check_core(name, found)
+    yield from _check_cli(name, found)
+    yield from _check_drivers(name, found, package)
+    if name.endswith("/machine.py") or "/protocol/" in name:
+        yield from _check_purity(name, found, package)
+
+
+def _in_package(name: str) -> bool:
+    return name.startswith("python/pyrklog/")
+
+
+def imports(name: str, tree: ast.Module) -> list[Import]:
+    """Every import of a module; relative ones resolved; those for type checkers only left out."""
+    package = name.removeprefix("python/").rsplit("/", 1)[0].split("/")
+    found: list[Import] = []
+
+    def visit(node: ast.AST, eager: bool) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for branch in node.orelse:
+                visit(branch, eager)
+            return
+        if isinstance(node, ast.Import):
+            found.extend(Import(alias.name, node.lineno, eager) for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found.append(Import(module, node.lineno, eager))
+            found.extend(Import(f"{module}.{n.name}", node.lineno, eager) for n in node.names)
+        lazy = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            visit(child, eager and not lazy)
+
+    visit(tree, True)
+    return found
+
+
+def _check_core(name: str, found: list[Import]) -> Iterator[Violation]:
+    for item in found:
+        if item.module == CORE and name != CORE_IMPORTER:
+            yield Violation(name, item.line, f"imports {CORE}; only {CORE_IMPORTER} may")
+
+
+def _check_cli(name: str, found: list[Import]) -> Iterator[Violation]:
+    if not name.startswith("python/pyrklog/cli"):
+        return
+    for item in found:
+        if item.eager and _named(item.module, SLOW_FOR_CLI):
+            message = f"imports {item.module} at module level, which slows every command"
+            yield Violation(name, item.line, message)
+
+
+def _check_drivers(
+    name: str, found: list[Import], package: dict[str, list[Import]]
+) -> Iterator[Violation]:
+    """In a package with a machine and a driver only the driver may import trio."""
+    folder, file = name.rsplit("/", 1)
+    if file == "driver.py" or f"{folder}/machine.py" not in package:
+        return
+    for item in found:
+        if file != "machine.py" and _named(item.module, frozenset({"trio"})):
+            yield Violation(name, item.line, "imports trio; in this package only driver.py may")
+
+
+def _check_purity(
+    name: str, found: list[Import], package: dict[str, list[Import]]
+) -> Iterator[Violation]:
+    """A pure module, and whatever of the package it imports, imports nothing impure."""
+    for item in found:
+        chain = _impure_chain(item.module, package, (name,))
+        if chain:
+            yield Violation(name, item.line, f"must be pure, but imports {' -> '.join(chain)}")
+
+
+def _impure_chain(
+    module: str, package: dict[str, list[Import]], seen: tuple[str, ...]
+) -> list[str] | None:
+    if module.split(".")[0] in IMPURE:
+        return [module]
+    base = "python/" + module.replace(".", "/")
+    for file in (f"{base}.py", f"{base}/__init__.py"):
+        if file in package and file not in seen:
+            for item in package[file]:
+                rest = _impure_chain(item.module, package, (*seen, file))
+                if rest:
+                    return [module, *rest]
+    return None
+
+
+def _named(module: str, names: frozenset[str]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in names)
+
+
+def _check_python_functions(name: str, tree: ast.Module) -> Iterator[Violation]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1 - _docstring_lines(node)
+            if lines > FUNCTION_LINES_MAX:
+                yield _too_long(name, node.lineno, node.name, lines)
+
+
+def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    if ast.get_docstring(node, clean=False) is None:
+        return 0
+    first = node.body[0]
+    return (first.end_lineno or first.lineno) - first.lineno + 1
+
+
+# --- Rust ----------------------------------------------------------------------------------------
+
+
+def _check_rust(root: Path) -> Iterator[Violation]:
+    for manifest in sorted((root / "rust").glob("*/Cargo.toml")):
+        crate = manifest.parent.name
+        if crate not in CRATE_DEPENDENCIES:
+            name = manifest.relative_to(root).as_posix()
+            yield Violation(name, 1, f"the crate {crate} has no rules in {Path(__file__).name}")
+            continue
+        yield from _check_manifest(manifest.relative_to(root).as_posix(), crate, manifest)
+        for path in sorted(manifest.parent.rglob("*.rs")):
+            name = path.relative_to(root).as_posix()
+            yield from _check_rust_file(name, crate, path.read_text())
+
+
+def _check_manifest(name: str, crate: str, manifest: Path) -> Iterator[Violation]:
+    table = tomllib.loads(manifest.read_text())
+    for dependency in (*table.get("dependencies", {}), *table.get("dev-dependencies", {})):
+        ours = dependency.removeprefix("pyrklog-")
+        if ours != dependency and ours not in CRATE_DEPENDENCIES[crate]:
+            yield Violation(name, 1, f"{crate} must not depend on {dependency}")
+        if dependency == "pyo3" and crate != "bridge":
+            yield Violation(name, 1, "only rust/bridge may know pyo3")
+
+
+def _check_rust_file(name: str, crate: str, source: str) -> Iterator[Violation]:
+    yield from _check_file_length(name, source)
+    code = rust_source.code_only(source)
+    root_file = name.endswith(("/src/lib.rs", "/src/main.rs"))
+    needs_forbid = crate not in UNSAFE_ALLOWED | FORBID_UNSAFE_NOT_NEEDED
+    if root_file and needs_forbid and "#![forbid(unsafe_code)]" not in code:
+        yield Violation(name, 1, "lacks #![forbid(unsafe_code)]")
+    if crate not in UNSAFE_ALLOWED:
+        yield from _forbid(name, code, r"\bunsafe\b", "writes `unsafe`")
+    if crate != "bridge":
+        yield from _forbid(name, code, r"\bpyo3\b", "names pyo3; only rust/bridge may know it")
+    if "/src/" in name:
+        shipped = rust_source.without_tests(code)
+        for pattern, why in CRATE_FORBIDS[crate]:
+            yield from _forbid(name, shipped, pattern, f"{why} (docs/design.md, section 1)")
+    for function in rust_source.functions(code):
+        if function.lines > FUNCTION_LINES_MAX:
+            yield _too_long(name, function.line, function.name, function.lines)
+
+
+def _forbid(name: str, code: str, pattern: str, message: str) -> Iterator[Violation]:
+    for match in re.finditer(pattern, code):
+        yield Violation(name, code.count("\n", 0, match.start()) + 1, message)
+
+
+# --- length --------------------------------------------------------------------------------------
+
+
+def _check_file_length(name: str, source: str) -> Iterator[Violation]:
+    lines = source.count("\n") + (not source.endswith("\n"))
+    if lines > FILE_LINES_MAX:
+        yield Violation(name, 1, f"{lines} lines; split it by state or step ({FILE_LINES_MAX})")
+
+
+def _too_long(name: str, line: int, function: str, lines: int) -> Violation:
+    return Violation(name, line, f"{function} has {lines} lines; at most {FUNCTION_LINES_MAX}")
+
+
+def main() -> int:
+    """Checks the tree given as the only argument, by default the one that holds this file."""
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1]
+    violations = check(root)
+    for violation in violations:
+        print(violation)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
