@@ -1,0 +1,1 @@
+"""The controller: who leads what, and the life of topics."""

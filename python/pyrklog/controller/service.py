@@ -1,0 +1,294 @@
+"""What the handlers may ask of the control plane: signatures and values, no logic.
+
+One object, :class:`ClusterService`, stands between the protocol and the rest: handlers decode a
+request, call it, and encode the answer. Its implementation is put together in ``broker.py``.
+Every method returns one result per item, in the order asked, with an :class:`ErrorCode`; it
+raises only for bugs. ``message`` is one sentence for the client, or None.
+
+Topic ids are 16 bytes, all zero where there is none. Times are milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from pyrklog.errors import ErrorCode
+
+NO_TOPIC_ID = bytes(16)
+
+# Resource types of the config APIs (KIP-133).
+RESOURCE_TOPIC = 2
+RESOURCE_BROKER = 4
+RESOURCE_BROKER_LOGGER = 8
+
+# Where a value comes from (DescribeConfigs v1+).
+SOURCE_TOPIC = 1
+SOURCE_DYNAMIC_BROKER = 2
+SOURCE_DYNAMIC_DEFAULT_BROKER = 3
+SOURCE_STATIC_BROKER = 4
+SOURCE_DEFAULT = 5
+
+# Types of values (DescribeConfigs v3+, KIP-569).
+TYPE_BOOLEAN = 1
+TYPE_STRING = 2
+TYPE_INT = 3
+TYPE_SHORT = 4
+TYPE_LONG = 5
+TYPE_DOUBLE = 6
+TYPE_LIST = 7
+TYPE_CLASS = 8
+TYPE_PASSWORD = 9
+
+# Operations of IncrementalAlterConfigs (KIP-339).
+OP_SET = 0
+OP_DELETE = 1
+OP_APPEND = 2
+OP_SUBTRACT = 3
+
+
+class Synonym(NamedTuple):
+    """One place a value could come from, the strongest first."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+class ConfigEntry(NamedTuple):
+    """One option of a resource. ``value`` is None for null and for sensitive values."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    source: int
+    sensitive: bool
+    synonyms: Sequence[Synonym]
+    type: int
+    documentation: str | None
+
+
+class TopicSpec(NamedTuple):
+    """A topic to create; -1 asks for ``num.partitions`` / ``default.replication.factor``.
+
+    ``assignments`` (partition -> brokers) excludes counts (both must then be -1).
+    """
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str | None] | None = None
+
+
+class TopicResult(NamedTuple):
+    """Counts are -1 and configs empty where the topic was refused."""
+
+    name: str
+    error: ErrorCode
+    message: str | None = None
+    topic_id: bytes = NO_TOPIC_ID
+    partition_count: int = -1
+    replication_factor: int = -1
+    configs: Sequence[ConfigEntry] = ()
+
+
+class TopicRef(NamedTuple):
+    """A topic by name or by id; exactly one is given."""
+
+    name: str | None = None
+    topic_id: bytes = NO_TOPIC_ID
+
+
+class DeletedTopic(NamedTuple):
+    """``name`` is None where an unknown id was asked for."""
+
+    name: str | None
+    topic_id: bytes
+    error: ErrorCode
+    message: str | None = None
+
+
+class PartitionsSpec(NamedTuple):
+    """``total`` is the new number of partitions; ``assignments`` lists the added ones only."""
+
+    name: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class NamedResult(NamedTuple):
+    """A result for one topic."""
+
+    name: str
+    error: ErrorCode
+    message: str | None = None
+
+
+class ConfigResource(NamedTuple):
+    """``type`` is a RESOURCE_ constant; a broker's name is its id, or "" for the default of all."""
+
+    type: int
+    name: str
+
+
+class DescribedConfigs(NamedTuple):
+    """Answer to one resource of DescribeConfigs."""
+
+    resource: ConfigResource
+    error: ErrorCode
+    message: str | None
+    entries: Sequence[ConfigEntry]
+
+
+class ConfigAlteration(NamedTuple):
+    """``operation`` is an OP_ constant; ``value`` is None for OP_DELETE."""
+
+    operation: int
+    name: str
+    value: str | None
+
+
+class AlteredConfigs(NamedTuple):
+    """Answer to one resource of AlterConfigs and IncrementalAlterConfigs."""
+
+    resource: ConfigResource
+    error: ErrorCode
+    message: str | None = None
+
+
+class ClusterBroker(NamedTuple):
+    """One live broker as seen through one listener."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class ClusterDescription(NamedTuple):
+    """``controller_id`` is -1 while there is none."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: Sequence[ClusterBroker]
+
+
+class DeleteRecordsTarget(NamedTuple):
+    """``offset`` -1 = the high watermark."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class DeletedRecords(NamedTuple):
+    """``low_watermark`` is -1 with an error."""
+
+    topic: str
+    partition: int
+    error: ErrorCode
+    low_watermark: int
+
+
+class LogDirPartition(NamedTuple):
+    """One partition in a log directory."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+
+
+class LogDirInfo(NamedTuple):
+    """One log directory; sizes of the volume are -1 where unknown."""
+
+    path: str
+    error: ErrorCode
+    total_bytes: int
+    usable_bytes: int
+    partitions: Sequence[LogDirPartition]
+
+
+class TopicInfo(NamedTuple):
+    """A topic that exists."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    internal: bool
+
+
+class ClusterService(Protocol):
+    """The control plane as the handlers see it."""
+
+    node_id: int
+
+    async def create_topics(
+        self, specs: Sequence[TopicSpec], *, validate_only: bool, timeout_ms: int
+    ) -> list[TopicResult]:
+        """Creates topics; done when every partition leader serves (or REQUEST_TIMED_OUT)."""
+
+    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Creates missing topics with the broker's defaults, for a Metadata request.
+
+        Returns the names that cannot be answered from the image now, with their codes
+        (INVALID_TOPIC_EXCEPTION, or a retriable LEADER_NOT_AVAILABLE).
+        """
+
+    async def delete_topics(
+        self, topics: Sequence[TopicRef], *, timeout_ms: int
+    ) -> list[DeletedTopic]:
+        """Deletes topics; done when they are gone from the metadata."""
+
+    async def create_partitions(
+        self, specs: Sequence[PartitionsSpec], *, validate_only: bool, timeout_ms: int
+    ) -> list[NamedResult]:
+        """Raises the number of partitions; done when the added leaders serve."""
+
+    async def describe_configs(
+        self,
+        resources: Sequence[tuple[ConfigResource, Sequence[str] | None]],
+        *,
+        include_synonyms: bool,
+        include_documentation: bool,
+    ) -> list[DescribedConfigs]:
+        """Options of each resource, all of them where the names are None."""
+
+    async def incremental_alter_configs(
+        self,
+        alterations: Sequence[tuple[ConfigResource, Sequence[ConfigAlteration]]],
+        *,
+        validate_only: bool,
+    ) -> list[AlteredConfigs]:
+        """Changes the named options only."""
+
+    async def alter_configs(
+        self,
+        replacements: Sequence[tuple[ConfigResource, Mapping[str, str | None]]],
+        *,
+        validate_only: bool,
+    ) -> list[AlteredConfigs]:
+        """Replaces all options of each resource; what is not named goes back to its default."""
+
+    def describe_cluster(self, listener: str) -> ClusterDescription:
+        """Live brokers as advertised on ``listener``."""
+
+    def topics(self) -> Sequence[TopicInfo]:
+        """All topics of the metadata, by name."""
+
+    def topic(self, name: str) -> TopicInfo | None:
+        """One topic of the metadata."""
+
+    async def delete_records(
+        self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int
+    ) -> list[DeletedRecords]:
+        """Moves log start offsets of partitions that this broker leads."""
+
+    async def describe_log_dirs(
+        self, partitions: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> list[LogDirInfo]:
+        """This broker's log directories; None = all partitions, else only those named."""
+
+    async def next_producer_id(self) -> int:
+        """A producer id that was never handed out before and never will be again."""
