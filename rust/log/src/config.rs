@@ -1,0 +1,142 @@
+//! The options of one topic that its logs act on.
+
+use std::str::FromStr;
+
+/// `message.timestamp.type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampType {
+    /// The producer's timestamps stand.
+    CreateTime,
+    /// The broker stamps each batch when it appends it.
+    LogAppendTime,
+}
+
+impl FromStr for TimestampType {
+    type Err = UnknownOption;
+
+    fn from_str(text: &str) -> Result<Self, UnknownOption> {
+        match text {
+            "CreateTime" => Ok(Self::CreateTime),
+            "LogAppendTime" => Ok(Self::LogAppendTime),
+            _ => Err(UnknownOption::new("message.timestamp.type", text)),
+        }
+    }
+}
+
+/// `compression.type` of a topic: what batches are stored as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompressionType {
+    /// As the producer sent them.
+    Producer,
+    /// Not compressed.
+    Uncompressed,
+    /// gzip.
+    Gzip,
+    /// snappy, in the framing of xerial's Java library.
+    Snappy,
+    /// LZ4 frames.
+    Lz4,
+    /// Zstandard (KIP-110).
+    Zstd,
+}
+
+impl FromStr for CompressionType {
+    type Err = UnknownOption;
+
+    fn from_str(text: &str) -> Result<Self, UnknownOption> {
+        Ok(match text {
+            "producer" => Self::Producer,
+            "uncompressed" | "none" => Self::Uncompressed,
+            "gzip" => Self::Gzip,
+            "snappy" => Self::Snappy,
+            "lz4" => Self::Lz4,
+            "zstd" => Self::Zstd,
+            _ => return Err(UnknownOption::new("compression.type", text)),
+        })
+    }
+}
+
+/// An option's value is none of those that Kafka knows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{option} cannot be \"{value}\"")]
+pub struct UnknownOption {
+    /// Kafka's name of the option.
+    pub option: &'static str,
+    /// What was given.
+    pub value: String,
+}
+
+impl UnknownOption {
+    fn new(option: &'static str, value: &str) -> Self {
+        Self {
+            option,
+            value: value.to_owned(),
+        }
+    }
+}
+
+/// Topic options after topic, broker and default values were resolved; each field has the name of
+/// Kafka's topic option with dots as underscores. Whoever builds one has checked the bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// A segment is rolled before it would grow beyond this.
+    pub segment_bytes: u32,
+    /// A segment is rolled when its first batch is older than this (by the batches' timestamps).
+    pub segment_ms: i64,
+    /// The most by which `segment_ms` is shortened, differently for each segment.
+    pub segment_jitter_ms: i64,
+    /// The size at which an offset or time index is full, which rolls the segment.
+    pub segment_index_bytes: u32,
+    /// An index entry is made for the first batch after this many bytes.
+    pub index_interval_bytes: u32,
+    /// The largest batch, as stored, header included.
+    pub max_message_bytes: u32,
+    /// Whose timestamps the records carry.
+    pub message_timestamp_type: TimestampType,
+    /// How far a record's timestamp may lie before the broker's clock.
+    pub message_timestamp_before_max_ms: i64,
+    /// How far a record's timestamp may lie after the broker's clock.
+    pub message_timestamp_after_max_ms: i64,
+    /// What batches are stored as.
+    pub compression_type: CompressionType,
+    /// The gate opens only after an fsync once this many records are unsynced; 1 = each append.
+    pub flush_messages: i64,
+    /// Written data is synced at the latest after this time.
+    pub flush_ms: i64,
+    /// Segments whose newest record is older are deleted; -1 = no limit.
+    pub retention_ms: i64,
+    /// The oldest segments beyond this size are deleted; -1 = no limit.
+    pub retention_bytes: i64,
+    /// How long a deleted segment's renamed files stay on disk.
+    pub file_delete_delay_ms: i64,
+    /// `cleanup.policy` contains "delete".
+    pub cleanup_delete: bool,
+    /// `cleanup.policy` contains "compact".
+    pub cleanup_compact: bool,
+}
+
+impl Default for LogConfig {
+    /// The defaults of Kafka 3.9's topic options.
+    fn default() -> Self {
+        const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+        Self {
+            segment_bytes: 1 << 30,
+            segment_ms: 7 * DAY_MS,
+            segment_jitter_ms: 0,
+            segment_index_bytes: 10 << 20,
+            index_interval_bytes: 4096,
+            max_message_bytes: 1024 * 1024 + 12,
+            message_timestamp_type: TimestampType::CreateTime,
+            message_timestamp_before_max_ms: i64::MAX,
+            message_timestamp_after_max_ms: i64::MAX,
+            compression_type: CompressionType::Producer,
+            flush_messages: i64::MAX,
+            flush_ms: i64::MAX,
+            retention_ms: 7 * DAY_MS,
+            retention_bytes: -1,
+            file_delete_delay_ms: 60_000,
+            cleanup_delete: true,
+            cleanup_compact: false,
+        }
+    }
+}

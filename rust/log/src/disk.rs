@@ -1,0 +1,162 @@
+//! The only way to files: a small trait with one implementation for production and one for tests.
+//!
+//! Everything the log does to a disk goes through [`Disk`] and [`DiskFile`], so that tests can make
+//! any single operation fail, run short, or forget what was never synced. Errors are plain
+//! `std::io::Error`. Nothing here retries: what an error means is the caller's decision (after a
+//! failed write or sync: poison, see [`crate::Poison`]).
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+mod real;
+pub use real::RealDisk;
+pub mod testing;
+
+/// How [`Disk::open`] opens a file; always for reading too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// The file must exist; reading only.
+    Read,
+    /// The file must exist; reading and writing.
+    Write,
+    /// Reading and writing; made when it is missing, its content kept.
+    Create,
+    /// Reading and writing; made when it is missing, emptied when it is not.
+    Truncate,
+}
+
+/// What a name in a directory stands for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirEntry {
+    /// File name, without the directory. Names that are not UTF-8 are not listed.
+    pub name: String,
+    /// A directory (symbolic links are followed).
+    pub is_dir: bool,
+}
+
+/// Sizes of the volume under a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes of the volume.
+    pub total_bytes: u64,
+    /// Bytes that an unprivileged process can still use.
+    pub usable_bytes: u64,
+}
+
+/// A file system.
+pub trait Disk: Debug + Send + Sync + 'static {
+    /// Opens or creates a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Makes a directory and its missing parents; fine when it exists.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Names in a directory, in no particular order.
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Whether a file or directory of that name exists.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Renames a file or directory, replacing an existing file. Durable only after [`Disk::sync_dir`].
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory with everything in it.
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Makes the entries of a directory (creations, renames, removals) durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes everything on the volume that holds `path` durable (syncfs(2)).
+    fn sync_file_system(&self, path: &Path) -> io::Result<()>;
+    /// The volume's sizes.
+    fn space(&self, path: &Path) -> io::Result<Space>;
+    /// Milliseconds since the epoch at which a file was last changed.
+    fn modified_ms(&self, path: &Path) -> io::Result<i64>;
+    /// Takes the exclusive lock of a file (fcntl(2), as Java does), creating it when missing.
+    /// `ErrorKind::WouldBlock` when another process, or this one, holds it. The lock ends when the
+    /// guard is dropped or the process dies.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>>;
+}
+
+/// Holds a file's lock until dropped.
+pub trait LockGuard: Debug + Send + Sync {}
+
+/// An open file. All positions are absolute, so a file may be shared between threads.
+pub trait DiskFile: Debug + Send + Sync {
+    /// Reads up to `buffer.len()` bytes at `position`; 0 at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+    /// The same without waiting for the disk: `ErrorKind::WouldBlock` when the bytes are not in
+    /// memory (preadv2 with RWF_NOWAIT), or when that cannot be known.
+    fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+    /// Writes all bytes at `position`.
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
+    /// Size in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Cuts or extends with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes the content durable (fdatasync(2)).
+    fn sync_data(&self) -> io::Result<()>;
+    /// Tells the system that these bytes will be read soon; a hint, never an error.
+    fn read_ahead(&self, position: u64, len: u64);
+    /// The descriptor, for sendfile(2) and preadv2(2); `None` for files that are not the system's.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Reads exactly `buffer.len()` bytes, waiting for the disk; `UnexpectedEof` when the file ends.
+pub fn read_exact_at(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], position + done as u64)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => done += n,
+        }
+    }
+    Ok(())
+}
+
+/// The whole content of a file. `limit_bytes` bounds what is read into memory; a larger file is
+/// `InvalidData`.
+pub fn read_file(disk: &dyn Disk, path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, OpenMode::Read)?;
+    let len = file.len()?;
+    if len > limit_bytes {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!(
+                "{} has {len} bytes, more than the {limit_bytes} expected",
+                path.display()
+            ),
+        ));
+    }
+    let mut content = vec![0; len as usize];
+    read_exact_at(&*file, &mut content, 0)?;
+    Ok(content)
+}
+
+/// Replaces a file so that after a crash either the old or the new content is there: writes
+/// `<name>.tmp` beside it, syncs it, renames it and syncs the directory.
+pub fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = temporary_name(path);
+    let file = disk.open(&temporary, OpenMode::Truncate)?;
+    file.write_all_at(content, 0)?;
+    file.sync_data()?;
+    disk.rename(&temporary, path)?;
+    disk.sync_dir(path.parent().unwrap_or_else(|| Path::new("/")))
+}
+
+/// Like [`replace_file`] but without any sync: the content is whole for every other process at
+/// once, and durable when the caller syncs file and directory later.
+pub fn replace_file_unsynced(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = temporary_name(path);
+    disk.open(&temporary, OpenMode::Truncate)?
+        .write_all_at(content, 0)?;
+    disk.rename(&temporary, path)
+}
+
+fn temporary_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    PathBuf::from(name)
+}
