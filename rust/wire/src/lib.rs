@@ -1,1 +1,23 @@
 //! Bytes to frames, requests, responses and record batches, and back. No I/O, no clock.
+//!
+//! Nothing here copies record bytes, and nothing allocates on the word of a length or count that the
+//! bytes at hand cannot hold.
+
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod builder;
+pub mod error;
+pub mod error_code;
+pub mod reader;
+pub mod records;
+pub mod span;
+pub mod varint;
+pub mod writer;
+
+pub use batch::{BatchHeader, Batches, Compression, TimestampType};
+pub use error::{DecodeError, Result};
+pub use error_code::ErrorCode;
+pub use reader::{Reader, Uuid};
+pub use span::Span;
+pub use writer::Writer;

@@ -1,0 +1,423 @@
+//! The record batch, format v2 ("magic 2"), and buffers of concatenated batches.
+//!
+//! ```text
+//!  0  base offset            i64   outside the CRC
+//!  8  batch length           i32   bytes after this field
+//! 12  partition leader epoch i32   outside the CRC
+//! 16  magic                  i8    2
+//! 17  CRC-32C                u32   of everything from byte 21 to the end
+//! 21  attributes             i16   0-2 codec, 3 timestamp type, 4 transactional, 5 control,
+//!                                  6 delete horizon in base timestamp
+//! 23  last offset delta      i32
+//! 27  base timestamp         i64   ms
+//! 35  max timestamp          i64   ms
+//! 43  producer id            i64   -1 = none
+//! 51  producer epoch         i16
+//! 53  base sequence          i32
+//! 57  record count           i32
+//! 61  records, compressed as one block if a codec is set
+//! ```
+//!
+//! Parsing a header promises that its length holds a header and that the format is v2, nothing
+//! about the CRC or the records.
+
+use crate::error::{DecodeError, Result};
+
+/// Bytes of a batch before its records.
+pub const HEADER_LEN: usize = 61;
+/// Bytes before the part that the batch length counts.
+pub const LENGTH_PREFIX_LEN: usize = 12;
+/// First byte under the CRC.
+pub const CRC_START: usize = 21;
+/// The only format served.
+pub const MAGIC: i8 = 2;
+/// "No producer" in [`BatchHeader::producer_id`].
+pub const NO_PRODUCER_ID: i64 = -1;
+/// "No timestamp" in batches and replies.
+pub const NO_TIMESTAMP: i64 = -1;
+
+const BASE_OFFSET: usize = 0;
+const BATCH_LENGTH: usize = 8;
+const LEADER_EPOCH: usize = 12;
+const MAGIC_AT: usize = 16;
+const CRC: usize = 17;
+const ATTRIBUTES: usize = 21;
+const LAST_OFFSET_DELTA: usize = 23;
+const BASE_TIMESTAMP: usize = 27;
+const MAX_TIMESTAMP: usize = 35;
+const PRODUCER_ID: usize = 43;
+const PRODUCER_EPOCH: usize = 51;
+const BASE_SEQUENCE: usize = 53;
+const RECORD_COUNT: usize = 57;
+
+/// Attribute bits of the compression codec.
+pub const COMPRESSION_MASK: i16 = 0x07;
+/// Attribute bit: timestamps are the broker's (LogAppendTime).
+pub const TIMESTAMP_TYPE_BIT: i16 = 0x08;
+/// Attribute bit: part of a transaction.
+pub const TRANSACTIONAL_BIT: i16 = 0x10;
+/// Attribute bit: a control batch (transaction marker).
+pub const CONTROL_BIT: i16 = 0x20;
+/// Attribute bit: the base timestamp is the delete horizon (set by the cleaner).
+pub const DELETE_HORIZON_BIT: i16 = 0x40;
+
+/// Compression codec of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Compression {
+    /// Records as they are.
+    None = 0,
+    /// RFC 1952.
+    Gzip = 1,
+    /// Snappy, in the framing of Java's snappy-java or as one raw block.
+    Snappy = 2,
+    /// LZ4 frame format.
+    Lz4 = 3,
+    /// Zstandard.
+    Zstd = 4,
+}
+
+impl Compression {
+    /// From the codec bits of the attributes.
+    pub fn from_bits(bits: u8) -> Result<Self> {
+        Ok(match bits {
+            0 => Compression::None,
+            1 => Compression::Gzip,
+            2 => Compression::Snappy,
+            3 => Compression::Lz4,
+            4 => Compression::Zstd,
+            other => return Err(DecodeError::BadCompression(other)),
+        })
+    }
+
+    /// The name used in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Gzip => "gzip",
+            Compression::Snappy => "snappy",
+            Compression::Lz4 => "lz4",
+            Compression::Zstd => "zstd",
+        }
+    }
+}
+
+/// Who set a batch's timestamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TimestampType {
+    /// The producer.
+    CreateTime,
+    /// The broker, at the append: the batch's max timestamp holds for all its records.
+    LogAppendTime,
+}
+
+/// All fields of a batch header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHeader {
+    /// Offset of the first record (of the first that there was, in a compacted batch).
+    pub base_offset: i64,
+    /// Bytes after the length field.
+    pub batch_length: i32,
+    /// Epoch of the leader that appended the batch; -1 in what producers send.
+    pub partition_leader_epoch: i32,
+    /// CRC-32C as stored.
+    pub crc: u32,
+    /// See the bits of this module.
+    pub attributes: i16,
+    /// Last offset minus base offset.
+    pub last_offset_delta: i32,
+    /// Milliseconds since the epoch; records hold differences to it.
+    pub base_timestamp: i64,
+    /// The greatest timestamp of the records, -1 unknown.
+    pub max_timestamp: i64,
+    /// Producer id, -1 none.
+    pub producer_id: i64,
+    /// Producer epoch, -1 none.
+    pub producer_epoch: i16,
+    /// Sequence number of the first record, -1 none.
+    pub base_sequence: i32,
+    /// Records in the batch.
+    pub record_count: i32,
+}
+
+#[inline(always)]
+fn field<const N: usize>(header: &[u8; HEADER_LEN], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&header[at..at + N]);
+    bytes
+}
+
+impl BatchHeader {
+    /// Parses the header at the start of `bytes`, which may end before the batch does.
+    ///
+    /// # Errors
+    /// `Truncated` with less than [`HEADER_LEN`] bytes, `BadMagic` and `BadBatchLength`.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<BatchHeader> {
+        let Some(h) = bytes.first_chunk::<HEADER_LEN>() else {
+            return Err(DecodeError::Truncated {
+                needed: HEADER_LEN,
+                remaining: bytes.len(),
+            });
+        };
+        let magic = h[MAGIC_AT] as i8;
+        if magic != MAGIC {
+            return Err(DecodeError::BadMagic(magic));
+        }
+        let batch_length = i32::from_be_bytes(field(h, BATCH_LENGTH));
+        if batch_length < (HEADER_LEN - LENGTH_PREFIX_LEN) as i32 {
+            return Err(DecodeError::BadBatchLength(batch_length));
+        }
+        Ok(BatchHeader {
+            base_offset: i64::from_be_bytes(field(h, BASE_OFFSET)),
+            batch_length,
+            partition_leader_epoch: i32::from_be_bytes(field(h, LEADER_EPOCH)),
+            crc: u32::from_be_bytes(field(h, CRC)),
+            attributes: i16::from_be_bytes(field(h, ATTRIBUTES)),
+            last_offset_delta: i32::from_be_bytes(field(h, LAST_OFFSET_DELTA)),
+            base_timestamp: i64::from_be_bytes(field(h, BASE_TIMESTAMP)),
+            max_timestamp: i64::from_be_bytes(field(h, MAX_TIMESTAMP)),
+            producer_id: i64::from_be_bytes(field(h, PRODUCER_ID)),
+            producer_epoch: i16::from_be_bytes(field(h, PRODUCER_EPOCH)),
+            base_sequence: i32::from_be_bytes(field(h, BASE_SEQUENCE)),
+            record_count: i32::from_be_bytes(field(h, RECORD_COUNT)),
+        })
+    }
+
+    /// The header as bytes, CRC as it stands in [`BatchHeader::crc`].
+    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let mut h = [0; HEADER_LEN];
+        h[BASE_OFFSET..][..8].copy_from_slice(&self.base_offset.to_be_bytes());
+        h[BATCH_LENGTH..][..4].copy_from_slice(&self.batch_length.to_be_bytes());
+        h[LEADER_EPOCH..][..4].copy_from_slice(&self.partition_leader_epoch.to_be_bytes());
+        h[MAGIC_AT] = MAGIC as u8;
+        h[CRC..][..4].copy_from_slice(&self.crc.to_be_bytes());
+        h[ATTRIBUTES..][..2].copy_from_slice(&self.attributes.to_be_bytes());
+        h[LAST_OFFSET_DELTA..][..4].copy_from_slice(&self.last_offset_delta.to_be_bytes());
+        h[BASE_TIMESTAMP..][..8].copy_from_slice(&self.base_timestamp.to_be_bytes());
+        h[MAX_TIMESTAMP..][..8].copy_from_slice(&self.max_timestamp.to_be_bytes());
+        h[PRODUCER_ID..][..8].copy_from_slice(&self.producer_id.to_be_bytes());
+        h[PRODUCER_EPOCH..][..2].copy_from_slice(&self.producer_epoch.to_be_bytes());
+        h[BASE_SEQUENCE..][..4].copy_from_slice(&self.base_sequence.to_be_bytes());
+        h[RECORD_COUNT..][..4].copy_from_slice(&self.record_count.to_be_bytes());
+        h
+    }
+
+    /// Bytes of the whole batch, header included.
+    #[inline]
+    pub fn total_len(&self) -> usize {
+        LENGTH_PREFIX_LEN + self.batch_length as usize
+    }
+
+    /// Offset of the last record (saturating: both parts come from outside).
+    #[inline]
+    pub fn last_offset(&self) -> i64 {
+        self.base_offset
+            .saturating_add(i64::from(self.last_offset_delta))
+    }
+
+    /// The offset after the batch.
+    #[inline]
+    pub fn next_offset(&self) -> i64 {
+        self.last_offset().saturating_add(1)
+    }
+
+    /// Sequence number of the last record: wraps after 2^31-1 to 0, as Kafka's.
+    pub fn last_sequence(&self) -> i32 {
+        if self.base_sequence < 0 {
+            return self.base_sequence;
+        }
+        self.base_sequence.wrapping_add(self.last_offset_delta) & i32::MAX
+    }
+
+    /// The codec of the records.
+    #[inline]
+    pub fn compression(&self) -> Result<Compression> {
+        Compression::from_bits((self.attributes & COMPRESSION_MASK) as u8)
+    }
+
+    /// Who set the timestamps.
+    #[inline]
+    pub fn timestamp_type(&self) -> TimestampType {
+        if self.attributes & TIMESTAMP_TYPE_BIT == 0 {
+            TimestampType::CreateTime
+        } else {
+            TimestampType::LogAppendTime
+        }
+    }
+
+    /// Part of a transaction?
+    #[inline]
+    pub fn is_transactional(&self) -> bool {
+        self.attributes & TRANSACTIONAL_BIT != 0
+    }
+
+    /// A transaction marker or other control batch?
+    #[inline]
+    pub fn is_control(&self) -> bool {
+        self.attributes & CONTROL_BIT != 0
+    }
+
+    /// The base timestamp is the time after which tombstones may go, if there is one.
+    pub fn delete_horizon(&self) -> Option<i64> {
+        (self.attributes & DELETE_HORIZON_BIT != 0).then_some(self.base_timestamp)
+    }
+
+    /// Written by an idempotent or transactional producer?
+    #[inline]
+    pub fn has_producer(&self) -> bool {
+        self.producer_id != NO_PRODUCER_ID
+    }
+}
+
+/// CRC-32C (Castagnoli) of `bytes`.
+#[inline]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// The CRC that a whole batch ought to have. Panics below [`HEADER_LEN`] bytes.
+#[inline]
+pub fn compute_crc(batch: &[u8]) -> u32 {
+    crc32c(&batch[CRC_START..])
+}
+
+/// Compares the stored CRC of one whole batch (exactly its bytes) with its content.
+///
+/// # Errors
+/// `Truncated` below [`HEADER_LEN`] bytes, `BadCrc`.
+#[inline]
+pub fn verify_crc(batch: &[u8]) -> Result<()> {
+    let Some(header) = batch.first_chunk::<HEADER_LEN>() else {
+        return Err(DecodeError::Truncated {
+            needed: HEADER_LEN,
+            remaining: batch.len(),
+        });
+    };
+    let stored = u32::from_be_bytes(field(header, CRC));
+    let computed = compute_crc(batch);
+    if stored == computed {
+        Ok(())
+    } else {
+        Err(DecodeError::BadCrc { stored, computed })
+    }
+}
+
+/// Patches the base offset of the batch at the start of `batch`; its CRC stays valid. This and the
+/// other setters panic below [`HEADER_LEN`] bytes.
+#[inline]
+pub fn set_base_offset(batch: &mut [u8], offset: i64) {
+    batch[BASE_OFFSET..][..8].copy_from_slice(&offset.to_be_bytes());
+}
+
+/// Patches the partition leader epoch; the CRC stays valid.
+#[inline]
+pub fn set_partition_leader_epoch(batch: &mut [u8], epoch: i32) {
+    batch[LEADER_EPOCH..][..4].copy_from_slice(&epoch.to_be_bytes());
+}
+
+/// Patches the max timestamp; [`refresh_crc`] must follow.
+pub fn set_max_timestamp(batch: &mut [u8], timestamp_ms: i64) {
+    batch[MAX_TIMESTAMP..][..8].copy_from_slice(&timestamp_ms.to_be_bytes());
+}
+
+/// Patches the timestamp type bit; [`refresh_crc`] must follow.
+pub fn set_timestamp_type(batch: &mut [u8], kind: TimestampType) {
+    let old = i16::from_be_bytes([batch[ATTRIBUTES], batch[ATTRIBUTES + 1]]);
+    let new = match kind {
+        TimestampType::CreateTime => old & !TIMESTAMP_TYPE_BIT,
+        TimestampType::LogAppendTime => old | TIMESTAMP_TYPE_BIT,
+    };
+    batch[ATTRIBUTES..][..2].copy_from_slice(&new.to_be_bytes());
+}
+
+/// Patches producer id, epoch and base sequence (load generator, tests); [`refresh_crc`] must
+/// follow.
+pub fn set_producer(batch: &mut [u8], id: i64, epoch: i16, base_sequence: i32) {
+    batch[PRODUCER_ID..][..8].copy_from_slice(&id.to_be_bytes());
+    batch[PRODUCER_EPOCH..][..2].copy_from_slice(&epoch.to_be_bytes());
+    batch[BASE_SEQUENCE..][..4].copy_from_slice(&base_sequence.to_be_bytes());
+}
+
+/// Recomputes and stores the CRC of one whole batch (exactly its bytes).
+pub fn refresh_crc(batch: &mut [u8]) {
+    let crc = compute_crc(batch);
+    batch[CRC..][..4].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// One batch in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchView<'a> {
+    /// Its header.
+    pub header: BatchHeader,
+    /// Where it starts in the buffer.
+    pub position: usize,
+    /// Exactly its bytes, header included.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> BatchView<'a> {
+    /// The bytes of its records, compressed or not.
+    pub fn body(&self) -> &'a [u8] {
+        &self.bytes[HEADER_LEN..]
+    }
+}
+
+/// Iterates over a buffer of concatenated batches.
+///
+/// It ends where the buffer does or where a batch is cut off by the buffer's end, which is normal in
+/// a fetch reply: [`Batches::trailing`] is then what is left. Bytes that cannot be a batch give one
+/// error and end the iteration. CRCs and records are not looked at.
+#[derive(Clone, Debug)]
+pub struct Batches<'a> {
+    buffer: &'a [u8],
+    position: usize,
+    failed: bool,
+}
+
+impl<'a> Batches<'a> {
+    /// From the start of `buffer`.
+    pub fn new(buffer: &'a [u8]) -> Self {
+        Batches {
+            buffer,
+            position: 0,
+            failed: false,
+        }
+    }
+
+    /// Where the next batch starts.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// What the iteration has not consumed: after its end without an error, the partial batch.
+    pub fn trailing(&self) -> &'a [u8] {
+        &self.buffer[self.position..]
+    }
+}
+
+impl<'a> Iterator for Batches<'a> {
+    type Item = Result<BatchView<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.trailing();
+        if self.failed || rest.len() < HEADER_LEN {
+            return None;
+        }
+        let header = match BatchHeader::parse(rest) {
+            Ok(header) => header,
+            Err(error) => {
+                self.failed = true;
+                return Some(Err(error));
+            }
+        };
+        let bytes = rest.get(..header.total_len())?;
+        let position = self.position;
+        self.position += bytes.len();
+        Some(Ok(BatchView {
+            header,
+            position,
+            bytes,
+        }))
+    }
+}

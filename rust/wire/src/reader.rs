@@ -1,0 +1,433 @@
+//! Decoding of the protocol's primitive types, bounds checked and without copies.
+
+use crate::error::{DecodeError, Result};
+use crate::span::Span;
+use crate::varint;
+
+/// 16 bytes of a UUID as on the wire; all zero means "none".
+pub type Uuid = [u8; 16];
+
+/// A cursor over bytes of one message.
+///
+/// A message is classic or flexible (KIP-482) as a whole; [`Reader::string`], [`Reader::array_len`]
+/// and their like follow that, while the `classic_`/`compact_` forms read what their names say.
+/// After an error the position is unspecified.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    flexible: bool,
+}
+
+macro_rules! fixed {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        $($(#[$doc])*
+        #[inline]
+        pub fn $name(&mut self) -> Result<$type> {
+            Ok(<$type>::from_be_bytes(self.chunk()?))
+        })*
+    };
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `bytes` from the start.
+    pub fn new(bytes: &'a [u8], flexible: bool) -> Self {
+        Reader {
+            bytes,
+            position: 0,
+            flexible,
+        }
+    }
+
+    /// Reads `bytes` from `position` on; spans and positions count from the start of `bytes`.
+    pub fn at(bytes: &'a [u8], position: usize, flexible: bool) -> Self {
+        Reader {
+            bytes,
+            position: position.min(bytes.len()),
+            flexible,
+        }
+    }
+
+    /// True when the message is of a flexible version.
+    pub fn is_flexible(&self) -> bool {
+        self.flexible
+    }
+
+    /// Bytes read so far, counted from the start of the underlying bytes.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Bytes that are left.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.position
+    }
+
+    /// All that is left, without moving.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.position..]
+    }
+
+    /// An error unless every byte was read.
+    pub fn expect_end(&self) -> Result<()> {
+        match self.remaining() {
+            0 => Ok(()),
+            left => Err(DecodeError::TrailingBytes(left)),
+        }
+    }
+
+    /// The next `len` bytes.
+    #[inline]
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let rest = self.rest();
+        let Some(taken) = rest.get(..len) else {
+            return Err(DecodeError::Truncated {
+                needed: len,
+                remaining: rest.len(),
+            });
+        };
+        self.position += len;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let rest = self.rest();
+        let Some(chunk) = rest.first_chunk::<N>() else {
+            return Err(DecodeError::Truncated {
+                needed: N,
+                remaining: rest.len(),
+            });
+        };
+        self.position += N;
+        Ok(*chunk)
+    }
+
+    fixed! {
+        /// A signed byte.
+        i8: i8;
+        /// An unsigned byte.
+        u8: u8;
+        /// A big-endian 16-bit integer.
+        i16: i16;
+        /// A big-endian unsigned 16-bit integer (ports, in some messages).
+        u16: u16;
+        /// A big-endian 32-bit integer.
+        i32: i32;
+        /// A big-endian unsigned 32-bit integer.
+        u32: u32;
+        /// A big-endian 64-bit integer.
+        i64: i64;
+        /// A big-endian IEEE 754 double.
+        f64: f64;
+    }
+
+    /// A boolean: any byte but zero is true, as in Kafka.
+    #[inline]
+    pub fn bool(&mut self) -> Result<bool> {
+        Ok(self.u8()? != 0)
+    }
+
+    /// A UUID.
+    pub fn uuid(&mut self) -> Result<Uuid> {
+        self.chunk()
+    }
+
+    /// An unsigned variable-length integer.
+    #[inline]
+    pub fn uvarint(&mut self) -> Result<u32> {
+        let (value, len) = varint::read_uvarint(self.rest())?;
+        self.position += len;
+        Ok(value)
+    }
+
+    /// A zig-zag variable-length integer of 32 bits.
+    #[inline]
+    pub fn varint(&mut self) -> Result<i32> {
+        let (value, len) = varint::read_varint(self.rest())?;
+        self.position += len;
+        Ok(value)
+    }
+
+    /// A zig-zag variable-length integer of 64 bits.
+    #[inline]
+    pub fn varlong(&mut self) -> Result<i64> {
+        let (value, len) = varint::read_varlong(self.rest())?;
+        self.position += len;
+        Ok(value)
+    }
+
+    /// A compact length: stored plus one, zero is null.
+    fn compact_len(&mut self) -> Result<Option<usize>> {
+        Ok(self.uvarint()?.checked_sub(1).map(|len| len as usize))
+    }
+
+    fn nullable_len(&mut self, is_string: bool) -> Result<Option<usize>> {
+        if self.flexible {
+            return self.compact_len();
+        }
+        if is_string {
+            self.classic_string_len()
+        } else {
+            self.classic_len()
+        }
+    }
+
+    fn classic_string_len(&mut self) -> Result<Option<usize>> {
+        match self.i16()? {
+            -1 => Ok(None),
+            len => match usize::try_from(len) {
+                Ok(len) => Ok(Some(len)),
+                Err(_) => Err(DecodeError::UnexpectedNull(i64::from(len))),
+            },
+        }
+    }
+
+    fn classic_len(&mut self) -> Result<Option<usize>> {
+        match self.i32()? {
+            -1 => Ok(None),
+            len => match usize::try_from(len) {
+                Ok(len) => Ok(Some(len)),
+                Err(_) => Err(DecodeError::UnexpectedNull(i64::from(len))),
+            },
+        }
+    }
+
+    fn text(&mut self, len: usize) -> Result<&'a str> {
+        std::str::from_utf8(self.take(len)?).map_err(|_| DecodeError::BadUtf8)
+    }
+
+    /// A string that may be null, in the message's own form.
+    pub fn nullable_string(&mut self) -> Result<Option<&'a str>> {
+        match self.nullable_len(true)? {
+            Some(len) => self.text(len).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A string, in the message's own form.
+    pub fn string(&mut self) -> Result<&'a str> {
+        self.nullable_string()?
+            .ok_or(DecodeError::UnexpectedNull(-1))
+    }
+
+    /// A string that may be null, in classic form whatever the message is (request headers).
+    pub fn classic_nullable_string(&mut self) -> Result<Option<&'a str>> {
+        match self.classic_string_len()? {
+            Some(len) => self.text(len).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A string's place; its bytes were checked to be UTF-8.
+    pub fn string_span(&mut self) -> Result<Span> {
+        self.nullable_string_span()?
+            .ok_or(DecodeError::UnexpectedNull(-1))
+    }
+
+    /// The place of a string that may be null; its bytes were checked to be UTF-8.
+    pub fn nullable_string_span(&mut self) -> Result<Option<Span>> {
+        let text = self.nullable_string()?;
+        Ok(text.map(|text| Span::new(self.position - text.len(), text.len())))
+    }
+
+    /// Bytes that may be null, in the message's own form.
+    pub fn nullable_bytes(&mut self) -> Result<Option<&'a [u8]>> {
+        match self.nullable_len(false)? {
+            Some(len) => self.take(len).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Bytes, in the message's own form.
+    pub fn bytes(&mut self) -> Result<&'a [u8]> {
+        self.nullable_bytes()?
+            .ok_or(DecodeError::UnexpectedNull(-1))
+    }
+
+    /// The place of bytes that may be null.
+    pub fn nullable_bytes_span(&mut self) -> Result<Option<Span>> {
+        let bytes = self.nullable_bytes()?;
+        Ok(bytes.map(|bytes| Span::new(self.position - bytes.len(), bytes.len())))
+    }
+
+    /// The count of an array that may be null. Each element takes `min_element_bytes` or more, so
+    /// a count that the remaining bytes cannot hold is refused here, before anybody allocates.
+    pub fn nullable_array_len(&mut self, min_element_bytes: usize) -> Result<Option<usize>> {
+        let Some(count) = self.nullable_len(false)? else {
+            return Ok(None);
+        };
+        let remaining = self.remaining();
+        if count.saturating_mul(min_element_bytes.max(1)) > remaining {
+            return Err(DecodeError::CountTooLarge {
+                count: count as u64,
+                remaining,
+            });
+        }
+        Ok(Some(count))
+    }
+
+    /// The count of an array; see [`Reader::nullable_array_len`].
+    pub fn array_len(&mut self, min_element_bytes: usize) -> Result<usize> {
+        self.nullable_array_len(min_element_bytes)?
+            .ok_or(DecodeError::UnexpectedNull(-1))
+    }
+
+    /// An array decoded element by element. `min_element_bytes` as in [`Reader::array_len`].
+    pub fn array<T>(
+        &mut self,
+        min_element_bytes: usize,
+        element: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let count = self.array_len(min_element_bytes)?;
+        self.elements(count, element)
+    }
+
+    /// An array that may be null, decoded element by element.
+    pub fn nullable_array<T>(
+        &mut self,
+        min_element_bytes: usize,
+        element: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Option<Vec<T>>> {
+        match self.nullable_array_len(min_element_bytes)? {
+            Some(count) => self.elements(count, element).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn elements<T>(
+        &mut self,
+        count: usize,
+        mut element: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        // An element can be larger in memory than on the wire: what is reserved at once is kept
+        // within the size of the message itself, and the rest grows only as elements arrive.
+        let fitting = self.remaining() / size_of::<T>().max(1);
+        let mut elements = Vec::with_capacity(count.min(fitting.max(4)));
+        for _ in 0..count {
+            elements.push(element(self)?);
+        }
+        Ok(elements)
+    }
+
+    /// Skips the tagged fields that end a structure of a flexible version; nothing in a classic
+    /// one.
+    #[inline]
+    pub fn skip_tags(&mut self) -> Result<()> {
+        self.tags(|_, _| Ok(false))
+    }
+
+    /// Reads the tagged fields that end a structure of a flexible version (nothing in a classic
+    /// one). `field` gets each tag and a reader over exactly its content, and returns false for a
+    /// tag that it does not know, which is then skipped.
+    pub fn tags(
+        &mut self,
+        mut field: impl FnMut(u32, &mut Reader<'a>) -> Result<bool>,
+    ) -> Result<()> {
+        if !self.flexible {
+            return Ok(());
+        }
+        let count = self.uvarint()?;
+        if u64::from(count) * 2 > self.remaining() as u64 {
+            let remaining = self.remaining();
+            return Err(DecodeError::CountTooLarge {
+                count: u64::from(count),
+                remaining,
+            });
+        }
+        for _ in 0..count {
+            let tag = self.uvarint()?;
+            let size = self.uvarint()? as usize;
+            let content = self.take(size)?;
+            let mut reader = Reader::new(content, true);
+            match field(tag, &mut reader) {
+                Ok(true) if reader.remaining() == 0 => {}
+                Ok(false) => {}
+                Ok(true) | Err(DecodeError::Truncated { .. }) => {
+                    return Err(DecodeError::BadTaggedField { tag });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lying_counts_are_refused_before_allocation() {
+        let mut classic = Reader::new(&[0x7f, 0xff, 0xff, 0xff, 0, 0], false);
+        assert_eq!(
+            classic.array_len(1),
+            Err(DecodeError::CountTooLarge {
+                count: 0x7fff_ffff,
+                remaining: 2
+            })
+        );
+        let mut compact = Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0], true);
+        assert_eq!(
+            compact.array_len(4),
+            Err(DecodeError::CountTooLarge {
+                count: 0xffff_fffe,
+                remaining: 1
+            })
+        );
+        let mut tags = Reader::new(&[0xff, 0xff, 0x03, 0], true);
+        assert!(matches!(
+            tags.skip_tags(),
+            Err(DecodeError::CountTooLarge { .. })
+        ));
+    }
+
+    #[test]
+    fn strings_of_both_forms() {
+        let mut classic = Reader::new(&[0, 2, b'h', b'i', 0xff, 0xff, 0xff, 0xfe], false);
+        assert_eq!(classic.string(), Ok("hi"));
+        assert_eq!(classic.nullable_string(), Ok(None));
+        assert_eq!(
+            classic.nullable_string(),
+            Err(DecodeError::UnexpectedNull(-2))
+        );
+        let mut compact = Reader::new(&[3, b'h', b'i', 0, 2, 0xff], true);
+        assert_eq!(compact.string(), Ok("hi"));
+        assert_eq!(compact.string(), Err(DecodeError::UnexpectedNull(-1)));
+        assert_eq!(compact.string(), Err(DecodeError::BadUtf8));
+    }
+
+    #[test]
+    fn tagged_fields_are_skipped_or_read_in_full() {
+        let bytes = [2, 0, 2, 0xab, 0xcd, 9, 1, 7, 0x55];
+        let mut reader = Reader::new(&bytes, true);
+        let mut seen = None;
+        reader
+            .tags(|tag, content| {
+                if tag == 9 {
+                    seen = Some(content.u8()?);
+                }
+                Ok(tag == 9)
+            })
+            .unwrap();
+        assert_eq!(seen, Some(7));
+        assert_eq!(reader.rest(), [0x55]);
+
+        let too_short = Reader::new(&bytes, true).tags(|_, content| content.i32().map(|_| true));
+        assert_eq!(too_short, Err(DecodeError::BadTaggedField { tag: 0 }));
+        let too_long = Reader::new(&bytes, true).tags(|_, content| content.u8().map(|_| true));
+        assert_eq!(too_long, Err(DecodeError::BadTaggedField { tag: 0 }));
+    }
+
+    #[test]
+    fn spans_count_from_the_start_of_the_bytes() {
+        let bytes = [9, 9, 0, 2, b'o', b'k', 0, 0, 0, 1, 0xee];
+        let mut reader = Reader::at(&bytes, 2, false);
+        let name = reader.string_span().unwrap();
+        assert_eq!(name.text(&bytes), "ok");
+        let payload = reader.nullable_bytes_span().unwrap().unwrap();
+        assert_eq!(payload.of(&bytes), [0xee]);
+        assert_eq!(reader.expect_end(), Ok(()));
+    }
+}

@@ -1,0 +1,342 @@
+//! Records of an uncompressed batch body.
+//!
+//! ```text
+//! length          varint   bytes after this field
+//! attributes      i8       unused
+//! timestamp delta varlong  to the batch's base timestamp
+//! offset delta    varint   to the batch's base offset
+//! key             varint length (-1 = null), bytes
+//! value           varint length (-1 = null), bytes
+//! headers         varint count, then each: varint length, key; varint length (-1 = null), value
+//! ```
+
+use crate::error::{DecodeError, Result};
+use crate::varint::{self, read_varint, read_varlong};
+
+/// The least bytes of a record, its length field included.
+pub const RECORD_MIN_LEN: usize = 7;
+
+/// One record, borrowed from its batch's uncompressed body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Unused by Kafka so far.
+    pub attributes: i8,
+    /// Milliseconds to add to the batch's base timestamp.
+    pub timestamp_delta: i64,
+    /// To add to the batch's base offset.
+    pub offset_delta: i32,
+    /// Key, `None` = null.
+    pub key: Option<&'a [u8]>,
+    /// Value, `None` = null (a tombstone in a compacted topic).
+    pub value: Option<&'a [u8]>,
+    /// Number of headers.
+    pub header_count: u32,
+    headers: &'a [u8],
+    /// Bytes of the record in the body, its length field included.
+    pub size_bytes: usize,
+}
+
+/// A record header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// Key; UTF-8 by convention, not checked.
+    pub key: &'a [u8],
+    /// Value, `None` = null.
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> Record<'a> {
+    /// Parses the record at the start of `body`; `index` is only for error messages.
+    pub fn parse(body: &'a [u8], index: i32) -> Result<Record<'a>> {
+        let (length, prefix) = read_varint(body)?;
+        let bad_length = DecodeError::BadRecordLength { index };
+        let length = usize::try_from(length).map_err(|_| bad_length)?;
+        let rest = &body[prefix..];
+        let Some(fields) = rest.get(..length) else {
+            return Err(DecodeError::Truncated {
+                needed: length,
+                remaining: rest.len(),
+            });
+        };
+        // Within its own length a record that ends too early is malformed, not truncated.
+        let cut = |error| match error {
+            DecodeError::Truncated { .. } => bad_length,
+            other => other,
+        };
+        let mut cursor = Cursor { rest: fields };
+        let attributes = cursor.byte().map_err(cut)? as i8;
+        let timestamp_delta = cursor.varlong().map_err(cut)?;
+        let offset_delta = cursor.varint().map_err(cut)?;
+        let key = cursor.nullable().map_err(cut)?;
+        let value = cursor.nullable().map_err(cut)?;
+        let header_count = cursor.varint().map_err(cut)?;
+        let header_count = u32::try_from(header_count).map_err(|_| bad_length)?;
+        let headers = cursor.rest;
+        for _ in 0..header_count {
+            cursor.header().map_err(cut)?;
+        }
+        if !cursor.rest.is_empty() {
+            return Err(bad_length);
+        }
+        let size_bytes = prefix + length;
+        Ok(Record {
+            attributes,
+            timestamp_delta,
+            offset_delta,
+            key,
+            value,
+            header_count,
+            headers,
+            size_bytes,
+        })
+    }
+
+    /// The record's headers, in order.
+    pub fn headers(&self) -> impl Iterator<Item = Header<'a>> + use<'a> {
+        let mut cursor = Cursor { rest: self.headers };
+        // Parsing has walked them, so the first error is the end.
+        (0..self.header_count).map_while(move |_| cursor.header().ok())
+    }
+}
+
+struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    fn byte(&mut self) -> Result<u8> {
+        let Some((&byte, rest)) = self.rest.split_first() else {
+            return Err(DecodeError::Truncated {
+                needed: 1,
+                remaining: 0,
+            });
+        };
+        self.rest = rest;
+        Ok(byte)
+    }
+
+    fn varint(&mut self) -> Result<i32> {
+        let (value, len) = read_varint(self.rest)?;
+        self.rest = &self.rest[len..];
+        Ok(value)
+    }
+
+    fn varlong(&mut self) -> Result<i64> {
+        let (value, len) = read_varlong(self.rest)?;
+        self.rest = &self.rest[len..];
+        Ok(value)
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let Some((taken, rest)) = self.rest.split_at_checked(len) else {
+            return Err(DecodeError::Truncated {
+                needed: len,
+                remaining: self.rest.len(),
+            });
+        };
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// Any length below zero is null, as in Kafka.
+    fn nullable(&mut self) -> Result<Option<&'a [u8]>> {
+        match usize::try_from(self.varint()?) {
+            Ok(len) => self.take(len).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn header(&mut self) -> Result<Header<'a>> {
+        let len = self.varint()?;
+        let len = usize::try_from(len).map_err(|_| DecodeError::UnexpectedNull(len.into()))?;
+        let key = self.take(len)?;
+        Ok(Header {
+            key,
+            value: self.nullable()?,
+        })
+    }
+}
+
+/// Iterates over the records of an uncompressed body until its bytes end; one error ends it. It does
+/// not know how many records there should be: [`walk_records`] checks that.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    index: i32,
+    failed: bool,
+}
+
+impl<'a> Records<'a> {
+    /// From the start of an uncompressed `body`.
+    pub fn new(body: &'a [u8]) -> Self {
+        Records {
+            rest: body,
+            index: 0,
+            failed: false,
+        }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed || self.rest.is_empty() {
+            return None;
+        }
+        let record = Record::parse(self.rest, self.index);
+        match &record {
+            Ok(record) => {
+                self.rest = &self.rest[record.size_bytes..];
+                self.index += 1;
+            }
+            Err(_) => self.failed = true,
+        }
+        Some(record)
+    }
+}
+
+/// What a walk over all records of a batch finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordsSummary {
+    /// The greatest timestamp delta.
+    pub max_timestamp_delta: i64,
+    /// Offset delta of the first record that has it.
+    pub max_timestamp_offset_delta: i32,
+    /// The least timestamp delta.
+    pub min_timestamp_delta: i64,
+    /// Offset delta of the last record.
+    pub last_offset_delta: i32,
+    /// The offset deltas are 0, 1, 2, ...
+    pub offsets_consecutive: bool,
+    /// Every record has a key (compacted topics demand it).
+    pub all_have_keys: bool,
+}
+
+/// Checks an uncompressed body from its first byte to its last: exactly `expected_count` records,
+/// each filling its announced length exactly. Allocates nothing.
+///
+/// # Errors
+/// `RecordCount` for fewer or more records (a count below 1 included), and those of
+/// [`Record::parse`].
+pub fn walk_records(body: &[u8], expected_count: i32) -> Result<RecordsSummary> {
+    let mut summary = RecordsSummary {
+        max_timestamp_delta: i64::MIN,
+        max_timestamp_offset_delta: 0,
+        min_timestamp_delta: i64::MAX,
+        last_offset_delta: -1,
+        offsets_consecutive: true,
+        all_have_keys: true,
+    };
+    if expected_count < 1 {
+        return Err(DecodeError::RecordCount {
+            expected: expected_count,
+            found: 0,
+        });
+    }
+    let mut rest = body;
+    for index in 0..expected_count {
+        if rest.is_empty() {
+            return Err(DecodeError::RecordCount {
+                expected: expected_count,
+                found: index,
+            });
+        }
+        let step = match step_fast(rest) {
+            Some(step) => step,
+            None => step_slow(rest, index)?,
+        };
+        if step.timestamp_delta > summary.max_timestamp_delta {
+            summary.max_timestamp_delta = step.timestamp_delta;
+            summary.max_timestamp_offset_delta = step.offset_delta;
+        }
+        summary.min_timestamp_delta = summary.min_timestamp_delta.min(step.timestamp_delta);
+        summary.offsets_consecutive &= step.offset_delta == index;
+        summary.all_have_keys &= step.has_key;
+        summary.last_offset_delta = step.offset_delta;
+        rest = &rest[step.size_bytes..];
+    }
+    if !rest.is_empty() {
+        let found = expected_count.saturating_add(1);
+        return Err(DecodeError::RecordCount {
+            expected: expected_count,
+            found,
+        });
+    }
+    Ok(summary)
+}
+
+struct Step {
+    size_bytes: usize,
+    timestamp_delta: i64,
+    offset_delta: i32,
+    has_key: bool,
+}
+
+/// A varint of one to three bytes out of a window, its length with it; longer ones are left to the
+/// slow path. Kept free of bounds checks: the window has room behind `at` by construction.
+#[inline(always)]
+fn short_varint(window: &[u8; WINDOW], at: usize) -> Option<(u32, usize)> {
+    let a = u32::from(window[at & (WINDOW - 1)]);
+    if a < 0x80 {
+        return Some((a, at + 1));
+    }
+    let b = u32::from(window[(at + 1) & (WINDOW - 1)]);
+    if b < 0x80 {
+        return Some((a & 0x7f | b << 7, at + 2));
+    }
+    let c = u32::from(window[(at + 2) & (WINDOW - 1)]);
+    if c < 0x80 {
+        return Some((a & 0x7f | (b & 0x7f) << 7 | c << 14, at + 3));
+    }
+    None
+}
+
+/// Bytes looked at in the fast path: length, attributes, both deltas and the key's length, each
+/// variable integer of three bytes at most, take 13.
+const WINDOW: usize = 16;
+
+/// The common record: no headers, short integers, and not among the body's last bytes. `None` says
+/// nothing about validity, only that the slow path must look.
+#[inline(always)]
+fn step_fast(rest: &[u8]) -> Option<Step> {
+    let window = rest.first_chunk::<WINDOW>()?;
+    let (length, start) = short_varint(window, 0)?;
+    // Even means not negative, and half of it is the length.
+    let size_bytes = start + (length >> 1) as usize;
+    if length & 1 != 0 || size_bytes > rest.len() {
+        return None;
+    }
+    let (timestamp, at) = short_varint(window, start + 1)?;
+    let (offset, at) = short_varint(window, at)?;
+    let (key_len, at) = short_varint(window, at)?;
+    let key_len = varint::unzigzag(key_len);
+    let value_at = at + key_len.max(0) as usize;
+    let (value_len, value_len_bytes) = match rest.get(value_at..)? {
+        [a, ..] if *a < 0x80 => (u32::from(*a), 1),
+        [a, b, ..] if *b < 0x80 => (u32::from(*a & 0x7f) | u32::from(*b) << 7, 2),
+        _ => return None,
+    };
+    let value_end = value_at + value_len_bytes + varint::unzigzag(value_len).max(0) as usize;
+    // No headers: one zero byte, the record's last.
+    if value_end + 1 != size_bytes || rest[value_end] != 0 {
+        return None;
+    }
+    Some(Step {
+        size_bytes,
+        timestamp_delta: i64::from(varint::unzigzag(timestamp)),
+        offset_delta: varint::unzigzag(offset),
+        has_key: key_len >= 0,
+    })
+}
+
+#[inline(never)]
+fn step_slow(rest: &[u8], index: i32) -> Result<Step> {
+    let record = Record::parse(rest, index)?;
+    Ok(Step {
+        size_bytes: record.size_bytes,
+        timestamp_delta: record.timestamp_delta,
+        offset_delta: record.offset_delta,
+        has_key: record.key.is_some(),
+    })
+}
