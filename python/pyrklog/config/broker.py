@@ -1,0 +1,199 @@
+"""The broker's options, resolved: each value with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pyrklog.config.broker_options import BROKER_OPTIONS
+from pyrklog.config.listeners import Listeners, resolve_listeners
+from pyrklog.config.log_options import LOG_OPTIONS
+from pyrklog.config.option import CLUSTER_WIDE, InvalidValueError, Option, Value
+from pyrklog.controller.service import (
+    SOURCE_DEFAULT,
+    SOURCE_DYNAMIC_BROKER,
+    SOURCE_DYNAMIC_DEFAULT_BROKER,
+    SOURCE_STATIC_BROKER,
+)
+from pyrklog.errors import ConfigError
+
+OPTIONS: Mapping[str, Option] = {item.name: item for item in (*BROKER_OPTIONS, *LOG_OPTIONS)}
+"""Every broker option that has an effect, by name."""
+
+DEFAULT_DATA_DIR = "~/.local/share/pyrklog/default"
+RECEIVE_BUFFERS_MIN_BYTES = 64 * 2**20
+
+
+class Given(NamedTuple):
+    """A value that somebody gave, and where."""
+
+    text: str
+    origin: str
+    """For people: "flag", "environment PYRKLOG_X", "server.properties line 7"."""
+
+
+class Candidate(NamedTuple):
+    """One of the places a broker option may get its value from."""
+
+    text: str | None
+    source: int
+
+
+class BrokerConfig:
+    """Static options, and over them what was changed at run time for this broker or for all.
+
+    A key lookup gives the parsed value. Immutable: a change at run time makes a new one.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Given],
+        *,
+        notices: Sequence[str] = (),
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic_broker: Mapping[str, str] | None = None,
+    ) -> None:
+        self.given = dict(given)
+        self.notices = list(notices)
+        self.dynamic_default = dict(dynamic_default or {})
+        self.dynamic_broker = dict(dynamic_broker or {})
+        self._values: dict[str, Value] = {}
+        for name, option in OPTIONS.items():
+            strongest = self.candidates(name)[0]
+            if strongest.source == SOURCE_DEFAULT or strongest.text is None:
+                self._values[name] = option.default
+                continue
+            try:
+                self._values[name] = option.parse(strongest.text)
+            except InvalidValueError as error:
+                raise ConfigError(self._with_origin(name, error)) from None
+
+    def _with_origin(self, name: str, error: InvalidValueError) -> str:
+        given = self.given.get(name)
+        return f"{error} ({given.origin})" if given else str(error)
+
+    def candidates(self, name: str) -> list[Candidate]:
+        """Where the option gets its value from, the strongest first, the default last."""
+        found = []
+        if name in self.dynamic_broker:
+            found.append(Candidate(self.dynamic_broker[name], SOURCE_DYNAMIC_BROKER))
+        if name in self.dynamic_default:
+            found.append(Candidate(self.dynamic_default[name], SOURCE_DYNAMIC_DEFAULT_BROKER))
+        if name in self.given:
+            found.append(Candidate(self.given[name].text, SOURCE_STATIC_BROKER))
+        option = OPTIONS[name]
+        found.append(Candidate(option.format(option.default), SOURCE_DEFAULT))
+        return found
+
+    def with_dynamic(
+        self, *, default: Mapping[str, str], broker: Mapping[str, str]
+    ) -> BrokerConfig:
+        """The same with other run-time changes; what may not change at run time is left out."""
+        return BrokerConfig(
+            self.given,
+            notices=self.notices,
+            dynamic_default={k: v for k, v in default.items() if is_dynamic(k)},
+            dynamic_broker={k: v for k, v in broker.items() if is_dynamic(k)},
+        )
+
+    def integer(self, name: str) -> int:
+        """The value of an integer option that has a default."""
+        value = self._values[name]
+        assert isinstance(value, int), name
+        return value
+
+    def boolean(self, name: str) -> bool:
+        """The value of a boolean option."""
+        value = self._values[name]
+        assert isinstance(value, bool), name
+        return value
+
+    def string(self, name: str) -> str | None:
+        """The value of a text option; empty counts as unset."""
+        value = self._values[name]
+        assert value is None or isinstance(value, str), name
+        return value or None
+
+    def value(self, name: str) -> Value:
+        """The value of any option."""
+        return self._values[name]
+
+    @property
+    def configured_node_id(self) -> int:
+        """``broker.id`` or ``node.id``; -1 where neither is given."""
+        broker_id, node_id = self.integer("broker.id"), self.integer("node.id")
+        if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
+            raise ConfigError(
+                f"broker.id is {broker_id} and node.id is {node_id}; they must be equal."
+            )
+        return max(broker_id, node_id)
+
+    @property
+    def data_dir(self) -> Path:
+        """``pyrklog.data.dir`` or its default."""
+        return Path(self.string("pyrklog.data.dir") or DEFAULT_DATA_DIR).expanduser().absolute()
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        """Absolute log directories, in the order configured, each once."""
+        text = self.string("log.dirs") or self.string("log.dir")
+        if text is None:
+            return [self.data_dir / "logs"]
+        paths = [Path(item.strip()).expanduser().absolute() for item in text.split(",")]
+        if any(not item.strip() for item in text.split(",")):
+            raise ConfigError("log.dirs has an empty entry.")
+        return list(dict.fromkeys(paths))
+
+    @property
+    def meta_dir(self) -> Path:
+        """Where the embedded metadata store lies; never inside a log directory."""
+        explicit = self.string("pyrklog.meta.dir")
+        if explicit is not None:
+            path = Path(explicit).expanduser().absolute()
+        elif self.string("pyrklog.data.dir") is None and self.log_dirs[0].parent != self.data_dir:
+            first = self.log_dirs[0]
+            path = first.with_name(first.name + "-meta")
+        else:
+            path = self.data_dir / "meta"
+        for log_dir in self.log_dirs:
+            if path == log_dir or log_dir in path.parents:
+                raise ConfigError(
+                    f"pyrklog.meta.dir ({path}) lies in the log directory {log_dir}; "
+                    "choose a place outside."
+                )
+        return path
+
+    @property
+    def listeners(self) -> Listeners:
+        """Listeners and what is advertised for them."""
+        return resolve_listeners(
+            self.string("listeners") or "",
+            self.string("advertised.listeners"),
+            self.string("listener.security.protocol.map") or "",
+            self.string("inter.broker.listener.name"),
+            self.string("controller.listener.names"),
+        )
+
+    def receive_buffers_max_bytes(self, memory_bytes: int) -> int:
+        """``queued.max.request.bytes``; its default depends on the machine's memory."""
+        given = self.integer("queued.max.request.bytes")
+        largest = self.integer("socket.request.max.bytes")
+        if given > 0:
+            return max(given, largest)
+        return max(memory_bytes // 4, largest + RECEIVE_BUFFERS_MIN_BYTES)
+
+    def explain(self) -> list[tuple[str, str, str]]:
+        """(name, value, origin) of every option, for people."""
+        rows = []
+        for name, option in sorted(OPTIONS.items()):
+            value = option.format(self._values[name])
+            given = self.given.get(name)
+            rows.append((name, value or "", given.origin if given else "default"))
+        return rows
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether the broker option may change at run time."""
+    option = OPTIONS.get(name)
+    return option is not None and option.update_mode == CLUSTER_WIDE

@@ -1,0 +1,294 @@
+"""The broker's own options; those that are defaults of topic options stand in ``log_options``."""
+
+from __future__ import annotations
+
+from pyrklog.config.option import CLUSTER_WIDE, INT_MAX, Value, boolean, integer, long, string
+
+FETCH_READ_PATHS = ("auto", "sendfile", "copy")
+
+
+def _at_least_or(special: int, minimum: int) -> object:
+    def check(value: Value) -> str | None:
+        if value == special or (isinstance(value, int) and value >= minimum):
+            return None
+        return f"must be {special} or at least {minimum}"
+
+    return check
+
+
+IDENTITY = (
+    integer(
+        "broker.id",
+        -1,
+        "Number of this broker in its cluster; -1 takes the number found in the log directories, "
+        "else 1.",
+        importance="high",
+        minimum=-1,
+    ),
+    integer(
+        "node.id",
+        -1,
+        "Another name of broker.id; where both are given they must be equal.",
+        importance="high",
+        minimum=-1,
+    ),
+    string(
+        "broker.rack",
+        None,
+        "Rack (or zone) of this broker; replicas of a partition are spread over racks.",
+    ),
+)
+
+PLACES = (
+    string(
+        "pyrklog.data.dir",
+        None,
+        "Directory of everything this broker keeps: logs/ (unless log.dirs says otherwise) and "
+        "meta/. Default: ~/.local/share/pyrklog/default.",
+        importance="high",
+    ),
+    string(
+        "pyrklog.meta.dir",
+        None,
+        "Directory of the embedded metadata store. Default: meta/ in pyrklog.data.dir; beside "
+        "the first of log.dirs where only those are given.",
+    ),
+    string(
+        "log.dir",
+        None,
+        "The one log directory; log.dirs has precedence.",
+        importance="high",
+    ),
+    string(
+        "log.dirs",
+        None,
+        "Comma-separated log directories; new partitions go to the one that holds the fewest.",
+        importance="high",
+    ),
+)
+
+NETWORK = (
+    string(
+        "listeners",
+        "PLAINTEXT://127.0.0.1:9092",
+        "Comma-separated NAME://HOST:PORT to listen on. An empty host is every interface; port 0 "
+        "is any free port. Unlike Kafka's, the default is reachable from this machine only.",
+        importance="high",
+    ),
+    string(
+        "advertised.listeners",
+        None,
+        "What clients are told to connect to, listener by listener; default: the listeners "
+        "themselves.",
+        importance="high",
+    ),
+    string(
+        "listener.security.protocol.map",
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "Security protocol of each listener name; PLAINTEXT is served in this version.",
+        importance="low",
+    ),
+    string(
+        "inter.broker.listener.name",
+        None,
+        "Name of the listener that other brokers use; default: the first one.",
+    ),
+    string(
+        "controller.listener.names",
+        None,
+        "Listeners of a KRaft controller; they are left out, since the controller here has none.",
+        importance="high",
+    ),
+    integer(
+        "num.network.threads",
+        3,
+        "Threads that receive, check and append, and send replies.",
+        importance="high",
+        minimum=1,
+        maximum=1024,
+    ),
+    integer(
+        "num.io.threads",
+        8,
+        "Threads that wait for the disk on behalf of readers.",
+        importance="high",
+        minimum=1,
+        maximum=1024,
+    ),
+    integer(
+        "queued.max.requests",
+        500,
+        "Requests of the control plane that may wait at once; beyond it their connections are "
+        "not read.",
+        importance="high",
+        minimum=1,
+    ),
+    long(
+        "queued.max.request.bytes",
+        -1,
+        "Bytes of partly received requests over all connections; -1 = a quarter of the memory.",
+        check=_at_least_or(-1, 1),
+    ),
+    integer(
+        "socket.request.max.bytes",
+        104857600,
+        "Largest request; a connection that announces a larger one is closed.",
+        importance="high",
+        minimum=1,
+    ),
+    integer(
+        "socket.send.buffer.bytes",
+        102400,
+        "SO_SNDBUF of each connection; -1 = the system's default.",
+        importance="high",
+        check=_at_least_or(-1, 1),
+    ),
+    integer(
+        "socket.receive.buffer.bytes",
+        102400,
+        "SO_RCVBUF of each connection; -1 = the system's default.",
+        importance="high",
+        check=_at_least_or(-1, 1),
+    ),
+    long(
+        "connections.max.idle.ms",
+        600000,
+        "A connection without a request for this long is closed; negative = never.",
+    ),
+    integer("max.connections", INT_MAX, "Connections over all listeners.", minimum=0),
+    integer("max.connections.per.ip", INT_MAX, "Connections from one address.", minimum=0),
+)
+
+READING = (
+    integer(
+        "fetch.max.bytes",
+        57671680,
+        "Most bytes of one Fetch reply, whatever the client asks for.",
+        minimum=1024,
+    ),
+    integer(
+        "max.incremental.fetch.session.cache.slots",
+        1000,
+        "Incremental fetch sessions kept at once.",
+        minimum=0,
+    ),
+    string(
+        "fetch.read.path",
+        "auto",
+        "How fetched bytes reach the socket: copy, sendfile, or auto (copy to clients on this "
+        "machine, sendfile to others).",
+        choices=FETCH_READ_PATHS,
+    ),
+)
+
+STORAGE = (
+    long(
+        "pyrklog.unwritten.max.bytes",
+        67108864,
+        "Appended bytes of one log directory that may wait for the disk; beyond it producers to "
+        "that directory wait.",
+        minimum=1048576,
+    ),
+    integer(
+        "num.recovery.threads.per.data.dir",
+        1,
+        "Threads that open and recover logs at start, for each log directory.",
+        importance="high",
+        minimum=1,
+        maximum=256,
+    ),
+    integer(
+        "log.flush.offset.checkpoint.interval.ms",
+        60000,
+        "How often recovery points are written.",
+        importance="high",
+        minimum=0,
+    ),
+    integer(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        60000,
+        "How often log start offsets are written.",
+        importance="high",
+        minimum=0,
+    ),
+    long(
+        "replica.high.watermark.checkpoint.interval.ms",
+        5000,
+        "How often high watermarks are written.",
+        importance="high",
+        minimum=1,
+    ),
+    long(
+        "log.retention.check.interval.ms",
+        300000,
+        "How often logs are searched for segments to delete.",
+        minimum=1,
+    ),
+    integer(
+        "producer.id.expiration.ms",
+        86400000,
+        "A producer's state is forgotten when it has written nothing for this long.",
+        importance="low",
+        minimum=1,
+    ),
+)
+
+TOPICS = (
+    integer(
+        "num.partitions",
+        1,
+        "Partitions of a topic that is created without a number.",
+        minimum=1,
+    ),
+    integer(
+        "default.replication.factor",
+        1,
+        "Replicas of a topic that is created without a number.",
+        minimum=1,
+        maximum=32767,
+    ),
+    boolean(
+        "auto.create.topics.enable",
+        True,
+        "A Metadata request that names a missing topic creates it.",
+        importance="high",
+    ),
+    boolean("delete.topic.enable", True, "Topics may be deleted.", importance="high"),
+    boolean(
+        "auto.leader.rebalance.enable",
+        True,
+        "Leadership goes back to the preferred replicas from time to time.",
+        importance="high",
+    ),
+    long(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        "How often leadership is looked at.",
+        importance="high",
+        minimum=1,
+    ),
+    integer(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        "Share of a broker's preferred partitions that others may lead.",
+        importance="high",
+        minimum=0,
+    ),
+    integer(
+        "min.insync.replicas",
+        1,
+        "In-sync replicas that acks=all needs; default of the topic option.",
+        importance="high",
+        minimum=1,
+        update_mode=CLUSTER_WIDE,
+    ),
+    boolean(
+        "unclean.leader.election.enable",
+        False,
+        "A replica that is not in sync may lead when no other lives; default of the topic option.",
+        importance="high",
+        update_mode=CLUSTER_WIDE,
+    ),
+)
+
+BROKER_OPTIONS = (*IDENTITY, *PLACES, *NETWORK, *READING, *STORAGE, *TOPICS)

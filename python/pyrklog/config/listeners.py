@@ -1,0 +1,156 @@
+"""Listeners and what is advertised for them: ``NAME://HOST:PORT``, comma-separated."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pyrklog.errors import ConfigError
+
+WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})
+SERVED_PROTOCOLS = frozenset({"PLAINTEXT"})
+
+
+class Endpoint(NamedTuple):
+    """One listener. As something to bind, an empty ``host`` is every interface."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+class Listeners(NamedTuple):
+    """What to bind and what to tell clients, in the same order and with the same names.
+
+    A port 0 in ``advertised`` is filled in when the port is known.
+    """
+
+    bound: Sequence[Endpoint]
+    advertised: Sequence[Endpoint]
+    protocols: Mapping[str, str]
+    """Security protocol of each listener name."""
+    inter_broker: str
+    left_out: Sequence[str]
+    """Names of KRaft controller listeners that are not bound."""
+
+
+def resolve_listeners(
+    listeners: str,
+    advertised: str | None,
+    protocol_map: str,
+    inter_broker_name: str | None,
+    controller_names: str | None,
+) -> Listeners:
+    """Checks the five options against one another; raises :class:`ConfigError`."""
+    protocols = _parse_protocols(protocol_map)
+    controllers = {name.strip() for name in (controller_names or "").split(",") if name.strip()}
+    everything = _parse(listeners, "listeners")
+    bound = [item for item in everything if item.name not in controllers]
+    if not bound:
+        raise ConfigError("listeners names no listener for clients.")
+    _check_distinct(bound)
+    for item in bound:
+        _check_protocol(item.name, protocols)
+    if advertised is None or not advertised.strip():
+        shown = [_default_advertised(item) for item in bound]
+    else:
+        shown = _match_advertised(advertised, bound, controllers)
+    inter_broker = inter_broker_name or bound[0].name
+    if inter_broker not in {item.name for item in bound}:
+        raise ConfigError(
+            f"inter.broker.listener.name is {inter_broker}, which listeners does not name."
+        )
+    left_out = [item.name for item in everything if item.name in controllers]
+    return Listeners(bound, shown, protocols, inter_broker, left_out)
+
+
+def _parse(text: str, option: str) -> list[Endpoint]:
+    found = [_parse_one(item.strip(), option) for item in text.split(",") if item.strip()]
+    if not found:
+        raise ConfigError(f"{option} is empty; it needs at least one NAME://HOST:PORT.")
+    names = [item.name for item in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{option} names the listener {name} twice.")
+    return found
+
+
+def _parse_one(item: str, option: str) -> Endpoint:
+    name, separator, address = item.partition("://")
+    host, colon, port_text = address.rpartition(":")
+    if not (separator and colon and name):
+        raise ConfigError(f"{option} has {item!r}, which is not NAME://HOST:PORT.")
+    if not (port_text.isascii() and port_text.isdigit() and int(port_text) <= 65535):
+        raise ConfigError(f"{option} has {item!r}, whose port is not a number up to 65535.")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ConfigError(f"{option} has {item!r}; an IPv6 address stands in brackets.")
+    return Endpoint(name.upper(), host, int(port_text))
+
+
+def _parse_protocols(text: str) -> dict[str, str]:
+    protocols = {}
+    for item in text.split(","):
+        name, colon, protocol = item.strip().partition(":")
+        if not item.strip():
+            continue
+        if not colon:
+            raise ConfigError(
+                f"listener.security.protocol.map has {item.strip()!r}, which is not NAME:PROTOCOL."
+            )
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise ConfigError(
+            f"listener.security.protocol.map has no protocol for the listener {name}."
+        )
+    if protocol not in SERVED_PROTOCOLS:
+        raise ConfigError(
+            f"The listener {name} asks for {protocol}; this version serves PLAINTEXT only."
+        )
+
+
+def _check_distinct(bound: Sequence[Endpoint]) -> None:
+    for index, item in enumerate(bound):
+        for other in bound[:index]:
+            same_host = item.host == other.host or bool(WILDCARDS & {item.host, other.host})
+            if item.port and item.port == other.port and same_host:
+                raise ConfigError(
+                    f"The listeners {other.name} and {item.name} share port {item.port}."
+                )
+
+
+def _default_advertised(item: Endpoint) -> Endpoint:
+    # Clients cannot connect to a wildcard; the machine's name is the best guess there is.
+    host = socket.gethostname() if item.host in WILDCARDS else item.host
+    return Endpoint(item.name, host, item.port)
+
+
+def _match_advertised(
+    text: str, bound: Sequence[Endpoint], controllers: set[str]
+) -> list[Endpoint]:
+    given = {item.name: item for item in _parse(text, "advertised.listeners")}
+    for name in given.keys() - {item.name for item in bound} - controllers:
+        raise ConfigError(f"advertised.listeners names {name}, which listeners does not.")
+    shown = []
+    for item in bound:
+        found = given.get(item.name)
+        if found is None:
+            raise ConfigError(f"advertised.listeners lacks the listener {item.name}.")
+        if found.host in WILDCARDS - {""}:
+            raise ConfigError(
+                f"advertised.listeners has {found}: clients cannot connect to {found.host}; "
+                "give the name or address by which they reach this machine."
+            )
+        shown.append(found if found.host else _default_advertised(found))
+    return shown

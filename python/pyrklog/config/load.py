@@ -1,0 +1,145 @@
+"""Where options come from: flags, then the environment, then the file, then the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from pyrklog.config.broker import OPTIONS, BrokerConfig, Given
+from pyrklog.config.properties import PropertiesError, parse_properties
+from pyrklog.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "PYRKLOG_"
+_REFUSED = {
+    "authorizer.class.name": "access control lists are not served yet, and a broker that ignored "
+    "them would be open to everyone",
+}
+
+
+def load_config(
+    *,
+    file: Path | None = None,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> BrokerConfig:
+    """The broker's options.
+
+    ``overrides`` are ``KEY=VALUE`` texts of ``--set``, ``flags`` options that other flags stand
+    for. Raises :class:`ConfigError` with one sentence.
+    """
+    given: dict[str, Given] = {}
+    notices: list[str] = []
+    if file is not None:
+        _take(given, notices, _from_file(file, notices))
+    _take(given, notices, _from_environment(environ or {}, notices))
+    flag_origin = ((name, Given(text, "flag")) for name, text in (flags or {}).items())
+    _take(given, notices, [*flag_origin, *_from_overrides(overrides)])
+    config = BrokerConfig(given, notices=notices)
+    _check_together(config)
+    return config
+
+
+def _take(given: dict[str, Given], notices: list[str], found: Iterable[tuple[str, Given]]) -> None:
+    for name, value in found:
+        if name in OPTIONS:
+            given[name] = value
+            continue
+        notice = _notice_about(name, value)
+        if notice is not None:
+            notices.append(notice)
+
+
+def _notice_about(name: str, value: Given) -> str | None:
+    from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
+
+    if name in _REFUSED and value.text.strip():
+        raise ConfigError(f"{name} ({value.origin}) is refused: {_REFUSED[name]}.")
+    if name in _REFUSED:
+        return None
+    if name in JVM_ONLY:
+        return f"{name} ({value.origin}) concerns the Java virtual machine only; ignored"
+    if name in WITHOUT_EFFECT or name.startswith(PREFIXES):
+        return f"{name} ({value.origin}) has no effect in this version; ignored"
+    near = nearest(name, [*OPTIONS, *WITHOUT_EFFECT])
+    hint = f"; did you mean {near}?" if near else "."
+    raise ConfigError(f"Unknown option {name} ({value.origin}){hint}")
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """The known name that looks most like ``name``, or None when none does."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, names, n=1, cutoff=0.7)
+    return found[0] if found else None
+
+
+def _from_file(path: Path, notices: list[str]) -> list[tuple[str, Given]]:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"Cannot read {path}: {error.strerror}.") from None
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+    try:
+        properties = parse_properties(text)
+    except PropertiesError as error:
+        raise ConfigError(f"{path}: {error}.") from None
+    seen: dict[str, int] = {}
+    found = []
+    for item in properties:
+        if item.key in seen:
+            notices.append(
+                f"{path.name} gives {item.key} in line {seen[item.key]} and again in line "
+                f"{item.line}; the last one counts"
+            )
+        seen[item.key] = item.line
+        found.append((item.key, Given(item.value, f"{path.name} line {item.line}")))
+    return found
+
+
+def environment_name(name: str) -> str:
+    """``PYRKLOG_`` and the option's name in capitals, dots as underscores, "pyrklog." left out."""
+    short = name.removeprefix("pyrklog.")
+    return ENVIRONMENT_PREFIX + short.replace(".", "_").upper()
+
+
+def _from_environment(environ: Mapping[str, str], notices: list[str]) -> list[tuple[str, Given]]:
+    relevant = {key: text for key, text in environ.items() if key.startswith(ENVIRONMENT_PREFIX)}
+    if not relevant:
+        return []
+    names = {environment_name(name): name for name in OPTIONS}
+    found = []
+    for key, text in sorted(relevant.items()):
+        name = names.get(key)
+        if name is not None:
+            found.append((name, Given(text, f"environment {key}")))
+            continue
+        near = nearest(key, list(names))
+        # Other programs of ours may use the prefix, so this is not an error.
+        hint = f"; did you mean {near}?" if near else ""
+        notices.append(f"the environment variable {key} names no broker option; ignored{hint}")
+    return found
+
+
+def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
+    found = []
+    for item in overrides:
+        name, equals, text = item.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set takes KEY=VALUE, not {item!r}.")
+        found.append((name.strip(), Given(text, "--set")))
+    return found
+
+
+def _check_together(config: BrokerConfig) -> None:
+    """What only shows when options are taken together; each property raises its own error."""
+    _ = config.configured_node_id, config.log_dirs, config.meta_dir
+    left_out = config.listeners.left_out
+    if left_out:
+        names = ", ".join(left_out)
+        config.notices.append(
+            f"the controller listener {names} is left out: metadata is embedded, without KRaft"
+        )

@@ -1,0 +1,527 @@
+"""Options of a topic, and the broker options that are their defaults.
+
+Each topic option names the broker options it falls back to, the strongest first, and the factor
+that turns their unit into its own (hours into milliseconds). The first of them may change at run
+time for the whole cluster.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyrklog.config.option import (
+    CLUSTER_WIDE,
+    LONG_MAX,
+    Option,
+    Value,
+    boolean,
+    double,
+    integer,
+    items,
+    long,
+    string,
+)
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+
+COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+CLEANUP_POLICIES = ("compact", "delete")
+
+
+class Fallback(NamedTuple):
+    """A broker option that a topic option falls back to."""
+
+    name: str
+    factor: int = 1
+
+
+class TopicOption(NamedTuple):
+    """A topic option with its fall-backs; without any it exists for topics only."""
+
+    option: Option
+    fallbacks: tuple[Fallback, ...]
+
+
+def _throttled(value: Value) -> str | None:
+    assert isinstance(value, tuple)
+    if value == ("*",):
+        return None
+    for item in value:
+        partition, colon, broker = item.partition(":")
+        if not (colon and partition.isdigit() and broker.isdigit()):
+            return "must be *, or a list of partition:broker"
+    return None
+
+
+def _gzip_level(value: Value) -> str | None:
+    if value == -1 or (isinstance(value, int) and 1 <= value <= 9):
+        return None
+    return "must be between 1 and 9, or -1"
+
+
+_CLEANUP = (
+    "What happens to old records: delete (by time and size), compact (keep the last of each "
+    "key), or both. Compaction itself does not run yet."
+)
+_COMPRESSION = "How batches are kept: as the producer sent them; other values have no effect yet."
+_TIMESTAMP_TYPE = "Whose clock stamps records: the producer's (CreateTime) or the broker's."
+_RETENTION_BYTES = "Size of a partition beyond which its oldest segments are deleted; -1 = any."
+_MIN_ISR = "In-sync replicas that a write with acks=all needs."
+_UNCLEAN = "Whether a replica that is not in sync may lead when no other lives."
+
+# Broker option, what it is the default of, and whether it has an effect.
+LOG_OPTIONS = (
+    integer(
+        "log.segment.bytes",
+        1073741824,
+        "Size at which a segment is closed and a new one begun.",
+        importance="high",
+        minimum=14,
+        update_mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.roll.ms",
+        None,
+        "Age at which a segment is closed; default: log.roll.hours.",
+        importance="high",
+        minimum=1,
+        update_mode=CLUSTER_WIDE,
+    ),
+    integer(
+        "log.roll.hours",
+        168,
+        "Age in hours at which a segment is closed.",
+        importance="high",
+        minimum=1,
+    ),
+    long(
+        "log.roll.jitter.ms",
+        None,
+        "Random time taken off the age, so that segments do not all close at once.",
+        importance="high",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+    ),
+    integer(
+        "log.roll.jitter.hours",
+        0,
+        "The same in hours.",
+        importance="high",
+        minimum=0,
+    ),
+    integer(
+        "log.index.size.max.bytes",
+        10485760,
+        "Size at which a full index closes its segment.",
+        minimum=4,
+        update_mode=CLUSTER_WIDE,
+    ),
+    integer(
+        "log.index.interval.bytes",
+        4096,
+        "Bytes of log between two index entries.",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.flush.interval.messages",
+        LONG_MAX,
+        "Records after which a log is synced to disk before they are acknowledged.",
+        importance="high",
+        minimum=1,
+        update_mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.flush.interval.ms",
+        None,
+        "Longest time that a record stays unsynced; default: log.flush.scheduler.interval.ms.",
+        importance="high",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.flush.scheduler.interval.ms",
+        LONG_MAX,
+        "Default of log.flush.interval.ms.",
+        importance="high",
+        minimum=1,
+    ),
+    long(
+        "log.retention.bytes",
+        -1,
+        _RETENTION_BYTES,
+        importance="high",
+        update_mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.retention.ms",
+        None,
+        "Age at which records are deleted; default: log.retention.minutes; -1 = never.",
+        importance="high",
+        update_mode=CLUSTER_WIDE,
+    ),
+    integer(
+        "log.retention.minutes",
+        None,
+        "Age in minutes at which records are deleted; default: log.retention.hours.",
+        importance="high",
+    ),
+    integer(
+        "log.retention.hours",
+        168,
+        "Age in hours at which records are deleted; negative = never.",
+        importance="high",
+    ),
+    integer(
+        "message.max.bytes",
+        1048588,
+        "Largest batch that is accepted.",
+        importance="high",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+    ),
+    items(
+        "log.cleanup.policy",
+        ("delete",),
+        _CLEANUP,
+        choices=CLEANUP_POLICIES,
+        update_mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.segment.delete.delay.ms",
+        60000,
+        "How long a deleted segment's file is kept.",
+        importance="high",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+    ),
+    string(
+        "compression.type",
+        "producer",
+        _COMPRESSION,
+        importance="high",
+        choices=COMPRESSION_TYPES,
+        update_mode=CLUSTER_WIDE,
+    ),
+    string(
+        "log.message.timestamp.type",
+        "CreateTime",
+        _TIMESTAMP_TYPE,
+        choices=TIMESTAMP_TYPES,
+        update_mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.message.timestamp.before.max.ms",
+        LONG_MAX,
+        "How far a producer's timestamp may lie in the past.",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.message.timestamp.after.max.ms",
+        LONG_MAX,
+        "How far a producer's timestamp may lie in the future.",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.message.timestamp.difference.max.ms",
+        LONG_MAX,
+        "Older form of the two bounds above, used where they are not given.",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+    ),
+)
+
+TOPIC_OPTIONS = (
+    TopicOption(
+        items("cleanup.policy", ("delete",), _CLEANUP, choices=CLEANUP_POLICIES),
+        (Fallback("log.cleanup.policy"),),
+    ),
+    TopicOption(
+        string("compression.type", "producer", _COMPRESSION, choices=COMPRESSION_TYPES),
+        (Fallback("compression.type"),),
+    ),
+    TopicOption(
+        integer(
+            "compression.gzip.level",
+            -1,
+            "Level of gzip where the broker compresses.",
+            check=_gzip_level,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        integer(
+            "compression.lz4.level",
+            9,
+            "Level of lz4 where the broker compresses.",
+            minimum=1,
+            maximum=17,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        integer(
+            "compression.zstd.level",
+            3,
+            "Level of zstd where the broker compresses.",
+            minimum=-131072,
+            maximum=22,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        long(
+            "delete.retention.ms",
+            86400000,
+            "How long compaction keeps tombstones.",
+            minimum=0,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        long(
+            "file.delete.delay.ms",
+            60000,
+            "How long a deleted segment's file is kept.",
+            minimum=0,
+        ),
+        (Fallback("log.segment.delete.delay.ms"),),
+    ),
+    TopicOption(
+        long(
+            "flush.messages",
+            LONG_MAX,
+            "Records after which the log is synced to disk before they are acknowledged.",
+            minimum=1,
+        ),
+        (Fallback("log.flush.interval.messages"),),
+    ),
+    TopicOption(
+        long("flush.ms", LONG_MAX, "Longest time that a record stays unsynced.", minimum=0),
+        (Fallback("log.flush.interval.ms"), Fallback("log.flush.scheduler.interval.ms")),
+    ),
+    TopicOption(
+        items(
+            "follower.replication.throttled.replicas",
+            (),
+            "Replicas whose following is throttled.",
+            check=_throttled,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        integer("index.interval.bytes", 4096, "Bytes of log between two index entries.", minimum=0),
+        (Fallback("log.index.interval.bytes"),),
+    ),
+    TopicOption(
+        items(
+            "leader.replication.throttled.replicas",
+            (),
+            "Replicas that are served at a throttled rate.",
+            check=_throttled,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        long(
+            "local.retention.bytes",
+            -2,
+            "Size kept here when older segments lie in remote storage.",
+            minimum=-2,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        long(
+            "local.retention.ms",
+            -2,
+            "Age kept here when older segments lie in remote storage.",
+            minimum=-2,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        long(
+            "max.compaction.lag.ms",
+            LONG_MAX,
+            "Longest time that a record stays uncompacted.",
+            minimum=1,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        integer("max.message.bytes", 1048588, "Largest batch that is accepted.", minimum=0),
+        (Fallback("message.max.bytes"),),
+    ),
+    TopicOption(
+        boolean(
+            "message.downconversion.enable",
+            True,
+            "Whether old fetch versions get converted batches; they are not served here.",
+            importance="low",
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        string(
+            "message.format.version",
+            "3.0-IV1",
+            "Version of the record format; only the current one exists here.",
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        long(
+            "message.timestamp.after.max.ms",
+            LONG_MAX,
+            "How far a producer's timestamp may lie in the future.",
+            minimum=0,
+        ),
+        (Fallback("log.message.timestamp.after.max.ms"),),
+    ),
+    TopicOption(
+        long(
+            "message.timestamp.before.max.ms",
+            LONG_MAX,
+            "How far a producer's timestamp may lie in the past.",
+            minimum=0,
+        ),
+        (Fallback("log.message.timestamp.before.max.ms"),),
+    ),
+    TopicOption(
+        long(
+            "message.timestamp.difference.max.ms",
+            LONG_MAX,
+            "Older form of the two bounds above, used where they are not given.",
+            minimum=0,
+        ),
+        (Fallback("log.message.timestamp.difference.max.ms"),),
+    ),
+    TopicOption(
+        string("message.timestamp.type", "CreateTime", _TIMESTAMP_TYPE, choices=TIMESTAMP_TYPES),
+        (Fallback("log.message.timestamp.type"),),
+    ),
+    TopicOption(
+        double(
+            "min.cleanable.dirty.ratio",
+            0.5,
+            "Share of a log that must be uncompacted before compaction starts.",
+            minimum=0,
+            maximum=1,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        long(
+            "min.compaction.lag.ms",
+            0,
+            "Shortest time that a record stays uncompacted.",
+            minimum=0,
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        integer("min.insync.replicas", 1, _MIN_ISR, minimum=1),
+        (Fallback("min.insync.replicas"),),
+    ),
+    TopicOption(
+        boolean(
+            "preallocate",
+            False,
+            "Whether a segment's file gets its full size at once.",
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        boolean(
+            "remote.log.copy.disable",
+            False,
+            "Whether segments go on being copied to remote storage.",
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        boolean(
+            "remote.log.delete.on.disable",
+            False,
+            "Whether remote segments go when remote storage is turned off.",
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        boolean(
+            "remote.storage.enable",
+            False,
+            "Whether old segments go to remote storage.",
+            effective=False,
+        ),
+        (),
+    ),
+    TopicOption(
+        long("retention.bytes", -1, _RETENTION_BYTES),
+        (Fallback("log.retention.bytes"),),
+    ),
+    TopicOption(
+        long(
+            "retention.ms",
+            604800000,
+            "Age at which records are deleted; -1 = never.",
+            minimum=-1,
+        ),
+        (
+            Fallback("log.retention.ms"),
+            Fallback("log.retention.minutes", MINUTE_MS),
+            Fallback("log.retention.hours", HOUR_MS),
+        ),
+    ),
+    TopicOption(
+        integer(
+            "segment.bytes",
+            1073741824,
+            "Size at which a segment is closed and a new one begun.",
+            minimum=14,
+        ),
+        (Fallback("log.segment.bytes"),),
+    ),
+    TopicOption(
+        integer(
+            "segment.index.bytes",
+            10485760,
+            "Size at which a full index closes its segment.",
+            minimum=4,
+        ),
+        (Fallback("log.index.size.max.bytes"),),
+    ),
+    TopicOption(
+        long("segment.jitter.ms", 0, "Random time taken off segment.ms.", minimum=0),
+        (Fallback("log.roll.jitter.ms"), Fallback("log.roll.jitter.hours", HOUR_MS)),
+    ),
+    TopicOption(
+        long("segment.ms", 604800000, "Age at which a segment is closed.", minimum=1),
+        (Fallback("log.roll.ms"), Fallback("log.roll.hours", HOUR_MS)),
+    ),
+    TopicOption(
+        boolean("unclean.leader.election.enable", False, _UNCLEAN),
+        (Fallback("unclean.leader.election.enable"),),
+    ),
+)

@@ -1,0 +1,168 @@
+"""One option: its name, type, default, bound and documentation, and how its text is read.
+
+Values are Python's: bool, int, float, str, a tuple of str for lists, None for "unset". Text is what
+stands in a file, a flag or a protocol field, and follows Kafka's rules (``ConfigDef``): numbers
+and booleans are trimmed, lists are split at commas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pyrklog.controller.service import (
+    TYPE_BOOLEAN,
+    TYPE_DOUBLE,
+    TYPE_INT,
+    TYPE_LIST,
+    TYPE_LONG,
+    TYPE_SHORT,
+    TYPE_STRING,
+)
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+READ_ONLY = "read-only"
+CLUSTER_WIDE = "cluster-wide"
+
+_RANGES = {
+    TYPE_SHORT: (-(2**15), 2**15 - 1, "a 16-bit integer"),
+    TYPE_INT: (-(2**31), INT_MAX, "a 32-bit integer"),
+    TYPE_LONG: (-(2**63), LONG_MAX, "a 64-bit integer"),
+}
+
+_TYPE_NAMES = {
+    TYPE_BOOLEAN: "boolean",
+    TYPE_STRING: "string",
+    TYPE_INT: "int",
+    TYPE_SHORT: "short",
+    TYPE_LONG: "long",
+    TYPE_DOUBLE: "double",
+    TYPE_LIST: "list",
+}
+
+
+class InvalidValueError(Exception):
+    """A text that is not a value of its option; the message is one sentence."""
+
+
+class Option(NamedTuple):
+    """A broker or topic option under Kafka's name."""
+
+    name: str
+    type: int
+    """One of the TYPE_ constants of DescribeConfigs."""
+    default: Value
+    documentation: str
+    importance: str = "medium"
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    """Allowed values, or allowed items of a list; empty = any."""
+    check: Callable[[Value], str | None] | None = None
+    """A further rule: what is wrong with the value, as the end of "NAME ...", or None."""
+    update_mode: str = READ_ONLY
+    """READ_ONLY, or CLUSTER_WIDE: may change at run time, per broker or for all."""
+    effective: bool = True
+    """False: accepted and kept, but without effect yet (docs/skipped.md)."""
+
+    def parse(self, text: str) -> Value:
+        """The value of ``text``; raises :class:`InvalidValueError`."""
+        value = self._read(text)
+        self._bound(value, text)
+        return value
+
+    def format(self, value: Value) -> str | None:
+        """The text of a value, as DescribeConfigs shows it."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+    @property
+    def type_name(self) -> str:
+        """The type as ``--print-config`` and documentation show it."""
+        return _TYPE_NAMES[self.type]
+
+    def _read(self, text: str) -> Value:
+        trimmed = text.strip()
+        if self.type == TYPE_BOOLEAN:
+            lowered = trimmed.lower()
+            if lowered not in ("true", "false"):
+                raise self._invalid(text, "must be true or false")
+            return lowered == "true"
+        if self.type in _RANGES:
+            return self._read_integer(trimmed, text)
+        if self.type == TYPE_DOUBLE:
+            try:
+                return float(trimmed)
+            except ValueError:
+                raise self._invalid(text, "must be a number") from None
+        if self.type == TYPE_LIST:
+            return tuple(item.strip() for item in trimmed.split(",")) if trimmed else ()
+        return trimmed
+
+    def _read_integer(self, trimmed: str, text: str) -> int:
+        low, high, what = _RANGES[self.type]
+        digits = trimmed[1:] if trimmed[:1] in ("-", "+") else trimmed
+        if not (digits.isascii() and digits.isdigit()):
+            raise self._invalid(text, f"must be {what}")
+        value = int(trimmed)
+        if not low <= value <= high:
+            raise self._invalid(text, f"must be {what}")
+        return value
+
+    def _bound(self, value: Value, text: str) -> None:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if self.minimum is not None and not value >= self.minimum:
+                raise self._invalid(text, f"must be at least {self.minimum}")
+            if self.maximum is not None and value > self.maximum:
+                raise self._invalid(text, f"must be at most {self.maximum}")
+        if self.choices:
+            items: Sequence[Value] = value if isinstance(value, tuple) else (value,)
+            for item in items:
+                if item not in self.choices:
+                    raise self._invalid(text, f"must be one of {', '.join(self.choices)}")
+        if self.check is not None:
+            wrong = self.check(value)
+            if wrong is not None:
+                raise self._invalid(text, wrong)
+
+    def _invalid(self, text: str, why: str) -> InvalidValueError:
+        return InvalidValueError(f"Invalid value {text} for configuration {self.name}: {why}.")
+
+
+def boolean(name: str, default: bool, documentation: str, **more: object) -> Option:
+    """A boolean option."""
+    return Option(name, TYPE_BOOLEAN, default, documentation, **more)  # type: ignore[arg-type]
+
+
+def integer(name: str, default: int | None, documentation: str, **more: object) -> Option:
+    """A 32-bit option."""
+    return Option(name, TYPE_INT, default, documentation, **more)  # type: ignore[arg-type]
+
+
+def long(name: str, default: int | None, documentation: str, **more: object) -> Option:
+    """A 64-bit option."""
+    return Option(name, TYPE_LONG, default, documentation, **more)  # type: ignore[arg-type]
+
+
+def double(name: str, default: float, documentation: str, **more: object) -> Option:
+    """A floating-point option."""
+    return Option(name, TYPE_DOUBLE, default, documentation, **more)  # type: ignore[arg-type]
+
+
+def string(name: str, default: str | None, documentation: str, **more: object) -> Option:
+    """A text option."""
+    return Option(name, TYPE_STRING, default, documentation, **more)  # type: ignore[arg-type]
+
+
+def items(name: str, default: tuple[str, ...], documentation: str, **more: object) -> Option:
+    """A comma-separated list."""
+    return Option(name, TYPE_LIST, default, documentation, **more)  # type: ignore[arg-type]

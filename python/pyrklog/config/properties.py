@@ -1,0 +1,102 @@
+"""Java's ``.properties`` syntax, as ``server.properties`` uses it.
+
+A key ends at the first unescaped ``=``, ``:`` or blank; ``#`` and ``!`` begin comment lines; a
+backslash at the end of a line joins it with the next; ``\\t``, ``\\n``, ``\\r``, ``\\f`` and
+``\\uXXXX`` are escapes, and a backslash before any other character stands for that character.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANK = " \t\f"
+
+
+class Property(NamedTuple):
+    """One key with its value and the number of the line it began on."""
+
+    key: str
+    value: str
+    line: int
+
+
+class PropertiesError(Exception):
+    """A line that cannot be read; the message says which and why."""
+
+
+def parse_properties(text: str) -> list[Property]:
+    """All properties in order; a key may appear twice (Java lets the last one win)."""
+    found = []
+    for line, logical in _logical_lines(text):
+        key, value = _split(logical)
+        found.append(Property(_unescape(key, line), _unescape(value, line), line))
+    return found
+
+
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    lines: list[tuple[int, str]] = []
+    pending: tuple[int, str] | None = None
+    # str.splitlines would also split at exotic separators that Java keeps.
+    physical = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for number, raw in enumerate(physical, start=1):
+        stripped = raw.lstrip(_BLANK)
+        if pending is None and (not stripped or stripped[0] in "#!"):
+            continue
+        start, before = pending or (number, "")
+        joined = before + stripped
+        if _continues(stripped):
+            pending = (start, joined[:-1])
+        else:
+            pending = None
+            lines.append((start, joined))
+    if pending is not None:
+        lines.append(pending)
+    return lines
+
+
+def _continues(line: str) -> bool:
+    backslashes = len(line) - len(line.rstrip("\\"))
+    return backslashes % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    position = 0
+    while position < len(line):
+        character = line[position]
+        if character == "\\":
+            position += 2
+            continue
+        if character in "=:" or character in _BLANK:
+            break
+        position += 1
+    key, rest = line[:position], line[position:].lstrip(_BLANK)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANK)
+    return key, rest
+
+
+def _unescape(text: str, line: int) -> str:
+    if "\\" not in text:
+        return text
+    out = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character != "\\" or position == len(text):
+            out.append(character if character != "\\" else "")
+            continue
+        escaped = text[position]
+        position += 1
+        if escaped != "u":
+            out.append(_ESCAPES.get(escaped, escaped))
+            continue
+        digits = text[position : position + 4]
+        position += 4
+        try:
+            out.append(chr(int(digits, 16)))
+        except ValueError:
+            message = f"line {line}: \\u must be followed by four hexadecimal digits"
+            raise PropertiesError(message) from None
+    return "".join(out)

@@ -1,0 +1,225 @@
+"""Topic options: checked, resolved over the broker's defaults, and described."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pyrklog.config.broker import OPTIONS, BrokerConfig
+from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
+from pyrklog.config.log_options import Fallback, TopicOption
+from pyrklog.config.option import LONG_MAX, InvalidValueError, Value
+from pyrklog.controller.service import SOURCE_DEFAULT, SOURCE_TOPIC, ConfigEntry, Synonym
+
+TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
+"""All topic options by name."""
+
+
+class LogConfig(NamedTuple):
+    """What the log and the plane act on, resolved; field by field `_core.LogConfig`."""
+
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    max_message_bytes: int
+    message_timestamp_type: str
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
+    compression_type: str
+    flush_messages: int
+    flush_ms: int
+    retention_ms: int
+    retention_bytes: int
+    file_delete_delay_ms: int
+    cleanup_delete: bool
+    cleanup_compact: bool
+
+
+class ResolvedTopic(NamedTuple):
+    """A topic's options as they act."""
+
+    log: LogConfig
+    min_insync_replicas: int
+    unclean_leader_election: bool
+
+
+def check_topic_options(overrides: Mapping[str, str | None]) -> None:
+    """Raises :class:`InvalidValueError` for an unknown name, a null or a wrong value."""
+    for name, text in overrides.items():
+        known = TOPIC_OPTIONS.get(name)
+        if known is None:
+            raise InvalidValueError(f"Unknown topic config name: {name}")
+        if text is None:
+            raise InvalidValueError(f"Null value not supported for topic configs: {name}")
+        value = known.option.parse(text)
+        if name == "remote.storage.enable" and value is True:
+            raise InvalidValueError("remote.storage.enable cannot be true: no remote storage here.")
+
+
+class TopicDefaults:
+    """Topic options without overrides, computed once for a :class:`BrokerConfig`."""
+
+    def __init__(self, broker: BrokerConfig) -> None:
+        self.broker = broker
+        self._values = {name: _default(item, broker) for name, item in TOPIC_OPTIONS.items()}
+        self._plain = self._build({})
+
+    def resolve(self, overrides: Mapping[str, str]) -> ResolvedTopic:
+        """The options of a topic; overrides that cannot be read fall back to the default."""
+        if not overrides:
+            return self._plain
+        parsed: dict[str, Value] = {}
+        for name, text in overrides.items():
+            known = TOPIC_OPTIONS.get(name)
+            if known is None:
+                continue
+            try:
+                parsed[name] = known.option.parse(text)
+            except InvalidValueError:
+                continue
+        return self._build(parsed)
+
+    def value(self, name: str) -> Value:
+        """The default of one topic option."""
+        return self._values[name]
+
+    def _build(self, parsed: Mapping[str, Value]) -> ResolvedTopic:
+        values = {**self._values, **parsed}
+
+        def integer(name: str) -> int:
+            value = values[name]
+            assert isinstance(value, int), name
+            return value
+
+        cleanup = values["cleanup.policy"]
+        assert isinstance(cleanup, tuple)
+        log = LogConfig(
+            segment_bytes=integer("segment.bytes"),
+            segment_ms=integer("segment.ms"),
+            segment_jitter_ms=min(integer("segment.jitter.ms"), integer("segment.ms")),
+            segment_index_bytes=integer("segment.index.bytes"),
+            index_interval_bytes=integer("index.interval.bytes"),
+            max_message_bytes=integer("max.message.bytes"),
+            message_timestamp_type=str(values["message.timestamp.type"]),
+            message_timestamp_before_max_ms=self._timestamp_bound("before", values, parsed),
+            message_timestamp_after_max_ms=self._timestamp_bound("after", values, parsed),
+            compression_type=str(values["compression.type"]),
+            flush_messages=integer("flush.messages"),
+            flush_ms=integer("flush.ms"),
+            retention_ms=integer("retention.ms"),
+            retention_bytes=integer("retention.bytes"),
+            file_delete_delay_ms=integer("file.delete.delay.ms"),
+            cleanup_delete="delete" in cleanup,
+            cleanup_compact="compact" in cleanup,
+        )
+        unclean = values["unclean.leader.election.enable"] is True
+        return ResolvedTopic(log, integer("min.insync.replicas"), unclean)
+
+    def _timestamp_bound(
+        self, side: str, values: Mapping[str, Value], parsed: Mapping[str, Value]
+    ) -> int:
+        # KIP-937: the older single bound counts where the newer one was left at its default.
+        newer = values[f"message.timestamp.{side}.max.ms"]
+        older = values["message.timestamp.difference.max.ms"]
+        chosen = newer if newer != LONG_MAX else older
+        assert isinstance(chosen, int)
+        return chosen
+
+
+def _default(item: TopicOption, broker: BrokerConfig) -> Value:
+    chosen = _chosen_fallback(item.fallbacks, broker)
+    if chosen is None:
+        return item.option.default
+    value = broker.value(chosen.name)
+    if item.option.name == "retention.ms" and isinstance(value, int) and value < 0:
+        return -1
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * chosen.factor
+    return value
+
+
+def _chosen_fallback(fallbacks: Sequence[Fallback], broker: BrokerConfig) -> Fallback | None:
+    for item in fallbacks:
+        if broker.value(item.name) is not None:
+            return item
+    return None
+
+
+def describe_topic_options(
+    overrides: Mapping[str, str],
+    defaults: TopicDefaults,
+    names: Sequence[str] | None,
+    *,
+    include_synonyms: bool,
+    include_documentation: bool,
+) -> list[ConfigEntry]:
+    """The options as DescribeConfigs shows them; unknown names are left out, as Kafka does."""
+    entries = []
+    for name, item in TOPIC_OPTIONS.items():
+        if names is not None and name not in names:
+            continue
+        synonyms = _synonyms(item, overrides, defaults.broker)
+        override = overrides.get(name)
+        value = override if override is not None else item.option.format(defaults.value(name))
+        entries.append(
+            ConfigEntry(
+                name=name,
+                value=value,
+                read_only=False,
+                source=synonyms[0].source if synonyms else SOURCE_DEFAULT,
+                sensitive=False,
+                synonyms=synonyms if include_synonyms else (),
+                type=item.option.type,
+                documentation=item.option.documentation if include_documentation else None,
+            )
+        )
+    return entries
+
+
+def _synonyms(
+    item: TopicOption, overrides: Mapping[str, str], broker: BrokerConfig
+) -> list[Synonym]:
+    found = []
+    override = overrides.get(item.option.name)
+    if override is not None:
+        found.append(Synonym(item.option.name, override, SOURCE_TOPIC))
+    candidates = [
+        Synonym(fallback.name, candidate.text, candidate.source)
+        for fallback in item.fallbacks
+        for candidate in broker.candidates(fallback.name)
+        if candidate.text is not None
+    ]
+    # All names of one source come before any of the next (the sort is stable).
+    candidates.sort(key=lambda synonym: synonym.source)
+    return found + candidates
+
+
+def describe_broker_options(
+    broker: BrokerConfig,
+    names: Sequence[str] | None,
+    *,
+    include_synonyms: bool,
+    include_documentation: bool,
+) -> list[ConfigEntry]:
+    """All options of this broker as DescribeConfigs shows them."""
+    entries = []
+    for name, option in OPTIONS.items():
+        if names is not None and name not in names:
+            continue
+        candidates = [item for item in broker.candidates(name) if item.text is not None]
+        synonyms = [Synonym(name, item.text, item.source) for item in candidates]
+        entries.append(
+            ConfigEntry(
+                name=name,
+                value=option.format(broker.value(name)),
+                read_only=option.update_mode == "read-only",
+                source=synonyms[0].source if synonyms else SOURCE_DEFAULT,
+                sensitive=False,
+                synonyms=synonyms if include_synonyms else (),
+                type=option.type,
+                documentation=option.documentation if include_documentation else None,
+            )
+        )
+    return entries

@@ -1,0 +1,353 @@
+"""The Rust data plane as Trio sees it; the only importer of ``pyrklog._core``.
+
+:class:`Plane` is what the rest of the broker knows; :class:`CorePlane` is the real one and
+``pyrklog.testing.fake_plane`` keeps a second one for tests. Slow commands return tickets, which
+complete as events; here they become awaitable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import trio
+
+from pyrklog.errors import ConfigError, StartError, TemporaryError
+from pyrklog.image import ImageDelta, LeaderSpec, TopicImage
+
+if TYPE_CHECKING:
+    from pyrklog import _core
+
+EVENTS_PER_TURN_MAX = 512
+
+
+class Session(Protocol):
+    """Who stands behind a connection."""
+
+    connection: int
+    principal: str
+    host: str
+    client_id: str | None
+    listener: str
+
+
+class Request(Protocol):
+    """A request of an API that the control plane owns; ``body`` follows the request header."""
+
+    id: int
+    api_key: int
+    api_version: int
+    session: Session
+    body: bytes
+
+
+class FoundPartition(NamedTuple):
+    """A partition folder found at start; ``topic_id`` is None without ``partition.metadata``."""
+
+    topic: str
+    partition: int
+    topic_id: bytes | None
+    log_dir: str
+
+
+class LogDirUsage(NamedTuple):
+    """A log directory; sizes of the volume are -1 where unknown.
+
+    ``partitions``: (topic, partition, size in bytes, offset lag).
+    """
+
+    path: str
+    error_code: int
+    total_bytes: int
+    usable_bytes: int
+    partitions: Sequence[tuple[str, int, int, int]]
+
+
+class PlaneSettings(NamedTuple):
+    """What is fixed for the life of the process; field by field `_core.PlaneConfig`."""
+
+    node_id: int
+    cluster_id: str
+    log_dirs: Sequence[str]
+    network_threads: int
+    reader_threads: int
+    recovery_threads_per_dir: int
+    socket_request_max_bytes: int
+    receive_buffers_max_bytes: int
+    control_queue_max_requests: int
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    fetch_max_bytes: int
+    fetch_session_slots: int
+    fetch_read_path: str
+    unwritten_max_bytes: int
+    recovery_checkpoint_interval_ms: int
+    log_start_checkpoint_interval_ms: int
+    high_watermark_checkpoint_interval_ms: int
+    retention_check_interval_ms: int
+    producer_id_expiration_ms: int
+    auto_create_topics: bool
+
+
+class PlaneListener(Protocol):
+    """Who hears of the plane's events; called on the Trio thread, and must not block."""
+
+    def on_request(self, request: Request) -> None:
+        """A request to answer with ``reply`` or ``close_request``."""
+
+    def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
+        """A Metadata request that waits for topics; to answer with ``resume``."""
+
+    def on_log_dir_failed(
+        self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
+    ) -> None:
+        """A log directory failed; its partitions are offline."""
+
+    def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
+        """Something an operator should read."""
+
+
+class Plane(Protocol):
+    """The data plane's commands. Errors of single partitions are protocol codes in results."""
+
+    def found_partitions(self) -> Sequence[FoundPartition]:
+        """What the log directories hold."""
+
+    def listen(self, listener: str, host: str, port: int) -> int:
+        """Binds and accepts; returns the port. Raises :class:`TemporaryError`."""
+
+    def apply_image(self, delta: ImageDelta) -> None:
+        """Swaps in the next version of the image."""
+
+    async def become_leaders(self, specs: Sequence[LeaderSpec]) -> Sequence[int]:
+        """Opens or creates logs and serves them; one error code a spec, 0 = done."""
+
+    async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
+        """Each (topic, partition, delete); one error code a spec, 0 = done."""
+
+    async def delete_records(
+        self, targets: Sequence[tuple[str, int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        """Each (topic, partition, offset); (error code, low watermark or -1) in order."""
+
+    async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
+        """All log directories."""
+
+    def reply(self, request_id: int, body: bytes) -> None:
+        """Answers a request; ``body`` follows the response header."""
+
+    def resume(self, request_id: int, errors: Mapping[str, int]) -> None:
+        """Answers a Metadata request that waited."""
+
+    def close_request(self, request_id: int) -> None:
+        """Closes the connection of a request that has no answer."""
+
+    def statistics(self) -> Mapping[str, int]:
+        """Counters."""
+
+    async def shutdown(self, grace_ms: int) -> bool:
+        """Refuses new work, drains, writes, syncs; true when everything is marked clean."""
+
+    async def run(self, listener: PlaneListener) -> None:
+        """Hands out events until cancelled."""
+
+
+class CorePlane:
+    """:class:`Plane` over ``_core.DataPlane``."""
+
+    def __init__(self, settings: PlaneSettings) -> None:
+        """Creates and locks the log directories; raises :class:`StartError` and its kin."""
+        from pyrklog import _core
+
+        self._core = _core
+        try:
+            config = _core.PlaneConfig(**settings._asdict())
+            self._plane = _core.DataPlane(config)
+        except _core.LogDirLockedError as error:
+            raise TemporaryError(str(error)) from None
+        except _core.ForeignLogDirError as error:
+            raise ConfigError(str(error)) from None
+        except _core.LogDirError as error:
+            raise StartError(str(error)) from None
+        except (ValueError, OverflowError) as error:
+            raise ConfigError(f"The data plane refuses its configuration: {error}.") from None
+        self._waiting: dict[int, _Ticket] = {}
+
+    def found_partitions(self) -> Sequence[FoundPartition]:
+        return [FoundPartition(*item) for item in self._plane.found_partitions()]
+
+    def listen(self, listener: str, host: str, port: int) -> int:
+        try:
+            return self._plane.listen(listener, host, port)
+        except OSError as error:
+            raise _listen_error(listener, host, port, error) from None
+
+    def apply_image(self, delta: ImageDelta) -> None:
+        core = self._core
+        self._plane.apply_image(
+            core.ImageDelta(
+                version=delta.version,
+                controller_id=delta.controller_id,
+                brokers=[
+                    core.BrokerImage(id=item.id, rack=item.rack, endpoints=item.endpoints)
+                    for item in delta.brokers
+                ],
+                topics=self._core_topics(delta.topics),
+                removed_topics=delta.removed_topics,
+            )
+        )
+
+    def _core_topics(self, topics: Sequence[TopicImage]) -> list[_core.TopicImage]:
+        core = self._core
+        # Most topics share one set of options: convert each set once.
+        logs: dict[tuple[object, ...], _core.LogConfig] = {}
+        converted = []
+        for topic in topics:
+            log = logs.get(topic.log)
+            if log is None:
+                log = logs[topic.log] = core.LogConfig(**topic.log._asdict())
+            converted.append(
+                core.TopicImage(
+                    name=topic.name,
+                    id=topic.id,
+                    internal=topic.internal,
+                    log=log,
+                    min_insync_replicas=topic.min_insync_replicas,
+                    partitions=[
+                        core.PartitionImage(
+                            index=item.partition,
+                            leader=item.leader,
+                            leader_epoch=item.leader_epoch,
+                            replicas=item.replicas,
+                            isr=item.isr,
+                            offline=item.offline,
+                        )
+                        for item in topic.partitions
+                    ],
+                )
+            )
+        return converted
+
+    async def become_leaders(self, specs: Sequence[LeaderSpec]) -> Sequence[int]:
+        core = self._core
+        converted = [
+            core.LeaderSpec(
+                topic=spec.topic,
+                partition=spec.partition,
+                leader_epoch=spec.leader_epoch,
+                replicas=spec.replicas,
+                isr=spec.isr,
+                is_new=spec.is_new,
+            )
+            for spec in specs
+        ]
+        done: _core.PartitionsDone = await self._ticket(
+            lambda: self._plane.become_leaders(converted)
+        )
+        return done.errors
+
+    async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
+        done: _core.PartitionsDone = await self._ticket(lambda: self._plane.stop_partitions(specs))
+        return done.errors
+
+    async def delete_records(
+        self, targets: Sequence[tuple[str, int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        done: _core.RecordsDeleted = await self._ticket(lambda: self._plane.delete_records(targets))
+        return done.results
+
+    async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
+        done: _core.LogDirsDescribed = await self._ticket(self._plane.describe_log_dirs)
+        return [
+            LogDirUsage(d.path, d.error_code, d.total_bytes, d.usable_bytes, d.partitions)
+            for d in done.log_dirs
+        ]
+
+    def reply(self, request_id: int, body: bytes) -> None:
+        self._plane.reply(request_id, body)
+
+    def resume(self, request_id: int, errors: Mapping[str, int]) -> None:
+        self._plane.resume(request_id, errors)
+
+    def close_request(self, request_id: int) -> None:
+        self._plane.close_request(request_id)
+
+    def statistics(self) -> Mapping[str, int]:
+        return self._plane.statistics()
+
+    async def shutdown(self, grace_ms: int) -> bool:
+        done: _core.ShutdownDone = await self._ticket(lambda: self._plane.shutdown(grace_ms))
+        return done.clean
+
+    async def run(self, listener: PlaneListener) -> None:
+        descriptor = self._plane.event_fd()
+        while True:
+            await trio.lowlevel.wait_readable(descriptor)
+            events = self._plane.drain_events(EVENTS_PER_TURN_MAX)
+            for event in events:
+                self._dispatch(event, listener)
+
+    def _dispatch(self, event: _core.Event, listener: PlaneListener) -> None:
+        core = self._core
+        match event:
+            case core.Request():
+                listener.on_request(event)
+            case core.TopicsMissing(request_id, topics, session):
+                listener.on_topics_missing(request_id, topics, session)
+            case core.LogDirFailed(path, reason, partitions):
+                listener.on_log_dir_failed(path, reason, partitions)
+            case core.Notice(name, fields, level):
+                listener.on_notice(name, fields, level)
+            case (
+                core.PartitionsDone()
+                | core.RecordsDeleted()
+                | core.LogDirsDescribed()
+                | core.ShutdownDone()
+            ):
+                waiter = self._waiting.get(event.ticket)
+                if waiter is not None:
+                    waiter.complete(event)
+
+    async def _ticket(self, command: Callable[[], int]) -> Any:
+        """Issues the command and waits for its event, which no turn can hand out before this one."""
+        ticket = command()
+        waiter = self._waiting[ticket] = _Ticket()
+        try:
+            return await waiter.wait()
+        finally:
+            self._waiting.pop(ticket, None)
+
+
+class _Ticket:
+    """One waiting command."""
+
+    def __init__(self) -> None:
+        self._done = trio.Event()
+        self._outcome: object = None
+
+    def complete(self, outcome: object) -> None:
+        self._outcome = outcome
+        self._done.set()
+
+    async def wait(self) -> object:
+        await self._done.wait()
+        return self._outcome
+
+
+def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartError:
+    import errno
+
+    where = f"{host or '*'}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return TemporaryError(
+            f"{where} is taken by another program.",
+            fix=f"stop it, or choose another port with --listen {host}:{port + 1}",
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ConfigError(f"{where} is no address of this machine (listener {listener}).")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return ConfigError(f"No permission to listen on {where}; ports below 1024 need root.")
+    return StartError(f"Cannot listen on {where}: {error}.")

@@ -1,0 +1,206 @@
+"""The broker image: what the plane must know of the cluster, compiled from what brokers are told.
+
+:class:`ClusterImage` takes UpdateMetadata and LeaderAndIsr (Kafka's requests between controller and
+brokers) and topic options, and gives the difference that the plane has not seen yet as an
+:class:`ImageDelta`. Pure: no clock, no I/O; work grows with what changed.
+
+The value types below are field by field those of ``_core`` (see ``_core.pyi``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pyrklog.config.topic import LogConfig, TopicDefaults
+
+LEADER_NONE = -1
+LEADER_BEING_DELETED = -2
+"""UpdateMetadata names this leader for a partition whose topic goes away."""
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+class BrokerImage(NamedTuple):
+    """A live broker; one endpoint a listener: (name, host, port)."""
+
+    id: int
+    rack: str | None
+    endpoints: Sequence[tuple[str, str, int]]
+
+
+class PartitionImage(NamedTuple):
+    """One partition as the controller last decided."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    offline: Sequence[int]
+
+
+class TopicImage(NamedTuple):
+    """One topic with its resolved options."""
+
+    name: str
+    id: bytes
+    internal: bool
+    log: LogConfig
+    min_insync_replicas: int
+    partitions: Sequence[PartitionImage]
+
+
+class ImageDelta(NamedTuple):
+    """A change of the image; ``brokers`` is the whole list."""
+
+    version: int
+    controller_id: int
+    brokers: Sequence[BrokerImage]
+    topics: Sequence[TopicImage]
+    removed_topics: Sequence[str]
+
+
+class LeaderSpec(NamedTuple):
+    """This broker leads the partition in this epoch."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    is_new: bool
+
+
+class TopicEntry:
+    """A topic in the image."""
+
+    __slots__ = ("id", "name", "partitions")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.id = topic_id
+        self.partitions: dict[int, PartitionImage] = {}
+
+
+class ClusterImage:
+    """The metadata that this broker holds, and what of it the plane has yet to see."""
+
+    def __init__(self, defaults: TopicDefaults) -> None:
+        self.controller_id = -1
+        self.brokers: Sequence[BrokerImage] = ()
+        self.topics: dict[str, TopicEntry] = {}
+        self._names_by_id: dict[bytes, str] = {}
+        self._defaults = defaults
+        self._overrides: dict[str, Mapping[str, str]] = {}
+        self._version = 0
+        self._changed: set[str] = set()
+        self._removed: set[str] = set()
+        self._heading_changed = False
+
+    def set_brokers(self, controller_id: int, brokers: Sequence[BrokerImage]) -> None:
+        """The controller and the live brokers."""
+        if (controller_id, list(brokers)) != (self.controller_id, list(self.brokers)):
+            self.controller_id = controller_id
+            self.brokers = list(brokers)
+            self._heading_changed = True
+
+    def set_partitions(
+        self, topic: str, topic_id: bytes, partitions: Iterable[PartitionImage]
+    ) -> None:
+        """New or changed partitions of a topic; another id means that it was created anew."""
+        entry = self.topics.get(topic)
+        if entry is not None and entry.id != topic_id:
+            self._forget(entry)
+            entry = None
+        if entry is None:
+            entry = self.topics[topic] = TopicEntry(topic, topic_id)
+            self._names_by_id[topic_id] = topic
+            self._changed.add(topic)
+            self._removed.discard(topic)
+        for item in partitions:
+            if entry.partitions.get(item.partition) != item:
+                entry.partitions[item.partition] = item
+                self._changed.add(topic)
+
+    def remove_partitions(self, topic: str, partitions: Iterable[int]) -> None:
+        """Partitions that are being deleted; a topic without any is gone."""
+        entry = self.topics.get(topic)
+        if entry is None:
+            return
+        for index in partitions:
+            if entry.partitions.pop(index, None) is not None:
+                self._changed.add(topic)
+        if not entry.partitions:
+            self._forget(entry)
+            self._changed.discard(topic)
+            self._removed.add(topic)
+
+    def _forget(self, entry: TopicEntry) -> None:
+        del self.topics[entry.name]
+        self._names_by_id.pop(entry.id, None)
+
+    def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """The options of a topic, whether it is in the image already or not."""
+        if self._overrides.get(topic, {}) == overrides:
+            return
+        if overrides:
+            self._overrides[topic] = dict(overrides)
+        else:
+            self._overrides.pop(topic, None)
+        if topic in self.topics:
+            self._changed.add(topic)
+
+    def overrides(self, topic: str) -> Mapping[str, str]:
+        """The options given for a topic."""
+        return self._overrides.get(topic, {})
+
+    def set_defaults(self, defaults: TopicDefaults) -> None:
+        """The broker's defaults changed at run time: every topic may have other options now."""
+        self._defaults = defaults
+        self._changed.update(self.topics)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The topic with this id."""
+        return self._names_by_id.get(topic_id)
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        """One partition."""
+        entry = self.topics.get(topic)
+        return entry.partitions.get(index) if entry else None
+
+    def take_delta(self) -> ImageDelta | None:
+        """What changed since the last call, under a new version; None where nothing did."""
+        if not (self._changed or self._removed or self._heading_changed):
+            return None
+        self._version += 1
+        delta = ImageDelta(
+            version=self._version,
+            controller_id=self.controller_id,
+            brokers=self.brokers,
+            topics=[self._compile(self.topics[name]) for name in sorted(self._changed)],
+            removed_topics=sorted(self._removed),
+        )
+        self._changed = set()
+        self._removed = set()
+        self._heading_changed = False
+        return delta
+
+    def _compile(self, entry: TopicEntry) -> TopicImage:
+        resolved = self._defaults.resolve(self._overrides.get(entry.name, {}))
+        # The plane indexes partitions by position; a gap (of a partition not heard of yet) ends
+        # what may be shown.
+        partitions = []
+        for index in range(len(entry.partitions)):
+            item = entry.partitions.get(index)
+            if item is None:
+                break
+            partitions.append(item)
+        return TopicImage(
+            name=entry.name,
+            id=entry.id,
+            internal=entry.name in INTERNAL_TOPICS,
+            log=resolved.log,
+            min_insync_replicas=resolved.min_insync_replicas,
+            partitions=partitions,
+        )
