@@ -1,0 +1,146 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs (KIP-133, 226, 339, 569).
+
+Resource types, sources, value types and operations are numbers here;
+:mod:`pyrklog.controller.service` names them.
+"""
+
+from typing import Annotated
+
+from pyrklog.protocol.api import Api
+from pyrklog.protocol.fields import Bool, Int8, Int16, Int32, Message, Str, empty_list, since
+
+
+class DescribeConfigsResource(Message):
+    """``configuration_keys`` null or empty: all options."""
+
+    resource_type: Int8
+    resource_name: Str
+    configuration_keys: list[Str] | None = None
+
+
+class DescribeConfigsRequest(Message):
+    """What to describe."""
+
+    resources: list[DescribeConfigsResource]
+    include_synonyms: Annotated[Bool, since(1)] = False
+    include_documentation: Annotated[Bool, since(3)] = False
+
+
+class DescribeConfigsSynonym(Message):
+    """A place that also gives the option a value, nearest first."""
+
+    name: Str
+    value: Str | None
+    source: Int8
+
+
+class DescribeConfigsResourceResult(Message):
+    """One option; a sensitive one has a null value."""
+
+    name: Str
+    value: Str | None
+    read_only: Bool
+    config_source: Annotated[Int8, since(1)] = -1
+    is_sensitive: Bool = False
+    synonyms: Annotated[list[DescribeConfigsSynonym], since(1)] = empty_list()
+    config_type: Annotated[Int8, since(3)] = 0
+    documentation: Annotated[Str | None, since(3)] = None
+
+
+class DescribeConfigsResult(Message):
+    """One resource."""
+
+    error_code: Int16
+    error_message: Str | None
+    resource_type: Int8
+    resource_name: Str
+    configs: list[DescribeConfigsResourceResult] = empty_list()
+
+
+class DescribeConfigsResponse(Message):
+    """One result a resource."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[DescribeConfigsResult] = empty_list()
+
+
+class AlterableConfig(Message):
+    """An option and its new value."""
+
+    name: Str
+    value: Str | None
+
+
+class AlterConfigsResource(Message):
+    """All dynamic options that the resource shall have: those not named are reset."""
+
+    resource_type: Int8
+    resource_name: Str
+    configs: list[AlterableConfig]
+
+
+class AlterConfigsRequest(Message):
+    """Replaces the dynamic options of resources."""
+
+    resources: list[AlterConfigsResource]
+    validate_only: Bool = False
+
+
+class IncrementalConfig(Message):
+    """An option, what to do to it and with which value."""
+
+    name: Str
+    config_operation: Int8
+    value: Str | None
+
+
+class IncrementalAlterConfigsResource(Message):
+    """Options not named stay as they are."""
+
+    resource_type: Int8
+    resource_name: Str
+    configs: list[IncrementalConfig]
+
+
+class IncrementalAlterConfigsRequest(Message):
+    """Changes dynamic options of resources."""
+
+    resources: list[IncrementalAlterConfigsResource]
+    validate_only: Bool = False
+
+
+class AlterConfigsResourceResponse(Message):
+    """What became of one resource."""
+
+    error_code: Int16
+    error_message: Str | None
+    resource_type: Int8
+    resource_name: Str
+
+
+class AlterConfigsResponse(Message):
+    """One result a resource; the same for both ways of altering."""
+
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResourceResponse] = empty_list()
+
+
+DESCRIBE_CONFIGS = Api(
+    32,
+    "DescribeConfigs",
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    versions=(1, 4),
+    flexible_since=4,
+)
+ALTER_CONFIGS = Api(
+    33, "AlterConfigs", AlterConfigsRequest, AlterConfigsResponse, versions=(0, 2), flexible_since=2
+)
+INCREMENTAL_ALTER_CONFIGS = Api(
+    44,
+    "IncrementalAlterConfigs",
+    IncrementalAlterConfigsRequest,
+    AlterConfigsResponse,
+    versions=(0, 1),
+    flexible_since=1,
+)

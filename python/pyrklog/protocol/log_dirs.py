@@ -1,0 +1,66 @@
+"""DescribeLogDirs (KIP-113, KIP-827)."""
+
+from typing import Annotated
+
+from pyrklog.protocol.api import Api
+from pyrklog.protocol.fields import Bool, Int16, Int32, Int64, Message, Str, empty_list, since
+
+UNKNOWN_BYTES = -1
+
+
+class DescribableLogDirTopic(Message):
+    """Partitions of one topic."""
+
+    topic: Str
+    partitions: list[Int32]
+
+
+class DescribeLogDirsRequest(Message):
+    """``topics`` null: all of them."""
+
+    topics: list[DescribableLogDirTopic] | None = None
+
+
+class DescribeLogDirsPartition(Message):
+    """``offset_lag`` is how far a future replica is behind the current one, or, of a current
+    one, how far its end is behind the high watermark."""
+
+    partition_index: Int32
+    partition_size: Int64
+    offset_lag: Int64
+    is_future_key: Bool = False
+
+
+class DescribeLogDirsTopic(Message):
+    """Partitions of one topic in one directory."""
+
+    name: Str
+    partitions: list[DescribeLogDirsPartition]
+
+
+class DescribeLogDirsResult(Message):
+    """One log directory; the byte counts are those of its volume."""
+
+    error_code: Int16
+    log_dir: Str
+    topics: list[DescribeLogDirsTopic] = empty_list()
+    total_bytes: Annotated[Int64, since(4)] = UNKNOWN_BYTES
+    usable_bytes: Annotated[Int64, since(4)] = UNKNOWN_BYTES
+
+
+class DescribeLogDirsResponse(Message):
+    """All log directories of the broker that answers."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, since(3)] = 0
+    results: list[DescribeLogDirsResult] = empty_list()
+
+
+DESCRIBE_LOG_DIRS = Api(
+    35,
+    "DescribeLogDirs",
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    versions=(1, 4),
+    flexible_since=2,
+)

@@ -1,0 +1,53 @@
+"""ListPartitionReassignments (KIP-455)."""
+
+from pyrklog.protocol.api import Api
+from pyrklog.protocol.fields import Int16, Int32, Message, Str, empty_list
+
+
+class ListPartitionReassignmentsTopics(Message):
+    """Partitions of one topic."""
+
+    name: Str
+    partition_indexes: list[Int32]
+
+
+class ListPartitionReassignmentsRequest(Message):
+    """``topics`` null: all of them."""
+
+    timeout_ms: Int32 = 60_000
+    topics: list[ListPartitionReassignmentsTopics] | None = None
+
+
+class OngoingPartitionReassignment(Message):
+    """A partition on the move."""
+
+    partition_index: Int32
+    replicas: list[Int32]
+    adding_replicas: list[Int32]
+    removing_replicas: list[Int32]
+
+
+class OngoingTopicReassignment(Message):
+    """Partitions of one topic on the move."""
+
+    name: Str
+    partitions: list[OngoingPartitionReassignment]
+
+
+class ListPartitionReassignmentsResponse(Message):
+    """Only what is on the move."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: Str | None = None
+    topics: list[OngoingTopicReassignment] = empty_list()
+
+
+LIST_PARTITION_REASSIGNMENTS = Api(
+    46,
+    "ListPartitionReassignments",
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    versions=(0, 0),
+    flexible_since=0,
+)

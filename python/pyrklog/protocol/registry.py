@@ -1,0 +1,29 @@
+"""Finds the codecs of an API by its key, and imports their module at first use."""
+
+from importlib import import_module
+from typing import Any
+
+from pyrklog.protocol.api import Api
+
+_PLACES: dict[int, tuple[str, str]] = {
+    19: ("topics", "CREATE_TOPICS"),
+    20: ("topics", "DELETE_TOPICS"),
+    21: ("records", "DELETE_RECORDS"),
+    22: ("producer_ids", "INIT_PRODUCER_ID"),
+    32: ("configs", "DESCRIBE_CONFIGS"),
+    33: ("configs", "ALTER_CONFIGS"),
+    35: ("log_dirs", "DESCRIBE_LOG_DIRS"),
+    37: ("topics", "CREATE_PARTITIONS"),
+    44: ("configs", "INCREMENTAL_ALTER_CONFIGS"),
+    46: ("reassignments", "LIST_PARTITION_REASSIGNMENTS"),
+    60: ("cluster", "DESCRIBE_CLUSTER"),
+}
+
+API_KEYS = tuple(sorted(_PLACES))
+
+
+def find_api(key: int) -> Api[Any, Any]:
+    """The API with this key; ``KeyError`` where Python has no codec for it."""
+    module, name = _PLACES[key]
+    api: Api[Any, Any] = getattr(import_module(f"pyrklog.protocol.{module}"), name)
+    return api

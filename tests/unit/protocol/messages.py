@@ -1,0 +1,85 @@
+"""Makes any message of any API and version, from its field table."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from pyrklog.protocol.api import Api
+from pyrklog.protocol.fields import (
+    Array,
+    Blob,
+    FieldSpec,
+    Fixed,
+    Message,
+    Text,
+    WireType,
+    field_table,
+)
+from pyrklog.protocol.registry import API_KEYS, find_api
+
+CASES: list[tuple[Api[Any, Any], str, int]] = [
+    (api, kind, version)
+    for api in map(find_api, API_KEYS)
+    for kind in ("request", "response")
+    for version in range(api.versions[0], api.versions[1] + 1)
+]
+CASE_IDS = [f"{api.name}-{kind}-v{version}" for api, kind, version in CASES]
+
+_INTEGERS = {
+    "b": (-(2**7), 2**7 - 1),
+    "h": (-(2**15), 2**15 - 1),
+    "H": (0, 2**16 - 1),
+    "i": (-(2**31), 2**31 - 1),
+    "I": (0, 2**32 - 1),
+    "q": (-(2**63), 2**63 - 1),
+}
+
+
+def values(wire: WireType, version: int) -> st.SearchStrategy[Any]:
+    """Any value of a wire type."""
+    match wire:
+        case Fixed("?"):
+            return st.booleans()
+        case Fixed("16s"):
+            return st.binary(min_size=16, max_size=16)
+        case Fixed("d"):
+            return st.floats(allow_nan=False)
+        case Fixed(code):
+            low, high = _INTEGERS[code]
+            return st.integers(low, high)
+        case Text():
+            return st.text(max_size=300)
+        case Blob():
+            return st.binary(max_size=300)
+        case Array(element):
+            return st.lists(values(element, version), max_size=4)
+        case _:
+            return messages(wire, version)
+
+
+def messages(message: type[Message], version: int) -> st.SearchStrategy[Message]:
+    """Any message; a field that the version lacks keeps its default."""
+    fields = {
+        spec.name: _field(spec, version)
+        for spec in field_table(message)
+        if spec.in_version(version)
+    }
+    return st.builds(message, **fields)
+
+
+def _field(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
+    strategy = values(spec.type, version)
+    return st.none() | strategy if spec.null_in(version) else strategy
+
+
+def encode(api: Api[Any, Any], kind: str, message: Message, version: int) -> bytes:
+    """Encodes a request or a response."""
+    write = api.encode_request if kind == "request" else api.encode_response
+    return write(message, version)
+
+
+def decode(api: Api[Any, Any], kind: str, body: bytes, version: int) -> Message:
+    """Decodes a request or a response."""
+    read = api.decode_request if kind == "request" else api.decode_response
+    message: Message = read(body, version)
+    return message
