@@ -5,19 +5,24 @@
 
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod batch;
 pub mod builder;
 pub mod error;
 pub mod error_code;
+pub mod frame;
+pub mod header;
 pub mod reader;
 pub mod records;
 pub mod span;
 pub mod varint;
 pub mod writer;
 
+pub use api::{ApiRow, Owner};
 pub use batch::{BatchHeader, Batches, Compression, TimestampType};
 pub use error::{DecodeError, Result};
 pub use error_code::ErrorCode;
+pub use header::RequestHeader;
 pub use reader::{Reader, Uuid};
 pub use span::Span;
 pub use writer::Writer;

@@ -172,7 +172,7 @@ proptest! {
             prop_assert!(record.headers().count() <= 200);
         }
         let mut batches = Batches::new(&body);
-        while let Some(next) = batches.next() {
+        for next in batches.by_ref() {
             if let Ok(view) = next {
                 prop_assert!(view.bytes.len() >= HEADER_LEN);
             }

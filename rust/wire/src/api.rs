@@ -1,0 +1,235 @@
+//! The one table of what is served: API keys, versions, who answers.
+//!
+//! ApiVersions advertises it, the frame reader checks requests against it, Python reads it as
+//! `_core.api_table()`, and tests hold the handlers to it. The ranges are Apache Kafka 3.9's maxima,
+//! with the minima of docs/skipped.md.
+
+/// `flexible_since` of an API that has no flexible version.
+pub const NEVER_FLEXIBLE: i16 = i16::MAX;
+
+/// The half of the broker that answers an API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The data plane, from the image and the logs.
+    Rust,
+    /// The control plane.
+    Python,
+}
+
+/// One API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApiRow {
+    /// API key.
+    pub key: i16,
+    /// The protocol's name.
+    pub name: &'static str,
+    /// Lowest version advertised.
+    pub min_version: i16,
+    /// Highest version advertised and served.
+    pub max_version: i16,
+    /// Lowest version that is answered with content; below it, down to `min_version`, requests are
+    /// refused with UNSUPPORTED_VERSION (only Produce: see [`PRODUCE_MIN_SERVED`]).
+    pub min_served: i16,
+    /// First flexible version (KIP-482), [`NEVER_FLEXIBLE`] for none.
+    pub flexible_since: i16,
+    /// Who answers.
+    pub owner: Owner,
+}
+
+impl ApiRow {
+    /// May a client use this version?
+    pub fn advertises(&self, version: i16) -> bool {
+        (self.min_version..=self.max_version).contains(&version)
+    }
+
+    /// Is this version answered with content?
+    pub fn serves(&self, version: i16) -> bool {
+        (self.min_served..=self.max_version).contains(&version)
+    }
+
+    /// Is this version flexible?
+    pub fn is_flexible(&self, version: i16) -> bool {
+        version >= self.flexible_since
+    }
+}
+
+/// API keys that this crate has codecs or special rules for.
+pub mod key {
+    #![allow(missing_docs)] // The names are the protocol's own.
+    pub const PRODUCE: i16 = 0;
+    pub const FETCH: i16 = 1;
+    pub const LIST_OFFSETS: i16 = 2;
+    pub const METADATA: i16 = 3;
+    pub const CONTROLLED_SHUTDOWN: i16 = 7;
+    pub const API_VERSIONS: i16 = 18;
+    pub const CREATE_TOPICS: i16 = 19;
+    pub const DELETE_TOPICS: i16 = 20;
+    pub const DELETE_RECORDS: i16 = 21;
+    pub const INIT_PRODUCER_ID: i16 = 22;
+    pub const OFFSET_FOR_LEADER_EPOCH: i16 = 23;
+    pub const DESCRIBE_CONFIGS: i16 = 32;
+    pub const ALTER_CONFIGS: i16 = 33;
+    pub const DESCRIBE_LOG_DIRS: i16 = 35;
+    pub const CREATE_PARTITIONS: i16 = 37;
+    pub const INCREMENTAL_ALTER_CONFIGS: i16 = 44;
+    pub const LIST_PARTITION_REASSIGNMENTS: i16 = 46;
+    pub const DESCRIBE_CLUSTER: i16 = 60;
+}
+
+/// Produce is advertised from 0, since librdkafka before 2.11.1 takes a higher minimum for a broker
+/// without compression; versions 0 to 2 carry the old message formats and are refused.
+pub const PRODUCE_MIN_SERVED: i16 = 3;
+
+const fn row(
+    key: i16,
+    name: &'static str,
+    versions: (i16, i16),
+    flexible_since: i16,
+    owner: Owner,
+) -> ApiRow {
+    let (min_version, max_version) = versions;
+    let min_served = if key == key::PRODUCE {
+        PRODUCE_MIN_SERVED
+    } else {
+        min_version
+    };
+    ApiRow {
+        key,
+        name,
+        min_version,
+        max_version,
+        min_served,
+        flexible_since,
+        owner,
+    }
+}
+
+/// Everything that is served, ascending by key.
+pub const TABLE: &[ApiRow] = &[
+    row(key::PRODUCE, "Produce", (0, 11), 9, Owner::Rust),
+    row(key::FETCH, "Fetch", (4, 17), 12, Owner::Rust),
+    row(key::LIST_OFFSETS, "ListOffsets", (1, 9), 6, Owner::Rust),
+    row(key::METADATA, "Metadata", (0, 12), 9, Owner::Rust),
+    row(key::API_VERSIONS, "ApiVersions", (0, 4), 3, Owner::Rust),
+    row(key::CREATE_TOPICS, "CreateTopics", (2, 7), 5, Owner::Python),
+    row(key::DELETE_TOPICS, "DeleteTopics", (1, 6), 4, Owner::Python),
+    row(
+        key::DELETE_RECORDS,
+        "DeleteRecords",
+        (0, 2),
+        2,
+        Owner::Python,
+    ),
+    row(
+        key::INIT_PRODUCER_ID,
+        "InitProducerId",
+        (0, 5),
+        2,
+        Owner::Python,
+    ),
+    row(
+        key::OFFSET_FOR_LEADER_EPOCH,
+        "OffsetForLeaderEpoch",
+        (2, 4),
+        4,
+        Owner::Rust,
+    ),
+    row(
+        key::DESCRIBE_CONFIGS,
+        "DescribeConfigs",
+        (1, 4),
+        4,
+        Owner::Python,
+    ),
+    row(key::ALTER_CONFIGS, "AlterConfigs", (0, 2), 2, Owner::Python),
+    row(
+        key::DESCRIBE_LOG_DIRS,
+        "DescribeLogDirs",
+        (1, 4),
+        2,
+        Owner::Python,
+    ),
+    row(
+        key::CREATE_PARTITIONS,
+        "CreatePartitions",
+        (0, 3),
+        2,
+        Owner::Python,
+    ),
+    row(
+        key::INCREMENTAL_ALTER_CONFIGS,
+        "IncrementalAlterConfigs",
+        (0, 1),
+        1,
+        Owner::Python,
+    ),
+    row(
+        key::LIST_PARTITION_REASSIGNMENTS,
+        "ListPartitionReassignments",
+        (0, 0),
+        0,
+        Owner::Python,
+    ),
+    row(
+        key::DESCRIBE_CLUSTER,
+        "DescribeCluster",
+        (0, 1),
+        0,
+        Owner::Python,
+    ),
+];
+
+/// The row of an API key, `None` when it is not served.
+pub fn lookup(key: i16) -> Option<&'static ApiRow> {
+    let index = TABLE.binary_search_by_key(&key, |row| row.key).ok()?;
+    Some(&TABLE[index])
+}
+
+/// Does the request header end in tagged fields (header version 2)? For an API or version that is
+/// not served the answer is a guess that only matters for reading the header's tags.
+pub fn request_header_is_flexible(key: i16, version: i16) -> bool {
+    lookup(key).is_some_and(|row| row.is_flexible(version))
+}
+
+/// Does the response header end in tagged fields (header version 1)? ApiVersions never does, so that
+/// a client can read the answer to a version that the broker does not know.
+pub fn response_header_is_flexible(key: i16, version: i16) -> bool {
+    key != key::API_VERSIONS && request_header_is_flexible(key, version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_is_ascending_and_its_ranges_make_sense() {
+        assert!(TABLE.windows(2).all(|pair| pair[0].key < pair[1].key));
+        for row in TABLE {
+            assert!(
+                0 <= row.min_version && row.min_version <= row.max_version,
+                "{row:?}"
+            );
+            assert!(row.min_version <= row.min_served && row.min_served <= row.max_version);
+            assert_eq!(lookup(row.key), Some(row));
+            assert!(row.advertises(row.min_version) && row.serves(row.max_version));
+            assert!(!row.advertises(row.max_version + 1) && !row.serves(row.min_version - 1));
+        }
+        assert_eq!(lookup(4), None);
+        assert_eq!(lookup(-1), None);
+    }
+
+    #[test]
+    fn produce_is_advertised_from_0_and_served_from_3() {
+        let produce = lookup(key::PRODUCE).unwrap();
+        assert!(produce.advertises(0) && !produce.serves(2) && produce.serves(3));
+    }
+
+    #[test]
+    fn response_headers_of_api_versions_stay_classic() {
+        assert!(request_header_is_flexible(key::API_VERSIONS, 3));
+        assert!(!response_header_is_flexible(key::API_VERSIONS, 4));
+        assert!(response_header_is_flexible(key::PRODUCE, 9));
+        assert!(!response_header_is_flexible(key::PRODUCE, 8));
+        assert!(response_header_is_flexible(key::DESCRIBE_CLUSTER, 0));
+    }
+}
