@@ -1,0 +1,585 @@
+//! The offset index: where in a segment's `.log` a batch begins.
+//!
+//! ```text
+//! 0  4  last offset of a batch, less the base offset
+//! 4  4  position of that batch's first byte in the .log
+//! ```
+//!
+//! Sparse: an entry each `index.interval.bytes`, never one for the first batch. A look-up yields the
+//! last entry at or below its target, or (base offset, 0); scanning from there reaches the target.
+//! The index promises no completeness: recovery rebuilds it from the `.log`.
+
+use std::convert::Infallible;
+
+use thiserror::Error;
+
+/// Bytes of one entry.
+pub const ENTRY_BYTES: usize = 8;
+
+/// A batch's last offset and the position of its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetEntry {
+    /// Last offset of the batch; the base offset when a look-up found no entry.
+    pub offset: i64,
+    /// Byte position in the `.log`.
+    pub position: u32,
+}
+
+/// Why an index, of offsets or of times, cannot be used or an entry not be added.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum IndexError {
+    /// The file ends inside an entry.
+    #[error("the index has {len} bytes, which is not a multiple of {entry_bytes}")]
+    PartialEntry {
+        /// Length of the file.
+        len: usize,
+        /// Size of one entry.
+        entry_bytes: usize,
+    },
+    /// An entry does not rise above the one before it.
+    #[error("index entry {entry} does not rise above the entry before it")]
+    NotRising {
+        /// Number of the entry, from 0.
+        entry: usize,
+    },
+    /// An entry names an offset below the segment's base offset.
+    #[error("index entry {entry} names offset {offset}, below the base offset {base_offset}")]
+    BelowBase {
+        /// Number of the entry, from 0.
+        entry: usize,
+        /// The offset it names.
+        offset: i64,
+        /// The segment's base offset.
+        base_offset: i64,
+    },
+    /// An entry points behind the end of the `.log`.
+    #[error(
+        "index entry {entry} points at position {position}, behind the log's end at {log_size}"
+    )]
+    BeyondLog {
+        /// Number of the entry, from 0.
+        entry: usize,
+        /// The position it names.
+        position: u32,
+        /// Size of the `.log`.
+        log_size: u64,
+    },
+    /// The offset does not fit in the four bytes of an entry.
+    #[error("offset {offset} is too far from the base offset {base_offset} for an index entry")]
+    OffsetOverflow {
+        /// The offset to be added.
+        offset: i64,
+        /// The segment's base offset.
+        base_offset: i64,
+    },
+    /// No room: the segment must roll first.
+    #[error("the index is full ({max_bytes} bytes)")]
+    Full {
+        /// Largest size, in bytes.
+        max_bytes: usize,
+    },
+}
+
+/// An offset less the base offset, as an entry stores it.
+pub(crate) fn relative_offset(offset: i64, base_offset: i64) -> Result<u32, IndexError> {
+    offset
+        .checked_sub(base_offset)
+        .filter(|relative| (0..=i64::from(i32::MAX)).contains(relative))
+        .and_then(|relative| u32::try_from(relative).ok())
+        .ok_or(IndexError::OffsetOverflow {
+            offset,
+            base_offset,
+        })
+}
+
+/// Bytes in front of the zero entries at the end of an index file.
+pub(crate) fn used_bytes(bytes: &[u8], entry_bytes: usize) -> usize {
+    let last_used = bytes.iter().rposition(|byte| *byte != 0);
+    last_used.map_or(0, |i| (i / entry_bytes + 1) * entry_bytes)
+}
+
+/// How many of the first entries, of `entries` in all, satisfy `holds`, when all that do come
+/// before all that do not. Binary search.
+pub(crate) fn count_while<E>(
+    entries: usize,
+    mut holds: impl FnMut(usize) -> Result<bool, E>,
+) -> Result<usize, E> {
+    let (mut low, mut high) = (0, entries);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle)? {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+fn decode(base_offset: i64, bytes: [u8; ENTRY_BYTES]) -> OffsetEntry {
+    let [a, b, c, d, e, f, g, h] = bytes;
+    let relative = i32::from_be_bytes([a, b, c, d]);
+    OffsetEntry {
+        offset: base_offset.wrapping_add(i64::from(relative)),
+        position: u32::from_be_bytes([e, f, g, h]),
+    }
+}
+
+/// The last entry at or below `target` in an index of `entries` entries that is read entry by
+/// entry, so that a look-up in a cold index costs a few small reads and no load of the file.
+///
+/// # Errors
+/// What `read` returns.
+pub fn search_offset<E>(
+    entries: usize,
+    base_offset: i64,
+    target: i64,
+    mut read: impl FnMut(usize) -> Result<[u8; ENTRY_BYTES], E>,
+) -> Result<OffsetEntry, E> {
+    let mut found = OffsetEntry {
+        offset: base_offset,
+        position: 0,
+    };
+    count_while(entries, |i| {
+        let entry = decode(base_offset, read(i)?);
+        let at_most = entry.offset <= target;
+        if at_most {
+            // Each hit lies above the one before it, so the last hit is the answer.
+            found = entry;
+        }
+        Ok(at_most)
+    })?;
+    Ok(found)
+}
+
+/// An index over the bytes of its file, which are not copied.
+#[derive(Clone, Copy, Debug)]
+pub struct OffsetIndexView<'a> {
+    base_offset: i64,
+    /// Whole entries only.
+    bytes: &'a [u8],
+}
+
+impl<'a> OffsetIndexView<'a> {
+    /// A view whose entries are taken as they are. Bytes behind the last whole entry are ignored.
+    pub fn trusted(base_offset: i64, bytes: &'a [u8]) -> Self {
+        let bytes = &bytes[..bytes.len() - bytes.len() % ENTRY_BYTES];
+        Self { base_offset, bytes }
+    }
+
+    /// A view after the checks that decide whether the file must be rebuilt: whole entries, rising
+    /// strictly in both fields, inside a `.log` of `log_size` bytes. Zeros at the end, which
+    /// preallocation leaves behind, are cut off.
+    ///
+    /// # Errors
+    /// [`IndexError`] for the first thing that does not hold.
+    pub fn checked(base_offset: i64, bytes: &'a [u8], log_size: u64) -> Result<Self, IndexError> {
+        if bytes.len() % ENTRY_BYTES != 0 {
+            let error = IndexError::PartialEntry {
+                len: bytes.len(),
+                entry_bytes: ENTRY_BYTES,
+            };
+            return Err(error);
+        }
+        // The first batch, at position 0, is never indexed: an all-zero entry is no entry.
+        let view = Self {
+            base_offset,
+            bytes: &bytes[..used_bytes(bytes, ENTRY_BYTES)],
+        };
+        view.check(log_size)?;
+        Ok(view)
+    }
+
+    fn check(&self, log_size: u64) -> Result<(), IndexError> {
+        let mut before: Option<OffsetEntry> = None;
+        for (i, entry) in self.iter().enumerate() {
+            if entry.offset < self.base_offset {
+                let (offset, base_offset) = (entry.offset, self.base_offset);
+                return Err(IndexError::BelowBase {
+                    entry: i,
+                    offset,
+                    base_offset,
+                });
+            }
+            let rises = before.is_none_or(|before| {
+                entry.offset > before.offset && entry.position > before.position
+            });
+            if !rises {
+                return Err(IndexError::NotRising { entry: i });
+            }
+            if u64::from(entry.position) >= log_size {
+                let position = entry.position;
+                return Err(IndexError::BeyondLog {
+                    entry: i,
+                    position,
+                    log_size,
+                });
+            }
+            before = Some(entry);
+        }
+        Ok(())
+    }
+
+    /// The last entry at or below `target`; (base offset, 0) when there is none.
+    pub fn lookup(&self, target: i64) -> OffsetEntry {
+        let none = OffsetEntry {
+            offset: self.base_offset,
+            position: 0,
+        };
+        self.partition_point(|entry| entry.offset <= target)
+            .checked_sub(1)
+            .and_then(|i| self.entry(i))
+            .unwrap_or(none)
+    }
+
+    /// The first entry at or behind `position`: an upper bound of the offsets before it.
+    pub fn upper_bound(&self, position: u32) -> Option<OffsetEntry> {
+        self.entry(self.partition_point(|entry| entry.position < position))
+    }
+
+    fn partition_point(&self, holds: impl Fn(OffsetEntry) -> bool) -> usize {
+        let found = count_while(self.len(), |i| {
+            Ok::<_, Infallible>(self.entry(i).is_some_and(&holds))
+        });
+        match found {
+            Ok(count) => count,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Entry number `i`, from 0.
+    pub fn entry(&self, i: usize) -> Option<OffsetEntry> {
+        let bytes = self.bytes.get(i * ENTRY_BYTES..)?.first_chunk()?;
+        Some(decode(self.base_offset, *bytes))
+    }
+
+    /// The last entry.
+    pub fn last(&self) -> Option<OffsetEntry> {
+        self.bytes
+            .last_chunk()
+            .map(|bytes| decode(self.base_offset, *bytes))
+    }
+
+    /// All entries, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = OffsetEntry> + use<'a> {
+        let view = *self;
+        (0..view.len()).map_while(move |i| view.entry(i))
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / ENTRY_BYTES
+    }
+
+    /// No entry at all: every look-up starts at position 0.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+/// The index of an active segment, on the heap, in the very bytes of its file.
+#[derive(Clone, Debug)]
+pub struct OffsetIndex {
+    base_offset: i64,
+    max_bytes: usize,
+    bytes: Vec<u8>,
+}
+
+impl OffsetIndex {
+    /// An empty index that takes at most `max_bytes` (`segment.index.bytes`), rounded down to whole
+    /// entries.
+    pub fn new(base_offset: i64, max_bytes: usize) -> Self {
+        let max_bytes = max_bytes - max_bytes % ENTRY_BYTES;
+        Self {
+            base_offset,
+            max_bytes,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The index of a segment that is opened again, after the checks of
+    /// [`OffsetIndexView::checked`].
+    ///
+    /// # Errors
+    /// [`IndexError`]: rebuild the index from the `.log`.
+    pub fn load(
+        base_offset: i64,
+        max_bytes: usize,
+        bytes: &[u8],
+        log_size: u64,
+    ) -> Result<Self, IndexError> {
+        let used = OffsetIndexView::checked(base_offset, bytes, log_size)?.len() * ENTRY_BYTES;
+        let mut index = Self::new(base_offset, max_bytes);
+        index.bytes.extend_from_slice(&bytes[..used]);
+        Ok(index)
+    }
+
+    /// Adds an entry and returns its bytes, which belong at `size_bytes()` before the call.
+    ///
+    /// # Errors
+    /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] when the
+    /// offset is not above the last one; nothing changes then.
+    pub fn append(&mut self, offset: i64, position: u32) -> Result<[u8; ENTRY_BYTES], IndexError> {
+        if self.is_full() {
+            return Err(IndexError::Full {
+                max_bytes: self.max_bytes,
+            });
+        }
+        let relative = relative_offset(offset, self.base_offset)?;
+        if self
+            .last()
+            .is_some_and(|last| offset <= last.offset || position <= last.position)
+        {
+            return Err(IndexError::NotRising { entry: self.len() });
+        }
+        let mut entry = [0; ENTRY_BYTES];
+        entry[..4].copy_from_slice(&relative.to_be_bytes());
+        entry[4..].copy_from_slice(&position.to_be_bytes());
+        self.bytes.extend_from_slice(&entry);
+        Ok(entry)
+    }
+
+    /// The last entry at or below `target`; (base offset, 0) when there is none.
+    pub fn lookup(&self, target: i64) -> OffsetEntry {
+        self.view().lookup(target)
+    }
+
+    /// Drops all entries at or above `offset`; returns the bytes that the file keeps.
+    pub fn truncate_to(&mut self, offset: i64) -> usize {
+        let view = self.view();
+        let keep = view
+            .iter()
+            .take_while(|entry| entry.offset < offset)
+            .count();
+        self.bytes.truncate(keep * ENTRY_BYTES);
+        self.bytes.len()
+    }
+
+    /// The last entry.
+    pub fn last(&self) -> Option<OffsetEntry> {
+        self.view().last()
+    }
+
+    /// No room for another entry: the segment must roll.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= self.max_bytes
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / ENTRY_BYTES
+    }
+
+    /// No entry yet.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Bytes of the file.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The file's content.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The entries, for look-ups.
+    pub fn view(&self) -> OffsetIndexView<'_> {
+        OffsetIndexView::trusted(self.base_offset, &self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LOG_SIZE: u64 = 1 << 30;
+
+    fn filled() -> OffsetIndex {
+        let mut index = OffsetIndex::new(100, 32);
+        for (offset, position) in [(109, 4100), (119, 8300), (205, 12_400)] {
+            index.append(offset, position).expect("rises");
+        }
+        index
+    }
+
+    #[test]
+    fn an_entry_is_relative_offset_then_position() {
+        let mut index = OffsetIndex::new(100, 1024);
+        assert_eq!(
+            index.append(0x1234, 0x0102_0304),
+            Ok([0, 0, 0x11, 0xd0, 1, 2, 3, 4])
+        );
+        assert_eq!(index.as_bytes(), [0, 0, 0x11, 0xd0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn lookup_takes_the_last_entry_at_or_below() {
+        let index = filled();
+        for (target, offset, position) in [
+            (0, 100, 0),
+            (100, 100, 0),
+            (108, 100, 0),
+            (109, 109, 4100),
+            (118, 109, 4100),
+            (119, 119, 8300),
+            (i64::MAX, 205, 12_400),
+        ] {
+            assert_eq!(
+                index.lookup(target),
+                OffsetEntry { offset, position },
+                "{target}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_upper_bound_is_the_first_entry_at_or_behind_a_position() {
+        let index = filled();
+        let bound = |position| index.view().upper_bound(position).map(|entry| entry.offset);
+        assert_eq!(bound(0), Some(109));
+        assert_eq!(bound(4100), Some(109));
+        assert_eq!(bound(4101), Some(119));
+        assert_eq!(bound(12_401), None);
+    }
+
+    #[test]
+    fn an_index_on_disk_is_searched_entry_by_entry() {
+        let index = filled();
+        let mut reads = 0;
+        let found = search_offset(index.len(), 100, 150, |i| {
+            reads += 1;
+            index.as_bytes()[i * ENTRY_BYTES..]
+                .first_chunk()
+                .copied()
+                .ok_or("out of range")
+        });
+        assert_eq!(
+            found,
+            Ok(OffsetEntry {
+                offset: 119,
+                position: 8300
+            })
+        );
+        assert!(reads <= 2);
+        assert_eq!(
+            search_offset(1, 100, 150, |_| Err("broken disk")),
+            Err("broken disk")
+        );
+    }
+
+    #[test]
+    fn truncation_drops_the_offset_itself() {
+        for (offset, kept) in [(99, 0), (109, 0), (110, 1), (119, 1), (205, 2), (206, 3)] {
+            let mut index = filled();
+            assert_eq!(index.truncate_to(offset), kept * ENTRY_BYTES, "{offset}");
+            assert_eq!(index.len(), kept);
+        }
+    }
+
+    #[test]
+    fn appending_obeys_order_range_and_size() {
+        let mut index = filled();
+        assert_eq!(
+            index.append(205, 20_000),
+            Err(IndexError::NotRising { entry: 3 })
+        );
+        assert_eq!(
+            index.append(206, 12_400),
+            Err(IndexError::NotRising { entry: 3 })
+        );
+        let overflow = 100 + i64::from(i32::MAX) + 1;
+        let expected = IndexError::OffsetOverflow {
+            offset: overflow,
+            base_offset: 100,
+        };
+        assert_eq!(index.append(overflow, 20_000), Err(expected));
+        assert!(index.append(99, 20_000).is_err());
+        assert!(!index.is_full());
+        index.append(206, 20_000).expect("the last slot");
+        assert!(index.is_full());
+        assert_eq!(
+            index.append(300, 30_000),
+            Err(IndexError::Full { max_bytes: 32 })
+        );
+    }
+
+    #[test]
+    fn a_preallocated_file_is_cut_to_its_entries() {
+        let mut bytes = filled().as_bytes().to_vec();
+        bytes.resize(1024, 0);
+        let index = OffsetIndex::load(100, 1024, &bytes, LOG_SIZE).expect("zeros are no entries");
+        assert_eq!(index.len(), 3);
+        let empty = OffsetIndex::load(100, 1024, &[0; 1024], LOG_SIZE).expect("never written");
+        assert!(empty.is_empty());
+    }
+
+    #[test]
+    fn damage_is_found() {
+        let good = filled().as_bytes().to_vec();
+        assert!(OffsetIndexView::checked(100, &good, 12_401).is_ok());
+        assert_eq!(
+            OffsetIndexView::checked(100, &good[..23], LOG_SIZE).err(),
+            Some(IndexError::PartialEntry {
+                len: 23,
+                entry_bytes: 8
+            })
+        );
+        assert_eq!(
+            OffsetIndexView::checked(100, &good, 12_400).err(),
+            Some(IndexError::BeyondLog {
+                entry: 2,
+                position: 12_400,
+                log_size: 12_400
+            })
+        );
+        let mut hole = good.clone();
+        hole[8..16].fill(0);
+        assert_eq!(
+            OffsetIndexView::checked(100, &hole, LOG_SIZE).err(),
+            Some(IndexError::NotRising { entry: 1 })
+        );
+        let mut negative = good;
+        negative[0] = 0x80;
+        assert!(matches!(
+            OffsetIndexView::checked(100, &negative, LOG_SIZE),
+            Err(IndexError::BelowBase { entry: 0, .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn lookups_agree_with_a_scan(
+            steps in proptest::collection::vec((1_i64..1000, 1_u32..100_000), 0..200),
+            targets in proptest::collection::vec(0_i64..200_000, 1..50),
+        ) {
+            let mut index = OffsetIndex::new(7, 1 << 20);
+            let (mut offset, mut position) = (7, 0);
+            let mut naive = vec![OffsetEntry { offset: 7, position: 0 }];
+            for (offset_step, position_step) in steps {
+                offset += offset_step;
+                position += position_step;
+                index.append(offset, position).expect("rises");
+                naive.push(OffsetEntry { offset, position });
+            }
+            let loaded = OffsetIndex::load(7, 1 << 20, index.as_bytes(), u64::from(position) + 1)
+                .expect("what was written is valid");
+            prop_assert_eq!(loaded.as_bytes(), index.as_bytes());
+            for target in targets {
+                let expected = naive.iter().rev().find(|entry| entry.offset <= target);
+                let expected = expected.copied().unwrap_or(naive[0]);
+                prop_assert_eq!(index.lookup(target), expected);
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(view) = OffsetIndexView::checked(0, &bytes, LOG_SIZE) {
+                prop_assert!(view.lookup(i64::MAX).offset >= 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! The time index: which offset a segment had reached when its largest timestamp rose.
+//!
+//! ```text
+//! 0  8  largest timestamp of the segment so far, in milliseconds
+//! 8  4  last offset of the batch that holds it, less the base offset
+//! ```
+//!
+//! No batch at or below an entry's offset is later than its timestamp, so a search for a time
+//! starts at the last entry below it. Sparse, and rebuilt from the `.log` by recovery.
+
+use std::convert::Infallible;
+
+use crate::offset_index::{IndexError, count_while, relative_offset, used_bytes};
+
+/// Bytes of one entry.
+pub const ENTRY_BYTES: usize = 12;
+
+/// The timestamp of records or batches that carry none.
+pub const NO_TIMESTAMP: i64 = -1;
+
+/// A timestamp and the last offset of the batch that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeEntry {
+    /// Milliseconds; [`NO_TIMESTAMP`] when a look-up found no entry.
+    pub timestamp: i64,
+    /// Last offset of the batch; the base offset when a look-up found no entry.
+    pub offset: i64,
+}
+
+fn decode(base_offset: i64, bytes: [u8; ENTRY_BYTES]) -> TimeEntry {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
+    let relative = i32::from_be_bytes([i, j, k, l]);
+    TimeEntry {
+        timestamp: i64::from_be_bytes([a, b, c, d, e, f, g, h]),
+        offset: base_offset.wrapping_add(i64::from(relative)),
+    }
+}
+
+/// The last entry at or below `timestamp` in an index of `entries` entries that is read entry by
+/// entry; (-1, base offset) when there is none.
+///
+/// # Errors
+/// What `read` returns.
+pub fn search_time<E>(
+    entries: usize,
+    base_offset: i64,
+    timestamp: i64,
+    mut read: impl FnMut(usize) -> Result<[u8; ENTRY_BYTES], E>,
+) -> Result<TimeEntry, E> {
+    let mut found = TimeEntry {
+        timestamp: NO_TIMESTAMP,
+        offset: base_offset,
+    };
+    count_while(entries, |i| {
+        let entry = decode(base_offset, read(i)?);
+        let at_most = entry.timestamp <= timestamp;
+        if at_most {
+            found = entry;
+        }
+        Ok(at_most)
+    })?;
+    Ok(found)
+}
+
+/// An index over the bytes of its file, which are not copied.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeIndexView<'a> {
+    base_offset: i64,
+    /// Whole entries only.
+    bytes: &'a [u8],
+}
+
+impl<'a> TimeIndexView<'a> {
+    /// A view whose entries are taken as they are. Bytes behind the last whole entry are ignored.
+    pub fn trusted(base_offset: i64, bytes: &'a [u8]) -> Self {
+        let bytes = &bytes[..bytes.len() - bytes.len() % ENTRY_BYTES];
+        Self { base_offset, bytes }
+    }
+
+    /// A view after the checks that decide whether the file must be rebuilt: whole entries,
+    /// timestamps that rise strictly, offsets that do not fall. Zeros at the end, which
+    /// preallocation leaves behind, are cut off.
+    ///
+    /// # Errors
+    /// [`IndexError`] for the first thing that does not hold.
+    pub fn checked(base_offset: i64, bytes: &'a [u8]) -> Result<Self, IndexError> {
+        if bytes.len() % ENTRY_BYTES != 0 {
+            let error = IndexError::PartialEntry {
+                len: bytes.len(),
+                entry_bytes: ENTRY_BYTES,
+            };
+            return Err(error);
+        }
+        // One zero entry alone can be real: timestamp 0 at the base offset. Among more only the
+        // first could be, and then a file that was never written looks the same.
+        let used = match bytes.len() {
+            ENTRY_BYTES => ENTRY_BYTES,
+            _ => used_bytes(bytes, ENTRY_BYTES),
+        };
+        let view = Self {
+            base_offset,
+            bytes: &bytes[..used],
+        };
+        view.check()?;
+        Ok(view)
+    }
+
+    fn check(&self) -> Result<(), IndexError> {
+        let mut before: Option<TimeEntry> = None;
+        for (i, entry) in self.iter().enumerate() {
+            if entry.offset < self.base_offset {
+                let (offset, base_offset) = (entry.offset, self.base_offset);
+                return Err(IndexError::BelowBase {
+                    entry: i,
+                    offset,
+                    base_offset,
+                });
+            }
+            let rises = before.is_none_or(|before| {
+                entry.timestamp > before.timestamp && entry.offset >= before.offset
+            });
+            if !rises {
+                return Err(IndexError::NotRising { entry: i });
+            }
+            before = Some(entry);
+        }
+        Ok(())
+    }
+
+    /// The last entry at or below `timestamp`; (-1, base offset) when there is none.
+    pub fn lookup(&self, timestamp: i64) -> TimeEntry {
+        let none = TimeEntry {
+            timestamp: NO_TIMESTAMP,
+            offset: self.base_offset,
+        };
+        let found = count_while(self.len(), |i| {
+            let at_most = self
+                .entry(i)
+                .is_some_and(|entry| entry.timestamp <= timestamp);
+            Ok::<_, Infallible>(at_most)
+        });
+        let count = match found {
+            Ok(count) => count,
+            Err(never) => match never {},
+        };
+        count
+            .checked_sub(1)
+            .and_then(|i| self.entry(i))
+            .unwrap_or(none)
+    }
+
+    /// Entry number `i`, from 0.
+    pub fn entry(&self, i: usize) -> Option<TimeEntry> {
+        let bytes = self.bytes.get(i * ENTRY_BYTES..)?.first_chunk()?;
+        Some(decode(self.base_offset, *bytes))
+    }
+
+    /// The last entry: the segment's largest timestamp that is indexed.
+    pub fn last(&self) -> Option<TimeEntry> {
+        self.bytes
+            .last_chunk()
+            .map(|bytes| decode(self.base_offset, *bytes))
+    }
+
+    /// All entries, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = TimeEntry> + use<'a> {
+        let view = *self;
+        (0..view.len()).map_while(move |i| view.entry(i))
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / ENTRY_BYTES
+    }
+
+    /// No entry at all.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+/// The index of an active segment, on the heap, in the very bytes of its file.
+#[derive(Clone, Debug)]
+pub struct TimeIndex {
+    base_offset: i64,
+    max_bytes: usize,
+    bytes: Vec<u8>,
+}
+
+impl TimeIndex {
+    /// An empty index that takes at most `max_bytes` (`segment.index.bytes`), rounded down to whole
+    /// entries.
+    pub fn new(base_offset: i64, max_bytes: usize) -> Self {
+        let max_bytes = max_bytes - max_bytes % ENTRY_BYTES;
+        Self {
+            base_offset,
+            max_bytes,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The index of a segment that is opened again, after the checks of
+    /// [`TimeIndexView::checked`].
+    ///
+    /// # Errors
+    /// [`IndexError`]: rebuild the index from the `.log`.
+    pub fn load(base_offset: i64, max_bytes: usize, bytes: &[u8]) -> Result<Self, IndexError> {
+        let used = TimeIndexView::checked(base_offset, bytes)?.len() * ENTRY_BYTES;
+        let mut index = Self::new(base_offset, max_bytes);
+        index.bytes.extend_from_slice(&bytes[..used]);
+        Ok(index)
+    }
+
+    /// Adds an entry if `timestamp` is above the last one and returns its bytes, which belong at
+    /// `size_bytes()` before the call; `None` when there is nothing to add. `closing` may use the
+    /// slot that is kept back for the entry that ends a segment.
+    ///
+    /// # Errors
+    /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] when
+    /// timestamp or offset are below the last entry's; nothing changes then.
+    pub fn maybe_append(
+        &mut self,
+        timestamp: i64,
+        offset: i64,
+        closing: bool,
+    ) -> Result<Option<[u8; ENTRY_BYTES]>, IndexError> {
+        if self.is_full() && !closing {
+            return Err(IndexError::Full {
+                max_bytes: self.max_bytes,
+            });
+        }
+        let last = self.last();
+        if last.is_some_and(|last| offset < last.offset || timestamp < last.timestamp) {
+            return Err(IndexError::NotRising { entry: self.len() });
+        }
+        if timestamp <= last.map_or(NO_TIMESTAMP, |last| last.timestamp) {
+            return Ok(None);
+        }
+        let relative = relative_offset(offset, self.base_offset)?;
+        let mut entry = [0; ENTRY_BYTES];
+        entry[..8].copy_from_slice(&timestamp.to_be_bytes());
+        entry[8..].copy_from_slice(&relative.to_be_bytes());
+        self.bytes.extend_from_slice(&entry);
+        Ok(Some(entry))
+    }
+
+    /// The last entry at or below `timestamp`; (-1, base offset) when there is none.
+    pub fn lookup(&self, timestamp: i64) -> TimeEntry {
+        self.view().lookup(timestamp)
+    }
+
+    /// Drops all entries whose offset is at or above `offset`; returns the bytes that the file
+    /// keeps.
+    pub fn truncate_to(&mut self, offset: i64) -> usize {
+        let keep = self
+            .view()
+            .iter()
+            .take_while(|entry| entry.offset < offset)
+            .count();
+        self.bytes.truncate(keep * ENTRY_BYTES);
+        self.bytes.len()
+    }
+
+    /// The last entry.
+    pub fn last(&self) -> Option<TimeEntry> {
+        self.view().last()
+    }
+
+    /// Only the slot for the closing entry is left: the segment must roll.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() + ENTRY_BYTES >= self.max_bytes
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / ENTRY_BYTES
+    }
+
+    /// No entry yet.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Bytes of the file.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The file's content.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The entries, for look-ups.
+    pub fn view(&self) -> TimeIndexView<'_> {
+        TimeIndexView::trusted(self.base_offset, &self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn filled() -> TimeIndex {
+        let mut index = TimeIndex::new(100, 60);
+        for (timestamp, offset) in [(1000, 109), (1010, 119), (2000, 205)] {
+            assert!(
+                index
+                    .maybe_append(timestamp, offset, false)
+                    .expect("rises")
+                    .is_some()
+            );
+        }
+        index
+    }
+
+    #[test]
+    fn an_entry_is_timestamp_then_relative_offset() {
+        let mut index = TimeIndex::new(100, 1024);
+        let expected = [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 5];
+        assert_eq!(
+            index.maybe_append(0x0102_0304_0506_0708, 105, false),
+            Ok(Some(expected))
+        );
+        assert_eq!(index.as_bytes(), expected);
+    }
+
+    #[test]
+    fn lookup_takes_the_last_entry_at_or_below() {
+        let index = filled();
+        for (target, timestamp, offset) in [
+            (-1, -1, 100),
+            (999, -1, 100),
+            (1000, 1000, 109),
+            (1009, 1000, 109),
+            (1010, 1010, 119),
+            (i64::MAX, 2000, 205),
+        ] {
+            assert_eq!(
+                index.lookup(target),
+                TimeEntry { timestamp, offset },
+                "{target}"
+            );
+        }
+    }
+
+    #[test]
+    fn equal_timestamps_add_nothing_and_falling_ones_are_refused() {
+        let mut index = filled();
+        assert_eq!(index.maybe_append(2000, 300, false), Ok(None));
+        let refused = Err(IndexError::NotRising { entry: 3 });
+        assert_eq!(index.maybe_append(1999, 300, false), refused);
+        assert_eq!(index.maybe_append(2001, 204, false), refused);
+        assert_eq!(
+            TimeIndex::new(0, 60).maybe_append(NO_TIMESTAMP, 0, false),
+            Ok(None)
+        );
+    }
+
+    #[test]
+    fn one_slot_is_kept_for_the_closing_entry() {
+        let mut index = filled();
+        assert!(!index.is_full());
+        index
+            .maybe_append(3000, 300, false)
+            .expect("the last free slot");
+        assert!(index.is_full());
+        let full = Err(IndexError::Full { max_bytes: 60 });
+        assert_eq!(index.maybe_append(4000, 400, false), full);
+        assert!(
+            index
+                .maybe_append(4000, 400, true)
+                .expect("kept back")
+                .is_some()
+        );
+        assert_eq!(index.size_bytes(), 60);
+    }
+
+    #[test]
+    fn truncation_drops_the_offset_itself() {
+        for (offset, kept) in [(99, 0), (109, 0), (110, 1), (205, 2), (206, 3)] {
+            let mut index = filled();
+            assert_eq!(index.truncate_to(offset), kept * ENTRY_BYTES, "{offset}");
+        }
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_no_entries_but_one_zero_entry_can_be() {
+        let mut bytes = filled().as_bytes().to_vec();
+        bytes.resize(12 * 50, 0);
+        assert_eq!(TimeIndexView::checked(100, &bytes).expect("zeros").len(), 3);
+        assert_eq!(
+            TimeIndexView::checked(100, &[0; 120])
+                .expect("never written")
+                .len(),
+            0
+        );
+        let first = TimeIndexView::checked(100, &[0; 12]).expect("a record of 1970");
+        assert_eq!(
+            first.last(),
+            Some(TimeEntry {
+                timestamp: 0,
+                offset: 100
+            })
+        );
+    }
+
+    #[test]
+    fn damage_is_found() {
+        let good = filled().as_bytes().to_vec();
+        let partial = Err(IndexError::PartialEntry {
+            len: 35,
+            entry_bytes: 12,
+        });
+        assert_eq!(
+            TimeIndexView::checked(100, &good[..35]).map(|_| ()),
+            partial
+        );
+        let mut falling = good.clone();
+        falling[0] = 0x7f;
+        let not_rising = Err(IndexError::NotRising { entry: 1 });
+        assert_eq!(
+            TimeIndexView::checked(100, &falling).map(|_| ()),
+            not_rising
+        );
+        let mut below = good;
+        below[8] = 0xff;
+        let below_base = TimeIndexView::checked(100, &below);
+        assert!(matches!(
+            below_base,
+            Err(IndexError::BelowBase { entry: 0, .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn lookups_agree_with_a_scan(
+            steps in proptest::collection::vec((1_i64..1000, 0_i64..1000), 0..200),
+            targets in proptest::collection::vec(-2_i64..200_000, 1..50),
+        ) {
+            let mut index = TimeIndex::new(7, 1 << 20);
+            let mut entry = TimeEntry { timestamp: NO_TIMESTAMP, offset: 7 };
+            let mut naive = vec![entry];
+            for (timestamp_step, offset_step) in steps {
+                entry.timestamp += timestamp_step;
+                entry.offset += offset_step;
+                index.maybe_append(entry.timestamp, entry.offset, false).expect("rises");
+                naive.push(entry);
+            }
+            let loaded = TimeIndex::load(7, 1 << 20, index.as_bytes()).expect("valid");
+            prop_assert_eq!(loaded.as_bytes(), index.as_bytes());
+            for target in targets {
+                let expected = naive.iter().rev().find(|entry| entry.timestamp <= target);
+                prop_assert_eq!(index.lookup(target), expected.copied().unwrap_or(naive[0]));
+            }
+        }
+    }
+}
