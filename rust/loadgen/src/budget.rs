@@ -1,0 +1,77 @@
+//! How much a run may do: every run is bounded in time and in bytes.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+/// Shared by all connections of a run.
+#[derive(Debug)]
+pub struct Budget {
+    bytes_left: AtomicI64,
+    deadline_ns: u64,
+    stopped: AtomicBool,
+}
+
+impl Budget {
+    /// Ends at `deadline_ns` (monotonic) or after `bytes_max`, whichever is first.
+    pub fn new(deadline_ns: u64, bytes_max: u64) -> Self {
+        Self {
+            bytes_left: AtomicI64::new(i64::try_from(bytes_max).unwrap_or(i64::MAX)),
+            deadline_ns,
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes `bytes` from what is left; false when the run is over. The last claim may exceed the
+    /// limit, by less than one request a connection.
+    pub fn claim(&self, now_ns: u64, bytes: u64) -> bool {
+        if self.is_over(now_ns) {
+            return false;
+        }
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.bytes_left.fetch_sub(bytes, Ordering::Relaxed) > 0
+    }
+
+    /// Whether nothing more may be started.
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.deadline_ns
+            || self.stopped.load(Ordering::Relaxed)
+            || self.bytes_left.load(Ordering::Relaxed) <= 0
+    }
+
+    /// Ends the run for all connections: one of them failed.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// The time at which the run ends at the latest (monotonic).
+    pub fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_bound_a_run() {
+        let budget = Budget::new(u64::MAX, 100);
+        assert!(budget.claim(0, 60));
+        assert!(budget.claim(0, 60), "the last claim may exceed the limit");
+        assert!(!budget.claim(0, 1));
+        assert!(budget.is_over(0));
+    }
+
+    #[test]
+    fn time_bounds_a_run() {
+        let budget = Budget::new(1_000, u64::MAX);
+        assert!(budget.claim(999, 1));
+        assert!(!budget.claim(1_000, 1));
+    }
+
+    #[test]
+    fn a_failure_ends_the_run() {
+        let budget = Budget::new(u64::MAX, u64::MAX);
+        budget.stop();
+        assert!(!budget.claim(0, 1));
+    }
+}

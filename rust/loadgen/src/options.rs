@@ -1,0 +1,394 @@
+//! The command line. Every option has a bound, and what is out of bounds is an error that names it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+pyrklog-loadgen: measures a Kafka-protocol broker with prebuilt batches
+
+usage: pyrklog-loadgen produce|fetch|end-to-end --topic NAME [options]
+
+  produce      sends batches with a window of requests in flight, or at --rate
+  fetch        reads the topic from its beginning
+  end-to-end   paced single-record requests and a reader; latency from the intended send time
+
+The topic must exist. Every run is bounded in time and in bytes; whichever comes first ends it.
+The result is one line of JSON on standard output. MB and GB are 10^6 and 10^9 bytes of record
+batches, as they lie in the log; latencies are milliseconds.
+
+  --bootstrap HOST:PORT     any broker of the cluster               [127.0.0.1:9092]
+  --topic NAME              required
+  --connections N           each on a thread of its own             [1]
+  --in-flight N             requests in flight a connection         [5]
+  --seconds S               most time to measure                    [10]
+  --bytes N                 most bytes to measure; k, M, G allowed  [2G]
+  --warmup-seconds S        before measuring                        [0]
+  --timeout-seconds S       a reply that takes longer is an error   [30]
+produce and end-to-end:
+  --record-bytes N          size of a record's value                [100]
+  --batch-bytes N           size of a batch, header included        [16384]
+                            (end-to-end: one record a batch)
+  --acks 0|1|all            what to wait for                        [1]
+  --rate N                  records a second over all connections   [end-to-end: 1000]
+fetch and end-to-end:
+  --max-wait-ms N           how long a fetch may wait for data      [500]
+  --partition-bytes N       most bytes of a partition in one fetch  [1M]
+  --repeat                  fetch: begin again at the end of the log
+";
+
+/// What a run does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Sends batches.
+    Produce,
+    /// Reads batches.
+    Fetch,
+    /// Sends and reads single records, measuring from the intended send time to the reader.
+    EndToEnd,
+}
+
+impl Mode {
+    /// As on the command line and in the result.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Produce => "produce",
+            Mode::Fetch => "fetch",
+            Mode::EndToEnd => "end-to-end",
+        }
+    }
+}
+
+/// A checked command line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// What to do.
+    pub mode: Mode,
+    /// host:port of any broker.
+    pub bootstrap: String,
+    /// Topic to use.
+    pub topic: String,
+    /// Connections, each on its own thread.
+    pub connections: usize,
+    /// Requests in flight a connection.
+    pub in_flight: usize,
+    /// Longest measurement.
+    pub seconds: f64,
+    /// Most bytes of batches to measure.
+    pub bytes_max: u64,
+    /// Time before measuring.
+    pub warmup_seconds: f64,
+    /// Longest wait for one reply.
+    pub timeout_seconds: f64,
+    /// Size of a record's value.
+    pub record_bytes: usize,
+    /// Size of a batch including its header.
+    pub batch_bytes: usize,
+    /// 0, 1 or -1.
+    pub acks: i16,
+    /// Records a second over all connections; `None` = as fast as the window allows.
+    pub records_per_second: Option<f64>,
+    /// Longest wait of a fetch for data.
+    pub max_wait_ms: i32,
+    /// Most bytes of one partition in one fetch.
+    pub partition_bytes: i32,
+    /// Begin again at the end of the log.
+    pub repeat: bool,
+}
+
+/// Why a command line was refused; the text is for the user.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UsageError(pub String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq)]
+pub enum Command {
+    /// Print [`HELP`].
+    Help,
+    /// Run a measurement.
+    Run(Box<Options>),
+}
+
+const SECONDS_MAX: f64 = 24.0 * 3_600.0;
+const BATCH_BYTES_MAX: u64 = 64 << 20;
+/// Headroom in a batch for its header and the fields of one record.
+const BATCH_OVERHEAD_BYTES: usize = 128;
+
+/// Reads the arguments that follow the program's name.
+///
+/// # Errors
+/// An unknown or repeated word, a missing or malformed value, a value out of its bounds.
+pub fn parse<I: IntoIterator<Item = String>>(arguments: I) -> Result<Command, UsageError> {
+    let mut words = arguments.into_iter();
+    let mode = match words.next().as_deref() {
+        None => {
+            return Err(UsageError(
+                "say produce, fetch or end-to-end (or --help)".into(),
+            ));
+        }
+        Some("-h" | "--help" | "help") => return Ok(Command::Help),
+        Some("produce") => Mode::Produce,
+        Some("fetch") => Mode::Fetch,
+        Some("end-to-end") => Mode::EndToEnd,
+        Some(other) => {
+            return Err(UsageError(format!(
+                "no mode {other:?}: say produce, fetch or end-to-end"
+            )));
+        }
+    };
+    let mut options = defaults(mode);
+    while let Some(word) = words.next() {
+        let (name, attached) = match word.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+            None => (word, None),
+        };
+        match name.as_str() {
+            "-h" | "--help" => return Ok(Command::Help),
+            "--repeat" if attached.is_none() => options.repeat = true,
+            _ => {
+                let value = attached.or_else(|| words.next());
+                set(&mut options, &name, value)?;
+            }
+        }
+    }
+    check(options).map(|options| Command::Run(Box::new(options)))
+}
+
+fn defaults(mode: Mode) -> Options {
+    Options {
+        mode,
+        bootstrap: "127.0.0.1:9092".into(),
+        topic: String::new(),
+        connections: 1,
+        in_flight: 5,
+        seconds: 10.0,
+        bytes_max: 2_000_000_000,
+        warmup_seconds: 0.0,
+        timeout_seconds: 30.0,
+        record_bytes: 100,
+        batch_bytes: 16_384,
+        acks: 1,
+        records_per_second: (mode == Mode::EndToEnd).then_some(1_000.0),
+        max_wait_ms: 500,
+        partition_bytes: 1 << 20,
+        repeat: false,
+    }
+}
+
+fn set(options: &mut Options, name: &str, value: Option<String>) -> Result<(), UsageError> {
+    if !HELP
+        .split_whitespace()
+        .any(|known| known == name && known.starts_with("--"))
+    {
+        return Err(UsageError(format!("no option {name} (--help lists them)")));
+    }
+    let value = value.ok_or_else(|| UsageError(format!("{name} needs a value")))?;
+    let text = value.as_str();
+    match name {
+        "--bootstrap" => options.bootstrap = value,
+        "--topic" => options.topic = value,
+        "--connections" => options.connections = whole(name, text, 1, 1_024)?,
+        "--in-flight" => options.in_flight = whole(name, text, 1, 1_000)?,
+        "--seconds" => options.seconds = real(name, text, 0.001, SECONDS_MAX)?,
+        "--bytes" => options.bytes_max = whole(name, text, 1, 1 << 50)?,
+        "--warmup-seconds" => options.warmup_seconds = real(name, text, 0.0, SECONDS_MAX)?,
+        "--timeout-seconds" => options.timeout_seconds = real(name, text, 0.1, 3_600.0)?,
+        "--record-bytes" => options.record_bytes = whole(name, text, 1, BATCH_BYTES_MAX)?,
+        "--batch-bytes" => options.batch_bytes = whole(name, text, 1, BATCH_BYTES_MAX)?,
+        "--acks" => options.acks = acks(text)?,
+        "--rate" => options.records_per_second = Some(real(name, text, 0.1, 1e8)?),
+        "--max-wait-ms" => options.max_wait_ms = whole(name, text, 0, 60_000)?,
+        "--partition-bytes" => options.partition_bytes = whole(name, text, 1, 1 << 30)?,
+        _ => return Err(UsageError(format!("{name} takes no value"))),
+    }
+    Ok(())
+}
+
+fn check(options: Options) -> Result<Options, UsageError> {
+    let refuse = |text: String| Err(UsageError(text));
+    if options.topic.is_empty() {
+        return refuse("--topic NAME is missing".into());
+    }
+    if options.topic.len() > 249 {
+        return refuse("a topic's name has at most 249 characters".into());
+    }
+    match options.bootstrap.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {}
+        _ => {
+            return refuse(format!(
+                "--bootstrap {:?} is not HOST:PORT",
+                options.bootstrap
+            ));
+        }
+    }
+    if options.mode == Mode::EndToEnd {
+        if options.connections != 1 {
+            return refuse("end-to-end uses one connection each way; leave --connections".into());
+        }
+        if options.record_bytes < 8 {
+            return refuse("end-to-end needs --record-bytes of 8 or more for the send time".into());
+        }
+    }
+    if options.mode == Mode::Produce
+        && options.record_bytes + BATCH_OVERHEAD_BYTES > options.batch_bytes
+    {
+        return refuse(format!(
+            "a batch of {} bytes cannot hold a record of {} bytes: raise --batch-bytes to {}",
+            options.batch_bytes,
+            options.record_bytes,
+            options.record_bytes + BATCH_OVERHEAD_BYTES
+        ));
+    }
+    Ok(options)
+}
+
+fn acks(text: &str) -> Result<i16, UsageError> {
+    match text {
+        "0" => Ok(0),
+        "1" => Ok(1),
+        "-1" | "all" => Ok(-1),
+        _ => Err(UsageError(format!("--acks {text:?} is not 0, 1 or all"))),
+    }
+}
+
+fn whole<T>(name: &str, text: &str, min: u64, max: u64) -> Result<T, UsageError>
+where
+    T: TryFrom<u64>,
+{
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'k') => (&text[..text.len() - 1], 1_000),
+        Some(b'M') => (&text[..text.len() - 1], 1_000_000),
+        Some(b'G') => (&text[..text.len() - 1], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let number = u64::from_str(digits)
+        .ok()
+        .and_then(|count| count.checked_mul(unit));
+    match number {
+        None => Err(UsageError(format!("{name} {text:?} is not a whole number"))),
+        Some(number) if (min..=max).contains(&number) => T::try_from(number)
+            .map_err(|_| UsageError(format!("{name} {text} is more than this machine can count"))),
+        Some(_) => Err(UsageError(format!(
+            "{name} {text} is outside {min} to {max}"
+        ))),
+    }
+}
+
+fn real(name: &str, text: &str, min: f64, max: f64) -> Result<f64, UsageError> {
+    match f64::from_str(text) {
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        Ok(_) => Err(UsageError(format!(
+            "{name} {text} is outside {min} to {max}"
+        ))),
+        Err(_) => Err(UsageError(format!("{name} {text:?} is not a number"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(line: &str) -> Result<Options, String> {
+        match parse(line.split_whitespace().map(str::to_owned)) {
+            Ok(Command::Run(options)) => Ok(*options),
+            Ok(Command::Help) => Err("help".into()),
+            Err(error) => Err(error.0),
+        }
+    }
+
+    #[test]
+    fn defaults_bound_every_run() {
+        let options = run("produce --topic t").unwrap();
+        assert_eq!((options.seconds, options.bytes_max), (10.0, 2_000_000_000));
+        assert_eq!(
+            (options.connections, options.in_flight, options.acks),
+            (1, 5, 1)
+        );
+        assert_eq!(options.records_per_second, None);
+        assert_eq!(
+            run("end-to-end --topic t").unwrap().records_per_second,
+            Some(1_000.0)
+        );
+    }
+
+    #[test]
+    fn units_and_both_spellings() {
+        let options = run("produce --topic=t --bytes 3G --batch-bytes=128k --acks all").unwrap();
+        assert_eq!(
+            (options.bytes_max, options.batch_bytes),
+            (3_000_000_000, 128_000)
+        );
+        assert_eq!(options.acks, -1);
+        assert!(run("fetch --topic t --repeat").unwrap().repeat);
+    }
+
+    #[test]
+    fn every_option_in_the_help_is_understood() {
+        let named = HELP
+            .split_whitespace()
+            .filter(|word| word.starts_with("--"));
+        for name in named.filter(|name| !["--rate", "--repeat", "--topic"].contains(name)) {
+            let value = if name == "--bootstrap" { "h:1" } else { "1" };
+            let name = name.trim_end_matches([';', ')']);
+            let line = format!("fetch --topic t {name} {value}");
+            assert!(run(&line).is_ok(), "{line}: {:?}", run(&line));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, part) in [
+            ("", "say produce, fetch or end-to-end"),
+            ("consume --topic t", "no mode \"consume\""),
+            ("produce", "--topic NAME is missing"),
+            ("produce --topic", "--topic needs a value"),
+            ("produce --topic t --acks 2", "--acks \"2\" is not"),
+            (
+                "produce --topic t --connections 0",
+                "--connections 0 is outside 1 to 1024",
+            ),
+            ("produce --topic t --connections 1025", "is outside"),
+            (
+                "produce --topic t --bytes lots",
+                "--bytes \"lots\" is not a whole number",
+            ),
+            (
+                "produce --topic t --bytes 99999999999999G",
+                "is not a whole number",
+            ),
+            (
+                "produce --topic t --seconds nan",
+                "--seconds nan is outside",
+            ),
+            ("produce --topic t --rate 0", "--rate 0 is outside"),
+            ("produce --topic t --bootstrap here", "is not HOST:PORT"),
+            (
+                "produce --topic t --record-bytes 20k",
+                "raise --batch-bytes to 20128",
+            ),
+            ("produce --topic t --frobnicate 1", "no option --frobnicate"),
+            ("produce --topic t stray", "no option stray"),
+            ("produce --topic t --repeat=1", "--repeat takes no value"),
+            (
+                "end-to-end --topic t --connections 2",
+                "one connection each way",
+            ),
+            ("end-to-end --topic t --record-bytes 7", "8 or more"),
+        ] {
+            let error = run(line).expect_err(line);
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn help_wins_anywhere() {
+        assert_eq!(run("--help"), Err("help".into()));
+        assert_eq!(run("produce --help"), Err("help".into()));
+    }
+}
