@@ -1,0 +1,168 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+
+from collections.abc import Iterable, Sequence
+
+from pyrklog.controller.service import (
+    AlteredConfigs,
+    ConfigAlteration,
+    ConfigEntry,
+    ConfigResource,
+    DescribedConfigs,
+)
+from pyrklog.handlers.context import Context
+from pyrklog.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from pyrklog.protocol.errors import ErrorCode
+
+
+async def describe_configs(
+    context: Context, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Options of topics and brokers. Both null and an empty list of names ask for all of them."""
+    described = await context.service.describe_configs(
+        [
+            (ConfigResource(one.resource_type, one.resource_name), one.configuration_keys or None)
+            for one in request.resources
+        ],
+        include_synonyms=request.include_synonyms,
+        include_documentation=request.include_documentation,
+    )
+    return DescribeConfigsResponse(results=[_described(one, request) for one in described])
+
+
+def describe_configs_error(
+    request: DescribeConfigsRequest, code: ErrorCode, message: str | None
+) -> DescribeConfigsResponse:
+    """Each resource failed with ``code``."""
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(code, message, one.resource_type, one.resource_name)
+            for one in request.resources
+        ]
+    )
+
+
+def _described(
+    described: DescribedConfigs, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=described.error,
+        error_message=described.message if described.error else None,
+        resource_type=described.resource.type,
+        resource_name=described.resource.name,
+        configs=[_option(entry, request) for entry in described.entries],
+    )
+
+
+def _option(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=None if entry.sensitive else entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(one.name, None if entry.sensitive else one.value, one.source)
+            for one in synonyms
+        ],
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )
+
+
+async def incremental_alter_configs(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> AlterConfigsResponse:
+    """Sets, resets, appends to or subtracts from single options."""
+    altered = await context.service.incremental_alter_configs(
+        [
+            (
+                ConfigResource(resource.resource_type, resource.resource_name),
+                [
+                    ConfigAlteration(one.config_operation, one.name, one.value)
+                    for one in resource.configs
+                ],
+            )
+            for resource in request.resources
+        ],
+        validate_only=request.validate_only,
+    )
+    return _altered(altered)
+
+
+def incremental_alter_configs_error(
+    request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str | None
+) -> AlterConfigsResponse:
+    """Each resource failed with ``code``."""
+    return _all_failed(request.resources, code, message)
+
+
+async def alter_configs(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Replaces all options of each resource: those not named go back to their defaults."""
+    repeating = [one for one in request.resources if _repeats(one.configs)]
+    accepted = [one for one in request.resources if not _repeats(one.configs)]
+    altered = await context.service.alter_configs(
+        [
+            (
+                ConfigResource(one.resource_type, one.resource_name),
+                {option.name: option.value for option in one.configs},
+            )
+            for one in accepted
+        ],
+        validate_only=request.validate_only,
+    )
+    response = _altered(altered)
+    refused = _all_failed(repeating, ErrorCode.INVALID_REQUEST, "An option is named twice.")
+    response.responses += refused.responses
+    return response
+
+
+def alter_configs_error(
+    request: AlterConfigsRequest, code: ErrorCode, message: str | None
+) -> AlterConfigsResponse:
+    """Each resource failed with ``code``."""
+    return _all_failed(request.resources, code, message)
+
+
+def _repeats(options: list[AlterableConfig]) -> bool:
+    return len({option.name for option in options}) != len(options)
+
+
+def _altered(altered: Sequence[AlteredConfigs]) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=one.error,
+                error_message=one.message if one.error else None,
+                resource_type=one.resource.type,
+                resource_name=one.resource.name,
+            )
+            for one in altered
+        ]
+    )
+
+
+def _all_failed(
+    resources: Iterable[AlterConfigsResource | IncrementalAlterConfigsResource],
+    code: ErrorCode,
+    message: str | None,
+) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(code, message, one.resource_type, one.resource_name)
+            for one in resources
+        ]
+    )

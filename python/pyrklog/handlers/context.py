@@ -1,0 +1,59 @@
+"""What a handler is given beside the request."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyrklog.controller.service import ClusterService
+
+
+class Session(Protocol):
+    """Who stands behind a connection."""
+
+    @property
+    def connection(self) -> int:
+        """Connection number, unique while the process lives."""
+
+    @property
+    def principal(self) -> str:
+        """``User:ANONYMOUS`` where nobody authenticated."""
+
+    @property
+    def host(self) -> str:
+        """The peer's address."""
+
+    @property
+    def client_id(self) -> str | None:
+        """From the request header."""
+
+    @property
+    def listener(self) -> str:
+        """Name of the listener that the client came in by."""
+
+
+class Request(Protocol):
+    """A request of an API that Python serves, as the data plane hands it over."""
+
+    @property
+    def api_key(self) -> int:
+        """Key of the API."""
+
+    @property
+    def api_version(self) -> int:
+        """Version, already checked against the API table."""
+
+    @property
+    def session(self) -> Session:
+        """Who asks."""
+
+    @property
+    def body(self) -> bytes:
+        """The bytes after the request header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The surroundings of one request."""
+
+    service: ClusterService
+    session: Session
+    api_version: int

@@ -1,0 +1,96 @@
+"""From a request's bytes to its answer's bytes. The table of handlers is :data:`ROUTES`."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from pyrklog.controller.service import ClusterService
+from pyrklog.handlers.context import Context, Request
+from pyrklog.protocol.api import Api
+from pyrklog.protocol.errors import ApiError, ErrorCode
+from pyrklog.protocol.primitives import DecodeError
+from pyrklog.protocol.registry import find_api
+
+Handler = Callable[[Context, Any], Awaitable[Any]]
+ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
+
+ROUTES: dict[int, tuple[str, str]] = {
+    19: ("topics", "create_topics"),
+    20: ("topics", "delete_topics"),
+    21: ("records", "delete_records"),
+    22: ("producer_ids", "init_producer_id"),
+    32: ("configs", "describe_configs"),
+    33: ("configs", "alter_configs"),
+    35: ("log_dirs", "describe_log_dirs"),
+    37: ("topics", "create_partitions"),
+    44: ("configs", "incremental_alter_configs"),
+    46: ("reassignments", "list_partition_reassignments"),
+    60: ("cluster", "describe_cluster"),
+}
+"""API key -> (module in this package, name of the handler)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Codec, handler and error answer of one API."""
+
+    api: Api[Any, Any]
+    handler: Handler
+    error_answer: ErrorAnswer
+
+
+def load_route(api_key: int) -> Route:
+    """Imports what serves this API; ``KeyError`` where Python does not."""
+    module_name, name = ROUTES[api_key]
+    module = import_module(f"pyrklog.handlers.{module_name}")
+    return Route(find_api(api_key), getattr(module, name), getattr(module, f"{name}_error"))
+
+
+class Handlers:
+    """Answers requests; modules are imported at the first request that needs them."""
+
+    def __init__(self, service: ClusterService) -> None:
+        self._service = service
+        self._routes: dict[int, Route] = {}
+
+    async def handle(self, request: Request) -> bytes | None:
+        """The body of the answer, or None where Python does not serve the API.
+
+        Raises :class:`DecodeError` for a body that is not what its header says: the caller then
+        closes the connection.
+        """
+        route = self._route(request.api_key)
+        if route is None:
+            return None
+        decoded = route.api.decode_request(request.body, request.api_version)
+        context = Context(self._service, request.session, request.api_version)
+        try:
+            response = await route.handler(context, decoded)
+        except ApiError as error:
+            response = route.error_answer(decoded, error.code, error.message)
+        return route.api.encode_response(response, request.api_version)
+
+    def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
+        """The answer in which everything asked for failed with ``code``; None where there is no
+        such answer (an API that Python does not serve, a body that cannot be read)."""
+        route = self._route(request.api_key)
+        if route is None:
+            return None
+        try:
+            decoded = route.api.decode_request(request.body, request.api_version)
+        except DecodeError:
+            return None
+        response = route.error_answer(decoded, code, code.message)
+        return route.api.encode_response(response, request.api_version)
+
+    def _route(self, api_key: int) -> Route | None:
+        route = self._routes.get(api_key)
+        if route is None and api_key in ROUTES:
+            route = self._routes[api_key] = load_route(api_key)
+        return route
+
+
+def build_handlers(service: ClusterService) -> Handlers:
+    """The handlers of a broker whose control plane is ``service``."""
+    return Handlers(service)

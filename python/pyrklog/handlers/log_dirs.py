@@ -1,0 +1,46 @@
+"""DescribeLogDirs."""
+
+from pyrklog.controller.service import LogDirInfo
+from pyrklog.handlers.context import Context
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+async def describe_log_dirs(
+    context: Context, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    """All log directories of this broker, with the partitions asked for; null is all of them."""
+    wanted = None
+    if request.topics is not None:
+        wanted = [(topic.topic, topic.partitions) for topic in request.topics]
+    described = await context.service.describe_log_dirs(wanted)
+    return DescribeLogDirsResponse(results=[_result(one) for one in described])
+
+
+def describe_log_dirs_error(
+    _request: DescribeLogDirsRequest, code: ErrorCode, _message: str | None
+) -> DescribeLogDirsResponse:
+    """Nothing to show; versions before 3 have no place for the code."""
+    return DescribeLogDirsResponse(error_code=code)
+
+
+def _result(info: LogDirInfo) -> DescribeLogDirsResult:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for one in info.partitions:
+        topic = topics.setdefault(one.topic, DescribeLogDirsTopic(one.topic, []))
+        topic.partitions.append(
+            DescribeLogDirsPartition(one.partition, one.size_bytes, one.offset_lag)
+        )
+    return DescribeLogDirsResult(
+        error_code=info.error,
+        log_dir=info.path,
+        topics=list(topics.values()),
+        total_bytes=info.total_bytes,
+        usable_bytes=info.usable_bytes,
+    )

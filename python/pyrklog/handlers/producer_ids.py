@@ -1,0 +1,40 @@
+"""InitProducerId: ids for idempotent producers."""
+
+from pyrklog.handlers.context import Context
+from pyrklog.protocol.errors import ApiError, ErrorCode
+from pyrklog.protocol.producer_ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+
+async def init_producer_id(
+    context: Context, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    """A new producer id with epoch 0, whatever id and epoch the producer had before.
+
+    Kafka does the same for a producer without a transactional id: the client starts its sequences
+    anew. A transactional id is refused with a code that no client retries, since this broker does
+    not coordinate transactions.
+    """
+    if request.transactional_id is not None:
+        if not request.transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not served.")
+    no_id = request.producer_id == NO_PRODUCER_ID
+    no_epoch = request.producer_epoch == NO_PRODUCER_EPOCH
+    if no_id != no_epoch:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch go together.")
+    producer_id = await context.service.next_producer_id()
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def init_producer_id_error(
+    _request: InitProducerIdRequest, code: ErrorCode, _message: str | None
+) -> InitProducerIdResponse:
+    """No id, and why."""
+    return InitProducerIdResponse(
+        error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )
