@@ -1,0 +1,350 @@
+//! Leader epochs of one partition and the first offset written in each (KIP-101, KIP-279, KIP-320).
+//!
+//! ```text
+//! 0                 version
+//! 2                 count of entries
+//! 0 0               epoch, start offset
+//! 3 1200
+//! ```
+//!
+//! Invariant: epochs rise strictly, and so do start offsets. An entry is made when an epoch's first
+//! batch is appended, so epochs without data are not promised. The file is written whenever an
+//! entry is added, before the batch it belongs to; recovery rebuilds it from the batches.
+
+use std::fmt::Write as _;
+
+use crate::checkpoint::{self, CheckpointError};
+
+/// "No epoch" in requests and replies.
+pub const UNDEFINED_EPOCH: i32 = -1;
+/// "No offset" in replies about epochs.
+pub const UNDEFINED_OFFSET: i64 = -1;
+
+/// An epoch and the first offset written in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochEntry {
+    /// Leader epoch, never negative.
+    pub epoch: i32,
+    /// First offset of the epoch, never negative.
+    pub start_offset: i64,
+}
+
+/// The epochs of one partition, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaderEpochs {
+    entries: Vec<EpochEntry>,
+}
+
+impl LeaderEpochs {
+    /// No epoch known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads `leader-epoch-checkpoint`; `path` is for error messages. Entries that contradict later
+    /// ones give way to them, as if they had been assigned one after another.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]; the epochs can then be rebuilt from the log.
+    pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, CheckpointError> {
+        let entries = checkpoint::parse(path, bytes, |fields| {
+            let wanted = "\"epoch offset\"";
+            let [epoch, start_offset] = fields else {
+                return Err(wanted);
+            };
+            let epoch = epoch.parse::<i32>().ok().filter(|epoch| *epoch >= 0);
+            let start_offset = start_offset
+                .parse::<i64>()
+                .ok()
+                .filter(|offset| *offset >= 0);
+            Ok((epoch.ok_or(wanted)?, start_offset.ok_or(wanted)?))
+        })?;
+        let mut epochs = Self::new();
+        for (epoch, start_offset) in entries {
+            epochs.assign(epoch, start_offset);
+        }
+        Ok(epochs)
+    }
+
+    /// The text of `leader-epoch-checkpoint`.
+    pub fn encode(&self) -> String {
+        checkpoint::encode(&self.entries, |text, entry| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{} {}", entry.epoch, entry.start_offset);
+        })
+    }
+
+    /// Notes that `epoch` begins at `start_offset`, and says whether that changed anything (then the
+    /// file is to be written). Entries that contradict the new one, a higher or equal epoch or a
+    /// start at or behind its own, are dropped: what they stood for was truncated, or never written.
+    /// An epoch that is already the last one changes only if it starts earlier. Negative arguments
+    /// (batches from before leader epochs) change nothing.
+    pub fn assign(&mut self, epoch: i32, start_offset: i64) -> bool {
+        if epoch < 0 || start_offset < 0 {
+            return false;
+        }
+        let known = self
+            .entries
+            .last()
+            .is_some_and(|last| last.epoch == epoch && start_offset >= last.start_offset);
+        if known {
+            return false;
+        }
+        while self
+            .entries
+            .last()
+            .is_some_and(|last| last.epoch >= epoch || last.start_offset >= start_offset)
+        {
+            self.entries.pop();
+        }
+        self.entries.push(EpochEntry {
+            epoch,
+            start_offset,
+        });
+        true
+    }
+
+    /// The last epoch.
+    pub fn latest(&self) -> Option<EpochEntry> {
+        self.entries.last().copied()
+    }
+
+    /// The first epoch known.
+    pub fn earliest(&self) -> Option<EpochEntry> {
+        self.entries.first().copied()
+    }
+
+    /// All entries, ascending.
+    pub fn entries(&self) -> &[EpochEntry] {
+        &self.entries
+    }
+
+    /// The answer to OffsetForLeaderEpoch: the largest epoch at or below `requested`, and where it
+    /// ended: the start of the next epoch, or `log_end_offset` for the last one.
+    ///
+    /// A request below all known epochs gets its own epoch back, with the start of the first known
+    /// one: its data is gone. An epoch above all known ones, or -1, gets (-1, -1).
+    pub fn end_offset_for(&self, requested: i32, log_end_offset: i64) -> (i32, i64) {
+        if requested == UNDEFINED_EPOCH {
+            return (UNDEFINED_EPOCH, UNDEFINED_OFFSET);
+        }
+        let above = self
+            .entries
+            .partition_point(|entry| entry.epoch <= requested);
+        let floor = above.checked_sub(1).map(|i| self.entries[i]);
+        match (floor, self.entries.get(above)) {
+            (Some(floor), Some(next)) => (floor.epoch, next.start_offset),
+            (None, Some(next)) => (requested, next.start_offset),
+            (Some(last), None) if last.epoch == requested => (requested, log_end_offset),
+            (_, None) => (UNDEFINED_EPOCH, UNDEFINED_OFFSET),
+        }
+    }
+
+    /// The epoch that the record at `offset` was written in.
+    pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
+        let above = self
+            .entries
+            .partition_point(|entry| entry.start_offset <= offset);
+        above.checked_sub(1).map(|i| self.entries[i].epoch)
+    }
+
+    /// The log was cut to `end_offset`: drops the epochs that begin at or behind it. True when
+    /// something changed.
+    pub fn truncate_from_end(&mut self, end_offset: i64) -> bool {
+        let keep = self
+            .entries
+            .partition_point(|entry| entry.start_offset < end_offset);
+        let changed = end_offset >= 0 && keep < self.entries.len();
+        if changed {
+            self.entries.truncate(keep);
+        }
+        changed
+    }
+
+    /// The log now starts at `start_offset`: drops the epochs that end at or before it, and lets the
+    /// one that contains it begin there. True when something changed.
+    pub fn truncate_from_start(&mut self, start_offset: i64) -> bool {
+        let covered = self
+            .entries
+            .partition_point(|entry| entry.start_offset <= start_offset);
+        let Some(first) = covered.checked_sub(1) else {
+            return false;
+        };
+        if first == 0 && self.entries[0].start_offset == start_offset {
+            return false;
+        }
+        self.entries.drain(..first);
+        self.entries[0].start_offset = start_offset;
+        true
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn epochs(entries: &[(i32, i64)]) -> LeaderEpochs {
+        let mut epochs = LeaderEpochs::new();
+        for &(epoch, start_offset) in entries {
+            epochs.assign(epoch, start_offset);
+        }
+        epochs
+    }
+
+    fn pairs(epochs: &LeaderEpochs) -> Vec<(i32, i64)> {
+        epochs
+            .entries()
+            .iter()
+            .map(|entry| (entry.epoch, entry.start_offset))
+            .collect()
+    }
+
+    #[test]
+    fn the_text_is_kafkas() {
+        let cache = epochs(&[(0, 0), (3, 1200)]);
+        assert_eq!(cache.encode(), "0\n2\n0 0\n3 1200\n");
+        assert_eq!(
+            LeaderEpochs::parse("f", cache.encode().as_bytes()),
+            Ok(cache)
+        );
+    }
+
+    #[test]
+    fn damage_is_refused() {
+        for text in [
+            "0\n1\n0\n",
+            "0\n1\n-1 0\n",
+            "0\n1\n0 -1\n",
+            "0\n1\n0 0 0\n",
+            "0\n2\n0 0\n",
+        ] {
+            assert!(
+                LeaderEpochs::parse("f", text.as_bytes()).is_err(),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_epoch_is_assigned_once() {
+        let mut cache = LeaderEpochs::new();
+        assert!(cache.assign(2, 6));
+        assert!(!cache.assign(2, 6));
+        assert!(!cache.assign(2, 9));
+        assert_eq!(pairs(&cache), [(2, 6)]);
+        assert!(!cache.assign(-1, 10));
+        assert!(!cache.assign(3, -1));
+    }
+
+    #[test]
+    fn contradicting_entries_give_way() {
+        for (epoch, start, expected) in [
+            // A new epoch at the same offset: the old one never got data.
+            (4, 30, vec![(1, 10), (2, 20), (4, 30)]),
+            // A new epoch that starts earlier: the log was truncated.
+            (4, 15, vec![(1, 10), (4, 15)]),
+            // An older epoch comes back.
+            (1, 40, vec![(1, 40)]),
+            (2, 25, vec![(1, 10), (2, 25)]),
+            // The last epoch starts earlier than known.
+            (3, 29, vec![(1, 10), (2, 20), (3, 29)]),
+            (0, 0, vec![(0, 0)]),
+        ] {
+            let mut cache = epochs(&[(1, 10), (2, 20), (3, 30)]);
+            assert!(cache.assign(epoch, start));
+            assert_eq!(pairs(&cache), expected, "{epoch} at {start}");
+        }
+    }
+
+    #[test]
+    fn end_offsets_follow_the_rules_of_offset_for_leader_epoch() {
+        let cache = epochs(&[(2, 10), (4, 20), (7, 30)]);
+        for (requested, expected) in [
+            (-1, (-1, -1)),
+            (0, (0, 10)),
+            (1, (1, 10)),
+            (2, (2, 20)),
+            (3, (2, 20)),
+            (4, (4, 30)),
+            (6, (4, 30)),
+            (7, (7, 99)),
+            (8, (-1, -1)),
+        ] {
+            assert_eq!(cache.end_offset_for(requested, 99), expected, "{requested}");
+        }
+        assert_eq!(LeaderEpochs::new().end_offset_for(0, 99), (-1, -1));
+    }
+
+    #[test]
+    fn the_epoch_of_an_offset() {
+        let cache = epochs(&[(2, 10), (4, 20)]);
+        for (offset, expected) in [
+            (9, None),
+            (10, Some(2)),
+            (19, Some(2)),
+            (20, Some(4)),
+            (99, Some(4)),
+        ] {
+            assert_eq!(cache.epoch_for_offset(offset), expected, "{offset}");
+        }
+    }
+
+    #[test]
+    fn truncation_from_the_end() {
+        for (end, changed, expected) in [
+            (31, false, vec![(2, 10), (4, 20), (7, 30)]),
+            (30, true, vec![(2, 10), (4, 20)]),
+            (11, true, vec![(2, 10)]),
+            (10, true, vec![]),
+            (0, true, vec![]),
+            (-1, false, vec![(2, 10), (4, 20), (7, 30)]),
+        ] {
+            let mut cache = epochs(&[(2, 10), (4, 20), (7, 30)]);
+            assert_eq!(cache.truncate_from_end(end), changed, "{end}");
+            assert_eq!(pairs(&cache), expected, "{end}");
+        }
+    }
+
+    #[test]
+    fn truncation_from_the_start() {
+        for (start, changed, expected) in [
+            (9, false, vec![(2, 10), (4, 20), (7, 30)]),
+            (10, false, vec![(2, 10), (4, 20), (7, 30)]),
+            (11, true, vec![(2, 11), (4, 20), (7, 30)]),
+            (20, true, vec![(4, 20), (7, 30)]),
+            (99, true, vec![(7, 99)]),
+        ] {
+            let mut cache = epochs(&[(2, 10), (4, 20), (7, 30)]);
+            assert_eq!(cache.truncate_from_start(start), changed, "{start}");
+            assert_eq!(pairs(&cache), expected, "{start}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn entries_always_rise(
+            steps in proptest::collection::vec((0_i32..20, 0_i64..100, 0_u8..4), 0..60),
+        ) {
+            let mut cache = LeaderEpochs::new();
+            for (epoch, offset, action) in steps {
+                match action {
+                    0 => drop(cache.truncate_from_end(offset)),
+                    1 => drop(cache.truncate_from_start(offset)),
+                    _ => drop(cache.assign(epoch, offset)),
+                }
+                for pair in cache.entries().windows(2) {
+                    prop_assert!(pair[0].epoch < pair[1].epoch);
+                    prop_assert!(pair[0].start_offset < pair[1].start_offset);
+                }
+                let read = LeaderEpochs::parse("f", cache.encode().as_bytes());
+                prop_assert_eq!(read.as_ref(), Ok(&cache));
+            }
+        }
+    }
+}
