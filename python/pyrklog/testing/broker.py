@@ -1,0 +1,229 @@
+"""A real broker in a process of its own, for tests: started, killed and restarted at will."""
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+_LOG_LINES_MAX = 5_000
+# Below the range from which Linux takes the local ports of outgoing connections: a client that
+# keeps trying a dead broker's port can otherwise connect to itself and hold the port.
+_PORTS = range(12_000, 32_000)
+
+
+class BrokerExited(Exception):
+    """The broker ended before it listened; the message holds its exit code and its output."""
+
+
+class TestBroker:
+    """`pyrklog serve` on the loopback interface, with the same data and port across restarts.
+
+    Attributes: `bootstrap` is `"127.0.0.1:PORT"`; `data` the data directory; `log` all output lines
+    of all starts (the last 5,000). As a context manager it starts on entry, stops on exit and then
+    removes `data`, unless it was given.
+    """
+
+    __test__ = False  # not a test class, whatever its name
+
+    def __init__(
+        self,
+        data: Path | str | None = None,
+        *,
+        port: int | None = None,
+        options: Mapping[str, str | int | bool] | None = None,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        """Nothing starts yet.
+
+        `port` None picks a free one; `options` are Kafka's broker options (`--set`); `arguments` go
+        to `pyrklog serve` as they are; `environment` replaces the inherited one; `wrapper` is put
+        before the command, for example `["prlimit", "--fsize=1000000"]`.
+        """
+        self._temporary = tempfile.TemporaryDirectory(prefix="pyrklog-") if data is None else None
+        self.data = Path(self._temporary.name if self._temporary else str(data))
+        self.port = free_port() if port is None else port
+        self.options = dict(options or {})
+        self.log: deque[str] = deque(maxlen=_LOG_LINES_MAX)
+        self._arguments = list(arguments)
+        self._environment = environment
+        self._wrapper = list(wrapper)
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._told = threading.Condition()
+
+    @property
+    def bootstrap(self) -> str:
+        """For `bootstrap.servers`."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running broker."""
+        if self._process is None:
+            raise RuntimeError("the broker is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, timeout_s: float = 30.0) -> Self:
+        """Starts the process and waits until it listens; `BrokerExited` when it ends instead."""
+        if self.running:
+            raise RuntimeError("the broker runs already")
+        # `wrapper` must exec, so that the process id is the broker's.
+        command = [*self._wrapper, sys.executable, "-m", "pyrklog", "serve"]
+        command += ["--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        command += [word for item in self.options.items() for word in ("--set", _setting(*item))]
+        self._process = subprocess.Popen(
+            command + self._arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=self._environment,
+        )
+        assert self._process.stdout is not None
+        start = _Start()
+        self._reader = threading.Thread(
+            target=self._read, args=(self._process.stdout, start), daemon=True
+        )
+        self._reader.start()
+        with self._told:
+            told = self._told.wait_for(lambda: start.port or start.ended, timeout_s)
+        if start.port:
+            self.port = start.port
+            return self
+        if not told:
+            self.kill()
+        code = self.wait()
+        output = "\n".join(start.lines)
+        raise BrokerExited(f"not listening within {timeout_s} s; exit code {code}\n{output}")
+
+    def kill(self) -> None:
+        """SIGKILL, and waits for the end."""
+        if self._process is not None:
+            self._process.kill()
+            self.wait()
+
+    def stop(self, timeout_s: float = 10.0) -> int:
+        """SIGTERM, and waits for the end; the exit code. One that hangs is killed: TimeoutError."""
+        if self._process is None:
+            raise RuntimeError("the broker is not running")
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise TimeoutError(f"the broker did not stop within {timeout_s} s") from None
+
+    def restart(self) -> Self:
+        """Kills the broker where it runs, and starts it again on the same data and port."""
+        self.kill()
+        return self.start()
+
+    def signal(self, number: int) -> None:
+        """Sends a signal; SIGSTOP and SIGCONT pause and resume."""
+        if self._process is None:
+            raise RuntimeError("the broker is not running")
+        self._process.send_signal(number)
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Waits for the end of the process; its exit code, negative for a signal."""
+        if self._process is None:
+            raise RuntimeError("the broker is not running")
+        code = self._process.wait(timeout_s)
+        if self._reader is not None:
+            self._reader.join()
+        return code
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the process."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise RuntimeError("the broker is not running")
+
+    def close(self) -> None:
+        """Stops the broker, by force where needed, and removes its own temporary directory."""
+        if self.running:
+            try:
+                self.stop()
+            except TimeoutError:
+                pass  # it is dead now; the test that cares calls stop() itself
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _read(self, output: IO[str], start: "_Start") -> None:
+        """Drains the process's output, so that it never blocks, and notes when it listens."""
+        with output:
+            for line in output:
+                self.log.append(line.rstrip("\n"))
+                start.lines.append(line.rstrip("\n"))
+                if not start.port and (port := _listening_port(line)):
+                    with self._told:
+                        start.port = port
+                        self._told.notify_all()
+        with self._told:
+            start.ended = True
+            self._told.notify_all()
+
+
+class _Start:
+    """What is known of one start of the process."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.ended = False
+        self.lines: deque[str] = deque(maxlen=_LOG_LINES_MAX)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface on which nothing listens."""
+    for port in random.sample(_PORTS, 200):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free port found on 127.0.0.1")
+
+
+def _setting(name: str, value: str | int | bool) -> str:
+    return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+
+
+def _listening_port(line: str) -> int:
+    """The port in a line that says that the broker listens, else 0."""
+    if '"listening"' not in line:
+        return 0
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return 0
+    return int(fields["port"]) if fields.get("event") == "listening" else 0

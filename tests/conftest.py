@@ -1,0 +1,80 @@
+"""Fixtures of all Python tests: a shared broker, one of a test's own, fresh topic names."""
+
+import itertools
+import secrets
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyrklog.testing import TestBroker
+
+_SHOWN_LOG_LINES = 200
+_numbers = itertools.count()
+_run = secrets.token_hex(3)  # a broker of `--against` remembers earlier runs
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--against HOST:PORT` runs the client tests against any Kafka, to test the tests."""
+    parser.addoption("--against", help="bootstrap address of a broker to use instead of our own")
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
+    """One broker for all tests that only need one to be there. Never kill this one."""
+    with TestBroker(tmp_path_factory.mktemp("broker") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of the session's broker, or the one given by `--against`."""
+    against: str | None = request.config.getoption("--against")
+    if against:
+        return against
+    shared: TestBroker = request.getfixturevalue("broker")
+    return shared.bootstrap
+
+
+@pytest.fixture
+def new_broker(tmp_path: Path) -> Iterator[Callable[..., TestBroker]]:
+    """Makes brokers, not yet started, that are closed after the test; arguments as TestBroker's."""
+    made: list[TestBroker] = []
+
+    def make(data: Path | None = None, **arguments: Any) -> TestBroker:
+        made.append(TestBroker(data or tmp_path / f"data{len(made)}", **arguments))
+        return made[-1]
+
+    make.made = made  # type: ignore[attr-defined]  # for the report of a failed test
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def fresh_broker(new_broker: Callable[..., TestBroker]) -> TestBroker:
+    """A started broker of the test's own, on an empty data directory."""
+    return new_broker().start()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses."""
+    stem = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    return f"{stem.strip('-')[:80]}-{_run}-{next(_numbers)}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attaches what its brokers said to the report of a failed test."""
+    report = yield
+    if report.failed:
+        for value in getattr(item, "funcargs", {}).values():
+            for one in [value, *getattr(value, "made", [])]:
+                if isinstance(one, TestBroker):
+                    text = "\n".join(list(one.log)[-_SHOWN_LOG_LINES:])
+                    report.sections.append((f"broker {one.bootstrap}, data {one.data}", text))
+    return report
