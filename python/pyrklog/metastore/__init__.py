@@ -1,0 +1,1 @@
+"""The metadata store: ZooKeeper's semantics behind one interface, and an embedded store."""

@@ -1,0 +1,266 @@
+"""The embedded store: ZooKeeper's semantics in one process, over SQLite.
+
+All nodes are in memory, so that reads are function calls; writes go to disk on a thread of their
+own and become visible when they are durable. Transactions that wait at the same time share one
+commit (one fsync). Sessions are objects of this process; whatever ends the process ends them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from pyrklog.metastore.database import Database, DiskFullError, persistent
+from pyrklog.metastore.interface import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Metastore,
+    MetastoreError,
+    Node,
+    NoNodeError,
+    Operation,
+    OperationResult,
+    SessionExpiredError,
+    Set,
+    Stat,
+    StoreFailedError,
+    Watch,
+)
+from pyrklog.metastore.tree import Context, Draft, Tree, check_path
+from pyrklog.metastore.watches import Watches
+
+Outcome = list[OperationResult] | MetastoreError
+OPENING_SHIFT = 32
+"""A transaction number is the count of openings, then a count in the low 32 bits."""
+
+
+SYSTEM_SESSION = 0
+"""Submits what is done on behalf of sessions that have ended."""
+
+
+class _Batch:
+    """Transactions of one call, waiting for a commit."""
+
+    def __init__(self, session: int, transactions: Sequence[Sequence[Operation]]) -> None:
+        self.session = session
+        self.transactions = transactions
+        self.outcomes: list[Outcome] | None = None
+
+
+class EmbeddedStore:
+    """The store of one process. Made by :func:`open_store`."""
+
+    def __init__(self, database: Database, tree: Tree) -> None:
+        self._database = database
+        self.tree = tree
+        self.watches = Watches()
+        self._zxid = database.opening << OPENING_SHIFT
+        self._sessions = 0
+        self._live: set[int] = {SYSTEM_SESSION}
+        self._pending: list[_Batch] = []
+        self._turn = trio.Lock()
+        self._thread = trio.CapacityLimiter(1)
+        self._failed: str | None = None
+
+    def session(self) -> EmbeddedSession:
+        """A new session."""
+        self._sessions += 1
+        session_id = (self._database.opening << OPENING_SHIFT) + self._sessions
+        self._live.add(session_id)
+        return EmbeddedSession(self, session_id)
+
+    async def end_session(self, session_id: int) -> None:
+        """Forgets the session: its watches, then its ephemeral nodes."""
+        self._live.discard(session_id)
+        self.watches.drop_session(session_id)
+        await self.submit(SYSTEM_SESSION, [])  # lets a commit under way finish first
+        owned = self.tree.owned_by(session_id)
+        if owned:
+            await self.submit(SYSTEM_SESSION, [[Delete(path)] for path in owned])
+
+    async def close(self) -> None:
+        """Closes the file; every session must have been closed before."""
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._database.close, limiter=self._thread)
+
+    async def submit(
+        self, session: int, transactions: Sequence[Sequence[Operation]]
+    ) -> list[Outcome]:
+        """Runs transactions together with whatever else waits; see ``Metastore.multis``."""
+        batch = _Batch(session, transactions)
+        self._pending.append(batch)
+        try:
+            async with self._turn:
+                if batch.outcomes is None:
+                    # Once begun it is finished, whatever becomes of this task: memory and disk
+                    # must agree.
+                    with trio.CancelScope(shield=True):
+                        await self._commit()
+        except BaseException:
+            if batch in self._pending:
+                self._pending.remove(batch)
+            raise
+        assert batch.outcomes is not None
+        return batch.outcomes
+
+    async def _commit(self) -> None:
+        batches, self._pending = self._pending, []
+        draft = Draft(self.tree)
+        results = [
+            [self._try(draft, batch.session, operations) for operations in batch.transactions]
+            for batch in batches
+        ]
+        failure = await self._write(draft)
+        for batch, outcomes in zip(batches, results, strict=True):
+            batch.outcomes = list(outcomes)
+            if failure is not None:
+                batch.outcomes = [failure for _ in outcomes]
+        if failure is None:
+            self.tree.apply(draft)
+            self.watches.fire(draft.events)
+
+    def _try(self, draft: Draft, session: int, operations: Sequence[Operation]) -> Outcome:
+        if session not in self._live:
+            return SessionExpiredError("/")
+        self._zxid += 1
+        context = Context(session, self._zxid, time.time_ns() // 1_000_000)
+        attempt = Draft(draft)
+        results: list[OperationResult] = []
+        try:
+            for index, operation in enumerate(operations):
+                results.append(attempt.run(operation, index, context))
+        except MetastoreError as error:
+            return error
+        draft.absorb(attempt)
+        return results
+
+    async def _write(self, draft: Draft) -> StoreFailedError | None:
+        changes = persistent(draft.changes, self.tree)
+        if not changes:
+            return None
+        if self._failed is not None:
+            return StoreFailedError(self._failed)
+        try:
+            await trio.to_thread.run_sync(self._database.commit, changes, limiter=self._thread)
+        except DiskFullError as error:
+            return StoreFailedError(f"the metadata store has {error}")
+        except sqlite3.Error as error:
+            # What is on disk is not known now; a restart reads it again.
+            self._failed = f"the metadata store failed and needs a restart: {error}"
+            return StoreFailedError(self._failed)
+        return None
+
+
+class EmbeddedSession:
+    """A session of the embedded store; see :class:`Metastore` for what the methods promise."""
+
+    def __init__(self, store: EmbeddedStore, session_id: int) -> None:
+        self.session_id = session_id
+        self._store = store
+        self._ended = False
+        self._expired = trio.Event()
+
+    def _check(self, path: str) -> None:
+        check_path(path)
+        if self._ended:
+            raise SessionExpiredError(path)
+
+    def _find(self, path: str) -> Node | None:
+        self._check(path)
+        entry = self._store.tree.get(path)
+        return entry.node if entry else None
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        await trio.lowlevel.checkpoint()
+        node = self._find(path)
+        if node is None:
+            raise NoNodeError(path)
+        if watch is not None:
+            self._store.watches.add_data(path, self.session_id, watch)
+        return node
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        await trio.lowlevel.checkpoint()
+        return [self._find(path) for path in paths]
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        await trio.lowlevel.checkpoint()
+        node = self._find(path)
+        if watch is not None:
+            self._store.watches.add_data(path, self.session_id, watch)
+        return node.stat if node else None
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        await trio.lowlevel.checkpoint()
+        if self._find(path) is None:
+            raise NoNodeError(path)
+        if watch is not None:
+            self._store.watches.add_children(path, self.session_id, watch)
+        return self._store.tree.children(path)
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+    ) -> str:
+        (result,) = await self.multi([Create(path, data, ephemeral, sequence)])
+        assert isinstance(result, str)
+        return result
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        (result,) = await self.multi([Set(path, data, version)])
+        assert isinstance(result, Stat)
+        return result
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        (outcome,) = await self.multis([operations])
+        if isinstance(outcome, MetastoreError):
+            raise outcome
+        return outcome
+
+    async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
+        if self._ended:
+            raise SessionExpiredError("/")
+        return await self._store.submit(self.session_id, transactions)
+
+    async def wait_expired(self) -> None:
+        await self._expired.wait()
+
+    async def close(self) -> None:
+        if self._ended:
+            return
+        await self._end()
+
+    async def expire(self) -> None:
+        """Ends the session as a loss of contact would (for tests and simulations)."""
+        await self._end()
+        self._expired.set()
+
+    async def _end(self) -> None:
+        self._ended = True
+        await self._store.end_session(self.session_id)
+
+
+async def open_store(directory: Path) -> EmbeddedStore:
+    """Opens or creates the store; raises ``StartError`` or its kin with one sentence."""
+
+    def load() -> tuple[Database, Tree]:
+        database = Database(directory)
+        try:
+            return database, database.load()
+        except BaseException:
+            database.close()
+            raise
+
+    database, tree = await trio.to_thread.run_sync(load)
+    return EmbeddedStore(database, tree)
+
+
+def _is_a_metastore(session: EmbeddedSession) -> Metastore:
+    return session  # the type checker holds the class to the interface

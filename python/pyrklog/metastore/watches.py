@@ -1,0 +1,59 @@
+"""One-shot watches of one store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyrklog.metastore.interface import CHANGED, CHILDREN, CREATED, DELETED, Watch, WatchEvent
+
+_Registered = tuple[int, Watch]
+
+
+class Watches:
+    """Which session waits for what. Data watches also wait for creation and deletion."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, list[_Registered]] = {}
+        self._children: dict[str, list[_Registered]] = {}
+
+    def add_data(self, path: str, session: int, watch: Watch) -> None:
+        """Called at the next change of the node's data or existence."""
+        _add(self._data, path, (session, watch))
+
+    def add_children(self, path: str, session: int, watch: Watch) -> None:
+        """Called at the next change of the node's set of children, or at its deletion."""
+        _add(self._children, path, (session, watch))
+
+    def fire(self, events: Sequence[WatchEvent]) -> None:
+        """Calls and forgets the watches of these events, in order."""
+        for event in events:
+            for watch in self._take(event):
+                watch(event)
+
+    def _take(self, event: WatchEvent) -> list[Watch]:
+        tables = {
+            CREATED: (self._data,),
+            CHANGED: (self._data,),
+            DELETED: (self._data, self._children),
+            CHILDREN: (self._children,),
+        }[event.kind]
+        taken: list[Watch] = []
+        for table in tables:
+            for _, watch in table.pop(event.path, ()):
+                if watch not in taken:
+                    taken.append(watch)
+        return taken
+
+    def drop_session(self, session: int) -> None:
+        """Forgets the watches of a session that has ended."""
+        for table in (self._data, self._children):
+            for path, registered in list(table.items()):
+                table[path] = [item for item in registered if item[0] != session]
+                if not table[path]:
+                    del table[path]
+
+
+def _add(table: dict[str, list[_Registered]], path: str, item: _Registered) -> None:
+    registered = table.setdefault(path, [])
+    if item not in registered:
+        registered.append(item)
