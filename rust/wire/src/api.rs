@@ -185,6 +185,11 @@ pub fn lookup(key: i16) -> Option<&'static ApiRow> {
     Some(&TABLE[index])
 }
 
+/// The highest served version of an API of the table; -1 for any other.
+pub fn max_version(key: i16) -> i16 {
+    lookup(key).map_or(-1, |row| row.max_version)
+}
+
 /// Does the request header end in tagged fields (header version 2)? For an API or version that is
 /// not served the answer is a guess that only matters for reading the header's tags.
 pub fn request_header_is_flexible(key: i16, version: i16) -> bool {

@@ -319,7 +319,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the tagged fields that end a structure of a flexible version (nothing in a classic
-    /// one). `field` gets each tag and a reader over exactly its content, and returns false for a
+    /// one). `field` gets each tag and a reader that ends with its content, and returns false for a
     /// tag that it does not know, which is then skipped.
     pub fn tags(
         &mut self,
@@ -339,8 +339,9 @@ impl<'a> Reader<'a> {
         for _ in 0..count {
             let tag = self.uvarint()?;
             let size = self.uvarint()? as usize;
-            let content = self.take(size)?;
-            let mut reader = Reader::new(content, true);
+            self.take(size)?;
+            // Over the same bytes, so that spans count from the same start.
+            let mut reader = Reader::at(&self.bytes[..self.position], self.position - size, true);
             match field(tag, &mut reader) {
                 Ok(true) if reader.remaining() == 0 => {}
                 Ok(false) => {}

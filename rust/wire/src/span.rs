@@ -55,3 +55,14 @@ impl Span {
         std::str::from_utf8(self.of(frame)).unwrap_or_default()
     }
 }
+
+/// Elements whose memory a reusable request keeps; what one giant request needed is given back.
+const REUSED_ELEMENTS_MAX: usize = 4096;
+
+/// Empties a vector of a reusable request and keeps a bounded part of its memory.
+pub(crate) fn clear_reusable<T>(elements: &mut Vec<T>) {
+    elements.clear();
+    if elements.capacity() > REUSED_ELEMENTS_MAX {
+        elements.shrink_to(REUSED_ELEMENTS_MAX);
+    }
+}

@@ -1,0 +1,49 @@
+//! Fetch, versions 4 to 17.
+//!
+//! The request is decoded into places in its frame and made to be used again without allocating. The
+//! response is written as a stream that leaves a gap for each partition's record bytes, which the
+//! caller sends from elsewhere (file ranges), so that they are never copied.
+//!
+//! Version notes: 4 isolation level and aborted transactions; 5 log start offset; 7 sessions
+//! (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred replica (KIP-392); 12 flexible,
+//! diverging epoch (KIP-595); 13 topic ids instead of names (KIP-516); 15 replica state (KIP-903);
+//! 16 endpoints of hinted leaders (KIP-951); 17 directory ids (KIP-853).
+
+mod request;
+mod response;
+mod response_decode;
+
+pub use request::{
+    FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopic, FetchTopicToWrite,
+    ForgottenTopic, ForgottenTopicToWrite,
+};
+pub use response::{
+    AbortedTransaction, EpochEndOffset, FetchPartitionHead, FetchPartitionTail, FetchResponseHead,
+    FetchResponseWriter, SnapshotId,
+};
+pub use response_decode::{FetchPartitionResponse, FetchResponse, FetchTopicResponse};
+
+use crate::api::{self, key};
+use crate::error::{DecodeError, Result};
+
+const MIN_VERSION: i16 = 4;
+const LOG_START_SINCE: i16 = 5;
+const SESSIONS_SINCE: i16 = 7;
+const LEADER_EPOCH_SINCE: i16 = 9;
+const RACK_SINCE: i16 = 11;
+const FLEXIBLE_SINCE: i16 = 12;
+/// First version that names topics by id.
+pub const TOPIC_IDS_SINCE: i16 = 13;
+const REPLICA_STATE_SINCE: i16 = 15;
+const ENDPOINTS_SINCE: i16 = 16;
+const DIRECTORY_SINCE: i16 = 17;
+
+fn check_version(version: i16) -> Result<()> {
+    if (MIN_VERSION..=api::max_version(key::FETCH)).contains(&version) {
+        return Ok(());
+    }
+    Err(DecodeError::UnsupportedVersion {
+        api_key: key::FETCH,
+        api_version: version,
+    })
+}

@@ -1,0 +1,395 @@
+//! Fetch requests.
+
+use super::{
+    DIRECTORY_SINCE, FLEXIBLE_SINCE, LEADER_EPOCH_SINCE, LOG_START_SINCE, RACK_SINCE,
+    REPLICA_STATE_SINCE, SESSIONS_SINCE, TOPIC_IDS_SINCE, check_version,
+};
+use crate::error::Result;
+use crate::reader::{Reader, Uuid};
+use crate::span::{Span, clear_reusable};
+use crate::writer::Writer;
+
+/// A Fetch request as places in its frame. Use one again and again: [`FetchRequest::decode`] keeps
+/// its vectors' memory.
+#[derive(Clone, Debug, Default)]
+pub struct FetchRequest {
+    /// The cluster that the client believes in (version 12 on), if it says so.
+    pub cluster_id: Option<Span>,
+    /// The follower's broker id, -1 for a consumer.
+    pub replica_id: i32,
+    /// The follower's broker epoch, -1 unknown (version 15 on).
+    pub replica_epoch: i64,
+    /// How long the reply may wait for `min_bytes`, in milliseconds.
+    pub max_wait_ms: i32,
+    /// Bytes to wait for.
+    pub min_bytes: i32,
+    /// The most record bytes to return, but for a first batch that is larger.
+    pub max_bytes: i32,
+    /// 0 = read uncommitted, 1 = read committed.
+    pub isolation_level: i8,
+    /// Session id, 0 = none (version 7 on).
+    pub session_id: i32,
+    /// Session epoch, 0 = new session, -1 = no session or end of it.
+    pub session_epoch: i32,
+    /// Topics, in order.
+    pub topics: Vec<FetchTopic>,
+    /// Partitions of all topics, in order.
+    pub partitions: Vec<FetchPartition>,
+    /// Topics with partitions that leave the session.
+    pub forgotten: Vec<ForgottenTopic>,
+    /// Partition indexes of all forgotten topics, in order.
+    pub forgotten_partitions: Vec<i32>,
+    /// The consumer's rack, empty = none (version 11 on).
+    pub rack_id: Span,
+}
+
+/// A topic of a [`FetchRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchTopic {
+    /// Name, valid UTF-8; empty from version 13 on.
+    pub name: Span,
+    /// Topic id; zero below version 13.
+    pub id: Uuid,
+    /// Index of its first partition in [`FetchRequest::partitions`].
+    pub first_partition: usize,
+    /// Number of its partitions.
+    pub partition_count: usize,
+}
+
+/// A partition of a [`FetchRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchPartition {
+    /// Partition index.
+    pub index: i32,
+    /// Leader epoch that the client knows, -1 unknown.
+    pub current_leader_epoch: i32,
+    /// First offset wanted.
+    pub fetch_offset: i64,
+    /// Epoch of the last record that the client has, -1 unknown (version 12 on).
+    pub last_fetched_epoch: i32,
+    /// The follower's log start offset, -1 for consumers.
+    pub log_start_offset: i64,
+    /// The most bytes of this partition.
+    pub max_bytes: i32,
+    /// The follower's log directory, zero unknown (version 17 on).
+    pub directory_id: Uuid,
+}
+
+/// A topic with partitions that leave the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForgottenTopic {
+    /// Name, valid UTF-8; empty from version 13 on.
+    pub name: Span,
+    /// Topic id; zero below version 13.
+    pub id: Uuid,
+    /// Index of its first partition in [`FetchRequest::forgotten_partitions`].
+    pub first_partition: usize,
+    /// Number of its partitions.
+    pub partition_count: usize,
+}
+
+impl FetchRequest {
+    /// Decodes the request whose body starts at `body_start` of `frame`; all places count from the
+    /// start of `frame`. Bytes after the request are ignored, as in Kafka.
+    ///
+    /// # Errors
+    /// `UnsupportedVersion` below 4 and above 17, else malformed bytes. The content is then
+    /// unspecified.
+    pub fn decode(&mut self, frame: &[u8], body_start: usize, version: i16) -> Result<()> {
+        check_version(version)?;
+        let mut reader = Reader::at(frame, body_start, version >= FLEXIBLE_SINCE);
+        self.replica_id = if version < REPLICA_STATE_SINCE {
+            reader.i32()?
+        } else {
+            -1
+        };
+        self.replica_epoch = -1;
+        self.max_wait_ms = reader.i32()?;
+        self.min_bytes = reader.i32()?;
+        self.max_bytes = reader.i32()?;
+        self.isolation_level = reader.i8()?;
+        let has_session = version >= SESSIONS_SINCE;
+        self.session_id = if has_session { reader.i32()? } else { 0 };
+        self.session_epoch = if has_session { reader.i32()? } else { -1 };
+        self.decode_topics(&mut reader, version)?;
+        self.decode_forgotten(&mut reader, version)?;
+        self.rack_id = match version >= RACK_SINCE {
+            true => reader.string_span()?,
+            false => Span::default(),
+        };
+        self.decode_tags(&mut reader, version)
+    }
+
+    fn decode_topics(&mut self, reader: &mut Reader<'_>, version: i16) -> Result<()> {
+        clear_reusable(&mut self.topics);
+        clear_reusable(&mut self.partitions);
+        let topic_count = reader.array_len(3)?;
+        for _ in 0..topic_count {
+            let (name, id) = decode_topic_key(reader, version)?;
+            let partition_count = reader.array_len(16)?;
+            let first_partition = self.partitions.len();
+            for _ in 0..partition_count {
+                self.partitions.push(decode_partition(reader, version)?);
+            }
+            reader.skip_tags()?;
+            self.topics.push(FetchTopic {
+                name,
+                id,
+                first_partition,
+                partition_count,
+            });
+        }
+        Ok(())
+    }
+
+    fn decode_forgotten(&mut self, reader: &mut Reader<'_>, version: i16) -> Result<()> {
+        clear_reusable(&mut self.forgotten);
+        clear_reusable(&mut self.forgotten_partitions);
+        if version < SESSIONS_SINCE {
+            return Ok(());
+        }
+        let topic_count = reader.array_len(3)?;
+        for _ in 0..topic_count {
+            let (name, id) = decode_topic_key(reader, version)?;
+            let partition_count = reader.array_len(4)?;
+            let first_partition = self.forgotten_partitions.len();
+            for _ in 0..partition_count {
+                self.forgotten_partitions.push(reader.i32()?);
+            }
+            reader.skip_tags()?;
+            self.forgotten.push(ForgottenTopic {
+                name,
+                id,
+                first_partition,
+                partition_count,
+            });
+        }
+        Ok(())
+    }
+
+    fn decode_tags(&mut self, reader: &mut Reader<'_>, version: i16) -> Result<()> {
+        self.cluster_id = None;
+        reader.tags(|tag, field| match tag {
+            0 => {
+                self.cluster_id = field.nullable_string_span()?;
+                Ok(true)
+            }
+            1 if version >= REPLICA_STATE_SINCE => {
+                self.replica_id = field.i32()?;
+                self.replica_epoch = field.i64()?;
+                field.skip_tags()?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        })
+    }
+
+    /// The partitions of one topic.
+    pub fn partitions_of(&self, topic: &FetchTopic) -> &[FetchPartition] {
+        &self.partitions[topic.first_partition..][..topic.partition_count]
+    }
+
+    /// The partitions of one forgotten topic.
+    pub fn forgotten_of(&self, topic: &ForgottenTopic) -> &[i32] {
+        &self.forgotten_partitions[topic.first_partition..][..topic.partition_count]
+    }
+}
+
+fn decode_topic_key(reader: &mut Reader<'_>, version: i16) -> Result<(Span, Uuid)> {
+    if version >= TOPIC_IDS_SINCE {
+        Ok((Span::default(), reader.uuid()?))
+    } else {
+        Ok((reader.string_span()?, Uuid::default()))
+    }
+}
+
+fn decode_partition(reader: &mut Reader<'_>, version: i16) -> Result<FetchPartition> {
+    let index = reader.i32()?;
+    let current_leader_epoch = if version >= LEADER_EPOCH_SINCE {
+        reader.i32()?
+    } else {
+        -1
+    };
+    let fetch_offset = reader.i64()?;
+    let last_fetched_epoch = if version >= FLEXIBLE_SINCE {
+        reader.i32()?
+    } else {
+        -1
+    };
+    let log_start_offset = if version >= LOG_START_SINCE {
+        reader.i64()?
+    } else {
+        -1
+    };
+    let max_bytes = reader.i32()?;
+    let mut directory_id = Uuid::default();
+    reader.tags(|tag, field| {
+        let known = tag == 0 && version >= DIRECTORY_SINCE;
+        if known {
+            directory_id = field.uuid()?;
+        }
+        Ok(known)
+    })?;
+    Ok(FetchPartition {
+        index,
+        current_leader_epoch,
+        fetch_offset,
+        last_fetched_epoch,
+        log_start_offset,
+        max_bytes,
+        directory_id,
+    })
+}
+
+/// A request to be written (load generator, followers, tests). Fields as in [`FetchRequest`].
+#[derive(Clone, Debug)]
+pub struct FetchRequestToWrite<'a> {
+    /// Cluster id, version 12 on.
+    pub cluster_id: Option<&'a str>,
+    /// -1 for a consumer.
+    pub replica_id: i32,
+    /// -1 for a consumer; version 15 on.
+    pub replica_epoch: i64,
+    /// Milliseconds.
+    pub max_wait_ms: i32,
+    /// Bytes to wait for.
+    pub min_bytes: i32,
+    /// Most bytes to return.
+    pub max_bytes: i32,
+    /// 0 = read uncommitted, 1 = read committed.
+    pub isolation_level: i8,
+    /// 0 = none; version 7 on.
+    pub session_id: i32,
+    /// -1 = no session; version 7 on.
+    pub session_epoch: i32,
+    /// Topics.
+    pub topics: &'a [FetchTopicToWrite<'a>],
+    /// Partitions to forget; version 7 on.
+    pub forgotten: &'a [ForgottenTopicToWrite<'a>],
+    /// Empty = none; version 11 on.
+    pub rack_id: &'a str,
+}
+
+/// A topic of a [`FetchRequestToWrite`].
+#[derive(Clone, Copy, Debug)]
+pub struct FetchTopicToWrite<'a> {
+    /// Name, written up to version 12.
+    pub name: &'a str,
+    /// Topic id, written from version 13 on.
+    pub id: Uuid,
+    /// Partitions.
+    pub partitions: &'a [FetchPartition],
+}
+
+/// A forgotten topic of a [`FetchRequestToWrite`].
+#[derive(Clone, Copy, Debug)]
+pub struct ForgottenTopicToWrite<'a> {
+    /// Name, written up to version 12.
+    pub name: &'a str,
+    /// Topic id, written from version 13 on.
+    pub id: Uuid,
+    /// Partition indexes.
+    pub partitions: &'a [i32],
+}
+
+impl Default for FetchRequestToWrite<'_> {
+    /// A consumer's request for nothing, without a session.
+    fn default() -> Self {
+        FetchRequestToWrite {
+            cluster_id: None,
+            replica_id: -1,
+            replica_epoch: -1,
+            max_wait_ms: 500,
+            min_bytes: 1,
+            max_bytes: i32::MAX,
+            isolation_level: 0,
+            session_id: 0,
+            session_epoch: -1,
+            topics: &[],
+            forgotten: &[],
+            rack_id: "",
+        }
+    }
+}
+
+impl FetchRequestToWrite<'_> {
+    /// Appends the body. `version` is one of 4 to 17; fields that it lacks are left out.
+    pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
+        let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
+        if version < REPLICA_STATE_SINCE {
+            writer.i32(self.replica_id);
+        }
+        writer.i32(self.max_wait_ms);
+        writer.i32(self.min_bytes);
+        writer.i32(self.max_bytes);
+        writer.i8(self.isolation_level);
+        if version >= SESSIONS_SINCE {
+            writer.i32(self.session_id);
+            writer.i32(self.session_epoch);
+        }
+        writer.array(self.topics, |writer, topic| {
+            encode_topic_key(writer, version, topic.name, &topic.id);
+            writer.array(topic.partitions, |writer, partition| {
+                encode_partition(writer, version, partition);
+            });
+            writer.no_tags();
+        });
+        if version >= SESSIONS_SINCE {
+            writer.array(self.forgotten, |writer, topic| {
+                encode_topic_key(writer, version, topic.name, &topic.id);
+                writer.array(topic.partitions, |writer, index| writer.i32(*index));
+                writer.no_tags();
+            });
+        }
+        if version >= RACK_SINCE {
+            writer.string(self.rack_id);
+        }
+        self.encode_tags(&mut writer, version);
+    }
+
+    fn encode_tags(&self, writer: &mut Writer<'_>, version: i16) {
+        let has_cluster = version >= FLEXIBLE_SINCE && self.cluster_id.is_some();
+        let has_state =
+            version >= REPLICA_STATE_SINCE && (self.replica_id != -1 || self.replica_epoch != -1);
+        writer.tag_count(u32::from(has_cluster) + u32::from(has_state));
+        if has_cluster {
+            writer.tagged_field(0, |field| field.nullable_string(self.cluster_id));
+        }
+        if has_state {
+            writer.tagged_field(1, |field| {
+                field.i32(self.replica_id);
+                field.i64(self.replica_epoch);
+                field.no_tags();
+            });
+        }
+    }
+}
+
+fn encode_topic_key(writer: &mut Writer<'_>, version: i16, name: &str, id: &Uuid) {
+    if version >= TOPIC_IDS_SINCE {
+        writer.uuid(id);
+    } else {
+        writer.string(name);
+    }
+}
+
+fn encode_partition(writer: &mut Writer<'_>, version: i16, partition: &FetchPartition) {
+    writer.i32(partition.index);
+    if version >= LEADER_EPOCH_SINCE {
+        writer.i32(partition.current_leader_epoch);
+    }
+    writer.i64(partition.fetch_offset);
+    if version >= FLEXIBLE_SINCE {
+        writer.i32(partition.last_fetched_epoch);
+    }
+    if version >= LOG_START_SINCE {
+        writer.i64(partition.log_start_offset);
+    }
+    writer.i32(partition.max_bytes);
+    if version >= DIRECTORY_SINCE && partition.directory_id != Uuid::default() {
+        writer.tag_count(1);
+        writer.tagged_field(0, |field| field.uuid(&partition.directory_id));
+    } else {
+        writer.no_tags();
+    }
+}

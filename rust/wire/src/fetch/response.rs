@@ -1,0 +1,238 @@
+//! Writing of Fetch responses around the record bytes.
+
+use std::borrow::Cow;
+
+use super::{
+    ENDPOINTS_SINCE, FLEXIBLE_SINCE, LOG_START_SINCE, RACK_SINCE, SESSIONS_SINCE, TOPIC_IDS_SINCE,
+};
+use crate::error_code::ErrorCode;
+use crate::leader::{CurrentLeader, NodeEndpoint, encode_endpoint_tags};
+use crate::reader::Uuid;
+use crate::writer::Writer;
+
+/// What stands at the start of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchResponseHead {
+    /// How long the client is to stay silent, in milliseconds.
+    pub throttle_ms: i32,
+    /// Outcome of the whole request (version 7 on).
+    pub error_code: ErrorCode,
+    /// The session, 0 = none (version 7 on).
+    pub session_id: i32,
+}
+
+/// A transaction whose records from `first_offset` on the reader is to skip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    /// Its producer.
+    pub producer_id: i64,
+    /// Its first offset in this partition.
+    pub first_offset: i64,
+}
+
+/// What stands before a partition's records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchPartitionHead<'a> {
+    /// Partition index.
+    pub index: i32,
+    /// Outcome.
+    pub error_code: ErrorCode,
+    /// High watermark, -1 unknown.
+    pub high_watermark: i64,
+    /// Last stable offset, -1 unknown.
+    pub last_stable_offset: i64,
+    /// Log start offset, -1 unknown (version 5 on).
+    pub log_start_offset: i64,
+    /// Aborted transactions in the records; null for read uncommitted.
+    pub aborted: Option<Cow<'a, [AbortedTransaction]>>,
+    /// The replica that this consumer had better fetch from, -1 none (version 11 on).
+    pub preferred_read_replica: i32,
+}
+
+impl FetchPartitionHead<'_> {
+    /// An answer that holds only an error.
+    pub fn failed(index: i32, error_code: ErrorCode) -> Self {
+        FetchPartitionHead {
+            index,
+            error_code,
+            high_watermark: -1,
+            last_stable_offset: -1,
+            log_start_offset: -1,
+            aborted: None,
+            preferred_read_replica: -1,
+        }
+    }
+}
+
+/// The end of the greatest epoch not above the one asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochEndOffset {
+    /// Epoch.
+    pub epoch: i32,
+    /// Its end offset.
+    pub end_offset: i64,
+}
+
+/// A snapshot to be fetched instead (metadata quorum only).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotId {
+    /// End offset.
+    pub end_offset: i64,
+    /// Epoch.
+    pub epoch: i32,
+}
+
+/// What stands after a partition's records: tagged fields, from version 12 on, each left out when
+/// it is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchPartitionTail {
+    /// The follower's log diverges from here on (KIP-595).
+    pub diverging_epoch: Option<EpochEndOffset>,
+    /// Where the leader is instead.
+    pub current_leader: Option<CurrentLeader>,
+    /// The follower must fetch this snapshot.
+    pub snapshot_id: Option<SnapshotId>,
+}
+
+/// Writes the body of a response as its parts become known, leaving out the record bytes.
+///
+/// Order of calls: `begin`, then for each topic `topic` and for each of its partitions
+/// `partition_head` (after which the caller notes the vector's length: the record bytes belong there)
+/// and `partition_tail`, and at last `end`. Each topic ends by itself after the number of partitions
+/// announced for it; miscounting is a mistake of the caller, caught in debug builds.
+#[derive(Debug)]
+pub struct FetchResponseWriter<'a> {
+    writer: Writer<'a>,
+    version: i16,
+    topics_left: usize,
+    partitions_left: usize,
+}
+
+impl<'a> FetchResponseWriter<'a> {
+    /// Starts the body. `version` is one of 4 to 17.
+    pub fn begin(
+        out: &'a mut Vec<u8>,
+        version: i16,
+        head: FetchResponseHead,
+        topic_count: usize,
+    ) -> Self {
+        let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
+        writer.i32(head.throttle_ms);
+        if version >= SESSIONS_SINCE {
+            writer.i16(head.error_code.0);
+            writer.i32(head.session_id);
+        }
+        writer.array_len(topic_count);
+        FetchResponseWriter {
+            writer,
+            version,
+            topics_left: topic_count,
+            partitions_left: 0,
+        }
+    }
+
+    /// Starts a topic; its name or its id is written, as the version wants.
+    pub fn topic(&mut self, name: &str, id: &Uuid, partition_count: usize) {
+        debug_assert!(
+            self.topics_left > 0 && self.partitions_left == 0,
+            "topics miscounted"
+        );
+        self.topics_left -= 1;
+        self.partitions_left = partition_count;
+        if self.version >= TOPIC_IDS_SINCE {
+            self.writer.uuid(id);
+        } else {
+            self.writer.string(name);
+        }
+        self.writer.array_len(partition_count);
+        if partition_count == 0 {
+            self.writer.no_tags();
+        }
+    }
+
+    /// Appends a partition up to its record bytes, of which there will be `records_len`; returns
+    /// the vector's length, where they belong. `None` is null; brokers send 0 instead, since some
+    /// clients take null for an error.
+    pub fn partition_head(
+        &mut self,
+        head: &FetchPartitionHead<'_>,
+        records_len: Option<usize>,
+    ) -> usize {
+        debug_assert!(self.partitions_left > 0, "partitions miscounted");
+        let writer = &mut self.writer;
+        writer.i32(head.index);
+        writer.i16(head.error_code.0);
+        writer.i64(head.high_watermark);
+        writer.i64(head.last_stable_offset);
+        if self.version >= LOG_START_SINCE {
+            writer.i64(head.log_start_offset);
+        }
+        writer.nullable_array(head.aborted.as_deref(), |writer, aborted| {
+            writer.i64(aborted.producer_id);
+            writer.i64(aborted.first_offset);
+            writer.no_tags();
+        });
+        if self.version >= RACK_SINCE {
+            writer.i32(head.preferred_read_replica);
+        }
+        writer.nullable_len(records_len);
+        writer.position()
+    }
+
+    /// The vector, for a caller that has the record bytes in memory and appends them itself.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        self.writer.out()
+    }
+
+    /// Appends what follows a partition's record bytes.
+    pub fn partition_tail(&mut self, tail: &FetchPartitionTail) {
+        let writer = &mut self.writer;
+        if writer.is_flexible() {
+            encode_tail(writer, tail);
+        }
+        self.partitions_left -= 1;
+        if self.partitions_left == 0 {
+            writer.no_tags();
+        }
+    }
+
+    /// Ends the body. The endpoints of the leaders hinted at are left out below version 16.
+    pub fn end(mut self, endpoints: &[NodeEndpoint<'_>]) {
+        debug_assert!(
+            self.topics_left == 0 && self.partitions_left == 0,
+            "body incomplete"
+        );
+        encode_endpoint_tags(&mut self.writer, self.version >= ENDPOINTS_SINCE, endpoints);
+    }
+}
+
+fn encode_tail(writer: &mut Writer<'_>, tail: &FetchPartitionTail) {
+    let FetchPartitionTail {
+        diverging_epoch,
+        current_leader,
+        snapshot_id,
+    } = tail;
+    let count = [
+        diverging_epoch.is_some(),
+        current_leader.is_some(),
+        snapshot_id.is_some(),
+    ];
+    writer.tag_count(count.into_iter().map(u32::from).sum());
+    if let Some(diverging) = diverging_epoch {
+        writer.tagged_field(0, |field| {
+            field.i32(diverging.epoch);
+            field.i64(diverging.end_offset);
+            field.no_tags();
+        });
+    }
+    if let Some(leader) = current_leader {
+        writer.tagged_field(1, |field| leader.encode(field));
+    }
+    if let Some(snapshot) = snapshot_id {
+        writer.tagged_field(2, |field| {
+            field.i64(snapshot.end_offset);
+            field.i32(snapshot.epoch);
+            field.no_tags();
+        });
+    }
+}
