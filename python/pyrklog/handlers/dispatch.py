@@ -16,6 +16,7 @@ Handler = Callable[[Context, Any], Awaitable[Any]]
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
 
 ROUTES: dict[int, tuple[str, str]] = {
+    10: ("coordinators", "find_coordinator"),
     19: ("topics", "create_topics"),
     20: ("topics", "delete_topics"),
     21: ("records", "delete_records"),

@@ -6,6 +6,7 @@ from typing import Any
 from pyrklog.protocol.api import Api
 
 _PLACES: dict[int, tuple[str, str]] = {
+    10: ("coordinators", "FIND_COORDINATOR"),
     19: ("topics", "CREATE_TOPICS"),
     20: ("topics", "DELETE_TOPICS"),
     21: ("records", "DELETE_RECORDS"),

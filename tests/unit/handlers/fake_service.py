@@ -1,0 +1,170 @@
+"""A control plane that answers what it was told to, and remembers what it was asked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyrklog.controller import service
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.handlers import build_handlers
+from pyrklog.protocol.registry import find_api
+
+
+@dataclass
+class FakeSession:
+    """A client on this machine."""
+
+    connection: int = 1
+    principal: str = "User:ANONYMOUS"
+    host: str = "127.0.0.1"
+    client_id: str | None = "test"
+    listener: str = "PLAINTEXT"
+
+
+@dataclass
+class FakeRequest:
+    """A request as the plane hands it over."""
+
+    api_key: int
+    api_version: int
+    body: bytes
+    id: int = 1
+    session: FakeSession = field(default_factory=FakeSession)
+
+
+class FakeService:
+    """Implements :class:`pyrklog.controller.service.ClusterService`.
+
+    ``answers`` maps a method's name to what it returns, or to an :class:`ApiError` that it raises;
+    ``calls`` lists (name, positional arguments, keyword arguments).
+    """
+
+    node_id = 1
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def _answer(self, name: str, *arguments: Any, **options: Any) -> Any:
+        self.calls.append((name, arguments, options))
+        answer = self.answers.get(name, [])
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+    def asked(self, name: str) -> Any:
+        """The first argument of the only call of ``name``."""
+        (arguments,) = [a for called, a, _ in self.calls if called == name]
+        return arguments[0]
+
+    def options(self, name: str) -> dict[str, Any]:
+        """The keyword arguments of the only call of ``name``."""
+        (options,) = [o for called, _, o in self.calls if called == name]
+        return options
+
+    async def create_topics(
+        self, specs: Sequence[service.TopicSpec], *, validate_only: bool, timeout_ms: int
+    ) -> list[service.TopicResult]:
+        result: list[service.TopicResult] = self._answer(
+            "create_topics", specs, validate_only=validate_only, timeout_ms=timeout_ms
+        )
+        return result
+
+    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        result: dict[str, ErrorCode] = self._answer("auto_create_topics", names)
+        return result
+
+    async def delete_topics(
+        self, topics: Sequence[service.TopicRef], *, timeout_ms: int
+    ) -> list[service.DeletedTopic]:
+        result: list[service.DeletedTopic] = self._answer(
+            "delete_topics", topics, timeout_ms=timeout_ms
+        )
+        return result
+
+    async def create_partitions(
+        self, specs: Sequence[service.PartitionsSpec], *, validate_only: bool, timeout_ms: int
+    ) -> list[service.NamedResult]:
+        result: list[service.NamedResult] = self._answer(
+            "create_partitions", specs, validate_only=validate_only, timeout_ms=timeout_ms
+        )
+        return result
+
+    async def describe_configs(
+        self,
+        resources: Sequence[tuple[service.ConfigResource, Sequence[str] | None]],
+        *,
+        include_synonyms: bool,
+        include_documentation: bool,
+    ) -> list[service.DescribedConfigs]:
+        result: list[service.DescribedConfigs] = self._answer(
+            "describe_configs",
+            resources,
+            include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
+        )
+        return result
+
+    async def incremental_alter_configs(
+        self,
+        alterations: Sequence[tuple[service.ConfigResource, Sequence[service.ConfigAlteration]]],
+        *,
+        validate_only: bool,
+    ) -> list[service.AlteredConfigs]:
+        result: list[service.AlteredConfigs] = self._answer(
+            "incremental_alter_configs", alterations, validate_only=validate_only
+        )
+        return result
+
+    async def alter_configs(
+        self,
+        replacements: Sequence[tuple[service.ConfigResource, Mapping[str, str | None]]],
+        *,
+        validate_only: bool,
+    ) -> list[service.AlteredConfigs]:
+        result: list[service.AlteredConfigs] = self._answer(
+            "alter_configs", replacements, validate_only=validate_only
+        )
+        return result
+
+    def describe_cluster(self, listener: str) -> service.ClusterDescription:
+        brokers = [service.ClusterBroker(1, "127.0.0.1", 9092, None)]
+        default = service.ClusterDescription("cluster", 1, brokers)
+        self.answers.setdefault("describe_cluster", default)
+        result: service.ClusterDescription = self._answer("describe_cluster", listener)
+        return result
+
+    def topics(self) -> Sequence[service.TopicInfo]:
+        result: Sequence[service.TopicInfo] = self._answer("topics")
+        return result
+
+    def topic(self, name: str) -> service.TopicInfo | None:
+        return next((one for one in self.topics() if one.name == name), None)
+
+    async def delete_records(
+        self, targets: Sequence[service.DeleteRecordsTarget], *, timeout_ms: int
+    ) -> list[service.DeletedRecords]:
+        result: list[service.DeletedRecords] = self._answer(
+            "delete_records", targets, timeout_ms=timeout_ms
+        )
+        return result
+
+    async def describe_log_dirs(
+        self, partitions: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> list[service.LogDirInfo]:
+        result: list[service.LogDirInfo] = self._answer("describe_log_dirs", partitions)
+        return result
+
+    async def next_producer_id(self) -> int:
+        self.answers.setdefault("next_producer_id", 4000)
+        result: int = self._answer("next_producer_id")
+        return result
+
+
+async def ask(fake: FakeService, key: int, version: int, message: Any) -> Any:
+    """Sends a request through the bytes and back."""
+    api = find_api(key)
+    request = FakeRequest(key, version, api.encode_request(message, version))
+    body = await build_handlers(fake).handle(request)
+    assert body is not None
+    return api.decode_response(body, version)

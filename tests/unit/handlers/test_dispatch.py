@@ -1,0 +1,83 @@
+"""The table of handlers, and what happens to requests that fit nowhere."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyrklog import dataplane
+from pyrklog.errors import ErrorCode
+from pyrklog.handlers import build_handlers
+from pyrklog.handlers.dispatch import ROUTES, load_route
+from pyrklog.protocol import DecodeError
+from pyrklog.protocol.api import Api
+from pyrklog.protocol.registry import API_KEYS, find_api
+from tests.unit.handlers.fake_service import FakeRequest, FakeService
+from tests.unit.protocol.messages import messages
+
+NOT_FLEXIBLE = 32767
+REQUESTS = [
+    (find_api(key), version)
+    for key in API_KEYS
+    for version in range(find_api(key).versions[0], find_api(key).versions[1] + 1)
+]
+
+
+def test_the_routes_are_what_the_wire_advertises() -> None:
+    advertised = {
+        row.key: (row.name, row.min_version, row.max_version, row.flexible_since)
+        for row in dataplane.api_table()
+        if row.owner == "python"
+    }
+    served = {
+        key: (api.name, *api.versions, api.flexible_since)
+        for key, api in ((key, load_route(key).api) for key in ROUTES)
+    }
+    assert served == advertised
+    assert set(ROUTES) == set(API_KEYS)
+
+
+@pytest.mark.parametrize(
+    ("api", "version"), REQUESTS, ids=lambda value: getattr(value, "name", value)
+)
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_request_can_be_answered_with_an_error(
+    api: Api[Any, Any], version: int, data: st.DataObject
+) -> None:
+    message = data.draw(messages(api.request, version))
+    request = FakeRequest(api.key, version, api.encode_request(message, version))
+    body = build_handlers(FakeService()).error_reply(request, ErrorCode.NOT_CONTROLLER)
+    assert body is not None
+    api.decode_response(body, version)
+
+
+async def test_a_body_that_cannot_be_read_closes_the_connection() -> None:
+    handlers = build_handlers(FakeService())
+    request = FakeRequest(19, 7, b"\x05garbage")
+    with pytest.raises(DecodeError):
+        await handlers.handle(request)
+    assert handlers.error_reply(request, ErrorCode.NOT_CONTROLLER) is None
+
+
+async def test_an_api_of_the_data_plane_is_not_answered_here() -> None:
+    handlers = build_handlers(FakeService())
+    request = FakeRequest(0, 9, b"")
+    assert await handlers.handle(request) is None
+    assert handlers.error_reply(request, ErrorCode.NOT_CONTROLLER) is None
+
+
+def test_modules_of_subjects_are_imported_when_needed() -> None:
+    program = (
+        "import sys; import pyrklog.handlers;"
+        "print(*(name for name in sys.modules if name.startswith('pyrklog.handlers.')))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(eval(out.stdout))
+    assert {"pyrklog.handlers.dispatch", "pyrklog.handlers.context"} <= loaded
+    assert not {f"pyrklog.handlers.{module}" for module, _ in ROUTES.values()} & loaded

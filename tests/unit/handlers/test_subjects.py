@@ -1,0 +1,190 @@
+"""DeleteRecords, DescribeLogDirs, DescribeCluster, InitProducerId, ListPartitionReassignments."""
+
+import pytest
+
+from pyrklog.controller.service import (
+    ClusterBroker,
+    ClusterDescription,
+    DeletedRecords,
+    DeleteRecordsTarget,
+    LogDirInfo,
+    LogDirPartition,
+)
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.protocol.cluster import DescribeClusterRequest
+from pyrklog.protocol.coordinators import FindCoordinatorRequest
+from pyrklog.protocol.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from pyrklog.protocol.producer_ids import InitProducerIdRequest
+from pyrklog.protocol.reassignments import ListPartitionReassignmentsRequest
+from pyrklog.protocol.records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.unit.handlers.fake_service import FakeService, ask
+
+COORDINATOR, RECORDS, PRODUCER_ID, LOG_DIRS, REASSIGNMENTS, CLUSTER = 10, 21, 22, 35, 46, 60
+
+
+async def test_records_are_deleted_and_results_grouped_by_topic() -> None:
+    done = [
+        DeletedRecords("a", 0, ErrorCode.NONE, 5),
+        DeletedRecords("a", 1, ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+        DeletedRecords("b", 0, ErrorCode.NONE, 9),
+    ]
+    fake = FakeService(delete_records=done)
+    topics = [
+        DeleteRecordsTopic("a", [DeleteRecordsPartition(0, 2), DeleteRecordsPartition(1, 7)]),
+        DeleteRecordsTopic("b", [DeleteRecordsPartition(0, -1)]),
+        DeleteRecordsTopic("a", [DeleteRecordsPartition(0, 5)]),
+    ]
+    response = await ask(fake, RECORDS, 2, DeleteRecordsRequest(topics, 33))
+    assert fake.asked("delete_records") == [
+        DeleteRecordsTarget("a", 0, 5),
+        DeleteRecordsTarget("a", 1, 7),
+        DeleteRecordsTarget("b", 0, -1),
+    ]
+    assert fake.options("delete_records") == {"timeout_ms": 33}
+    shown = {
+        topic.name: [(p.partition_index, p.low_watermark, p.error_code) for p in topic.partitions]
+        for topic in response.topics
+    }
+    assert shown == {"a": [(0, 5, 0), (1, -1, 1)], "b": [(0, 9, 0)]}
+
+
+@pytest.mark.parametrize(
+    ("topics", "wanted"),
+    [(None, None), ([], []), ([DescribableLogDirTopic("a", [0, 1])], [("a", [0, 1])])],
+)
+async def test_log_directories_are_described(
+    topics: list[DescribableLogDirTopic] | None, wanted: object
+) -> None:
+    partitions = [
+        LogDirPartition("a", 0, 10, 0),
+        LogDirPartition("b", 0, 5, 0),
+        LogDirPartition("a", 1, 20, 1),
+    ]
+    infos = [
+        LogDirInfo("/d1", ErrorCode.NONE, 100, 40, partitions),
+        LogDirInfo("/d2", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, []),
+    ]
+    fake = FakeService(describe_log_dirs=infos)
+    response = await ask(fake, LOG_DIRS, 4, DescribeLogDirsRequest(topics))
+    assert fake.asked("describe_log_dirs") == wanted
+    first, second = response.results
+    shown = {
+        topic.name: [
+            (p.partition_index, p.partition_size, p.offset_lag, p.is_future_key)
+            for p in topic.partitions
+        ]
+        for topic in first.topics
+    }
+    assert shown == {"a": [(0, 10, 0, False), (1, 20, 1, False)], "b": [(0, 5, 0, False)]}
+    assert (first.log_dir, first.error_code, first.total_bytes, first.usable_bytes) == (
+        "/d1",
+        0,
+        100,
+        40,
+    )
+    assert (second.log_dir, second.error_code, second.topics) == ("/d2", 56, [])
+
+
+async def test_the_cluster_is_described_for_the_listener_that_was_asked() -> None:
+    brokers = [ClusterBroker(1, "a", 9092, "r1"), ClusterBroker(2, "b", 9093, None)]
+    fake = FakeService(describe_cluster=ClusterDescription("id", 2, brokers))
+    response = await ask(fake, CLUSTER, 1, DescribeClusterRequest(True))
+    assert fake.asked("describe_cluster") == "PLAINTEXT"
+    assert (response.error_code, response.cluster_id, response.controller_id) == (0, "id", 2)
+    shown = [(b.broker_id, b.host, b.port, b.rack) for b in response.brokers]
+    assert shown == [(1, "a", 9092, "r1"), (2, "b", 9093, None)]
+    # KIP-430: CREATE 5, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9, both CONFIGS 10, 11, IDEMPOTENT 12.
+    assert response.cluster_authorized_operations == 0b1_1111_1010_0000
+
+
+async def test_operations_are_left_out_unless_asked_for() -> None:
+    response = await ask(FakeService(), CLUSTER, 0, DescribeClusterRequest())
+    assert response.cluster_authorized_operations == -(2**31)
+
+
+async def test_a_controller_that_is_not_live_is_not_named() -> None:
+    brokers = [ClusterBroker(1, "a", 9092, None)]
+    fake = FakeService(describe_cluster=ClusterDescription("id", 7, brokers))
+    response = await ask(fake, CLUSTER, 1, DescribeClusterRequest())
+    assert response.controller_id == -1
+
+
+@pytest.mark.parametrize(("endpoint", "code"), [(2, 114), (0, 115), (9, 115)])
+async def test_controller_endpoints_are_elsewhere(endpoint: int, code: int) -> None:
+    request = DescribeClusterRequest(endpoint_type=endpoint)
+    response = await ask(FakeService(), CLUSTER, 1, request)
+    assert (response.error_code, response.brokers) == (code, [])
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_an_idempotent_producer_gets_a_new_id_and_epoch_0(version: int) -> None:
+    request = InitProducerIdRequest(None, 2**31 - 1, producer_id=17, producer_epoch=3)
+    response = await ask(FakeService(next_producer_id=4711), PRODUCER_ID, version, request)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 4711, 0)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (InitProducerIdRequest("t"), ErrorCode.UNSUPPORTED_VERSION),
+        (InitProducerIdRequest(""), ErrorCode.INVALID_REQUEST),
+        (InitProducerIdRequest(producer_id=4), ErrorCode.INVALID_REQUEST),
+        (InitProducerIdRequest(producer_epoch=4), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_other_producers_are_refused_for_good(
+    request_: InitProducerIdRequest, code: ErrorCode
+) -> None:
+    fake = FakeService()
+    response = await ask(fake, PRODUCER_ID, 5, request_)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
+    assert not code.retriable
+    assert fake.calls == []
+
+
+async def test_a_store_that_is_away_is_said_to_the_producer() -> None:
+    fake = FakeService(next_producer_id=ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    response = await ask(fake, PRODUCER_ID, 4, InitProducerIdRequest())
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_no_partition_is_on_the_move() -> None:
+    response = await ask(FakeService(), REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
+    assert (response.error_code, response.topics) == (0, [])
+
+
+async def test_only_the_controller_lists_reassignments() -> None:
+    brokers = [ClusterBroker(2, "b", 9092, None)]
+    fake = FakeService(describe_cluster=ClusterDescription("id", 2, brokers))
+    response = await ask(fake, REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
+    assert response.error_code == ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize(
+    ("key_type", "code"),
+    [
+        (0, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (1, ErrorCode.UNSUPPORTED_VERSION),
+        (2, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_there_is_no_coordinator(key_type: int, code: ErrorCode) -> None:
+    one = FindCoordinatorRequest("g", key_type)
+    old = await ask(FakeService(), COORDINATOR, 3, one)
+    assert (old.error_code, old.node_id, old.host, old.port) == (code, -1, "", -1)
+    assert old.error_message
+    several = FindCoordinatorRequest("", key_type, ["g", "h"])
+    new = await ask(FakeService(), COORDINATOR, 6, several)
+    assert [(c.key, c.node_id, c.error_code) for c in new.coordinators] == [
+        ("g", -1, code),
+        ("h", -1, code),
+    ]
+
+
+async def test_the_oldest_question_for_a_coordinator_is_answered() -> None:
+    response = await ask(FakeService(), COORDINATOR, 0, FindCoordinatorRequest("g"))
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
