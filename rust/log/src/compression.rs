@@ -1,0 +1,231 @@
+//! The four codecs of record batches: decoding with a bound, encoding for topics that ask for it.
+//!
+//! A batch's records are compressed as one block. Decoding is streamed into a buffer that its owner
+//! reuses and stops as soon as the output passes its bound, so a small batch that would expand to
+//! gigabytes costs the bound at most. The output promises nothing about records.
+
+mod lz4;
+mod snappy;
+
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
+
+use flate2::bufread::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use pyrklog_wire::batch::Compression;
+use thiserror::Error;
+use zstd::zstd_safe::{DCtx, DParameter};
+
+/// What a batch may expand to unless configured otherwise: as much as a client can send without
+/// compression (`socket.request.max.bytes`).
+pub const EXPANDED_BYTES_MAX_DEFAULT: usize = 100 * 1024 * 1024;
+
+/// Largest window of a zstd frame, as its power of two: what Java's library accepts.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+const ZSTD_LEVEL: i32 = 3;
+/// Decoders and scratch buffers that grew beyond this are not kept.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+const FIRST_READ_BYTES: usize = 16 * 1024;
+
+/// A batch body that cannot be expanded.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DecompressError {
+    /// The output passed its bound; decoding stopped there.
+    #[error("the records expand to more than {limit_bytes} bytes")]
+    TooLarge {
+        /// The bound.
+        limit_bytes: usize,
+    },
+    /// The bytes do not follow the codec's format.
+    #[error("the records are not valid {codec}: {reason}")]
+    Corrupt {
+        /// Name of the codec.
+        codec: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl DecompressError {
+    fn corrupt(codec: Compression, reason: impl ToString) -> Self {
+        Self::Corrupt {
+            codec: codec.name(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+thread_local! {
+    static ZSTD: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Replaces the content of `out` with the expansion of `body`, at most `limit_bytes` of it.
+///
+/// # Errors
+/// [`DecompressError`]; `out` then holds a part of the expansion or nothing.
+pub fn decompress(
+    codec: Compression,
+    body: &[u8],
+    out: &mut Vec<u8>,
+    limit_bytes: usize,
+) -> Result<(), DecompressError> {
+    out.clear();
+    let mut sink = Sink { out, limit_bytes };
+    match codec {
+        Compression::None => sink.push(body),
+        Compression::Gzip => sink.drain(codec, MultiGzDecoder::new(body), body.len()),
+        Compression::Snappy => snappy::decode(body, &mut sink),
+        Compression::Lz4 => lz4::decode(body, &mut sink),
+        Compression::Zstd => decode_zstd(body, &mut sink),
+    }
+}
+
+/// Hands the expansion of `body` to `use_it`, in a buffer of the thread that is reused, or `body`
+/// itself if it is not compressed.
+///
+/// # Errors
+/// [`DecompressError`].
+pub fn with_decompressed<T>(
+    codec: Compression,
+    body: &[u8],
+    limit_bytes: usize,
+    use_it: impl FnOnce(&[u8]) -> T,
+) -> Result<T, DecompressError> {
+    if codec == Compression::None {
+        return Ok(use_it(body));
+    }
+    // Taken, not borrowed: should `use_it` come back here, it finds an empty buffer.
+    let mut scratch = SCRATCH.take();
+    let result = decompress(codec, body, &mut scratch, limit_bytes).map(|()| use_it(&scratch));
+    if scratch.capacity() <= KEPT_BYTES_MAX {
+        SCRATCH.set(scratch);
+    }
+    result
+}
+
+/// Appends `records`, compressed with the codec's usual level, to `out`.
+///
+/// # Errors
+/// What the codec's library reports, such as a lack of memory.
+pub fn compress(codec: Compression, records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    match codec {
+        Compression::None => out.extend_from_slice(records),
+        Compression::Gzip => {
+            let mut encoder = GzEncoder::new(out, flate2::Compression::default());
+            encoder.write_all(records)?;
+            encoder.finish()?;
+        }
+        Compression::Snappy => snappy::encode(records, out)?,
+        Compression::Lz4 => lz4::encode(records, out)?,
+        Compression::Zstd => out.extend_from_slice(&zstd::bulk::compress(records, ZSTD_LEVEL)?),
+    }
+    Ok(())
+}
+
+fn decode_zstd(body: &[u8], sink: &mut Sink<'_>) -> Result<(), DecompressError> {
+    let codec = Compression::Zstd;
+    let mut context = match ZSTD.take() {
+        Some(context) => context,
+        None => new_zstd_context()?,
+    };
+    let decoder = zstd::stream::read::Decoder::with_context(body, &mut context);
+    let result = sink.drain(codec, decoder, body.len());
+    if context.sizeof() <= KEPT_BYTES_MAX {
+        ZSTD.set(Some(context));
+    }
+    result
+}
+
+fn new_zstd_context() -> Result<DCtx<'static>, DecompressError> {
+    let no_memory = |_| DecompressError::corrupt(Compression::Zstd, "no memory for a decoder");
+    let mut context = DCtx::try_create().ok_or(()).map_err(no_memory)?;
+    let window = DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX);
+    context.set_parameter(window).map_err(|_| no_memory(()))?;
+    Ok(context)
+}
+
+/// Where decoders put their output; keeps the bound.
+struct Sink<'a> {
+    out: &'a mut Vec<u8>,
+    limit_bytes: usize,
+}
+
+impl Sink<'_> {
+    fn too_large(&self) -> DecompressError {
+        DecompressError::TooLarge {
+            limit_bytes: self.limit_bytes,
+        }
+    }
+
+    /// Bytes that still fit.
+    fn room(&self) -> usize {
+        self.limit_bytes - self.out.len().min(self.limit_bytes)
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), DecompressError> {
+        if bytes.len() > self.room() {
+            return Err(self.too_large());
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Appends at most `len` bytes, which `fill` writes and counts.
+    fn fill(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, DecompressError>,
+    ) -> Result<(), DecompressError> {
+        let start = self.out.len();
+        self.out.resize(start + len, 0);
+        let filled = fill(&mut self.out[start..]);
+        self.out
+            .truncate(start + filled.as_ref().map_or(0, |filled| *filled));
+        filled.map(|_| ())
+    }
+
+    /// Reads `decoder` to its end.
+    fn drain(
+        &mut self,
+        codec: Compression,
+        mut decoder: impl Read,
+        input_bytes: usize,
+    ) -> Result<(), DecompressError> {
+        let mut chunk_bytes = input_bytes.saturating_mul(4).max(FIRST_READ_BYTES);
+        loop {
+            let start = self.out.len();
+            // One byte more than fits tells an end at the bound from one behind it.
+            let wanted = chunk_bytes.min(self.room() + 1);
+            self.fill(wanted, |space| read_full(&mut decoder, space, codec))?;
+            if self.out.len() > self.limit_bytes {
+                return Err(self.too_large());
+            }
+            if self.out.len() - start < wanted {
+                return Ok(());
+            }
+            chunk_bytes = self.out.len();
+        }
+    }
+}
+
+/// Reads until `space` is full or the decoder ends.
+fn read_full(
+    decoder: &mut impl Read,
+    space: &mut [u8],
+    codec: Compression,
+) -> Result<usize, DecompressError> {
+    let mut filled = 0;
+    while filled < space.len() {
+        match decoder.read(&mut space[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(DecompressError::corrupt(codec, error)),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests;
