@@ -11,15 +11,13 @@ use crate::error::Result;
 use crate::messages::Topic;
 use crate::options::Options;
 use crate::pacing::Schedule;
-use crate::run::{Share, Times, begin, measure, open_reader, reading_plan, shares};
+use crate::run::{Share, Times, begin, measure, open_share, reading_plan, shares};
 use crate::tally::{Outcome, Tally};
 use crate::{fetch, produce};
 use pyrklog_wire::batch::BatchView;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const LATEST: i64 = -1;
-/// How long the reader waits for the last acknowledged records after the sender is done.
-const LAST_RECORDS_NS: u64 = 10_000_000_000;
 
 /// How far the two ends of a pair are.
 #[derive(Debug, Default)]
@@ -31,13 +29,13 @@ struct Progress {
 }
 
 impl Progress {
-    fn reader_is_done(&self) -> bool {
+    fn reader_is_done(&self, linger_ns: u64) -> bool {
         if !self.sender_done.load(Ordering::Acquire) {
             return false;
         }
         let all = self.answered.load(Ordering::Relaxed);
         let since = self.sender_done_ns.load(Ordering::Relaxed);
-        self.seen.load(Ordering::Relaxed) >= all || now_ns() > since + LAST_RECORDS_NS
+        self.seen.load(Ordering::Relaxed) >= all || now_ns() > since + linger_ns
     }
 
     fn finish_sender(&self) {
@@ -68,6 +66,7 @@ pub fn run(options: &Options, topic: &Topic) -> Result<Outcome> {
         pairs.push(open_pair(options, topic, share, &batch)?);
     }
     let progress: Vec<Progress> = pairs.iter().map(|_| Progress::default()).collect();
+    let linger_ns = (options.linger_seconds * 1e9) as u64;
     let (times, budget) = begin(options);
     let mut jobs: Vec<Box<dyn FnOnce() -> Result<Tally> + Send + '_>> = Vec::new();
     for (pair, progress) in pairs.into_iter().zip(&progress) {
@@ -91,7 +90,9 @@ pub fn run(options: &Options, topic: &Topic) -> Result<Outcome> {
         let budget = &budget;
         jobs.push(Box::new(move || send(sender, plan, budget, progress)));
         let plan = reading_plan(options, topic, positions, &times, true);
-        jobs.push(Box::new(move || receive(reader, plan, &times, progress)));
+        jobs.push(Box::new(move || {
+            receive(reader, plan, &times, progress, linger_ns)
+        }));
     }
     measure(&times, &budget, jobs, Some(&batch))
 }
@@ -110,7 +111,7 @@ fn open_pair(options: &Options, topic: &Topic, share: &Share, batch: &Batch) -> 
     // A frame is written anew for each record, so none may come round again while it is in flight.
     let rounds = options.in_flight.div_ceil(share.partitions.len()) + 1;
     let ring = produce::build_ring(&topic.name, &share.partitions, rounds, acks, batch);
-    let (reader, positions) = open_reader(options, topic, share, LATEST)?;
+    let (reader, positions) = open_share(options, topic, share, LATEST)?;
     let part = share.partitions.len() as f64 / topic.partitions.len() as f64;
     let records_per_second = options.records_per_second.unwrap_or(1_000.0) * part;
     let sender = Connection::open(&share.address)?;
@@ -146,6 +147,7 @@ fn receive(
     plan: fetch::Plan,
     times: &Times,
     progress: &Progress,
+    linger_ns: u64,
 ) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut each_batch = |view: BatchView<'_>| {
@@ -167,7 +169,7 @@ fn receive(
         connection,
         plan,
         &endless,
-        &|| progress.reader_is_done(),
+        &|| progress.reader_is_done(linger_ns),
         &mut each_batch,
     )?;
     tally.errors = read.errors;

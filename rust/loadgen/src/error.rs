@@ -15,6 +15,8 @@ pub enum Failure {
     Protocol(String),
     /// The broker cannot do what is asked, for instance because the topic is missing.
     Refused(String),
+    /// The broker cannot do it at present, for instance because a topic is new.
+    NotYet(String),
     /// No reply in time.
     TimedOut(String),
 }
@@ -23,9 +25,10 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Connection(doing, error) => write!(f, "{doing}: {error}"),
-            Failure::Protocol(text) | Failure::Refused(text) | Failure::TimedOut(text) => {
-                f.write_str(text)
-            }
+            Failure::Protocol(text)
+            | Failure::Refused(text)
+            | Failure::NotYet(text)
+            | Failure::TimedOut(text) => f.write_str(text),
         }
     }
 }

@@ -257,8 +257,11 @@ impl Take<'_, '_> {
             )));
         }
         if position.next >= part.high_watermark && !self.plan.follow {
-            position.ended = !self.plan.repeat || position.begin >= part.high_watermark;
-            position.next = position.begin;
+            if self.plan.repeat && position.begin < part.high_watermark {
+                position.next = position.begin;
+            } else {
+                position.ended = true;
+            }
         }
         Ok(())
     }

@@ -11,6 +11,13 @@ const FETCH: (i16, i16) = (1, 17);
 const LIST_OFFSETS: (i16, i16) = (2, 7);
 const METADATA: (i16, i16) = (3, 12);
 
+/// What a partition answers while it is being created or moved.
+const PASSING: [ErrorCode; 3] = [
+    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode::LEADER_NOT_AVAILABLE,
+    ErrorCode::NOT_LEADER_OR_FOLLOWER,
+];
+
 /// A topic as Metadata describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
@@ -115,7 +122,7 @@ pub fn metadata_reply(frame: &[u8]) -> Result<Topic> {
             Some((_, address)) => partitions.push((index, address.clone())),
             None => {
                 let text = format!("partition {index} of {name:?} has no leader at present");
-                return Err(Failure::Refused(text));
+                return Err(Failure::NotYet(text));
             }
         }
     }
@@ -158,9 +165,11 @@ pub fn list_offsets_reply(frame: &[u8]) -> Result<Vec<(i32, i64)>> {
             let index = reader.i32()?;
             let error = ErrorCode(reader.i16()?);
             if !error.is_none() {
-                return Err(Failure::Refused(format!(
-                    "offsets of partition {index}: {error}"
-                )));
+                let text = format!("offsets of partition {index}: {error}");
+                return Err(match PASSING.contains(&error) {
+                    true => Failure::NotYet(text),
+                    false => Failure::Refused(text),
+                });
             }
             reader.i64()?; // timestamp
             offsets.push((index, reader.i64()?));

@@ -34,6 +34,7 @@ produce and end-to-end:
 fetch and end-to-end:
   --max-wait-ms N           how long a fetch may wait for data      [500]
   --partition-bytes N       most bytes of a partition in one fetch  [1M]
+  --linger-seconds S        end-to-end: wait for the last records  [10]
   --repeat                  fetch: begin again at the end of the log
 ";
 
@@ -92,6 +93,8 @@ pub struct Options {
     pub max_wait_ms: i32,
     /// Most bytes of one partition in one fetch.
     pub partition_bytes: i32,
+    /// How long the reader waits for the last acknowledged records once the sender is done.
+    pub linger_seconds: f64,
     /// Begin again at the end of the log.
     pub repeat: bool,
 }
@@ -177,6 +180,7 @@ fn defaults(mode: Mode) -> Options {
         records_per_second: (mode == Mode::EndToEnd).then_some(1_000.0),
         max_wait_ms: 500,
         partition_bytes: 1 << 20,
+        linger_seconds: 10.0,
         repeat: false,
     }
 }
@@ -204,6 +208,7 @@ fn set(options: &mut Options, name: &str, value: Option<String>) -> Result<(), U
         "--acks" => options.acks = acks(text)?,
         "--rate" => options.records_per_second = Some(real(name, text, 0.1, 1e8)?),
         "--max-wait-ms" => options.max_wait_ms = whole(name, text, 0, 60_000)?,
+        "--linger-seconds" => options.linger_seconds = real(name, text, 0.0, 3_600.0)?,
         "--partition-bytes" => options.partition_bytes = whole(name, text, 1, 1 << 30)?,
         _ => return Err(UsageError(format!("{name} takes no value"))),
     }

@@ -130,7 +130,7 @@ impl Producer<'_> {
     }
 
     fn turn(&mut self, each_answered: &mut impl FnMut()) -> Result<()> {
-        self.queue_due(now_ns());
+        self.queue_due(now_ns())?;
         let blocked = !self.send_queued(each_answered)?;
         if self.is_done() {
             return Ok(());
@@ -149,11 +149,11 @@ impl Producer<'_> {
     }
 
     /// Puts requests that are due into the window, as far as it and the budget allow.
-    fn queue_due(&mut self, now: u64) {
+    fn queue_due(&mut self, now: u64) -> Result<()> {
         while !self.stopping && self.window.len() < self.plan.in_flight {
             let Some(from_ns) = self.plan.schedule.take(now) else {
                 self.stopping = self.budget.is_over(now);
-                return;
+                return Ok(());
             };
             let frame = &mut self.plan.ring[self.next];
             let measured = from_ns >= self.plan.measure_from_ns;
@@ -162,9 +162,21 @@ impl Producer<'_> {
             } else {
                 0
             };
-            if !self.budget.claim(now, bytes) {
+            // What was due before the end belongs to the run, however late it leaves.
+            if !self.budget.claim(from_ns, bytes) {
                 self.stopping = true;
-                return;
+                return Ok(());
+            }
+            if now
+                > self
+                    .budget
+                    .deadline_ns()
+                    .saturating_add(self.plan.timeout_ns)
+            {
+                return Err(Failure::TimedOut(format!(
+                    "the broker cannot keep up with the rate: requests are {:.1} s late",
+                    (now - from_ns) as f64 / 1e9
+                )));
             }
             if let Some(value_at) = self.plan.stamp_value_at {
                 let batch = &mut frame.bytes[frame.batch_at..frame.batch_at + frame.batch_bytes];
@@ -180,6 +192,7 @@ impl Producer<'_> {
             self.unsent += 1;
             self.next = (self.next + 1) % self.plan.ring.len();
         }
+        Ok(())
     }
 
     /// Sends what is queued; false when the socket takes no more at present.

@@ -14,8 +14,10 @@ use crate::tally::{Outcome, Tally};
 use crate::{end_to_end, fetch, produce};
 use std::num::NonZeroU64;
 use std::thread;
+use std::time::Duration;
 
 const EARLIEST: i64 = -2;
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Times that all connections of a run share (monotonic).
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +46,10 @@ pub struct Share {
 pub fn run(options: &Options) -> Result<Outcome> {
     let timeout_ns = nanoseconds(options.timeout_seconds);
     let mut bootstrap = Connection::open(&options.bootstrap)?;
-    let reply = bootstrap.round_trip(&metadata_request(&options.topic), timeout_ns)?;
-    let topic = metadata_reply(&reply)?;
+    let request = metadata_request(&options.topic);
+    let topic = retry(timeout_ns, || {
+        metadata_reply(&bootstrap.round_trip(&request, timeout_ns)?)
+    })?;
     // Timers of this thread's children must not be late by the usual 50 us.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     match options.mode {
@@ -121,7 +125,7 @@ fn run_produce(options: &Options, topic: &Topic) -> Result<Outcome> {
     let timeout_ms = (options.timeout_seconds * 1e3) as i32;
     let mut ready = Vec::new();
     for share in &shares {
-        let connection = Connection::open(&share.address)?;
+        let (connection, _) = open_share(options, topic, share, EARLIEST)?;
         let acks = (options.acks, timeout_ms);
         let ring = produce::build_ring(&topic.name, &share.partitions, 1, acks, &batch);
         ready.push((connection, ring));
@@ -157,7 +161,7 @@ fn run_produce(options: &Options, topic: &Topic) -> Result<Outcome> {
 fn run_fetch(options: &Options, topic: &Topic) -> Result<Outcome> {
     let mut ready = Vec::new();
     for share in shares(topic, options.connections, true)? {
-        ready.push(open_reader(options, topic, &share, EARLIEST)?);
+        ready.push(open_share(options, topic, &share, EARLIEST)?);
     }
     let (times, budget) = begin(options);
     let jobs: Vec<_> = ready
@@ -171,21 +175,35 @@ fn run_fetch(options: &Options, topic: &Topic) -> Result<Outcome> {
     measure(&times, &budget, jobs, None)
 }
 
-/// Connects a reader and looks up where its partitions begin (or end, as `timestamp` says).
+/// Connects to the leader of a share and looks up where its partitions begin (or end, as
+/// `timestamp` says). Waits for partitions that are being created.
 ///
 /// # Errors
 /// As [`run`].
-pub fn open_reader(
+pub fn open_share(
     options: &Options,
     topic: &Topic,
     share: &Share,
     timestamp: i64,
 ) -> Result<(Connection, Vec<(i32, i64)>)> {
+    let timeout_ns = nanoseconds(options.timeout_seconds);
     let mut connection = Connection::open(&share.address)?;
     let request = list_offsets_request(&topic.name, &share.partitions, timestamp);
-    let reply = connection.round_trip(&request, nanoseconds(options.timeout_seconds))?;
-    let positions = list_offsets_reply(&reply)?;
+    let positions = retry(timeout_ns, || {
+        list_offsets_reply(&connection.round_trip(&request, timeout_ns)?)
+    })?;
     Ok((connection, positions))
+}
+
+/// Repeats `attempt` while it fails by something passing, for at most `timeout_ns`.
+fn retry<T>(timeout_ns: u64, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let deadline_ns = now_ns() + timeout_ns;
+    loop {
+        match attempt() {
+            Err(Failure::NotYet(_)) if now_ns() < deadline_ns => thread::sleep(RETRY_INTERVAL),
+            done => return done,
+        }
+    }
 }
 
 /// What a reader is to do.
@@ -240,7 +258,7 @@ where
                 })
             })
             .collect();
-        thread::sleep(std::time::Duration::from_nanos(
+        thread::sleep(Duration::from_nanos(
             times.measure_from_ns.saturating_sub(now_ns()),
         ));
         let cpu_before_ns = process_cpu_ns();
