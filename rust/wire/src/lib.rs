@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod api_versions;
 pub mod batch;
 pub mod builder;
 pub mod error;
@@ -14,6 +15,9 @@ pub mod fetch;
 pub mod frame;
 pub mod header;
 pub mod leader;
+pub mod list_offsets;
+pub mod metadata;
+pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod reader;
 pub mod records;

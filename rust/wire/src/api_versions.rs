@@ -1,0 +1,227 @@
+//! ApiVersions, versions 0 to 4 (KIP-35, KIP-511).
+//!
+//! A request of a version that the broker does not know is answered in the form of version 0 with
+//! UNSUPPORTED_VERSION and the list, so that the client can choose again. Version notes: 1 throttle
+//! time; 3 flexible, name and version of the client software; 4 a feature may start at version 0.
+
+use crate::api::{self, ApiRow, key};
+use crate::error::{DecodeError, Result};
+use crate::error_code::ErrorCode;
+use crate::reader::Reader;
+use crate::writer::Writer;
+
+const THROTTLE_SINCE: i16 = 1;
+const FLEXIBLE_SINCE: i16 = 3;
+
+fn check_version(version: i16) -> Result<()> {
+    if (0..=api::max_version(key::API_VERSIONS)).contains(&version) {
+        return Ok(());
+    }
+    Err(DecodeError::UnsupportedVersion {
+        api_key: key::API_VERSIONS,
+        api_version: version,
+    })
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApiVersionsRequest<'a> {
+    /// What the client software calls itself (version 3 on), unchecked.
+    pub client_software_name: &'a str,
+    /// Its version (version 3 on), unchecked.
+    pub client_software_version: &'a str,
+}
+
+impl<'a> ApiVersionsRequest<'a> {
+    /// Decodes a body; bytes after the request are ignored, as in Kafka.
+    pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
+        check_version(version)?;
+        if version < FLEXIBLE_SINCE {
+            return Ok(Self::default());
+        }
+        let mut reader = Reader::new(body, true);
+        let client_software_name = reader.string()?;
+        let client_software_version = reader.string()?;
+        reader.skip_tags()?;
+        Ok(ApiVersionsRequest {
+            client_software_name,
+            client_software_version,
+        })
+    }
+
+    /// Appends the body.
+    pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
+        if version >= FLEXIBLE_SINCE {
+            let mut writer = Writer::new(out, true);
+            writer.string(self.client_software_name);
+            writer.string(self.client_software_version);
+            writer.no_tags();
+        }
+    }
+
+    /// Are name and version of the client software well formed? Otherwise the answer to version 3
+    /// and above is INVALID_REQUEST.
+    pub fn is_valid(&self, version: i16) -> bool {
+        version < FLEXIBLE_SINCE
+            || is_software_text(self.client_software_name)
+                && is_software_text(self.client_software_version)
+    }
+}
+
+/// KIP-511: letters, digits, dots and dashes, the first and the last a letter or digit.
+fn is_software_text(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+        return false;
+    };
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() && bytes.iter().all(inner)
+}
+
+/// The versions of one API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApiVersion {
+    /// API key.
+    pub key: i16,
+    /// Lowest version.
+    pub min_version: i16,
+    /// Highest version.
+    pub max_version: i16,
+}
+
+impl From<&ApiRow> for ApiVersion {
+    fn from(row: &ApiRow) -> Self {
+        let &ApiRow {
+            key,
+            min_version,
+            max_version,
+            ..
+        } = row;
+        ApiVersion {
+            key,
+            min_version,
+            max_version,
+        }
+    }
+}
+
+/// A response. It carries no features: there are none to agree on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiVersionsResponse {
+    /// Outcome.
+    pub error_code: ErrorCode,
+    /// The APIs.
+    pub apis: Vec<ApiVersion>,
+    /// How long the client is to stay silent, in milliseconds (version 1 on).
+    pub throttle_ms: i32,
+}
+
+impl ApiVersionsResponse {
+    /// What this broker advertises.
+    pub fn of_table() -> Self {
+        ApiVersionsResponse {
+            error_code: ErrorCode::NONE,
+            apis: api::TABLE.iter().map(ApiVersion::from).collect(),
+            throttle_ms: 0,
+        }
+    }
+
+    /// The same with UNSUPPORTED_VERSION, to be encoded as version 0.
+    pub fn of_unsupported_version() -> Self {
+        ApiVersionsResponse {
+            error_code: ErrorCode::UNSUPPORTED_VERSION,
+            ..Self::of_table()
+        }
+    }
+
+    /// Decodes a whole body; features are skipped.
+    pub fn decode(body: &[u8], version: i16) -> Result<Self> {
+        check_version(version)?;
+        let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
+        let error_code = ErrorCode(reader.i16()?);
+        let apis = reader.array(6, |reader| {
+            let (key, min_version, max_version) = (reader.i16()?, reader.i16()?, reader.i16()?);
+            reader.skip_tags()?;
+            Ok(ApiVersion {
+                key,
+                min_version,
+                max_version,
+            })
+        })?;
+        let throttle_ms = if version >= THROTTLE_SINCE {
+            reader.i32()?
+        } else {
+            0
+        };
+        reader.skip_tags()?;
+        reader.expect_end()?;
+        Ok(ApiVersionsResponse {
+            error_code,
+            apis,
+            throttle_ms,
+        })
+    }
+
+    /// Appends the body.
+    pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
+        let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
+        writer.i16(self.error_code.0);
+        writer.array(&self.apis, |writer, api| {
+            writer.i16(api.key);
+            writer.i16(api.min_version);
+            writer.i16(api.max_version);
+            writer.no_tags();
+        });
+        if version >= THROTTLE_SINCE {
+            writer.i32(self.throttle_ms);
+        }
+        writer.no_tags();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn software_names_follow_kip_511() {
+        for good in [
+            "a",
+            "librdkafka",
+            "apache-kafka-java",
+            "3.9.1",
+            "a..b",
+            "A-0",
+        ] {
+            assert!(is_software_text(good), "{good}");
+        }
+        for bad in ["", "-a", "a-", ".", "a b", "a_b", "ä", "a\n", "a/1"] {
+            assert!(!is_software_text(bad), "{bad}");
+        }
+        let nameless = ApiVersionsRequest {
+            client_software_name: "",
+            client_software_version: "1",
+        };
+        assert!(nameless.is_valid(2));
+        assert!(!nameless.is_valid(3));
+    }
+
+    #[test]
+    fn an_unsupported_version_gets_the_whole_list_in_version_0() {
+        let mut body = Vec::new();
+        ApiVersionsResponse::of_unsupported_version().encode(&mut body, 0);
+        assert_eq!(body[..2], [0, 35]);
+        assert_eq!(body.len(), 2 + 4 + 6 * api::TABLE.len());
+        let decoded = ApiVersionsResponse::decode(&body, 0).unwrap();
+        assert!(decoded.apis.contains(&ApiVersion {
+            key: 18,
+            min_version: 0,
+            max_version: 4
+        }));
+        assert!(decoded.apis.contains(&ApiVersion {
+            key: 0,
+            min_version: 0,
+            max_version: 11
+        }));
+    }
+}
