@@ -78,6 +78,6 @@ def test_modules_of_subjects_are_imported_when_needed() -> None:
     out = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    loaded = set(eval(out.stdout))
+    loaded = set(out.stdout.split())
     assert {"pyrklog.handlers.dispatch", "pyrklog.handlers.context"} <= loaded
     assert not {f"pyrklog.handlers.{module}" for module, _ in ROUTES.values()} & loaded
