@@ -61,6 +61,7 @@ pub mod key {
     pub const LIST_OFFSETS: i16 = 2;
     pub const METADATA: i16 = 3;
     pub const CONTROLLED_SHUTDOWN: i16 = 7;
+    pub const FIND_COORDINATOR: i16 = 10;
     pub const API_VERSIONS: i16 = 18;
     pub const CREATE_TOPICS: i16 = 19;
     pub const DELETE_TOPICS: i16 = 20;
@@ -110,6 +111,9 @@ pub const TABLE: &[ApiRow] = &[
     row(key::FETCH, "Fetch", (4, 17), 12, Owner::Rust),
     row(key::LIST_OFFSETS, "ListOffsets", (1, 9), 6, Owner::Rust),
     row(key::METADATA, "Metadata", (0, 12), 9, Owner::Rust),
+    // No coordinator exists yet, and that is the answer; but without this row librdkafka takes the
+    // broker for one that does not know LZ4 and sends such batches uncompressed.
+    row(key::FIND_COORDINATOR, "FindCoordinator", (0, 6), 3, Owner::Python),
     row(key::API_VERSIONS, "ApiVersions", (0, 4), 3, Owner::Rust),
     row(key::CREATE_TOPICS, "CreateTopics", (2, 7), 5, Owner::Python),
     row(key::DELETE_TOPICS, "DeleteTopics", (1, 6), 4, Owner::Python),
