@@ -1,0 +1,423 @@
+//! What one partition knows of its producers: idempotence and transactions (KIP-98, KIP-360).
+//!
+//! An append asks [`ProducerStates::check`] first, and tells [`ProducerStates::update`] once offsets
+//! are known and the batch is in the log; nothing changes in between. Replay after a crash or of a
+//! leader's batches does the same with [`Origin::Replication`], which trusts what is in the log.
+//!
+//! Kafka 3.9's rules. A batch with the very sequences of one of the last five is a duplicate and is
+//! answered with the first one's offsets. Else the first sequence must follow the last one (0 follows
+//! 2^31-1), or be 0 in a new epoch; a producer without state (new, expired, or its records were
+//! deleted) may start anywhere. A lower epoch is fenced.
+//!
+//! A transaction begins with its first batch and ends with a marker. Records from the first open
+//! transaction on are *unstable*, and so are those of one that has ended, until its marker is
+//! replicated: the last stable offset stops there.
+
+pub mod entry;
+pub mod marker;
+
+use std::collections::{BTreeMap, HashMap};
+
+use pyrklog_wire::ErrorCode;
+use thiserror::Error;
+
+use self::entry::{BatchMeta, NO_EPOCH, ProducerState};
+use self::marker::EndTxnMarker;
+use crate::batch_info::BatchInfo;
+use crate::position::Place;
+use crate::snapshot::ProducerEntry;
+use crate::transaction_index::AbortedTxn;
+
+/// Who appends, which says how much is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A client: everything.
+    Client,
+    /// A group or transaction coordinator: epochs, but no sequences, which it does not use.
+    Coordinator,
+    /// A leader's log, or the own one after a restart: nothing.
+    Replication,
+}
+
+/// What is to be done with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// It has no producer id: append it.
+    NotIdempotent,
+    /// Append it.
+    New,
+    /// It is in the log already: answer with the original's offsets.
+    Duplicate(DuplicateBatch),
+}
+
+/// The original of a duplicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DuplicateBatch {
+    /// Its first offset.
+    pub base_offset: i64,
+    /// Its last offset.
+    pub last_offset: i64,
+    /// Its largest timestamp (ms), which Kafka returns as append time.
+    pub timestamp: i64,
+}
+
+/// A batch that must not be appended.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProducerError {
+    /// OUT_OF_ORDER_SEQUENCE_NUMBER.
+    #[error(
+        "producer {producer_id} sent sequence {first_sequence} in epoch {epoch}, but its last one is \
+         {last_sequence} in epoch {last_epoch}"
+    )]
+    OutOfOrderSequence {
+        /// Producer id.
+        producer_id: i64,
+        /// Epoch of the batch.
+        epoch: i16,
+        /// First sequence of the batch.
+        first_sequence: i32,
+        /// Epoch known.
+        last_epoch: i16,
+        /// Last sequence known, -1 for none.
+        last_sequence: i32,
+    },
+    /// INVALID_PRODUCER_EPOCH.
+    #[error("producer {producer_id} has epoch {last_epoch}, a batch or marker has {epoch}")]
+    InvalidEpoch {
+        /// Producer id.
+        producer_id: i64,
+        /// Epoch of the batch.
+        epoch: i16,
+        /// Epoch known.
+        last_epoch: i16,
+    },
+    /// INVALID_TXN_STATE.
+    #[error("producer {producer_id} has an open transaction, but sent a batch outside of it")]
+    OutsideTransaction {
+        /// Producer id.
+        producer_id: i64,
+    },
+    /// TRANSACTION_COORDINATOR_FENCED.
+    #[error(
+        "a marker of producer {producer_id} has coordinator epoch {coordinator_epoch}, \
+         {last_coordinator_epoch} is known"
+    )]
+    CoordinatorFenced {
+        /// Producer id.
+        producer_id: i64,
+        /// Coordinator epoch of the marker.
+        coordinator_epoch: i32,
+        /// Coordinator epoch known.
+        last_coordinator_epoch: i32,
+    },
+}
+
+impl ProducerError {
+    /// The protocol's error code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+            Self::InvalidEpoch { .. } => ErrorCode::INVALID_PRODUCER_EPOCH,
+            Self::OutsideTransaction { .. } => ErrorCode::INVALID_TXN_STATE,
+            Self::CoordinatorFenced { .. } => ErrorCode::TRANSACTION_COORDINATOR_FENCED,
+        }
+    }
+}
+
+/// A transaction that keeps the last stable offset down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxnStart {
+    /// Producer id.
+    pub producer_id: i64,
+    /// Offset of its first record in this partition.
+    pub first_offset: i64,
+    /// Where that record's batch lies, if the state saw it appended.
+    pub place: Option<Place>,
+}
+
+/// A transaction that has just ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletedTxn {
+    /// Producer id.
+    pub producer_id: i64,
+    /// Offset of its first record in this partition.
+    pub first_offset: i64,
+    /// Offset of its marker.
+    pub last_offset: i64,
+    /// Aborted: belongs into the transaction index.
+    pub aborted: bool,
+    /// The last stable offset once this one has ended, replication aside.
+    pub last_stable_offset: i64,
+}
+
+impl CompletedTxn {
+    /// The entry for the transaction index, if it was aborted.
+    pub fn aborted_txn(&self) -> Option<AbortedTxn> {
+        self.aborted.then_some(AbortedTxn {
+            producer_id: self.producer_id,
+            first_offset: self.first_offset,
+            last_offset: self.last_offset,
+            last_stable_offset: self.last_stable_offset,
+        })
+    }
+}
+
+/// The producers of one partition.
+#[derive(Clone, Debug, Default)]
+pub struct ProducerStates {
+    producers: HashMap<i64, ProducerState>,
+    /// Open transactions by first offset.
+    ongoing: BTreeMap<i64, TxnStart>,
+    /// Ended transactions whose markers may lie above the high watermark: by first offset, with the
+    /// marker's offset.
+    unreplicated: BTreeMap<i64, (TxnStart, i64)>,
+}
+
+impl ProducerStates {
+    /// Knows nobody.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the batch may be appended, as things stand. Changes nothing.
+    ///
+    /// # Errors
+    /// [`ProducerError`]; never for [`Origin::Replication`].
+    pub fn check(&self, info: &BatchInfo, origin: Origin) -> Result<Check, ProducerError> {
+        if !info.has_producer() {
+            return Ok(Check::NotIdempotent);
+        }
+        let Some(state) = self.producers.get(&info.producer_id) else {
+            return Ok(Check::New);
+        };
+        if origin == Origin::Replication {
+            return Ok(Check::New);
+        }
+        if origin == Origin::Client {
+            if let Some(original) = state.find(info) {
+                return Ok(Check::Duplicate(DuplicateBatch {
+                    base_offset: original.first_offset(),
+                    last_offset: original.last_offset,
+                    timestamp: original.timestamp,
+                }));
+            }
+        }
+        check_epoch(state, info)?;
+        if info.is_control {
+            check_marker(state, info)?;
+        } else {
+            if origin == Origin::Client {
+                check_sequence(state, info)?;
+            }
+            if state.current_txn_first_offset.is_some() && !info.is_transactional {
+                let producer_id = info.producer_id;
+                return Err(ProducerError::OutsideTransaction { producer_id });
+            }
+        }
+        Ok(Check::New)
+    }
+
+    /// Notes a batch that was appended at `base_offset`, and where it lies. A marker that ends an
+    /// open transaction yields it.
+    pub fn update(
+        &mut self,
+        info: &BatchInfo,
+        base_offset: i64,
+        place: Option<Place>,
+    ) -> Option<CompletedTxn> {
+        if !info.has_producer() {
+            return None;
+        }
+        if info.is_control {
+            let marker = info.marker?;
+            return self.end_transaction(info, base_offset, marker);
+        }
+        let producer_id = info.producer_id;
+        let state = self.producers.entry(producer_id).or_default();
+        state.set_epoch(info.producer_epoch);
+        state.add_batch(BatchMeta {
+            last_sequence: info.last_sequence(),
+            last_offset: base_offset + i64::from(info.last_offset_delta),
+            offset_delta: info.last_offset_delta,
+            timestamp: info.max_timestamp,
+        });
+        if info.is_transactional && state.current_txn_first_offset.is_none() {
+            state.current_txn_first_offset = Some(base_offset);
+            let start = TxnStart {
+                producer_id,
+                first_offset: base_offset,
+                place,
+            };
+            self.ongoing.insert(base_offset, start);
+        }
+        None
+    }
+
+    fn end_transaction(
+        &mut self,
+        info: &BatchInfo,
+        marker_offset: i64,
+        marker: EndTxnMarker,
+    ) -> Option<CompletedTxn> {
+        let producer_id = info.producer_id;
+        let state = self.producers.entry(producer_id).or_default();
+        state.set_epoch(info.producer_epoch);
+        state.coordinator_epoch = marker.coordinator_epoch;
+        state.last_timestamp = info.max_timestamp;
+        // A marker without records here moves nothing and is not indexed.
+        let first_offset = state.current_txn_first_offset.take()?;
+        let start = self.ongoing.remove(&first_offset)?;
+        self.unreplicated
+            .insert(first_offset, (start, marker_offset));
+        let next_open = self.ongoing.values().next().map(|next| next.first_offset);
+        Some(CompletedTxn {
+            producer_id,
+            first_offset,
+            last_offset: marker_offset,
+            aborted: !marker.commit,
+            last_stable_offset: next_open.unwrap_or(marker_offset + 1),
+        })
+    }
+
+    /// The first transaction that is open, or that has ended but may not be replicated.
+    pub fn first_unstable(&self) -> Option<TxnStart> {
+        let open = self.ongoing.values().next();
+        let ended = self.unreplicated.values().next().map(|(start, _)| start);
+        open.into_iter()
+            .chain(ended)
+            .min_by_key(|start| start.first_offset)
+            .copied()
+    }
+
+    /// The first transaction that is open, replication aside.
+    pub fn first_open(&self) -> Option<TxnStart> {
+        self.ongoing.values().next().copied()
+    }
+
+    /// Markers below the high watermark are replicated: their transactions are stable.
+    pub fn on_high_watermark(&mut self, high_watermark: i64) {
+        if !self.unreplicated.is_empty() {
+            self.unreplicated
+                .retain(|_, (_, marker_offset)| *marker_offset >= high_watermark);
+        }
+    }
+
+    /// The log now starts at `log_start_offset`. What is known of producers stays, even of those
+    /// whose records are gone.
+    pub fn on_log_start(&mut self, log_start_offset: i64) {
+        self.on_high_watermark(log_start_offset);
+    }
+
+    /// Whether the producer has an open transaction.
+    pub fn has_ongoing_transaction(&self, producer_id: i64) -> bool {
+        self.producers
+            .get(&producer_id)
+            .is_some_and(|state| state.current_txn_first_offset.is_some())
+    }
+
+    /// Forgets producers that were idle for `expiration_ms` and have no open transaction; returns
+    /// how many.
+    pub fn expire(&mut self, now_ms: i64, expiration_ms: i64) -> usize {
+        let before = self.producers.len();
+        self.producers
+            .retain(|_, state| !state.is_expired(now_ms, expiration_ms));
+        before - self.producers.len()
+    }
+
+    /// Forgets everything, and starts from a snapshot's entries, those left out that have expired.
+    pub fn load(&mut self, entries: &[ProducerEntry], now_ms: i64, expiration_ms: i64) {
+        self.clear();
+        for entry in entries {
+            let state = ProducerState::from_snapshot(entry);
+            if state.is_expired(now_ms, expiration_ms) {
+                continue;
+            }
+            if let Some(first_offset) = state.current_txn_first_offset {
+                let producer_id = entry.producer_id;
+                let start = TxnStart {
+                    producer_id,
+                    first_offset,
+                    place: None,
+                };
+                self.ongoing.insert(first_offset, start);
+            }
+            self.producers.insert(entry.producer_id, state);
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.producers.clear();
+        self.ongoing.clear();
+        self.unreplicated.clear();
+    }
+
+    /// What a snapshot holds, ascending by producer id.
+    pub fn snapshot_entries(&self) -> Vec<ProducerEntry> {
+        let mut entries: Vec<_> = self
+            .producers
+            .iter()
+            .map(|(id, state)| state.to_snapshot(*id))
+            .collect();
+        entries.sort_unstable_by_key(|entry| entry.producer_id);
+        entries
+    }
+
+    /// Number of producers known.
+    pub fn len(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// Knows nobody.
+    pub fn is_empty(&self) -> bool {
+        self.producers.is_empty()
+    }
+}
+
+fn check_epoch(state: &ProducerState, info: &BatchInfo) -> Result<(), ProducerError> {
+    if info.producer_epoch >= state.epoch {
+        return Ok(());
+    }
+    Err(ProducerError::InvalidEpoch {
+        producer_id: info.producer_id,
+        epoch: info.producer_epoch,
+        last_epoch: state.epoch,
+    })
+}
+
+fn check_marker(state: &ProducerState, info: &BatchInfo) -> Result<(), ProducerError> {
+    match info.marker {
+        Some(marker) if marker.coordinator_epoch < state.coordinator_epoch => {
+            Err(ProducerError::CoordinatorFenced {
+                producer_id: info.producer_id,
+                coordinator_epoch: marker.coordinator_epoch,
+                last_coordinator_epoch: state.coordinator_epoch,
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_sequence(state: &ProducerState, info: &BatchInfo) -> Result<(), ProducerError> {
+    let (first, last) = (info.base_sequence, state.last_sequence());
+    let in_order = if state.epoch == NO_EPOCH {
+        true
+    } else if info.producer_epoch != state.epoch {
+        first == 0
+    } else {
+        i64::from(first) == i64::from(last) + 1 || (first == 0 && last == i32::MAX)
+    };
+    if in_order {
+        return Ok(());
+    }
+    Err(ProducerError::OutOfOrderSequence {
+        producer_id: info.producer_id,
+        epoch: info.producer_epoch,
+        first_sequence: first,
+        last_epoch: state.epoch,
+        last_sequence: last,
+    })
+}
+
+#[cfg(test)]
+mod tests;

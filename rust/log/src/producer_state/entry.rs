@@ -1,0 +1,154 @@
+//! What one producer did in one partition: its last batches and its open transaction.
+
+use crate::batch_info::BatchInfo;
+use crate::snapshot::ProducerEntry;
+
+/// Batches remembered of each producer: as many as an idempotent producer may have in flight.
+pub const BATCHES_MAX: usize = 5;
+/// "No epoch".
+pub const NO_EPOCH: i16 = -1;
+/// "No sequence".
+pub const NO_SEQUENCE: i32 = -1;
+const NO_OFFSET: i64 = -1;
+
+/// What is remembered of one batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchMeta {
+    /// Sequence of its last record.
+    pub last_sequence: i32,
+    /// Offset of its last record.
+    pub last_offset: i64,
+    /// Last offset less first offset.
+    pub offset_delta: i32,
+    /// Its largest timestamp (ms).
+    pub timestamp: i64,
+}
+
+impl BatchMeta {
+    /// Sequence of its first record; sequences wrap below 0 to 2^31-1.
+    pub fn first_sequence(&self) -> i32 {
+        if self.last_sequence < 0 {
+            return self.last_sequence;
+        }
+        self.last_sequence.wrapping_sub(self.offset_delta) & i32::MAX
+    }
+
+    /// Offset of its first record.
+    pub fn first_offset(&self) -> i64 {
+        self.last_offset - i64::from(self.offset_delta)
+    }
+}
+
+/// Invariants: `batches` holds those of `epoch` only, oldest first; `current_txn_first_offset` is
+/// set exactly while the table of open transactions has an entry for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProducerState {
+    pub epoch: i16,
+    batches: [BatchMeta; BATCHES_MAX],
+    batch_count: usize,
+    pub coordinator_epoch: i32,
+    pub last_timestamp: i64,
+    pub current_txn_first_offset: Option<i64>,
+}
+
+const NO_BATCH: BatchMeta = BatchMeta {
+    last_sequence: NO_SEQUENCE,
+    last_offset: NO_OFFSET,
+    offset_delta: 0,
+    timestamp: -1,
+};
+
+impl Default for ProducerState {
+    fn default() -> Self {
+        Self {
+            epoch: NO_EPOCH,
+            batches: [NO_BATCH; BATCHES_MAX],
+            batch_count: 0,
+            coordinator_epoch: -1,
+            last_timestamp: -1,
+            current_txn_first_offset: None,
+        }
+    }
+}
+
+impl ProducerState {
+    /// The batches remembered, oldest first.
+    pub fn batches(&self) -> &[BatchMeta] {
+        &self.batches[..self.batch_count]
+    }
+
+    /// Sequence of the last record, [`NO_SEQUENCE`] if no batch is known.
+    pub fn last_sequence(&self) -> i32 {
+        self.batches()
+            .last()
+            .map_or(NO_SEQUENCE, |batch| batch.last_sequence)
+    }
+
+    /// The remembered batch that holds exactly these sequences.
+    pub fn find(&self, info: &BatchInfo) -> Option<&BatchMeta> {
+        let (first, last) = (info.base_sequence, info.last_sequence());
+        self.batches()
+            .iter()
+            .filter(|_| info.producer_epoch == self.epoch)
+            .find(|batch| batch.first_sequence() == first && batch.last_sequence == last)
+    }
+
+    /// Sequences begin again with an epoch: batches of another one are forgotten.
+    pub fn set_epoch(&mut self, epoch: i16) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.batch_count = 0;
+        }
+    }
+
+    /// Remembers a batch; the oldest of five is forgotten.
+    pub fn add_batch(&mut self, batch: BatchMeta) {
+        if self.batch_count == BATCHES_MAX {
+            self.batches.copy_within(1.., 0);
+            self.batch_count -= 1;
+        }
+        self.batches[self.batch_count] = batch;
+        self.batch_count += 1;
+        self.last_timestamp = batch.timestamp;
+    }
+
+    /// Idle for so long that its state may go: never with an open transaction.
+    pub fn is_expired(&self, now_ms: i64, expiration_ms: i64) -> bool {
+        let idle_ms = now_ms.saturating_sub(self.last_timestamp);
+        self.current_txn_first_offset.is_none() && idle_ms >= expiration_ms
+    }
+
+    pub fn to_snapshot(&self, producer_id: i64) -> ProducerEntry {
+        let last = self.batches().last().copied().unwrap_or(NO_BATCH);
+        ProducerEntry {
+            producer_id,
+            epoch: self.epoch,
+            last_sequence: last.last_sequence,
+            last_offset: last.last_offset,
+            offset_delta: last.offset_delta,
+            timestamp: self.last_timestamp,
+            coordinator_epoch: self.coordinator_epoch,
+            current_txn_first_offset: self.current_txn_first_offset.unwrap_or(NO_OFFSET),
+        }
+    }
+
+    pub fn from_snapshot(entry: &ProducerEntry) -> Self {
+        let mut state = Self {
+            epoch: entry.epoch,
+            ..Self::default()
+        };
+        if entry.last_offset >= 0 {
+            state.add_batch(BatchMeta {
+                last_sequence: entry.last_sequence,
+                last_offset: entry.last_offset,
+                offset_delta: entry.offset_delta,
+                timestamp: entry.timestamp,
+            });
+        }
+        state.coordinator_epoch = entry.coordinator_epoch;
+        state.last_timestamp = entry.timestamp;
+        let first_offset = entry.current_txn_first_offset;
+        state.current_txn_first_offset = (first_offset >= 0).then_some(first_offset);
+        state
+    }
+}
