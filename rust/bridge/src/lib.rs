@@ -1,1 +1,40 @@
 //! The Python module pyrklog._core: the only crate that knows pyo3. No logic.
+
+mod config;
+mod errors;
+mod events;
+mod image;
+mod log_config;
+mod tables;
+
+use pyo3::prelude::*;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Types and functions: `python/pyrklog/_core.pyi`.
+#[pymodule]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::config::PlaneConfig;
+    #[pymodule_export]
+    use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
+    #[pymodule_export]
+    use crate::events::{
+        LogDirDescription, LogDirFailed, LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted,
+        Request, Session, ShutdownDone, TopicsMissing,
+    };
+    #[pymodule_export]
+    use crate::image::{BrokerImage, ImageDelta, LeaderSpec, PartitionImage, TopicImage};
+    #[pymodule_export]
+    use crate::log_config::LogConfig;
+    #[pymodule_export]
+    use crate::tables::{ApiRow, api_table};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

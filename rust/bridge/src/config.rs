@@ -1,0 +1,95 @@
+//! What the plane is started with, and a topic's options, as Python hands them down.
+
+use pyo3::prelude::*;
+use pyrklog_dataplane::api;
+use pyrklog_log::config::UnknownOption;
+
+use crate::errors::unknown_option;
+
+/// `api::PlaneConfig`.
+#[pyclass(frozen, module = "pyrklog._core")]
+pub struct PlaneConfig(pub api::PlaneConfig);
+
+#[pymethods]
+impl PlaneConfig {
+    #[new]
+    #[pyo3(signature = (
+        *, node_id, cluster_id, log_dirs, network_threads, reader_threads,
+        recovery_threads_per_dir, socket_request_max_bytes, receive_buffers_max_bytes,
+        control_queue_max_requests, connections_max_idle_ms, max_connections,
+        max_connections_per_ip, socket_send_buffer_bytes, socket_receive_buffer_bytes,
+        fetch_max_bytes, fetch_session_slots, fetch_read_path, unwritten_max_bytes,
+        recovery_checkpoint_interval_ms, log_start_checkpoint_interval_ms,
+        high_watermark_checkpoint_interval_ms, retention_check_interval_ms,
+        producer_id_expiration_ms, auto_create_topics
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one keyword a field, as in the stub"
+    )]
+    fn new(
+        node_id: i32,
+        cluster_id: String,
+        log_dirs: Vec<String>,
+        network_threads: usize,
+        reader_threads: usize,
+        recovery_threads_per_dir: usize,
+        socket_request_max_bytes: usize,
+        receive_buffers_max_bytes: usize,
+        control_queue_max_requests: usize,
+        connections_max_idle_ms: i64,
+        max_connections: usize,
+        max_connections_per_ip: usize,
+        socket_send_buffer_bytes: i32,
+        socket_receive_buffer_bytes: i32,
+        fetch_max_bytes: usize,
+        fetch_session_slots: usize,
+        fetch_read_path: &str,
+        unwritten_max_bytes: usize,
+        recovery_checkpoint_interval_ms: i64,
+        log_start_checkpoint_interval_ms: i64,
+        high_watermark_checkpoint_interval_ms: i64,
+        retention_check_interval_ms: i64,
+        producer_id_expiration_ms: i64,
+        auto_create_topics: bool,
+    ) -> PyResult<Self> {
+        Ok(Self(api::PlaneConfig {
+            node_id,
+            cluster_id,
+            log_dirs: log_dirs.into_iter().map(Into::into).collect(),
+            network_threads,
+            reader_threads,
+            recovery_threads_per_dir,
+            socket_request_max_bytes,
+            receive_buffers_max_bytes,
+            control_queue_max_requests,
+            connections_max_idle_ms,
+            max_connections,
+            max_connections_per_ip,
+            socket_send_buffer_bytes,
+            socket_receive_buffer_bytes,
+            fetch_max_bytes,
+            fetch_session_slots,
+            fetch_read_path: read_path(fetch_read_path)?,
+            unwritten_max_bytes,
+            recovery_checkpoint_interval_ms,
+            log_start_checkpoint_interval_ms,
+            high_watermark_checkpoint_interval_ms,
+            retention_check_interval_ms,
+            producer_id_expiration_ms,
+            auto_create_topics,
+        }))
+    }
+}
+
+fn read_path(name: &str) -> PyResult<api::ReadPath> {
+    match name {
+        "auto" => Ok(api::ReadPath::Auto),
+        "sendfile" => Ok(api::ReadPath::Sendfile),
+        "copy" => Ok(api::ReadPath::Copy),
+        _ => Err(unknown_option(UnknownOption {
+            option: "fetch.read.path",
+            value: name.to_owned(),
+        })),
+    }
+}

@@ -1,0 +1,206 @@
+//! What comes back from the plane, as Python sees it: one frozen class an event.
+
+use std::path::Path;
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyrklog_dataplane::api::{self, Event, TicketOutcome};
+
+/// `api::Session`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct Session {
+    connection: u64,
+    principal: String,
+    host: String,
+    client_id: Option<String>,
+    listener: String,
+}
+
+/// `api::ControlRequest`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct Request {
+    id: u64,
+    api_key: i16,
+    api_version: i16,
+    session: Py<Session>,
+    body: Py<PyBytes>,
+}
+
+/// `Event::TopicsMissing`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct TopicsMissing {
+    id: u64,
+    topics: Vec<String>,
+    session: Py<Session>,
+}
+
+/// `TicketOutcome::Partitions`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct PartitionsDone {
+    ticket: u64,
+    errors: Vec<i16>,
+}
+
+/// `TicketOutcome::DeleteRecords`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct RecordsDeleted {
+    ticket: u64,
+    results: Vec<(i16, i64)>,
+}
+
+/// `api::LogDirDescription`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct LogDirDescription {
+    path: String,
+    error_code: i16,
+    total_bytes: i64,
+    usable_bytes: i64,
+    partitions: Vec<(String, i32, i64, i64)>,
+}
+
+/// `TicketOutcome::LogDirs`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct LogDirsDescribed {
+    ticket: u64,
+    log_dirs: Vec<Py<LogDirDescription>>,
+}
+
+/// `TicketOutcome::Shutdown`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct ShutdownDone {
+    ticket: u64,
+    clean: bool,
+}
+
+/// `Event::LogDirFailed`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct LogDirFailed {
+    path: String,
+    reason: String,
+    partitions: Vec<(String, i32)>,
+}
+
+/// `Event::Notice`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct Notice {
+    event: &'static str,
+    fields: Py<PyDict>,
+    level: &'static str,
+}
+
+/// Lets `match` statements take an event's fields by position, in the order of the stub.
+macro_rules! match_args {
+    ($($class:ident: $($field:literal)+;)+) => {$(
+        #[pymethods]
+        impl $class {
+            #[classattr]
+            fn __match_args__(py: Python<'_>) -> PyResult<Py<PyTuple>> {
+                Ok(PyTuple::new(py, [$($field),+])?.unbind())
+            }
+        }
+    )+};
+}
+
+match_args! {
+    Request: "id" "api_key" "api_version" "session" "body";
+    TopicsMissing: "id" "topics" "session";
+    PartitionsDone: "ticket" "errors";
+    RecordsDeleted: "ticket" "results";
+    LogDirsDescribed: "ticket" "log_dirs";
+    ShutdownDone: "ticket" "clean";
+    LogDirFailed: "path" "reason" "partitions";
+    Notice: "event" "fields" "level";
+}
+
+/// One event of the plane as its Python object.
+pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
+    match event {
+        Event::Request(request) => Request {
+            id: request.id,
+            api_key: request.api_key,
+            api_version: request.api_version,
+            session: session(py, request.session)?,
+            body: PyBytes::new(py, &request.body).unbind(),
+        }
+        .into_py_any(py),
+        Event::TopicsMissing {
+            id,
+            topics,
+            session: who,
+        } => TopicsMissing {
+            id,
+            topics,
+            session: session(py, who)?,
+        }
+        .into_py_any(py),
+        Event::Ticket { id, outcome } => ticket(py, id, outcome),
+        Event::LogDirFailed {
+            path,
+            reason,
+            partitions,
+        } => LogDirFailed {
+            path: text(&path),
+            reason,
+            partitions,
+        }
+        .into_py_any(py),
+        Event::Notice {
+            event,
+            fields,
+            level,
+        } => {
+            let table = PyDict::new(py);
+            for (name, value) in fields {
+                table.set_item(name, value)?;
+            }
+            Notice {
+                event,
+                fields: table.unbind(),
+                level,
+            }
+            .into_py_any(py)
+        }
+    }
+}
+
+fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<PyAny>> {
+    match outcome {
+        TicketOutcome::Partitions(errors) => PartitionsDone { ticket, errors }.into_py_any(py),
+        TicketOutcome::DeleteRecords(results) => RecordsDeleted { ticket, results }.into_py_any(py),
+        TicketOutcome::LogDirs(found) => {
+            let described = found.into_iter().map(|one| Py::new(py, description(one)));
+            let log_dirs = described.collect::<PyResult<Vec<_>>>()?;
+            LogDirsDescribed { ticket, log_dirs }.into_py_any(py)
+        }
+        TicketOutcome::Shutdown(clean) => ShutdownDone { ticket, clean }.into_py_any(py),
+    }
+}
+
+fn session(py: Python<'_>, session: api::Session) -> PyResult<Py<Session>> {
+    Py::new(
+        py,
+        Session {
+            connection: session.connection,
+            principal: session.principal.to_string(),
+            host: session.host.to_string(),
+            client_id: session.client_id,
+            listener: session.listener.to_string(),
+        },
+    )
+}
+
+fn description(found: api::LogDirDescription) -> LogDirDescription {
+    LogDirDescription {
+        path: text(&found.path),
+        error_code: found.error_code,
+        total_bytes: found.total_bytes,
+        usable_bytes: found.usable_bytes,
+        partitions: found.partitions,
+    }
+}
+
+/// Paths of log directories come from Python as text, so that nothing is lost on the way back.
+pub fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,145 @@
+"""The Java client and Apache Kafka 3.9.1's own command-line tools."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support import jvm
+from tests.support.clients import CODECS, Confluent, Record
+
+pytestmark = pytest.mark.jvm
+
+TOOLS = "org.apache.kafka.tools"
+
+
+def test_java_client(bootstrap: str, topic: str) -> None:
+    """Client.java checks for itself; it reads what librdkafka compressed, among other things."""
+    for turn, codec in enumerate(CODECS):
+        values = [b"python %d" % (10 * turn + number) for number in range(10)]
+        records = [Record(None, value) for value in values]
+        Confluent().produce(bootstrap, f"{topic}-from-python", records, codec=codec)
+    program = Path(__file__).with_name("Client.java")
+    output = jvm.run(str(program), bootstrap, f"{topic}-", timeout_s=120)
+    checks = re.findall(r"^    static void (\w+)\(\) ", program.read_text(), re.MULTILINE)
+    assert output.split("\n")[:-1] == [f"ok {name}" for name in checks]
+
+
+def test_producer_performance(bootstrap: str, topic: str) -> None:
+    arguments = ["--num-records", "100000", "--record-size", "100", "--throughput", "-1"]
+    properties = [f"bootstrap.servers={bootstrap}", "acks=all", "compression.type=lz4"]
+    output = jvm.run(
+        f"{TOOLS}.ProducerPerformance",
+        *["--topic", topic, *arguments, "--producer-props", *properties],
+    )
+    assert "100000 records sent" in output.splitlines()[-1]
+    read = jvm.run(
+        f"{TOOLS}.GetOffsetShell", "--bootstrap-server", bootstrap, "--topic-partitions", topic
+    )
+    assert read == f"{topic}:0:100000\n"
+
+
+def test_verifiable_producer(bootstrap: str, topic: str) -> None:
+    count = 2_000
+    output = jvm.run(
+        f"{TOOLS}.VerifiableProducer",
+        *["--bootstrap-server", bootstrap, "--topic", topic, "--max-messages", str(count)],
+        *["--acks", "-1"],
+    )
+    events = [json.loads(line) for line in output.splitlines()]
+    acknowledged = {e["offset"]: e["value"] for e in events if e["name"] == "producer_send_success"}
+    assert sorted(acknowledged) == list(range(count))
+    values = [record.value for record in Confluent().consume(bootstrap, topic, count)]
+    assert values == [acknowledged[offset].encode() for offset in range(count)]
+
+
+def test_console_clients(bootstrap: str, topic: str) -> None:
+    lines = "".join(f"key{number}\tvalue {number}\n" for number in range(50))
+    jvm.run(
+        "kafka.tools.ConsoleProducer",
+        *["--bootstrap-server", bootstrap, "--topic", topic, "--property", "parse.key=true"],
+        *["--compression-codec", "zstd"],
+        stdin=lines,
+    )
+    output = jvm.run(
+        f"{TOOLS}.consumer.ConsoleConsumer",
+        *["--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0"],
+        *["--offset", "earliest", "--max-messages", "50", "--property", "print.key=true"],
+        *["--timeout-ms", "30000"],
+    )
+    assert output == lines
+
+
+def topics(bootstrap: str, *arguments: str) -> str:
+    return jvm.run(f"{TOOLS}.TopicCommand", "--bootstrap-server", bootstrap, *arguments)
+
+
+def test_kafka_topics(bootstrap: str, topic: str) -> None:
+    created = topics(
+        bootstrap,
+        *["--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=100000"],
+    )
+    assert created.strip() == f"Created topic {topic}."
+    assert topic in topics(bootstrap, "--list").split()
+    topics(bootstrap, "--alter", "--topic", topic, "--partitions", "3")
+    described = topics(bootstrap, "--describe", "--topic", topic)
+    assert re.search(
+        r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: .*retention.ms=100000", described
+    )
+    assert len(re.findall(r"Leader: \d+\s+Replicas: \d+\s+Isr: \d+", described)) == 3
+    topics(bootstrap, "--delete", "--topic", topic)
+    assert topic not in topics(bootstrap, "--list").split()
+
+
+def test_kafka_configs(bootstrap: str, topic: str) -> None:
+    topics(bootstrap, "--create", "--topic", topic)
+
+    def configs(*arguments: str) -> str:
+        place = ["--bootstrap-server", bootstrap, "--entity-type", "topics"]
+        return jvm.run("kafka.admin.ConfigCommand", *place, "--entity-name", topic, *arguments)
+
+    configs("--alter", "--add-config", "segment.bytes=2000000,cleanup.policy=[compact,delete]")
+    described = configs("--describe")
+    assert "segment.bytes=2000000 " in described
+    assert "cleanup.policy=compact,delete " in described
+    configs("--alter", "--delete-config", "segment.bytes")
+    described = configs("--describe", "--all")
+    assert re.search(r"segment.bytes=1073741824 .*synonyms=\{.*DEFAULT_CONFIG", described)
+
+
+def test_log_dirs_and_delete_records(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    Confluent().produce(bootstrap, topic, [Record(None, bytes(1_000))] * 20)
+    output = jvm.run(
+        f"{TOOLS}.LogDirsCommand",
+        *["--bootstrap-server", bootstrap, "--describe", "--topic-list", topic],
+    )
+    (found,) = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    partitions = [
+        partition
+        for broker in found["brokers"]
+        for directory in broker["logDirs"]
+        for partition in directory["partitions"]
+    ]
+    assert [one["partition"] for one in partitions] == [f"{topic}-0"]
+    assert 20_000 < partitions[0]["size"] < 25_000
+
+    wanted = {"partitions": [{"topic": topic, "partition": 0, "offset": 15}], "version": 1}
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps(wanted))
+    output = jvm.run(
+        f"{TOOLS}.DeleteRecordsCommand",
+        *["--bootstrap-server", bootstrap, "--offset-json-file", str(file)],
+    )
+    assert f"partition: {topic}-0\tlow_watermark: 15" in output
+    output = jvm.run(
+        f"{TOOLS}.GetOffsetShell",
+        *["--bootstrap-server", bootstrap, "--topic-partitions", topic, "--time", "earliest"],
+    )
+    assert output == f"{topic}:0:15\n"
+
+
+def test_broker_api_versions(bootstrap: str) -> None:
+    output = jvm.run("kafka.admin.BrokerApiVersionsCommand", "--bootstrap-server", bootstrap)
+    assert output.startswith(bootstrap)
+    assert re.search(r"Produce\(0\): 0 to \d+ \[usable: \d+\]", output)
