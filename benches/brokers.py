@@ -145,8 +145,7 @@ class Kafka(Broker):
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             "listeners": (
-                f"PLAINTEXT://127.0.0.1:{self.port},"
-                f"CONTROLLER://127.0.0.1:{self._controller_port}"
+                f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
             ),
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.folder / "logs"),

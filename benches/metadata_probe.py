@@ -53,4 +53,3 @@ def _receive(connection: socket.socket, length: int) -> bytes:
             raise ConnectionResetError("closed in the middle of a reply")
         received += part
     return received
-
