@@ -1,0 +1,102 @@
+//! Answers to ApiVersions, encoded once for each version.
+
+use std::sync::LazyLock;
+
+use pyrklog_wire::api::{self, key};
+use pyrklog_wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use pyrklog_wire::{DecodeError, ErrorCode};
+
+/// The body of each version's answer, by version.
+static ANSWERS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let response = ApiVersionsResponse::of_table();
+    (0..=api::max_version(key::API_VERSIONS))
+        .map(|version| encode(&response, version))
+        .collect()
+});
+
+static UNSUPPORTED: LazyLock<Vec<u8>> =
+    LazyLock::new(|| encode(&ApiVersionsResponse::of_unsupported_version(), 0));
+
+fn encode(response: &ApiVersionsResponse, version: i16) -> Vec<u8> {
+    let mut body = Vec::new();
+    response.encode(&mut body, version);
+    body
+}
+
+/// Appends the body of the answer to a request of a version that is served: the list, or
+/// INVALID_REQUEST without it when the client's name or version is malformed (KIP-511).
+///
+/// # Errors
+/// Malformed bytes; the connection is to be closed.
+pub fn answer(body: &[u8], version: i16, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let request = ApiVersionsRequest::decode(body, version)?;
+    if request.is_valid(version) {
+        // Decoding has checked the version.
+        out.extend_from_slice(&ANSWERS[usize::from(version.unsigned_abs())]);
+    } else {
+        let error_code = ErrorCode::INVALID_REQUEST;
+        ApiVersionsResponse {
+            error_code,
+            apis: vec![],
+            throttle_ms: 0,
+        }
+        .encode(out, version);
+    }
+    Ok(())
+}
+
+/// Appends the body of the answer to a version that is not served: in the form of version 0, the
+/// error and the list, from which the client chooses again. The response header is the classic one.
+pub fn answer_unsupported(out: &mut Vec<u8>) {
+    out.extend_from_slice(&UNSUPPORTED);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_version_advertises_the_table() {
+        for version in 0..=4 {
+            let mut request = Vec::new();
+            let asking = ApiVersionsRequest {
+                client_software_name: "t",
+                client_software_version: "1",
+            };
+            asking.encode(&mut request, version);
+            let mut body = Vec::new();
+            answer(&request, version, &mut body).unwrap();
+            let response = ApiVersionsResponse::decode(&body, version).unwrap();
+            assert_eq!(response, ApiVersionsResponse::of_table(), "{version}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_client_name_is_an_invalid_request() {
+        let mut request = Vec::new();
+        let asking = ApiVersionsRequest {
+            client_software_name: "a b",
+            client_software_version: "1",
+        };
+        asking.encode(&mut request, 3);
+        let mut body = Vec::new();
+        answer(&request, 3, &mut body).unwrap();
+        let response = ApiVersionsResponse::decode(&body, 3).unwrap();
+        assert_eq!(
+            (response.error_code, response.apis.len()),
+            (ErrorCode::INVALID_REQUEST, 0)
+        );
+    }
+
+    #[test]
+    fn an_unknown_version_is_told_the_list_in_version_0() {
+        let mut body = Vec::new();
+        answer_unsupported(&mut body);
+        let response = ApiVersionsResponse::decode(&body, 0).unwrap();
+        assert_eq!(response.error_code, ErrorCode::UNSUPPORTED_VERSION);
+        assert_eq!(response.apis, ApiVersionsResponse::of_table().apis);
+        assert!(answer(&[], 5, &mut body).is_err());
+        assert!(answer(&[], -1, &mut body).is_err());
+        assert!(answer(&[], 3, &mut body).is_err());
+    }
+}
