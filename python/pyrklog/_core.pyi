@@ -6,6 +6,36 @@ All classes are immutable. Sizes are bytes, times are milliseconds, topic ids ar
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, final
 
+__all__ = [
+    "ApiRow",
+    "BrokerImage",
+    "DataPlane",
+    "Event",
+    "ForeignLogDirError",
+    "ImageDelta",
+    "LeaderSpec",
+    "LogConfig",
+    "LogDirDescription",
+    "LogDirError",
+    "LogDirFailed",
+    "LogDirLockedError",
+    "LogDirsDescribed",
+    "Notice",
+    "PartitionImage",
+    "PartitionsDone",
+    "PlaneClosedError",
+    "PlaneConfig",
+    "RecordsDeleted",
+    "Request",
+    "Session",
+    "ShutdownDone",
+    "TopicImage",
+    "TopicsMissing",
+    "__version__",
+    "api_table",
+    "dump_file",
+]
+
 __version__: str
 
 class LogDirError(OSError):

@@ -113,6 +113,23 @@ match_args! {
     Notice: "event" "fields" "level";
 }
 
+/// The type of what `drain_events` returns: the union of all event classes.
+pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let others = [
+        py.get_type::<TopicsMissing>(),
+        py.get_type::<PartitionsDone>(),
+        py.get_type::<RecordsDeleted>(),
+        py.get_type::<LogDirsDescribed>(),
+        py.get_type::<ShutdownDone>(),
+        py.get_type::<LogDirFailed>(),
+        py.get_type::<Notice>(),
+    ];
+    let first = py.get_type::<Request>().into_any();
+    others
+        .iter()
+        .try_fold(first, |union, class| union.bitor(class))
+}
+
 /// One event of the plane as its Python object.
 pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
     match event {

@@ -1,0 +1,103 @@
+//! `DataPlane`: each command hands its arguments to the plane with the GIL released.
+
+use std::collections::BTreeMap;
+
+use pyo3::prelude::*;
+use pyrklog_dataplane::api;
+
+use crate::config::PlaneConfig;
+use crate::errors;
+use crate::events::{self, text};
+use crate::image::{ImageDelta, LeaderSpec, inner};
+
+/// `pyrklog_dataplane::DataPlane`.
+#[pyclass(frozen, module = "pyrklog._core")]
+pub struct DataPlane(pyrklog_dataplane::DataPlane);
+
+type Found = (String, i32, Option<api::TopicId>, String);
+
+#[pymethods]
+impl DataPlane {
+    #[new]
+    fn new(py: Python<'_>, config: &Bound<'_, PlaneConfig>) -> PyResult<Self> {
+        let config = config.get().0.clone();
+        py.detach(|| pyrklog_dataplane::DataPlane::open(config)).map(Self).map_err(errors::open)
+    }
+
+    fn found_partitions(&self, py: Python<'_>) -> Vec<Found> {
+        let found = py.detach(|| self.0.found_partitions());
+        found
+            .into_iter()
+            .map(|one| (one.topic, one.partition, one.topic_id, text(&one.log_dir)))
+            .collect()
+    }
+
+    fn listen(&self, py: Python<'_>, listener: &str, host: &str, port: u16) -> PyResult<u16> {
+        py.detach(|| self.0.listen(listener, host, port)).map_err(errors::listen)
+    }
+
+    fn apply_image(&self, py: Python<'_>, delta: &Bound<'_, ImageDelta>) -> PyResult<()> {
+        let delta = delta.get().0.clone();
+        py.detach(|| self.0.apply_image(delta)).map_err(errors::image)
+    }
+
+    fn become_leaders(
+        &self,
+        py: Python<'_>,
+        specs: Vec<Bound<'_, LeaderSpec>>,
+    ) -> PyResult<api::TicketId> {
+        let specs = inner(&specs, |spec| &spec.0);
+        py.detach(|| self.0.become_leaders(specs)).map_err(errors::closed)
+    }
+
+    fn stop_partitions(
+        &self,
+        py: Python<'_>,
+        specs: Vec<(String, i32, bool)>,
+    ) -> PyResult<api::TicketId> {
+        let spec = |(topic, partition, delete)| api::StopSpec { topic, partition, delete };
+        let specs = specs.into_iter().map(spec).collect();
+        py.detach(|| self.0.stop_partitions(specs)).map_err(errors::closed)
+    }
+
+    fn delete_records(
+        &self,
+        py: Python<'_>,
+        targets: Vec<(String, i32, i64)>,
+    ) -> PyResult<api::TicketId> {
+        py.detach(|| self.0.delete_records(targets)).map_err(errors::closed)
+    }
+
+    fn describe_log_dirs(&self, py: Python<'_>) -> PyResult<api::TicketId> {
+        py.detach(|| self.0.describe_log_dirs()).map_err(errors::closed)
+    }
+
+    fn reply(&self, py: Python<'_>, request: api::RequestId, body: Vec<u8>) {
+        py.detach(|| self.0.reply(request, body));
+    }
+
+    fn resume(&self, py: Python<'_>, request: api::RequestId, errors: BTreeMap<String, i16>) {
+        py.detach(|| self.0.resume(request, errors.into_iter().collect()));
+    }
+
+    fn close_request(&self, py: Python<'_>, request: api::RequestId) {
+        py.detach(|| self.0.close_request(request));
+    }
+
+    fn statistics(&self, py: Python<'_>) -> BTreeMap<&'static str, i64> {
+        py.detach(|| self.0.statistics()).into_iter().collect()
+    }
+
+    fn shutdown(&self, py: Python<'_>, grace_ms: i64) -> PyResult<api::TicketId> {
+        py.detach(|| self.0.shutdown(grace_ms)).map_err(errors::closed)
+    }
+
+    fn event_fd(&self) -> i32 {
+        self.0.event_fd()
+    }
+
+    fn drain_events(&self, py: Python<'_>, max: usize) -> PyResult<Vec<Py<PyAny>>> {
+        let drained = py.detach(|| self.0.drain_events(max));
+        drained.into_iter().map(|event| events::into_python(py, event)).collect()
+    }
+}
