@@ -192,7 +192,7 @@ pub enum Event {
     TopicsMissing {
         /// To `resume`.
         id: RequestId,
-        /// Missing names, valid or not.
+        /// Missing names: legal ones only, each once.
         topics: Vec<String>,
         /// Who asked.
         session: Session,

@@ -5,3 +5,4 @@
 pub mod api;
 pub mod api_versions;
 pub mod image;
+pub mod metadata;
