@@ -184,9 +184,14 @@ class EmbeddedSession:
             self._store.watches.add_data(path, self.session_id, watch)
         return node
 
-    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         await trio.lowlevel.checkpoint()
-        return [self._find(path) for path in paths]
+        found = [self._find(path) for path in paths]
+        if watch is not None:
+            for path, node in zip(paths, found, strict=True):
+                if node is not None:
+                    self._store.watches.add_data(path, self.session_id, watch)
+        return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         await trio.lowlevel.checkpoint()

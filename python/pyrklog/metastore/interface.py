@@ -147,8 +147,8 @@ class Metastore(Protocol):
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """The node; raises :class:`NoNodeError` (and then leaves no watch)."""
 
-    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Several nodes, None for those that are not there."""
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        """Several nodes, None for those that are not there (which get no watch)."""
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """The node's stat; the watch also waits for a node that is not there."""

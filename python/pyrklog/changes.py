@@ -1,0 +1,25 @@
+"""Waiting for a condition over state that this thread changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+
+class Changes:
+    """Tells waiters that something changed; they look for themselves whether it is their thing."""
+
+    def __init__(self) -> None:
+        self._next = trio.Event()
+
+    def notify(self) -> None:
+        """Something changed."""
+        self._next.set()
+        self._next = trio.Event()
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Returns when the condition holds."""
+        await trio.lowlevel.checkpoint()
+        while not condition():
+            await self._next.wait()

@@ -1,0 +1,114 @@
+"""Requests to brokers, gathered while states change and sent together, one of a kind a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyrklog.controller.effects import Send, Steps
+from pyrklog.controller.requests import (
+    EPOCH_DURING_DELETE,
+    EPOCH_NONE,
+    LeaderAndIsrRequest,
+    PartitionInfo,
+    StopReplica,
+    StopReplicaRequest,
+    TopicPartitions,
+    UpdateMetadataRequest,
+)
+from pyrklog.controller.state import ControllerState, Partition
+from pyrklog.image import LEADER_BEING_DELETED
+
+_ByTopic = dict[str, tuple[bytes, list[PartitionInfo]]]
+
+
+class RequestBatch:
+    """What is to be sent at the end of a procedure."""
+
+    def __init__(self, state: ControllerState) -> None:
+        self._state = state
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lead: dict[int, dict[Partition, bool]] = {}
+        self._metadata: dict[Partition, None] = {}
+        self._metadata_brokers: set[int] = set()
+        self._stop: dict[int, list[StopReplica]] = {}
+
+    def leader_and_isr(
+        self, brokers: Iterable[int], partition: Partition, *, is_new: bool = False
+    ) -> None:
+        """The brokers (the live ones of them) shall lead or follow; all others learn of it."""
+        for broker in brokers:
+            if broker in self._state.brokers:
+                wanted = self._lead.setdefault(broker, {})
+                wanted[partition] = wanted.get(partition, False) or is_new
+        self.update_metadata(self._state.brokers, [partition])
+
+    def update_metadata(self, brokers: Iterable[int], partitions: Iterable[Partition]) -> None:
+        """The brokers shall know these partitions, and all live brokers."""
+        self._metadata_brokers.update(brokers)
+        self._metadata.update(dict.fromkeys(partitions))
+
+    def stop_replica(self, broker: int, partition: Partition, *, delete: bool) -> None:
+        """The broker, if it lives, shall stop the replica."""
+        if broker not in self._state.brokers:
+            return
+        leadership = partition.leadership
+        epoch = leadership.leader_epoch if leadership else EPOCH_NONE
+        if partition.topic.name in self._state.to_delete:
+            epoch = EPOCH_DURING_DELETE
+        item = StopReplica(partition.topic.name, partition.index, epoch, delete)
+        self._stop.setdefault(broker, []).append(item)
+
+    def flush(self) -> Steps:
+        """Sends everything: to each broker what it must know before what it must do."""
+        state = self._state
+        topics = _grouped(
+            (partition, self._metadata_info(partition)) for partition in self._metadata
+        )
+        images = [broker.image for _, broker in sorted(state.brokers.items())]
+        for broker in sorted(self._metadata_brokers & state.brokers.keys()):
+            yield Send(
+                broker,
+                UpdateMetadataRequest(
+                    state.controller_id, state.epoch, state.brokers[broker].epoch, topics, images
+                ),
+            )
+        for broker, wanted in sorted(self._lead.items()):
+            led = _grouped(
+                (partition, state.info(partition, is_new=is_new))
+                for partition, is_new in wanted.items()
+            )
+            if led and broker in state.brokers:
+                yield Send(
+                    broker,
+                    LeaderAndIsrRequest(
+                        state.controller_id, state.epoch, state.brokers[broker].epoch, led
+                    ),
+                )
+        for broker, replicas in sorted(self._stop.items()):
+            if broker in state.brokers:
+                yield Send(
+                    broker,
+                    StopReplicaRequest(
+                        state.controller_id, state.epoch, state.brokers[broker].epoch, replicas
+                    ),
+                )
+        self._clear()
+
+    def _metadata_info(self, partition: Partition) -> PartitionInfo | None:
+        info = self._state.info(partition)
+        if info is not None and partition.topic.name in self._state.to_delete:
+            info = info._replace(leader=LEADER_BEING_DELETED)
+        return info
+
+
+def _grouped(
+    items: Iterable[tuple[Partition, PartitionInfo | None]],
+) -> list[TopicPartitions]:
+    by_topic: _ByTopic = {}
+    for partition, info in items:
+        if info is not None:
+            topic = partition.topic
+            by_topic.setdefault(topic.name, (topic.id, []))[1].append(info)
+    return [TopicPartitions(name, *rest) for name, rest in by_topic.items()]

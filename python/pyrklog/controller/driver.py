@@ -1,0 +1,444 @@
+"""Runs the controller's machine: election, watches, effects.
+
+One task leads: it takes events one at a time and runs each procedure of the machine to its end.
+Every write carries a check of /controller_epoch's version; when that fails, or the session ends,
+somebody else leads, and all that this term knew is thrown away.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import trio
+
+from pyrklog.changes import Changes
+from pyrklog.controller import store_writes
+from pyrklog.controller.effects import (
+    DeleteTopicNodes,
+    Effect,
+    ReadStates,
+    ReadUnclean,
+    Send,
+    Snapshot,
+    StateChange,
+    Steps,
+    UnmarkDeletion,
+    WriteStates,
+)
+from pyrklog.controller.machine import Controller
+from pyrklog.controller.requests import (
+    BrokerChannel,
+    ControlResponse,
+    LeaderAndIsrResponse,
+    StopReplicaResponse,
+    TopicPartition,
+)
+from pyrklog.controller.state import LiveBroker
+from pyrklog.controller.store_writes import ControllerMovedError, Term
+from pyrklog.image import BrokerImage
+from pyrklog.logs import get_logger
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import (
+    BadVersionError,
+    Create,
+    Metastore,
+    NodeExistsError,
+    NoNodeError,
+    Set,
+    Stat,
+    StoreFailedError,
+    WatchEvent,
+)
+
+FIRST_REBALANCE_SECONDS = 5
+STORE_RETRY_SECONDS = 5
+QUIET_STATES = frozenset({"NewPartition", "NewReplica", "OnlineReplica"})
+"""Entered on the way to others; logged only at the level of debugging."""
+
+log = get_logger("controller")
+state_log = get_logger("state_change")
+
+Handler = Callable[[], Any]
+
+
+class ControllerSettings:
+    """What the controller takes from the broker's options; read anew at each use."""
+
+    def __init__(
+        self,
+        *,
+        unclean_topics: Callable[[dict[str, dict[str, str]]], frozenset[str]],
+        delete_topic_enable: bool,
+        rebalance_interval_seconds: int | None,
+        imbalance_percent: int,
+    ) -> None:
+        self.unclean_topics = unclean_topics
+        """Topic overrides by name -> the names that allow unclean elections."""
+        self.delete_topic_enable = delete_topic_enable
+        self.rebalance_interval_seconds = rebalance_interval_seconds
+        """None turns the periodic election off."""
+        self.imbalance_percent = imbalance_percent
+
+
+class ControllerDriver:
+    """Takes part in the election, and leads while elected."""
+
+    def __init__(
+        self,
+        node_id: int,
+        store: Metastore,
+        channel: Callable[[int], BrokerChannel],
+        settings: ControllerSettings,
+    ) -> None:
+        self.node_id = node_id
+        self.controller_id = -1
+        """Who leads, as far as this broker knows; -1 = nobody."""
+        self.changes = Changes()
+        self._store = store
+        self._channel = channel
+        self._settings = settings
+        self._moved = trio.Event()
+        self._announced = False
+        self._term: Term | None = None
+        self._machine: Controller | None = None
+        self._events_in, self._events = trio.open_memory_channel[tuple[Hashable, Handler]](math.inf)
+        self._queued: set[Hashable] = set()
+        self._known_topics: set[str] = set()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._term is not None
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Takes part until cancelled; started when a controller is known to this broker."""
+        while True:
+            self._moved = trio.Event()
+            try:
+                term = await self._elect()
+                if term is None:
+                    self._announce(task_status)
+                    await self._moved.wait()
+                else:
+                    await self._lead(term, task_status)
+            except ControllerMovedError:
+                log.warning("controller_moved")
+            except StoreFailedError as error:
+                if not self._announced:
+                    raise
+                log.error("controller_store_failed", reason=error.reason)
+                await self._step_down()
+            finally:
+                self._term = None
+                self._machine = None
+                self.controller_id = -1
+                self.changes.notify()
+
+    async def _step_down(self) -> None:
+        """The store refuses writes: another broker may do better, or this one a little later."""
+        try:
+            if self._term is not None:
+                await self._store.delete(znodes.CONTROLLER)
+        except (NoNodeError, StoreFailedError):
+            pass  # nothing to hand over, or no way to
+        await trio.sleep(STORE_RETRY_SECONDS)
+
+    # --- election --------------------------------------------------------------------------------
+
+    async def _elect(self) -> Term | None:
+        """The new term, or None when another broker leads (its znode is watched then)."""
+        if await self._store.exists(znodes.CONTROLLER) is not None:
+            await self._follow()
+            return None
+        epoch, version = await self._read_epoch()
+        timestamp_ms = time.time_ns() // 1_000_000
+        try:
+            results = await self._store.multi(
+                [
+                    Create(
+                        znodes.CONTROLLER,
+                        znodes.encode_controller(self.node_id, timestamp_ms),
+                        True,
+                    ),
+                    Set(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), version),
+                ]
+            )
+        except (NodeExistsError, BadVersionError):
+            await self._follow()
+            return None
+        stat = results[1]
+        assert isinstance(stat, Stat)
+        await self._store.exists(znodes.CONTROLLER, self._controller_changed)
+        return Term(epoch + 1, stat.version)
+
+    async def _read_epoch(self) -> tuple[int, int]:
+        try:
+            node = await self._store.get(znodes.CONTROLLER_EPOCH)
+        except NoNodeError:
+            try:
+                await self._store.create(znodes.CONTROLLER_EPOCH, b"0")
+            except NodeExistsError:
+                pass  # another broker was faster
+            node = await self._store.get(znodes.CONTROLLER_EPOCH)
+        return int(node.data), node.stat.version
+
+    async def _follow(self) -> None:
+        try:
+            node = await self._store.get(znodes.CONTROLLER, self._controller_changed)
+            self.controller_id = znodes.decode_controller(node.data)
+        except NoNodeError:
+            self.controller_id = -1
+            self._moved.set()
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+        self.changes.notify()
+
+    def _controller_changed(self, _event: WatchEvent) -> None:
+        self._moved.set()
+
+    # --- leading ---------------------------------------------------------------------------------
+
+    async def _lead(self, term: Term, task_status: trio.TaskStatus[None]) -> None:
+        self._term = term
+        self._queued.clear()
+        self._events_in, self._events = trio.open_memory_channel(math.inf)
+        machine = self._machine = Controller(
+            self.node_id, term.epoch, delete_topic_enable=self._settings.delete_topic_enable
+        )
+        log.info("controller_elected", broker=self.node_id, epoch=term.epoch)
+        brokers = await self._read_brokers()
+        snapshot = await self._read_snapshot()
+        self._known_topics = set(snapshot.topics)
+        await self._perform(machine.start(brokers, snapshot))
+        self.controller_id = self.node_id
+        self.changes.notify()
+        self._announce(task_status)
+        await self._log_dir_events()
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._resign_when_moved, nursery.cancel_scope)
+            if self._settings.rebalance_interval_seconds is not None:
+                nursery.start_soon(self._rebalance_timer, self._settings.rebalance_interval_seconds)
+            try:
+                async for key, handler in self._events:
+                    self._queued.discard(key)
+                    await handler()
+            except (ControllerMovedError, StoreFailedError) as error:
+                failure = error
+                nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    def _announce(self, task_status: trio.TaskStatus[None]) -> None:
+        if not self._announced:
+            self._announced = True
+            task_status.started()
+
+    async def _resign_when_moved(self, scope: trio.CancelScope) -> None:
+        await self._moved.wait()
+        scope.cancel()
+
+    async def _rebalance_timer(self, interval_seconds: int) -> None:
+        await trio.sleep(FIRST_REBALANCE_SECONDS)
+        while True:
+            self._queue("rebalance", self._rebalance)
+            await trio.sleep(interval_seconds)
+
+    async def _rebalance(self) -> None:
+        machine = self._current()
+        await self._perform(machine.rebalance_leaders(self._settings.imbalance_percent))
+
+    def _queue(self, key: Hashable, handler: Handler) -> None:
+        """An event; one that waits already is not queued twice."""
+        if key not in self._queued:
+            self._queued.add(key)
+            self._events_in.send_nowait((key, handler))
+
+    def _current(self) -> Controller:
+        assert self._machine is not None
+        return self._machine
+
+    # --- watches ---------------------------------------------------------------------------------
+
+    def _brokers_changed(self, _event: WatchEvent) -> None:
+        self._queue("brokers", self._on_brokers)
+
+    def _topics_changed(self, _event: WatchEvent) -> None:
+        self._queue("topics", self._on_topics)
+
+    def _deletions_changed(self, _event: WatchEvent) -> None:
+        self._queue("deletions", self._on_deletions)
+
+    def _log_dirs_changed(self, _event: WatchEvent) -> None:
+        self._queue("log_dirs", self._log_dir_events)
+
+    async def _read_brokers(self) -> dict[int, LiveBroker]:
+        names = await self._store.children(znodes.BROKER_IDS, self._brokers_changed)
+        paths = [f"{znodes.BROKER_IDS}/{name}" for name in names]
+        nodes = await self._store.get_many(paths, self._brokers_changed)
+        live = {}
+        for name, path, node in zip(names, paths, nodes, strict=True):
+            if node is None or not node.data:
+                continue
+            try:
+                registration = znodes.decode_broker(path, node.data)
+                image = BrokerImage(int(name), registration.rack, registration.endpoints)
+            except (znodes.ZnodeError, ValueError) as error:
+                log.error("bad_znode", reason=str(error))
+                continue
+            live[image.id] = LiveBroker(image, node.stat.czxid)
+        return live
+
+    async def _on_brokers(self) -> None:
+        brokers = await self._read_brokers()
+        await self._perform(self._current().brokers_changed(brokers))
+
+    async def _read_snapshot(self) -> Snapshot:
+        names = await self._store.children(znodes.BROKER_TOPICS, self._topics_changed)
+        topics = await self._read_topics(names)
+        keys = [(name, index) for name, item in topics.items() for index in item.replicas]
+        states = await self._read_states(keys)
+        to_delete = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
+        return Snapshot(topics, states, to_delete)
+
+    async def _read_topics(self, names: Sequence[str]) -> dict[str, znodes.TopicAssignment]:
+        paths = [znodes.topic_path(name) for name in names]
+        nodes = await self._store.get_many(paths, self._topic_changed)
+        found = {}
+        for name, path, node in zip(names, paths, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                found[name] = znodes.decode_topic(path, node.data)
+            except znodes.ZnodeError as error:
+                log.error("bad_znode", reason=str(error))
+        return found
+
+    def _topic_changed(self, event: WatchEvent) -> None:
+        name = event.path.rpartition("/")[2]
+        self._queue(("topic", name), lambda: self._on_topic(name))
+
+    async def _on_topics(self) -> None:
+        names = await self._store.children(znodes.BROKER_TOPICS, self._topics_changed)
+        fresh = [name for name in names if name not in self._known_topics]
+        found = await self._read_topics(fresh)
+        self._known_topics = set(names)
+        await self._perform(self._current().topics_changed(found, names))
+
+    async def _on_topic(self, name: str) -> None:
+        found = await self._read_topics([name])
+        if name in found:
+            await self._perform(self._current().topic_changed(name, found[name]))
+
+    async def _on_deletions(self) -> None:
+        names = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
+        await self._perform(self._current().deletion_asked(names))
+
+    async def _log_dir_events(self) -> None:
+        """Looks at announcements of failed log directories, and waits for the next."""
+        names = await self._store.children(znodes.LOG_DIR_EVENTS, self._log_dirs_changed)
+        if not names:
+            return
+        paths = [f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names]
+        brokers = set()
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            if node is not None:
+                try:
+                    brokers.add(znodes.decode_log_dir_event(path, node.data))
+                except znodes.ZnodeError as error:
+                    log.error("bad_znode", reason=str(error))
+        await self._perform(self._current().log_dirs_failed(sorted(brokers)))
+        await store_writes.delete_nodes(self._store, self._fence(), paths)
+
+    # --- effects ---------------------------------------------------------------------------------
+
+    async def _perform(self, steps: Steps) -> None:
+        result: object = None
+        while True:
+            try:
+                effect = steps.send(result)
+            except StopIteration:
+                return
+            result = await self._execute(effect)
+
+    async def _execute(self, effect: Effect) -> object:
+        match effect:
+            case StateChange(event, fields):
+                quiet = fields.get("to") in QUIET_STATES
+                failed = event.endswith("_failed")
+                level = "error" if failed else "debug" if quiet else "info"
+                state_log.log(level, event, fields)
+                return None
+            case Send(broker, request):
+                self._channel(broker).post(request, self._answer_of(broker))
+                return None
+            case WriteStates(writes):
+                return await store_writes.write_states(self._store, self._fence(), writes)
+            case ReadStates(keys):
+                return await self._read_states(keys)
+            case ReadUnclean(topics):
+                return await self._read_unclean(topics)
+            case DeleteTopicNodes(topics):
+                for topic in topics:
+                    await store_writes.delete_topic(self._store, self._fence(), topic)
+                    self._known_topics.discard(topic)
+                return None
+            case UnmarkDeletion(topics):
+                paths = [znodes.delete_topic_path(topic) for topic in topics]
+                await store_writes.delete_nodes(self._store, self._fence(), paths)
+                return None
+
+    def _fence(self) -> Term:
+        if self._term is None:
+            raise ControllerMovedError
+        return self._term
+
+    def _answer_of(self, broker: int) -> Callable[[ControlResponse], None]:
+        term = self._term
+
+        def answered(response: ControlResponse) -> None:
+            if self._term is not term:
+                return  # an answer to an earlier term
+            if isinstance(response, LeaderAndIsrResponse):
+                machine = self._current()
+                self._queue(
+                    object(),
+                    lambda: self._perform(machine.leader_and_isr_answered(broker, response)),
+                )
+            elif isinstance(response, StopReplicaResponse):
+                machine = self._current()
+                self._queue(
+                    object(),
+                    lambda: self._perform(machine.stop_replica_answered(broker, response)),
+                )
+
+        return answered
+
+    async def _read_states(
+        self, keys: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, tuple[znodes.Leadership, int]]:
+        paths = [znodes.state_path(*key) for key in keys]
+        found = {}
+        for key, path, node in zip(keys, paths, await self._store.get_many(paths), strict=True):
+            if node is None:
+                continue
+            try:
+                found[key] = (znodes.decode_state(path, node.data), node.stat.version)
+            except znodes.ZnodeError as error:
+                log.error("bad_znode", reason=str(error))
+        return found
+
+    async def _read_unclean(self, topics: Sequence[str]) -> frozenset[str]:
+        paths = [znodes.topic_config_path(topic) for topic in topics]
+        overrides: dict[str, dict[str, str]] = {}
+        for topic, path, node in zip(topics, paths, await self._store.get_many(paths), strict=True):
+            overrides[topic] = {}
+            if node is not None:
+                try:
+                    overrides[topic] = znodes.decode_config(path, node.data)
+                except znodes.ZnodeError as error:
+                    log.error("bad_znode", reason=str(error))
+        return self._settings.unclean_topics(overrides)

@@ -1,0 +1,86 @@
+"""What the controller's machine asks its driver to do, and what it is told back.
+
+The machine's steps are generators: they yield an effect and are sent its result. A driver that
+loses the controllership throws it all away instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pyrklog.controller.requests import (
+    ControlRequest,
+    TopicPartition,
+)
+from pyrklog.metastore.znodes import Leadership, TopicAssignment
+
+
+class StateWrite(NamedTuple):
+    """A partition state to write; expected version -1 = the node is to be created."""
+
+    key: TopicPartition
+    leadership: Leadership
+    expected_version: int
+
+
+class WriteStates(NamedTuple):
+    """Writes partition states, each by compare-and-set and fenced by the controller's epoch.
+
+    Result: ``dict[TopicPartition, int | None]``: the new version, None where it was refused.
+    """
+
+    writes: Sequence[StateWrite]
+
+
+class ReadStates(NamedTuple):
+    """Result: ``dict[TopicPartition, tuple[Leadership, int]]``, with versions; missing left out."""
+
+    keys: Sequence[TopicPartition]
+
+
+class ReadUnclean(NamedTuple):
+    """Result: ``frozenset[str]``: those of the topics whose options allow unclean elections."""
+
+    topics: Sequence[str]
+
+
+class DeleteTopicNodes(NamedTuple):
+    """Removes all that is kept of the topics, the mark for deletion last. Result: None."""
+
+    topics: Sequence[str]
+
+
+class UnmarkDeletion(NamedTuple):
+    """Removes the mark from topics that are not there or may not be deleted. Result: None."""
+
+    topics: Sequence[str]
+
+
+class Send(NamedTuple):
+    """Puts a request in a broker's queue. Result: None; an answer comes as an event."""
+
+    broker: int
+    request: ControlRequest
+
+
+class StateChange(NamedTuple):
+    """A line of the state-change log. Result: None."""
+
+    event: str
+    fields: Mapping[str, object]
+
+
+Effect = (
+    WriteStates | ReadStates | ReadUnclean | DeleteTopicNodes | UnmarkDeletion | Send | StateChange
+)
+Steps = Generator[Effect, Any, None]
+"""A procedure of the machine."""
+
+
+class Snapshot(NamedTuple):
+    """What a new controller finds in the metadata store."""
+
+    topics: Mapping[str, TopicAssignment]
+    states: Mapping[TopicPartition, tuple[Leadership, int]]
+    to_delete: Sequence[str]

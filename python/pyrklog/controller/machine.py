@@ -1,0 +1,386 @@
+"""The controller's decisions: what follows from each event. Pure.
+
+Each public method is one event and returns a procedure (``effects.Steps``): a generator that yields
+effects and is sent their results. Procedures run one at a time, to the end. The order of steps is
+Kafka's (its controller in ZooKeeper mode, 3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyrklog.controller.batch import RequestBatch
+from pyrklog.controller.effects import (
+    DeleteTopicNodes,
+    Snapshot,
+    StateChange,
+    Steps,
+    UnmarkDeletion,
+)
+from pyrklog.controller.election import preferred_election
+from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.replicas import Replica, ReplicaChanges
+from pyrklog.controller.requests import LeaderAndIsrResponse, StopReplicaResponse, TopicPartition
+from pyrklog.controller.state import (
+    ControllerState,
+    LiveBroker,
+    Partition,
+    PartitionState,
+    ReplicaState,
+    Topic,
+)
+from pyrklog.errors import ErrorCode
+from pyrklog.metastore.znodes import TopicAssignment
+
+
+class Controller:
+    """One term of a controller: made when it is elected, thrown away when it resigns."""
+
+    def __init__(self, controller_id: int, epoch: int, *, delete_topic_enable: bool = True) -> None:
+        self.state = ControllerState(controller_id, epoch)
+        self._batch = RequestBatch(self.state)
+        self._partitions = PartitionChanges(self.state, self._batch)
+        self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
+        self._delete_topic_enable = delete_topic_enable
+
+    # --- start ---------------------------------------------------------------------------------
+
+    def start(self, brokers: Mapping[int, LiveBroker], snapshot: Snapshot) -> Steps:
+        """Takes over: all brokers learn everything, then lead or follow, then elections."""
+        state = self.state
+        state.brokers.update(brokers)
+        for name, assignment in snapshot.topics.items():
+            state.topics[name] = Topic(name, assignment)
+        for key, (leadership, version) in snapshot.states.items():
+            partition = state.partition(key)
+            if partition is not None:
+                partition.lead(leadership, version)
+        missing = [name for name in snapshot.to_delete if name not in state.topics]
+        state.to_delete.update(set(snapshot.to_delete) & state.topics.keys())
+        yield StateChange(
+            "controller_started",
+            {
+                "controller_epoch": state.epoch,
+                "brokers": sorted(state.brokers),
+                "topics": len(state.topics),
+                "partitions": sum(len(topic.partitions) for topic in state.topics.values()),
+            },
+        )
+        offline = self._initial_states()
+        self._batch.update_metadata(state.brokers, state.partitions())
+        for partition in state.partitions():
+            if partition.leadership is not None and partition.topic.name not in state.to_delete:
+                self._batch.leader_and_isr(partition.replicas, partition)
+        if offline:
+            yield from self._partitions.to_online(offline)
+        yield from self._batch.flush()
+        if missing:
+            yield UnmarkDeletion(missing)
+        yield from self._resume_deletions()
+
+    def _initial_states(self) -> list[Partition]:
+        """States as found, which is no transition; returns partitions that need an election."""
+        state = self.state
+        needy = []
+        for partition in state.partitions():
+            deleting = partition.topic.name in state.to_delete
+            dead = ReplicaState.DELETION_INELIGIBLE if deleting else ReplicaState.OFFLINE
+            for broker in partition.replicas:
+                live = broker in state.brokers
+                partition.replica_states[broker] = ReplicaState.ONLINE if live else dead
+            leadership = partition.leadership
+            if leadership is None:
+                partition.state = PartitionState.NEW
+            elif leadership.leader in state.brokers:
+                partition.state = PartitionState.ONLINE
+                continue
+            else:
+                partition.state = PartitionState.OFFLINE
+            if not deleting:
+                needy.append(partition)
+        return needy
+
+    # --- brokers -------------------------------------------------------------------------------
+
+    def brokers_changed(self, brokers: Mapping[int, LiveBroker]) -> Steps:
+        """The registrations as they are now. A new epoch of a known id is a restart."""
+        state = self.state
+        known = state.brokers
+        gone = [b for b in known if b not in brokers or brokers[b].epoch != known[b].epoch]
+        came = [b for b in brokers if b not in known or brokers[b].epoch != known[b].epoch]
+        changed = [b for b in brokers if b not in came and brokers[b] != known[b]]
+        if gone:
+            for broker in gone:
+                del known[broker]
+                state.failed_replicas.pop(broker, None)
+                state.shutting_down.discard(broker)
+            yield StateChange("brokers_gone", self._fields(brokers=sorted(gone)))
+            yield from self._replicas_gone(list(state.partitions_on(gone)))
+        if came:
+            known.update({broker: brokers[broker] for broker in came})
+            yield StateChange("brokers_came", self._fields(brokers=sorted(came)))
+            yield from self._brokers_came(came)
+        if changed:
+            known.update({broker: brokers[broker] for broker in changed})
+            self._batch.update_metadata(state.brokers, ())
+            yield from self._batch.flush()
+
+    def _replicas_gone(self, replicas: Sequence[Replica]) -> Steps:
+        """Their partitions elect another leader, then the replicas leave the ISR."""
+        state = self.state
+        kept = [item for item in replicas if item[0].topic.name not in state.to_delete]
+        dropped = [item for item in replicas if item[0].topic.name in state.to_delete]
+        leaderless = _unique(
+            partition
+            for partition, broker in kept
+            if partition.leadership is not None and partition.leadership.leader == broker
+        )
+        yield from self._partitions.to_offline(leaderless)
+        yield from self._partitions.to_online(leaderless)
+        yield from self._replicas.to_offline(kept)
+        self._batch.update_metadata(state.brokers, ())
+        yield from self._batch.flush()
+        if dropped:
+            yield from self._deletion_failed(dropped)
+
+    def _brokers_came(self, came: Sequence[int]) -> Steps:
+        state = self.state
+        # The old brokers learn of the new ones, the new ones of everything.
+        self._batch.update_metadata(state.brokers, ())
+        yield from self._batch.flush()
+        self._batch.update_metadata(came, state.partitions())
+        back = [
+            (partition, broker)
+            for partition, broker in state.partitions_on(came)
+            if partition.topic.name not in state.to_delete
+        ]
+        yield from self._replicas.to_online(back)
+        yield from self._partitions.to_online(
+            [
+                partition
+                for partition in state.partitions()
+                if partition.state in (PartitionState.NEW, PartitionState.OFFLINE)
+                and partition.topic.name not in state.to_delete
+            ]
+        )
+        yield from self._batch.flush()
+        yield from self._resume_deletions()
+
+    def log_dirs_failed(self, brokers: Iterable[int]) -> Steps:
+        """The brokers are asked again for their replicas; the answers say which have failed."""
+        asked = [broker for broker in brokers if broker in self.state.brokers]
+        for partition, broker in self.state.partitions_on(asked):
+            if partition.replica_state(broker) is ReplicaState.ONLINE:
+                self._batch.leader_and_isr([broker], partition)
+        yield from self._batch.flush()
+
+    def leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> Steps:
+        """Replicas that answered KAFKA_STORAGE_ERROR are offline, those that did well are not."""
+        state = self.state
+        if response.error is not ErrorCode.NONE or broker not in state.brokers:
+            return
+        failed = state.failed_replicas.setdefault(broker, set())
+        newly: list[Replica] = []
+        back: list[Partition] = []
+        for key, error in response.errors.items():
+            partition = state.partition(key)
+            if partition is None:
+                continue
+            if error is ErrorCode.KAFKA_STORAGE_ERROR and key not in failed:
+                failed.add(key)
+                newly.append((partition, broker))
+            elif error is ErrorCode.NONE and key in failed:
+                failed.discard(key)
+                back.append(partition)
+        if newly:
+            yield from self._replicas_gone(newly)
+        if back:
+            self._batch.update_metadata(state.brokers, back)
+            yield from self._batch.flush()
+
+    # --- topics --------------------------------------------------------------------------------
+
+    def topics_changed(self, found: Mapping[str, TopicAssignment], names: Iterable[str]) -> Steps:
+        """``names`` are all topics now; ``found`` has the assignment of those not known yet."""
+        state = self.state
+        for name in state.topics.keys() - set(names):
+            del state.topics[name]
+            state.to_delete.discard(name)
+        fresh = {name: item for name, item in found.items() if name not in state.topics}
+        for name, assignment in sorted(fresh.items()):
+            state.topics[name] = Topic(name, assignment)
+            fields = self._fields(topic=name, partitions=len(assignment.replicas))
+            yield StateChange("topic_created", fields)
+        created = [p for name in sorted(fresh) for p in state.topics[name].partitions.values()]
+        yield from self._create(created)
+
+    def topic_changed(self, name: str, assignment: TopicAssignment) -> Steps:
+        """A topic's znode changed: partitions may have been added."""
+        topic = self.state.topics.get(name)
+        if topic is None or name in self.state.to_delete:
+            return
+        added = []
+        for index in sorted(assignment.replicas):
+            if index in topic.partitions:
+                continue
+            topic.partitions[index] = Partition(topic, index, assignment)
+            added.append(topic.partitions[index])
+        if added:
+            yield StateChange("partitions_added", self._fields(topic=name, added=len(added)))
+        yield from self._create(added)
+
+    def _create(self, partitions: Sequence[Partition]) -> Steps:
+        if not partitions:
+            return
+        replicas = [
+            (partition, broker) for partition in partitions for broker in partition.replicas
+        ]
+        yield from self._partitions.to_new(partitions)
+        yield from self._replicas.to_new(replicas)
+        yield from self._partitions.to_online(partitions)
+        yield from self._replicas.to_online(replicas)
+        yield from self._batch.flush()
+
+    def deletion_asked(self, names: Sequence[str]) -> Steps:
+        """Topics that stand under /admin/delete_topics."""
+        state = self.state
+        missing = [name for name in names if name not in state.topics]
+        if not self._delete_topic_enable:
+            missing = list(names)
+        if missing:
+            yield UnmarkDeletion(missing)
+        fresh = [n for n in names if n not in missing and n not in state.to_delete]
+        if not fresh:
+            return
+        state.to_delete.update(fresh)
+        yield StateChange("deletion_asked", self._fields(topics=fresh))
+        yield from self._resume_deletions()
+
+    def _resume_deletions(self) -> Steps:
+        """Starts or finishes what can be: every replica's broker lives, none is being deleted."""
+        state = self.state
+        ready = []
+        for name in sorted(state.to_delete):
+            topic = state.topics[name]
+            replicas = _replicas_of(topic)
+            states = {p.replica_state(b) for p, b in replicas}
+            if states <= {ReplicaState.DELETION_SUCCESSFUL}:
+                yield from self._forget(topic)
+            elif ReplicaState.DELETION_STARTED not in states and all(
+                state.is_live(broker, partition.key) for partition, broker in replicas
+            ):
+                ready.append(topic)
+        if ready:
+            yield from self._delete(ready)
+
+    def _delete(self, topics: Sequence[Topic]) -> Steps:
+        partitions = [p for topic in topics for p in topic.partitions.values()]
+        standing = [p for p in partitions if p.state is not PartitionState.NON_EXISTENT]
+        yield from self._partitions.to_offline(standing)
+        yield from self._partitions.to_non_existent(standing)
+        self._batch.update_metadata(self.state.brokers, partitions)
+        yield from self._batch.flush()
+        replicas = [
+            item
+            for topic in topics
+            for item in _replicas_of(topic)
+            if item[0].replica_state(item[1]) is not ReplicaState.DELETION_SUCCESSFUL
+        ]
+        yield from self._replicas.mark(replicas, ReplicaState.OFFLINE)
+        yield from self._replicas.to_deletion_started(replicas)
+        yield from self._batch.flush()
+
+    def stop_replica_answered(self, broker: int, response: StopReplicaResponse) -> Steps:
+        """Replicas were deleted, or could not be."""
+        state = self.state
+        succeeded: list[Replica] = []
+        failed: list[Replica] = []
+        for key, error in response.errors.items():
+            partition = state.partition(key)
+            if (
+                partition is None
+                or partition.replica_state(broker) is not ReplicaState.DELETION_STARTED
+            ):
+                continue
+            done = response.error is ErrorCode.NONE and error is ErrorCode.NONE
+            (succeeded if done else failed).append((partition, broker))
+        yield from self._replicas.mark(succeeded, ReplicaState.DELETION_SUCCESSFUL)
+        if failed:
+            yield from self._deletion_failed(failed)
+        if succeeded:
+            yield from self._resume_deletions_after(succeeded)
+
+    def _resume_deletions_after(self, replicas: Sequence[Replica]) -> Steps:
+        for name in sorted({partition.topic.name for partition, _ in replicas}):
+            topic = self.state.topics[name]
+            states = {p.replica_state(b) for p, b in _replicas_of(topic)}
+            if states == {ReplicaState.DELETION_SUCCESSFUL}:
+                yield from self._forget(topic)
+
+    def _deletion_failed(self, replicas: Sequence[Replica]) -> Steps:
+        """The topic stays marked; it is tried again when the broker is back."""
+        for partition, broker in replicas:
+            current = partition.replica_state(broker)
+            if current in (ReplicaState.NEW, ReplicaState.ONLINE):
+                yield from self._replicas.mark([(partition, broker)], ReplicaState.OFFLINE)
+            if current is not ReplicaState.DELETION_INELIGIBLE:
+                ineligible = ReplicaState.DELETION_INELIGIBLE
+                yield from self._replicas.mark([(partition, broker)], ineligible)
+
+    def _forget(self, topic: Topic) -> Steps:
+        yield from self._replicas.mark(_replicas_of(topic), ReplicaState.NON_EXISTENT)
+        yield DeleteTopicNodes([topic.name])
+        self.state.to_delete.discard(topic.name)
+        self.state.topics.pop(topic.name, None)
+        for failed in self.state.failed_replicas.values():
+            failed.difference_update({p.key for p in topic.partitions.values()})
+        yield StateChange("topic_deleted", self._fields(topic=topic.name))
+
+    # --- leadership ----------------------------------------------------------------------------
+
+    def elect_preferred(self, keys: Sequence[TopicPartition] | None = None) -> Steps:
+        """Leadership goes back to the preferred replicas (of all partitions where None)."""
+        chosen = (
+            self.state.partitions()
+            if keys is None
+            else (p for p in map(self.state.partition, keys) if p is not None)
+        )
+        wanted = [
+            partition
+            for partition in chosen
+            if partition.leadership is not None
+            and partition.leadership.leader != partition.replicas[0]
+            and partition.topic.name not in self.state.to_delete
+            and self.state.is_live(partition.replicas[0], partition.key)
+            and partition.replicas[0] in partition.leadership.isr
+        ]
+        yield from self._partitions.to_online(wanted, preferred_election)
+        yield from self._batch.flush()
+
+    def imbalance_percent(self, broker: int) -> float:
+        """Share of the partitions that prefer ``broker`` and are led by another."""
+        preferring = [p for p in self.state.partitions() if p.replicas[0] == broker]
+        astray = [p for p in preferring if p.leadership and p.leadership.leader != broker]
+        return 100 * len(astray) / len(preferring) if preferring else 0.0
+
+    def rebalance_leaders(self, threshold_percent: int) -> Steps:
+        """The periodic election: brokers above the threshold get their partitions back."""
+        for broker in sorted(self.state.brokers):
+            if self.imbalance_percent(broker) > threshold_percent:
+                keys = [p.key for p in self.state.partitions() if p.replicas[0] == broker]
+                yield from self.elect_preferred(keys)
+
+    def _fields(self, **fields: object) -> dict[str, object]:
+        return {**fields, "controller_epoch": self.state.epoch}
+
+
+def _replicas_of(topic: Topic) -> list[Replica]:
+    return [
+        (partition, broker)
+        for partition in topic.partitions.values()
+        for broker in partition.replicas
+    ]
+
+
+def _unique(partitions: Iterable[Partition]) -> list[Partition]:
+    return list(dict.fromkeys(partitions))

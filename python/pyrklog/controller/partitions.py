@@ -1,0 +1,211 @@
+"""Moving partitions between their states: first leaders, elections, going offline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from pyrklog.controller.batch import RequestBatch
+from pyrklog.controller.effects import (
+    Effect,
+    ReadStates,
+    ReadUnclean,
+    StateChange,
+    StateWrite,
+    Steps,
+    WriteStates,
+)
+from pyrklog.controller.election import Candidates, Election, offline_election
+from pyrklog.controller.requests import TopicPartition
+from pyrklog.controller.state import ControllerState, Partition, PartitionState
+from pyrklog.metastore.znodes import Leadership
+
+_Names = Generator[Effect, Any, frozenset[str]]
+_Left = Generator[Effect, Any, list[Partition]]
+
+ELECTION_ROUNDS_MAX = 3
+"""A state that somebody else wrote is read again and the election repeated, this often."""
+
+
+class PartitionChanges:
+    """Procedures over partitions; requests go into the batch of the moment."""
+
+    def __init__(self, state: ControllerState, batch: RequestBatch) -> None:
+        self._state = state
+        self._batch = batch
+
+    def to_new(self, partitions: Sequence[Partition]) -> Steps:
+        """NonExistent -> New."""
+        for partition in partitions:
+            yield self._enter(partition, PartitionState.NEW)
+
+    def to_offline(self, partitions: Sequence[Partition]) -> Steps:
+        """The leader is gone."""
+        for partition in partitions:
+            yield self._enter(partition, PartitionState.OFFLINE)
+
+    def to_non_existent(self, partitions: Sequence[Partition]) -> Steps:
+        """Being deleted."""
+        for partition in partitions:
+            yield self._enter(partition, PartitionState.NON_EXISTENT)
+
+    def to_online(
+        self, partitions: Sequence[Partition], election: Election = offline_election
+    ) -> Steps:
+        """New partitions get their first leader, all others are elected anew."""
+        fresh = [item for item in partitions if item.leadership is None]
+        if fresh:
+            yield from self._first_leaders(fresh)
+        led = [item for item in partitions if item.leadership is not None and item not in fresh]
+        if led:
+            yield from self._elect(led, election)
+
+    def _first_leaders(self, partitions: Sequence[Partition]) -> Steps:
+        """The first live replica leads; the ISR is all live ones: nobody holds any record yet."""
+        wanted: dict[TopicPartition, Leadership] = {}
+        for partition in partitions:
+            live = self._state.live_replicas(partition)
+            if live:
+                wanted[partition.key] = Leadership(live[0], 0, live, self._state.epoch)
+            else:
+                yield self._failed(partition, "no replica lives")
+        writes = [StateWrite(key, leadership, -1) for key, leadership in wanted.items()]
+        written: dict[TopicPartition, int | None] = yield WriteStates(writes)
+        for partition in partitions:
+            leadership = wanted.get(partition.key)
+            if leadership is None:
+                continue
+            version = written[partition.key]
+            if version is None:
+                yield self._failed(partition, "its state is there already")
+                continue
+            partition.lead(leadership, version)
+            self._batch.leader_and_isr(leadership.isr, partition, is_new=True)
+            yield self._enter(partition, PartitionState.ONLINE)
+
+    def _elect(self, partitions: Sequence[Partition], election: Election) -> Steps:
+        unclean = yield from self._unclean_topics(partitions, election)
+        left = list(partitions)
+        for _ in range(ELECTION_ROUNDS_MAX):
+            wanted: dict[TopicPartition, Leadership] = {}
+            for partition in left:
+                elected = election(self._candidates(partition, unclean))
+                if elected is None:
+                    yield self._failed(partition, "no replica may lead")
+                else:
+                    wanted[partition.key] = elected
+            left = yield from self._write([p for p in left if p.key in wanted], wanted)
+            if not left:
+                return
+            yield from self._read_again(left)
+        for partition in left:
+            yield self._failed(partition, "its state keeps changing")
+
+    def _unclean_topics(self, partitions: Sequence[Partition], election: Election) -> _Names:
+        if election is not offline_election:
+            return frozenset()
+        topics = {p.topic.name for p in partitions if not self._has_live_isr(p)}
+        if not topics:
+            return frozenset()
+        unclean: frozenset[str] = yield ReadUnclean(sorted(topics))
+        return unclean
+
+    def _has_live_isr(self, partition: Partition) -> bool:
+        assert partition.leadership is not None
+        live = self._state.live_replicas(partition)
+        return any(broker in live for broker in partition.leadership.isr)
+
+    def _candidates(self, partition: Partition, unclean: frozenset[str]) -> Candidates:
+        assert partition.leadership is not None
+        return Candidates(
+            assignment=partition.replicas,
+            live=self._state.live_replicas(partition),
+            current=partition.leadership,
+            controller_epoch=self._state.epoch,
+            unclean=partition.topic.name in unclean,
+            shutting_down=self._state.shutting_down,
+            targets=[b for b in partition.replicas if b not in partition.removing],
+        )
+
+    def write_changed(
+        self,
+        partitions: Sequence[Partition],
+        change: Callable[[Partition], Leadership | None],
+    ) -> Steps:
+        """Writes what ``change`` makes of each partition (None = as it is) and tells its replicas.
+
+        A state that somebody else wrote is read again and changed anew.
+        """
+        left = list(partitions)
+        for _ in range(ELECTION_ROUNDS_MAX):
+            wanted = {}
+            for partition in left:
+                changed = change(partition)
+                if changed is not None:
+                    wanted[partition.key] = changed
+            left = yield from self._write([p for p in left if p.key in wanted], wanted)
+            if not left:
+                return
+            yield from self._read_again(left)
+        for partition in left:
+            yield self._failed(partition, "its state keeps changing")
+
+    def _write(
+        self, partitions: Sequence[Partition], wanted: dict[TopicPartition, Leadership]
+    ) -> _Left:
+        """Writes and enters Online where there is a leader; returns those that were refused."""
+        if not partitions:
+            return []
+        writes = [StateWrite(p.key, wanted[p.key], p.partition_epoch) for p in partitions]
+        written: dict[TopicPartition, int | None] = yield WriteStates(writes)
+        refused = []
+        for partition in partitions:
+            version = written[partition.key]
+            if version is None:
+                refused.append(partition)
+                continue
+            leadership = wanted[partition.key]
+            partition.lead(leadership, version)
+            self._batch.leader_and_isr(self._state.live_replicas(partition), partition)
+            if leadership.leader >= 0:
+                yield self._enter(partition, PartitionState.ONLINE)
+        return refused
+
+    def _read_again(self, partitions: Sequence[Partition]) -> Steps:
+        found: dict[TopicPartition, tuple[Leadership, int]] = yield ReadStates(
+            [partition.key for partition in partitions]
+        )
+        for partition in partitions:
+            if partition.key in found:
+                partition.lead(*found[partition.key])
+
+    def _enter(self, partition: Partition, state: PartitionState) -> StateChange:
+        before = partition.enter(state)
+        leadership = partition.leadership
+        return StateChange(
+            "partition_state",
+            {
+                "topic": partition.topic.name,
+                "partition": partition.index,
+                "from": before.value,
+                "to": state.value,
+                "leader": leadership.leader if leadership else None,
+                "leader_epoch": leadership.leader_epoch if leadership else None,
+                "isr": leadership.isr if leadership else None,
+                "controller_epoch": self._state.epoch,
+            },
+        )
+
+    def _failed(self, partition: Partition, why: str) -> StateChange:
+        return StateChange(
+            "partition_state_failed",
+            {
+                "topic": partition.topic.name,
+                "partition": partition.index,
+                "state": partition.state.value,
+                "replicas": partition.replicas,
+                "isr": partition.leadership.isr if partition.leadership else None,
+                "reason": why,
+                "controller_epoch": self._state.epoch,
+            },
+        )

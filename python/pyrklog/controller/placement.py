@@ -1,0 +1,102 @@
+"""Where replicas go: Kafka's assignment, with and without racks. Pure; randomness is an argument.
+
+Without racks: the first replica of partition ``p`` goes to broker ``(start + p) mod n``; the others
+follow at a shift that grows by one each time the partitions have gone round all brokers, so that a
+broker's followers are spread. With racks the brokers are first ordered so that neighbours lie in
+different racks, and a broker is passed over while a rack without a replica of that partition is
+left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+class PlacementError(Exception):
+    """There are too few brokers; the message is for the client."""
+
+
+def place_replicas(
+    racks: Mapping[int, str | None],
+    partition_count: int,
+    replication_factor: int,
+    *,
+    start: int,
+    shift: int,
+    first_partition: int = 0,
+) -> dict[int, tuple[int, ...]]:
+    """Replicas of the partitions from ``first_partition`` on, by partition.
+
+    ``racks`` has every broker. ``start`` (index of the first broker) and ``shift`` are random for a
+    new topic and fixed for partitions added to one. Racks count when every broker has one.
+    """
+    if replication_factor > len(racks):
+        raise PlacementError(
+            f"Unable to replicate the partition {replication_factor} time(s): "
+            f"only {len(racks)} broker(s) are registered."
+        )
+    known = {broker: rack for broker, rack in racks.items() if rack is not None}
+    if len(known) == len(racks) and len(set(known.values())) > 1:
+        return _with_racks(
+            known, partition_count, replication_factor, start, shift, first_partition
+        )
+    brokers = sorted(racks)
+    placed = {}
+    for partition in range(first_partition, first_partition + partition_count):
+        if partition > 0 and partition % len(brokers) == 0:
+            shift += 1
+        first = (partition + start) % len(brokers)
+        placed[partition] = tuple(
+            brokers[_follower(first, shift, number, len(brokers))]
+            for number in range(-1, replication_factor - 1)
+        )
+    return placed
+
+
+def _follower(first: int, shift: int, number: int, broker_count: int) -> int:
+    if number < 0:
+        return first
+    return (first + 1 + (shift + number) % (broker_count - 1)) % broker_count
+
+
+def _with_racks(
+    racks: Mapping[int, str],
+    partition_count: int,
+    replication_factor: int,
+    start: int,
+    shift: int,
+    first_partition: int,
+) -> dict[int, tuple[int, ...]]:
+    brokers = alternate_racks(racks)
+    rack_count = len(set(racks.values()))
+    placed = {}
+    for partition in range(first_partition, first_partition + partition_count):
+        if partition > 0 and partition % len(brokers) == 0:
+            shift += 1
+        first = (partition + start) % len(brokers)
+        chosen = [brokers[first]]
+        used = {racks[brokers[first]]}
+        number = 0
+        while len(chosen) < replication_factor:
+            candidate = brokers[_follower(first, shift * rack_count, number, len(brokers))]
+            number += 1
+            fresh_rack = racks[candidate] not in used or len(used) == rack_count
+            if candidate not in chosen and fresh_rack:
+                chosen.append(candidate)
+                used.add(racks[candidate])
+            if number > len(brokers) * replication_factor:
+                raise PlacementError("The racks leave no place for a replica.")
+        placed[partition] = tuple(chosen)
+    return placed
+
+
+def alternate_racks(racks: Mapping[int, str]) -> Sequence[int]:
+    """Brokers in turns from each rack: racks a (0, 1), b (2), c (3) give 0, 2, 3, 1."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        by_rack.setdefault(racks[broker], []).append(broker)
+    queues = [by_rack[rack] for rack in sorted(by_rack)]
+    ordered = []
+    for turn in range(max(map(len, queues))):
+        ordered += [queue[turn] for queue in queues if turn < len(queue)]
+    return ordered

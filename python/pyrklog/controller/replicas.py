@@ -1,0 +1,85 @@
+"""Moving replicas between their states: serving, offline, being deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyrklog.controller.batch import RequestBatch
+from pyrklog.controller.effects import StateChange, Steps
+from pyrklog.controller.election import without_replica
+from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.state import ControllerState, Partition, ReplicaState
+
+Replica = tuple[Partition, int]
+"""A partition and the broker of one of its replicas."""
+
+
+class ReplicaChanges:
+    """Procedures over replicas; requests go into the batch of the moment."""
+
+    def __init__(
+        self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
+    ) -> None:
+        self._state = state
+        self._batch = batch
+        self._partitions = partitions
+
+    def to_new(self, replicas: Sequence[Replica]) -> Steps:
+        """NonExistent -> New; a broker hears of it when the partition has a leader."""
+        for partition, broker in replicas:
+            yield self._enter(partition, broker, ReplicaState.NEW)
+            if partition.leadership is not None:
+                self._batch.leader_and_isr([broker], partition, is_new=True)
+
+    def to_online(self, replicas: Sequence[Replica]) -> Steps:
+        """The broker shall lead or follow, as the partition's state says."""
+        for partition, broker in replicas:
+            was_new = partition.replica_state(broker) is ReplicaState.NEW
+            yield self._enter(partition, broker, ReplicaState.ONLINE)
+            if partition.leadership is not None and not was_new:
+                self._batch.leader_and_isr([broker], partition)
+
+    def to_offline(self, replicas: Sequence[Replica]) -> Steps:
+        """The broker (or its log directory) is gone: the replica stops and leaves the ISR."""
+        led: dict[int, list[Partition]] = {}
+        for partition, broker in replicas:
+            self._batch.stop_replica(broker, partition, delete=False)
+            yield self._enter(partition, broker, ReplicaState.OFFLINE)
+            if partition.leadership is not None:
+                led.setdefault(broker, []).append(partition)
+        for broker, partitions in led.items():
+            # What is queued for deletion keeps its last state; its nodes go anyway.
+            kept = [p for p in partitions if p.topic.name not in self._state.to_delete]
+            yield from self._partitions.write_changed(
+                kept,
+                lambda partition, broker=broker: (  # type: ignore[misc]
+                    partition.leadership
+                    and without_replica(partition.leadership, broker, self._state.epoch)
+                ),
+            )
+            self._batch.update_metadata(self._state.brokers, partitions)
+
+    def to_deletion_started(self, replicas: Sequence[Replica]) -> Steps:
+        """The broker shall delete the replica."""
+        for partition, broker in replicas:
+            yield self._enter(partition, broker, ReplicaState.DELETION_STARTED)
+            self._batch.stop_replica(broker, partition, delete=True)
+
+    def mark(self, replicas: Sequence[Replica], state: ReplicaState) -> Steps:
+        """DeletionSuccessful, DeletionIneligible, NonExistent: nobody is told."""
+        for partition, broker in replicas:
+            yield self._enter(partition, broker, state)
+
+    def _enter(self, partition: Partition, broker: int, state: ReplicaState) -> StateChange:
+        before = partition.enter_replica(broker, state)
+        return StateChange(
+            "replica_state",
+            {
+                "topic": partition.topic.name,
+                "partition": partition.index,
+                "broker": broker,
+                "from": before.value,
+                "to": state.value,
+                "controller_epoch": self._state.epoch,
+            },
+        )

@@ -1,0 +1,218 @@
+"""What the controller knows: brokers, topics, partitions, replicas; and the two tables of states.
+
+Transitions (Kafka 3.9, ``docs/design.md``, "A single node is a cluster of one"): a state may be
+entered from those that its row names; anything else is a bug of the controller and raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from pyrklog.controller.requests import PartitionInfo, TopicPartition
+from pyrklog.image import BrokerImage
+from pyrklog.metastore.znodes import Leadership, TopicAssignment
+
+
+class PartitionState(Enum):
+    """Where a partition is in its life."""
+
+    NON_EXISTENT = "NonExistentPartition"
+    NEW = "NewPartition"
+    ONLINE = "OnlinePartition"
+    OFFLINE = "OfflinePartition"
+
+
+class ReplicaState(Enum):
+    """Where one replica of a partition is in its life."""
+
+    NON_EXISTENT = "NonExistentReplica"
+    NEW = "NewReplica"
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+
+
+_P = PartitionState
+_R = ReplicaState
+
+PARTITION_TRANSITIONS: Mapping[PartitionState, frozenset[PartitionState]] = {
+    _P.NEW: frozenset({_P.NON_EXISTENT}),
+    _P.ONLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
+    _P.OFFLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
+    _P.NON_EXISTENT: frozenset({_P.OFFLINE}),
+}
+"""New state -> the states it may come from."""
+
+REPLICA_TRANSITIONS: Mapping[ReplicaState, frozenset[ReplicaState]] = {
+    _R.NEW: frozenset({_R.NON_EXISTENT}),
+    _R.ONLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
+    _R.OFFLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
+    _R.DELETION_STARTED: frozenset({_R.OFFLINE}),
+    _R.DELETION_SUCCESSFUL: frozenset({_R.DELETION_STARTED}),
+    _R.DELETION_INELIGIBLE: frozenset({_R.OFFLINE, _R.DELETION_STARTED}),
+    _R.NON_EXISTENT: frozenset({_R.DELETION_SUCCESSFUL}),
+}
+"""New state -> the states it may come from."""
+
+
+class IllegalTransitionError(Exception):
+    """A transition that the table does not have."""
+
+
+class LiveBroker(NamedTuple):
+    """A registered broker; its epoch is the czxid of its registration."""
+
+    image: BrokerImage
+    epoch: int
+
+
+class Partition:
+    """One partition and its replicas."""
+
+    __slots__ = (
+        "adding",
+        "index",
+        "leadership",
+        "partition_epoch",
+        "removing",
+        "replica_states",
+        "replicas",
+        "state",
+        "topic",
+    )
+
+    def __init__(self, topic: Topic, index: int, assignment: TopicAssignment) -> None:
+        self.topic = topic
+        self.index = index
+        self.state = PartitionState.NON_EXISTENT
+        self.replica_states: dict[int, ReplicaState] = {}
+        self.leadership: Leadership | None = None
+        self.partition_epoch = -1
+        """Version of the state znode; -1 while there is none."""
+        self.assign(assignment)
+
+    def assign(self, assignment: TopicAssignment) -> None:
+        """Takes the partition's replicas from the topic's znode."""
+        self.replicas = assignment.replicas[self.index]
+        self.adding = assignment.adding.get(self.index, ())
+        self.removing = assignment.removing.get(self.index, ())
+
+    @property
+    def key(self) -> TopicPartition:
+        """(topic, partition)."""
+        return self.topic.name, self.index
+
+    def enter(self, state: PartitionState) -> PartitionState:
+        """Moves to ``state``; returns the one before."""
+        before = self.state
+        if before not in PARTITION_TRANSITIONS[state]:
+            raise IllegalTransitionError(f"{self.key}: {before.value} -> {state.value}")
+        self.state = state
+        return before
+
+    def replica_state(self, broker: int) -> ReplicaState:
+        """The state of the replica on ``broker``."""
+        return self.replica_states.get(broker, ReplicaState.NON_EXISTENT)
+
+    def enter_replica(self, broker: int, state: ReplicaState) -> ReplicaState:
+        """Moves one replica to ``state``; returns the one before."""
+        before = self.replica_state(broker)
+        if before not in REPLICA_TRANSITIONS[state]:
+            raise IllegalTransitionError(
+                f"{self.key} on broker {broker}: {before.value} -> {state.value}"
+            )
+        if state is ReplicaState.NON_EXISTENT:
+            self.replica_states.pop(broker, None)
+        else:
+            self.replica_states[broker] = state
+        return before
+
+    def lead(self, leadership: Leadership, partition_epoch: int) -> None:
+        """What the state znode holds now."""
+        self.leadership = leadership
+        self.partition_epoch = partition_epoch
+
+
+class Topic:
+    """One topic."""
+
+    __slots__ = ("id", "name", "partitions")
+
+    def __init__(self, name: str, assignment: TopicAssignment) -> None:
+        self.name = name
+        self.id = assignment.topic_id
+        self.partitions = {
+            index: Partition(self, index, assignment) for index in sorted(assignment.replicas)
+        }
+
+
+class ControllerState:
+    """All that the controller decides on."""
+
+    def __init__(self, controller_id: int, epoch: int) -> None:
+        self.controller_id = controller_id
+        self.epoch = epoch
+        self.brokers: dict[int, LiveBroker] = {}
+        self.shutting_down: set[int] = set()
+        self.topics: dict[str, Topic] = {}
+        self.failed_replicas: dict[int, set[TopicPartition]] = {}
+        """Replicas on failed log directories, by broker."""
+        self.to_delete: set[str] = set()
+        self.deletion_blocked: set[str] = set()
+
+    def partition(self, key: TopicPartition) -> Partition | None:
+        """One partition."""
+        topic = self.topics.get(key[0])
+        return topic.partitions.get(key[1]) if topic else None
+
+    def partitions(self) -> Iterator[Partition]:
+        """All partitions."""
+        for topic in self.topics.values():
+            yield from topic.partitions.values()
+
+    def partitions_on(self, brokers: Iterable[int]) -> Iterator[tuple[Partition, int]]:
+        """(partition, broker) of every replica on these brokers."""
+        wanted = frozenset(brokers)
+        for partition in self.partitions():
+            for broker in partition.replicas:
+                if broker in wanted:
+                    yield partition, broker
+
+    def is_live(self, broker: int, key: TopicPartition) -> bool:
+        """Whether the replica can serve: its broker lives and its directory has not failed."""
+        return broker in self.brokers and key not in self.failed_replicas.get(broker, ())
+
+    def live_replicas(self, partition: Partition) -> tuple[int, ...]:
+        """The partition's replicas that can serve, in assignment order."""
+        key = partition.key
+        return tuple(broker for broker in partition.replicas if self.is_live(broker, key))
+
+    def info(self, partition: Partition, *, is_new: bool = False) -> PartitionInfo | None:
+        """The partition as requests carry it; None before its first leader."""
+        leadership = partition.leadership
+        if leadership is None:
+            return None
+        live = self.live_replicas(partition)
+        offline = (
+            ()
+            if len(live) == len(partition.replicas)
+            else tuple(broker for broker in partition.replicas if broker not in live)
+        )
+        return PartitionInfo(
+            partition=partition.index,
+            controller_epoch=leadership.controller_epoch,
+            leader=leadership.leader,
+            leader_epoch=leadership.leader_epoch,
+            isr=leadership.isr,
+            partition_epoch=partition.partition_epoch,
+            replicas=partition.replicas,
+            adding=partition.adding,
+            removing=partition.removing,
+            offline=offline,
+            is_new=is_new,
+            recovery_state=leadership.recovery_state,
+        )

@@ -1,0 +1,182 @@
+"""The controller's writes to the metadata store, in large fenced transactions.
+
+Each transaction begins with a check of /controller_epoch's version. Many partitions share one; when
+one of them is refused, that transaction is split and its partitions are written one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyrklog.controller.effects import StateWrite
+from pyrklog.controller.requests import TopicPartition
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import (
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    Metastore,
+    MetastoreError,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    OperationResult,
+    Set,
+    Stat,
+    descendants,
+)
+
+OPERATIONS_PER_TRANSACTION_MAX = 500
+"""Keeps a transaction well below ZooKeeper's limit of 1 MiB."""
+
+
+class ControllerMovedError(Exception):
+    """Another broker is the controller now."""
+
+
+class Term(NamedTuple):
+    """A controller's term: its epoch, and the version of /controller_epoch that fences it."""
+
+    epoch: int
+    epoch_version: int
+
+    def check(self) -> Check:
+        """Fails when a later controller was elected."""
+        return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
+
+
+Outcome = list[OperationResult] | MetastoreError
+
+
+async def run_fenced(
+    store: Metastore, term: Term, transactions: Sequence[Sequence[Operation]]
+) -> list[Outcome]:
+    """Runs transactions with the fence in front; results and indexes are without it."""
+    outcomes = await store.multis([[term.check(), *operations] for operations in transactions])
+    shown: list[Outcome] = []
+    for outcome in outcomes:
+        if isinstance(outcome, list):
+            shown.append(outcome[1:])
+            continue
+        refused = isinstance(outcome, BadVersionError | NoNodeError)
+        if refused and outcome.path == znodes.CONTROLLER_EPOCH:
+            raise ControllerMovedError
+        if not refused and not isinstance(outcome, NodeExistsError):
+            raise outcome
+        shown.append(outcome)
+    return shown
+
+
+async def write_states(
+    store: Metastore, term: Term, writes: Sequence[StateWrite]
+) -> dict[TopicPartition, int | None]:
+    """Writes partition states by compare-and-set; None where one was refused."""
+    written: dict[TopicPartition, int | None] = {}
+    groups = [
+        *await _creations(store, [w for w in writes if w.expected_version < 0]),
+        *_chunks([(w, [_set(w)]) for w in writes if w.expected_version >= 0]),
+    ]
+    outcomes = await run_fenced(store, term, [_operations(group) for group in groups])
+    alone: list[StateWrite] = []
+    for group, outcome in zip(groups, outcomes, strict=True):
+        if isinstance(outcome, list):
+            _collect(group, outcome, written)
+        else:
+            alone += [write for write, _ in group]
+    for write in alone:
+        written[write.key] = await _write_alone(store, term, write)
+    return written
+
+
+_Group = list[tuple[StateWrite, list[Operation]]]
+
+
+def _set(write: StateWrite) -> Operation:
+    data = znodes.encode_state(write.leadership)
+    return Set(znodes.state_path(*write.key), data, write.expected_version)
+
+
+async def _creations(store: Metastore, writes: Sequence[StateWrite]) -> list[_Group]:
+    topics = dict.fromkeys(write.key[0] for write in writes)
+    paths = [znodes.partitions_path(topic) for topic in topics]
+    parents = await store.get_many(paths)
+    missing = {topic for topic, node in zip(topics, parents, strict=True) if node is None}
+    items: _Group = []
+    for write in writes:
+        topic, partition = write.key
+        operations: list[Operation] = []
+        if topic in missing:
+            missing.discard(topic)
+            operations.append(Create(znodes.partitions_path(topic)))
+        operations.append(Create(znodes.partition_path(topic, partition)))
+        operations.append(_create_state(write))
+        items.append((write, operations))
+    return _chunks(items)
+
+
+def _create_state(write: StateWrite) -> Operation:
+    return Create(znodes.state_path(*write.key), znodes.encode_state(write.leadership))
+
+
+def _chunks(items: _Group) -> list[_Group]:
+    groups: list[_Group] = []
+    room = 0
+    for item in items:
+        size = len(item[1])
+        if size > room:
+            groups.append([])
+            room = OPERATIONS_PER_TRANSACTION_MAX
+        groups[-1].append(item)
+        room -= size
+    return groups
+
+
+def _operations(group: _Group) -> list[Operation]:
+    return [operation for _, operations in group for operation in operations]
+
+
+def _collect(
+    group: _Group, results: list[OperationResult], written: dict[TopicPartition, int | None]
+) -> None:
+    position = 0
+    for write, operations in group:
+        position += len(operations)
+        result = results[position - 1]
+        written[write.key] = result.version if isinstance(result, Stat) else 0
+
+
+async def _write_alone(store: Metastore, term: Term, write: StateWrite) -> int | None:
+    """One partition, whatever of its parents is there already (a crash may have left some)."""
+    topic, partition = write.key
+    operations: list[Operation] = []
+    if write.expected_version >= 0:
+        operations.append(_set(write))
+    else:
+        for path in (znodes.partitions_path(topic), znodes.partition_path(topic, partition)):
+            if await store.exists(path) is None:
+                operations.append(Create(path))
+        operations.append(_create_state(write))
+    (outcome,) = await run_fenced(store, term, [operations])
+    if not isinstance(outcome, list):
+        return None
+    result = outcome[-1]
+    return result.version if isinstance(result, Stat) else 0
+
+
+async def delete_nodes(store: Metastore, term: Term, paths: Sequence[str]) -> None:
+    """Deletes nodes that may be gone already."""
+    await run_fenced(store, term, [[Delete(path)] for path in paths])
+
+
+async def delete_topic(store: Metastore, term: Term, topic: str) -> None:
+    """Deletes a topic's nodes; its mark for deletion last, so that a crash in between resumes."""
+    root = znodes.topic_path(topic)
+    below = await descendants(store, root)
+    size = OPERATIONS_PER_TRANSACTION_MAX
+    for first in range(0, len(below), size):
+        await run_fenced(store, term, [[Delete(path) for path in below[first : first + size]]])
+    await delete_nodes(
+        store, term, [root, znodes.topic_config_path(topic), znodes.delete_topic_path(topic)]
+    )

@@ -1,0 +1,211 @@
+"""The cluster as this broker knows it: the image, topic options and run-time options.
+
+Takes what the controller tells and what the metadata store says of options, and hands each change
+to the plane as one delta. Options come from /config/topics/T, /config/brokers/N and
+/config/brokers/<default>; a change is announced under /config/changes (KIP-21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import trio
+
+from pyrklog.changes import Changes
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.option import InvalidValueError
+from pyrklog.config.topic import TopicDefaults
+from pyrklog.controller.requests import PartitionInfo, TopicPartitions, UpdateMetadataRequest
+from pyrklog.dataplane import Plane
+from pyrklog.errors import ConfigError
+from pyrklog.image import (
+    LEADER_BEING_DELETED,
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+)
+from pyrklog.logs import get_logger
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import Metastore, MetastoreError, NoNodeError, WatchEvent
+
+CHANGE_KEPT_MS = 15 * 60 * 1000
+"""Announcements older than this are removed by whoever sees them."""
+
+log = get_logger("metadata")
+
+
+class Metadata:
+    """Owner of the image on this broker."""
+
+    def __init__(self, node_id: int, config: BrokerConfig, store: Metastore, plane: Plane) -> None:
+        self.node_id = node_id
+        self.config = config
+        self.defaults = TopicDefaults(config)
+        self.image = ClusterImage(self.defaults)
+        self.changes = Changes()
+        """Notified after each new image."""
+        self._store = store
+        self._plane = plane
+        self._last_change = ""
+        self._change_seen = trio.Event()
+
+    # --- from the controller ---------------------------------------------------------------------
+
+    def introduce_self(self, broker: BrokerImage) -> None:
+        """Until a controller speaks, this broker is the cluster that clients see."""
+        self.image.set_brokers(-1, [broker])
+        self.publish()
+
+    async def load_options_of(self, topics: Iterable[TopicPartitions]) -> None:
+        """Reads the options of topics that are new here, before they come into the image."""
+        fresh = []
+        for topic in topics:
+            entry = self.image.topics.get(topic.topic)
+            if entry is None or entry.id != topic.topic_id:
+                fresh.append(topic.topic)
+        if fresh:
+            await self._load(fresh)
+
+    def take_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Brokers and partitions as the controller sees them."""
+        self.image.set_brokers(request.controller_id, request.brokers)
+        for topic in request.topics:
+            self._take_topic(topic)
+        self.publish()
+
+    def take_partitions(self, topics: Sequence[TopicPartitions]) -> None:
+        """Partitions of a LeaderAndIsr: the plane must know a topic before it leads in it."""
+        for topic in topics:
+            newer = [p for p in topic.partitions if self._is_newer(topic.topic, p)]
+            self._take_topic(topic._replace(partitions=newer))
+        self.publish()
+
+    def _is_newer(self, topic: str, info: PartitionInfo) -> bool:
+        known = self.image.partition(topic, info.partition)
+        return known is None or info.leader_epoch > known.leader_epoch
+
+    def _take_topic(self, topic: TopicPartitions) -> None:
+        deleted = [p.partition for p in topic.partitions if p.leader == LEADER_BEING_DELETED]
+        kept = [
+            PartitionImage(p.partition, p.leader, p.leader_epoch, p.replicas, p.isr, p.offline)
+            for p in topic.partitions
+            if p.leader != LEADER_BEING_DELETED
+        ]
+        if kept:
+            self.image.set_partitions(topic.topic, topic.topic_id, kept)
+        if deleted:
+            entry = self.image.topics.get(topic.topic)
+            if entry is not None and entry.id == topic.topic_id:
+                self.image.remove_partitions(topic.topic, deleted)
+
+    def publish(self) -> None:
+        """Hands what changed to the plane."""
+        delta = self.image.take_delta()
+        if delta is not None:
+            self._plane.apply_image(delta)
+            self.changes.notify()
+
+    # --- options ---------------------------------------------------------------------------------
+
+    async def _load(self, topics: Sequence[str]) -> None:
+        paths = [znodes.topic_config_path(name) for name in topics]
+        nodes = await self._store.get_many(paths)
+        for name, path, node in zip(topics, paths, nodes, strict=True):
+            overrides: Mapping[str, str] = {}
+            if node is not None:
+                try:
+                    overrides = znodes.decode_config(path, node.data)
+                except znodes.ZnodeError as error:
+                    log.error("bad_znode", reason=str(error))
+            self.image.set_overrides(name, overrides)
+
+    async def load_broker_options(self) -> None:
+        """Takes in the run-time options of this broker and of all."""
+        found = {}
+        for entity in (znodes.DEFAULT_ENTITY, str(self.node_id)):
+            path = znodes.broker_config_path(entity)
+            try:
+                node = await self._store.get(path)
+                found[entity] = znodes.decode_config(path, node.data)
+            except NoNodeError:
+                found[entity] = {}
+            except znodes.ZnodeError as error:
+                log.error("bad_znode", reason=str(error))
+                return
+        try:
+            config = self.config.with_dynamic(
+                default=found[znodes.DEFAULT_ENTITY], broker=found[str(self.node_id)]
+            )
+        except (ConfigError, InvalidValueError) as error:
+            log.error("bad_dynamic_options", reason=str(error))
+            return
+        if (config.dynamic_default, config.dynamic_broker) != (
+            self.config.dynamic_default,
+            self.config.dynamic_broker,
+        ):
+            self.config = config
+            self.defaults = TopicDefaults(config)
+            self.image.set_defaults(self.defaults)
+            self.publish()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follows the announcements of changed options until cancelled."""
+        await self.load_broker_options()
+        names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
+        # Whatever was announced before is in the options that are read from now on.
+        self._last_change = names[-1] if names else ""
+        task_status.started()
+        await self._purge(names)
+        while True:
+            await self._change_seen.wait()
+            self._change_seen = trio.Event()
+            names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
+            await self._follow([name for name in names if name > self._last_change])
+            await self._purge(names)
+
+    def _on_change(self, _event: WatchEvent) -> None:
+        self._change_seen.set()
+
+    async def _follow(self, names: Sequence[str]) -> None:
+        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
+        topics: dict[str, None] = {}
+        brokers = False
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            if node is None:
+                continue
+            try:
+                kind, _, entity = znodes.decode_config_change(path, node.data).partition("/")
+            except znodes.ZnodeError as error:
+                log.error("bad_znode", reason=str(error))
+                continue
+            if kind == "topics":
+                topics[entity] = None
+            elif kind == "brokers":
+                brokers = True
+        if topics:
+            await self._load([name for name in topics if name in self.image.topics])
+        if brokers:
+            await self.load_broker_options()
+        self._last_change = max([self._last_change, *names])
+        self.publish()
+        self.changes.notify()
+        if topics or brokers:
+            log.info("options_changed", topics=list(topics), brokers=brokers)
+
+    def followed(self, change_path: str) -> bool:
+        """Whether the announcement at this path has taken effect here."""
+        return change_path.rpartition("/")[2] <= self._last_change
+
+    async def _purge(self, names: Sequence[str]) -> None:
+        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
+        nodes = await self._store.get_many(paths)
+        if not nodes or nodes[-1] is None:
+            return
+        # The newest node's time stands for now: a clock of the store, not of this machine.
+        horizon_ms = nodes[-1].stat.ctime_ms - CHANGE_KEPT_MS
+        for path, node in zip(paths, nodes, strict=True):
+            if node is not None and node.stat.ctime_ms < horizon_ms:
+                try:
+                    await self._store.delete(path)
+                except MetastoreError:
+                    pass  # another broker was faster

@@ -1,0 +1,1 @@
+"""This broker's replicas: who leads, in which epoch, and what the plane is told."""

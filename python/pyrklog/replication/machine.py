@@ -1,0 +1,173 @@
+"""Which of the controller's orders this broker follows. Pure.
+
+Fencing (Kafka 3.9): an order of an older controller epoch, or for an earlier life of this broker,
+is refused whole. A partition changes only with a higher leader epoch than the one it has; an equal
+one is answered STALE_CONTROLLER_EPOCH, which is harmless: the order came twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pyrklog.controller.requests import (
+    EPOCH_DURING_DELETE,
+    EPOCH_NONE,
+    LeaderAndIsrRequest,
+    PartitionInfo,
+    StopReplicaRequest,
+    TopicPartition,
+    UpdateMetadataRequest,
+)
+from pyrklog.errors import ErrorCode
+from pyrklog.image import LeaderSpec
+
+UNKNOWN_BROKER_EPOCH = -1
+
+
+class Hosted:
+    """A partition that this broker was told to lead or follow."""
+
+    __slots__ = ("leader_epoch", "leads", "serving", "topic_id")
+
+    def __init__(self, topic_id: bytes, leader_epoch: int, leads: bool) -> None:
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.leads = leads
+        self.serving = False
+        """The plane has opened the log and serves it in this epoch."""
+
+
+class LeadershipDecision(NamedTuple):
+    """What follows from a LeaderAndIsr."""
+
+    error: ErrorCode
+    """Of the whole request; then nothing else is set."""
+    errors: dict[TopicPartition, ErrorCode]
+    """Partitions that are answered at once."""
+    lead: list[LeaderSpec]
+    """To the plane; their answers come with its ticket."""
+    stop: list[TopicPartition]
+    """Led by another broker now: to stop serving here."""
+
+
+class StopDecision(NamedTuple):
+    """What follows from a StopReplica."""
+
+    error: ErrorCode
+    errors: dict[TopicPartition, ErrorCode]
+    stop: list[tuple[str, int, bool]]
+
+
+class Replicas:
+    """The partitions of this broker and the epochs that it has seen."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.controller_epoch = 0
+        self.hosted: dict[TopicPartition, Hosted] = {}
+        self.failed: set[TopicPartition] = set()
+        """On log directories that have failed."""
+
+    def _fence(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        if controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if UNKNOWN_BROKER_EPOCH != broker_epoch < self.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        self.controller_epoch = controller_epoch
+        return ErrorCode.NONE
+
+    def metadata_told(self, request: UpdateMetadataRequest) -> ErrorCode:
+        """Whether an UpdateMetadata counts."""
+        return self._fence(request.controller_epoch, request.broker_epoch)
+
+    def leadership_told(self, request: LeaderAndIsrRequest) -> LeadershipDecision:
+        """Decides on every partition of a LeaderAndIsr."""
+        decision = LeadershipDecision(
+            self._fence(request.controller_epoch, request.broker_epoch), {}, [], []
+        )
+        if decision.error is not ErrorCode.NONE:
+            return decision
+        for topic in request.topics:
+            for info in topic.partitions:
+                self._told(topic.topic, topic.topic_id, info, decision)
+        return decision
+
+    def _told(
+        self, topic: str, topic_id: bytes, info: PartitionInfo, decision: LeadershipDecision
+    ) -> None:
+        key = (topic, info.partition)
+        error = self._refusal(key, topic_id, info)
+        if error is not ErrorCode.NONE:
+            decision.errors[key] = error
+            return
+        leads = info.leader == self.node_id
+        self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads)
+        if not leads:
+            decision.stop.append(key)
+            return
+        decision.lead.append(
+            LeaderSpec(
+                topic, info.partition, info.leader_epoch, info.replicas, info.isr, info.is_new
+            )
+        )
+
+    def _refusal(self, key: TopicPartition, topic_id: bytes, info: PartitionInfo) -> ErrorCode:
+        if key in self.failed:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.node_id not in info.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        known = self.hosted.get(key)
+        if known is None:
+            return ErrorCode.NONE
+        if known.topic_id != topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if info.leader_epoch <= known.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        return ErrorCode.NONE
+
+    def lead_done(self, specs: Sequence[LeaderSpec], errors: Sequence[int]) -> None:
+        """The plane's answers: what is led is served, what failed is off."""
+        for spec, error in zip(specs, errors, strict=True):
+            key = (spec.topic, spec.partition)
+            known = self.hosted.get(key)
+            if error == ErrorCode.KAFKA_STORAGE_ERROR:
+                self.failed.add(key)
+            if known is None or known.leader_epoch != spec.leader_epoch:
+                continue  # a later order overtook this one
+            known.serving = error == ErrorCode.NONE
+            if error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
+                del self.hosted[key]  # so that the same order may come again
+
+    def stop_told(self, request: StopReplicaRequest) -> StopDecision:
+        """Decides on every replica of a StopReplica."""
+        decision = StopDecision(self._fence(request.controller_epoch, request.broker_epoch), {}, [])
+        if decision.error is not ErrorCode.NONE:
+            return decision
+        for item in request.replicas:
+            key = (item.topic, item.partition)
+            known = self.hosted.get(key)
+            current = known.leader_epoch if known else EPOCH_NONE
+            unfenced = item.leader_epoch in (EPOCH_DURING_DELETE, EPOCH_NONE)
+            if key in self.failed:
+                decision.errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
+            elif not unfenced and item.leader_epoch < current:
+                decision.errors[key] = ErrorCode.FENCED_LEADER_EPOCH
+            else:
+                self.hosted.pop(key, None)
+                decision.stop.append((item.topic, item.partition, item.delete))
+        return decision
+
+    def log_dir_failed(self, partitions: Iterable[TopicPartition]) -> None:
+        """A log directory failed with these partitions."""
+        for key in partitions:
+            self.failed.add(key)
+            known = self.hosted.get(key)
+            if known is not None:
+                known.serving = False
+
+    def is_serving(self, key: TopicPartition) -> bool:
+        """Whether clients can produce to the partition here."""
+        known = self.hosted.get(key)
+        return known is not None and known.serving
