@@ -2,7 +2,8 @@
 
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -328,16 +329,26 @@ def fetch(
     return Fetched(error, high_watermark, reply.blob() or b"")
 
 
-def create_topic(connection: Connection, topic: str, partitions: int = 1) -> int:
-    """CreateTopics version 2; the topic's error code."""
-    no_lists = array([]) + array([])
-    one = string(topic) + struct.pack(">ih", partitions, 1) + no_lists
+def create_topic(
+    connection: Connection,
+    topic: str,
+    partitions: int = 1,
+    options: Mapping[str, str] | None = None,
+) -> int:
+    """CreateTopics version 2; the topic's error code. Returns when every partition is led."""
+    settings = [string(name) + string(value) for name, value in (options or {}).items()]
+    one = string(topic) + struct.pack(">ih", partitions, 1) + array([]) + array(settings)
     body = array([one]) + struct.pack(">i?", 10_000, False)
     reply = Reader(connection.request(CREATE_TOPICS, 2, body))
     reply.take(4)  # throttle time
     assert reply.number("i") == 1
     assert reply.string() == topic
-    return reply.number("h")
+    error = reply.number("h")
+    for partition in range(partitions if error == 0 else 0):
+        deadline = time.monotonic() + 20
+        while fetch(connection, topic, 0, partition=partition, max_wait_ms=5).error:
+            assert time.monotonic() < deadline, f"{topic}-{partition} has no leader"
+    return error
 
 
 def fetch_batches(bootstrap: str, topic: str, partition: int = 0) -> list[BatchHeader]:
