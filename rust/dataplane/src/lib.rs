@@ -4,5 +4,6 @@
 
 pub mod api;
 pub mod api_versions;
+pub mod fetch_session;
 pub mod image;
 pub mod metadata;

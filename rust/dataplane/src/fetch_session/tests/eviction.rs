@@ -1,0 +1,148 @@
+//! Who has to go when the cache is full, and sessions that end under way.
+
+use super::super::cache::EVICTION_MS;
+use super::*;
+
+#[test]
+fn a_full_cache_makes_no_session_and_says_so() {
+    let mut client = Client::new(2, BY_ID);
+    for expected in [100, 101, NO_SESSION_ID] {
+        let (id, answer) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
+        assert_eq!((id, answer.len()), (expected, 3));
+    }
+    let mut none = Client::new(0, BY_ID);
+    assert_eq!(
+        none.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap().0,
+        NO_SESSION_ID
+    );
+}
+
+#[test]
+fn the_stale_session_goes_first() {
+    let mut client = Client::new(2, BY_ID);
+    let (one, _) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
+    let (two, _) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
+    client.now_ms = EVICTION_MS;
+    client.fetch((one, 1), &[], &[], quiet).unwrap();
+    assert_eq!(
+        client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap().0,
+        NO_SESSION_ID
+    );
+    client.now_ms += 1;
+    let (three, _) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
+    assert_eq!(three, 102);
+    let gone = client.fetch((two, 1), &[], &[], quiet);
+    assert_eq!(gone, Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
+    assert!(client.fetch((one, 2), &[], &[], quiet).is_ok());
+    assert_eq!(client.cache.statistics().evictions, 1);
+}
+
+#[test]
+fn a_larger_session_evicts_a_smaller_one_that_had_its_time() {
+    let mut client = Client::new(2, BY_ID);
+    let small: &[Wanted<'_>] = &[("a", 1, &[(0, 0)])];
+    let (one, _) = client.fetch((0, INITIAL_EPOCH), small, &[], quiet).unwrap();
+    let (two, _) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
+    // Both stay in use and become old.
+    client.now_ms = EVICTION_MS + 1;
+    client.fetch((one, 1), &[], &[], quiet).unwrap();
+    client.fetch((two, 1), &[], &[], quiet).unwrap();
+    // Equal size does not suffice, since ties go to the session that is there.
+    let equal = client.fetch((0, INITIAL_EPOCH), small, &[], quiet).unwrap();
+    assert_eq!(equal.0, NO_SESSION_ID);
+    let two_partitions: &[Wanted<'_>] = &[("a", 1, &[(0, 0), (1, 0)])];
+    let (three, _) = client
+        .fetch((0, INITIAL_EPOCH), two_partitions, &[], quiet)
+        .unwrap();
+    assert_ne!(three, NO_SESSION_ID);
+    let gone = client.fetch((one, 2), &[], &[], quiet);
+    assert_eq!(gone, Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
+    assert!(client.fetch((two, 2), &[], &[], quiet).is_ok());
+}
+
+#[test]
+fn a_follower_evicts_consumers_at_once_and_is_spared_by_them() {
+    let mut client = Client::new(1, BY_NAME);
+    let small: &[Wanted<'_>] = &[("a", 1, &[(0, 0)])];
+    let (consumer, _) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
+    client.replica_id = 2;
+    let (follower, _) = client.fetch((0, INITIAL_EPOCH), small, &[], quiet).unwrap();
+    assert_ne!(follower, NO_SESSION_ID);
+    let gone = client.fetch((consumer, 1), &[], &[], quiet);
+    assert_eq!(gone, Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
+    // A consumer cannot push the follower out, however long it has been there, while it is in use.
+    client.now_ms = EVICTION_MS + 1;
+    client.fetch((follower, 1), &[], &[], quiet).unwrap();
+    client.replica_id = -1;
+    assert_eq!(
+        client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap().0,
+        NO_SESSION_ID
+    );
+    // A larger follower can.
+    client.replica_id = 3;
+    assert_ne!(
+        client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap().0,
+        NO_SESSION_ID
+    );
+}
+
+#[test]
+fn a_session_under_way_refuses_a_second_request_and_survives_it() {
+    let mut client = Client::new(10, BY_ID);
+    let (id, _) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
+    let waiting = client.begin((id, 1), &[], &[]).unwrap();
+    let second = client.fetch((id, 2), &[], &[], quiet);
+    assert_eq!(second, Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH));
+    client.cache.finish(waiting);
+    assert!(client.fetch((id, 2), &[], &[], quiet).is_ok());
+}
+
+#[test]
+fn an_abandoned_request_ends_its_session() {
+    let mut client = Client::new(10, BY_ID);
+    let (id, _) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
+    let context = client.begin((id, 1), &[], &[]).unwrap();
+    client.cache.abandon(context);
+    assert_eq!(
+        (client.sessions(), client.cache.statistics().partitions),
+        (0, 0)
+    );
+    let alone = client.begin((0, FINAL_EPOCH), AB, &[]).unwrap();
+    client.cache.abandon(alone);
+}
+
+#[test]
+fn a_session_evicted_under_way_does_not_come_back() {
+    let mut client = Client::new(1, BY_ID);
+    let (id, _) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
+    let waiting = client.begin((id, 1), &[], &[]).unwrap();
+    client.now_ms = EVICTION_MS + 1;
+    // The newcomer happens to draw the same id.
+    client.next_id = id;
+    let newcomer = client
+        .begin((0, INITIAL_EPOCH), &[("b", 2, &[(0, 0)])], &[])
+        .unwrap();
+    assert_eq!(newcomer.session_id(), id);
+    client.cache.finish(waiting);
+    client.cache.finish(newcomer);
+    let context = client.begin((id, 1), &[], &[]).unwrap();
+    assert_eq!(
+        context.targets().map(label).collect::<Vec<_>>(),
+        labels(&[("b", 0)])
+    );
+}
+
+#[test]
+fn ids_are_positive_and_unused() {
+    let mut client = Client::new(10, BY_ID);
+    client.next_id = -2;
+    assert_eq!(
+        client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap().0,
+        1
+    );
+    client.next_id = 0;
+    assert_eq!(
+        client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap().0,
+        2
+    );
+}
