@@ -1,0 +1,135 @@
+"""A log directory that takes no more bytes: its partitions go offline, the rest serves on.
+
+What was acknowledged before is there once the disk has room and the broker was started again; the
+directory itself is not touched any more until then.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pyrklog.testing import TestBroker
+from tests.support.wire import Connection, batch_headers, create_topic, fetch, produce, record_batch
+
+KAFKA_STORAGE_ERROR = 56
+SMALL_BYTES = 8 << 20
+
+Make = Callable[..., TestBroker]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small tmpfs needs root; test_a_file_size_limit runs without")
+    place = tmp_path / "small"
+    place.mkdir()
+    options = f"size={SMALL_BYTES}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def fill_until_refused(broker: TestBroker, topic: str) -> tuple[int, int]:
+    """Produces until an error: the number of acknowledged records, and the error."""
+    batch = record_batch([os.urandom(40_000)] * 5)
+    with Connection(broker.bootstrap) as connection:
+        acknowledged = 0
+        while acknowledged < 2_000:
+            answer = produce(connection, topic, batch)
+            if answer.error:
+                return acknowledged, answer.error
+            assert answer.base_offset == acknowledged
+            acknowledged += 5
+    raise AssertionError("the disk never filled up")
+
+
+def readable(connection: Connection, topic: str) -> int:
+    """The number of records that can be read from offset 0 on."""
+    count = 0
+    while True:
+        answer = fetch(connection, topic, count)
+        assert answer.error == 0
+        if count >= answer.high_watermark:
+            return count
+        for header in batch_headers(answer.records):
+            assert header.base_offset == count
+            count += header.record_count
+
+
+def test_a_full_disk_stops_one_directory_only(
+    new_broker: Make, topic: str, small_disk: Path, tmp_path: Path
+) -> None:
+    """Two log directories; the first is full. Nobody who uses the second notices."""
+    dirs = f"{small_disk / 'logs'},{tmp_path / 'roomy'}"
+    broker = new_broker(options={"log.dirs": dirs}).start()
+    names = [f"{topic}-{number}" for number in range(4)]
+    with Connection(broker.bootstrap) as connection:
+        for name in names:
+            assert create_topic(connection, name) == 0
+    on_small = [name for name in names if (small_disk / "logs" / f"{name}-0").exists()]
+    on_roomy = [name for name in names if (tmp_path / "roomy" / f"{name}-0").exists()]
+    assert len(on_small) == len(on_roomy) == 2, "new partitions spread over the directories"
+
+    with Connection(broker.bootstrap) as connection:
+        early = produce(connection, on_small[1], record_batch([b"early"]))
+        assert early.error == 0
+    acknowledged, error = fill_until_refused(broker, on_small[0])
+    assert error == KAFKA_STORAGE_ERROR
+    assert acknowledged > 0
+    with Connection(broker.bootstrap) as connection:
+        for name in on_small:
+            answer = produce(connection, name, record_batch([b"more"]))
+            assert answer.error == KAFKA_STORAGE_ERROR, "poisoned until it is started again"
+        for number in range(50):
+            for name in on_roomy:
+                assert produce(connection, name, record_batch([b"x"])).base_offset == number
+    assert any("error" in line and str(small_disk) in line for line in broker.log)
+    assert broker.running
+
+    broker.stop()
+    subprocess.run(["mount", "-o", f"remount,size={8 * SMALL_BYTES}", small_disk], check=True)
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        assert readable(connection, on_small[0]) >= acknowledged
+        assert readable(connection, on_small[1]) == 1
+        assert [readable(connection, name) for name in on_roomy] == [50, 50]
+        end = readable(connection, on_small[0])
+        assert produce(connection, on_small[0], record_batch([b"on"])).base_offset == end
+
+
+def test_a_full_disk_and_a_kill(new_broker: Make, topic: str, small_disk: Path) -> None:
+    """The same with the only directory, and no clean end."""
+    broker = new_broker(options={"log.dirs": str(small_disk / "logs")}).start()
+    with Connection(broker.bootstrap) as connection:
+        assert create_topic(connection, topic) == 0
+    acknowledged, error = fill_until_refused(broker, topic)
+    assert error == KAFKA_STORAGE_ERROR
+    broker.kill()
+    subprocess.run(["mount", "-o", f"remount,size={8 * SMALL_BYTES}", small_disk], check=True)
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        assert readable(connection, topic) >= acknowledged
+
+
+def test_a_file_size_limit(new_broker: Make, topic: str) -> None:
+    """RLIMIT_FSIZE stands in for a full disk where nobody may mount one: write fails with EFBIG."""
+    prlimit = shutil.which("prlimit")
+    assert prlimit, "prlimit is part of util-linux"
+    limited = new_broker(wrapper=[prlimit, f"--fsize={SMALL_BYTES // 2}"]).start()
+    with Connection(limited.bootstrap) as connection:
+        assert create_topic(connection, topic) == 0
+    acknowledged, error = fill_until_refused(limited, topic)
+    assert error == KAFKA_STORAGE_ERROR
+    assert acknowledged > 0
+    assert limited.running
+    limited.kill()
+    free = new_broker(data=limited.data).start()
+    with Connection(free.bootstrap) as connection:
+        assert readable(connection, topic) >= acknowledged
