@@ -2,24 +2,17 @@
 
 use std::str::FromStr;
 
-/// `message.timestamp.type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimestampType {
-    /// The producer's timestamps stand.
-    CreateTime,
-    /// The broker stamps each batch when it appends it.
-    LogAppendTime,
-}
+pub use pyrklog_wire::batch::TimestampType;
 
-impl FromStr for TimestampType {
-    type Err = UnknownOption;
-
-    fn from_str(text: &str) -> Result<Self, UnknownOption> {
-        match text {
-            "CreateTime" => Ok(Self::CreateTime),
-            "LogAppendTime" => Ok(Self::LogAppendTime),
-            _ => Err(UnknownOption::new("message.timestamp.type", text)),
-        }
+/// Reads `message.timestamp.type`.
+///
+/// # Errors
+/// Any other value than "CreateTime" and "LogAppendTime".
+pub fn timestamp_type(text: &str) -> Result<TimestampType, UnknownOption> {
+    match text {
+        "CreateTime" => Ok(TimestampType::CreateTime),
+        "LogAppendTime" => Ok(TimestampType::LogAppendTime),
+        _ => Err(UnknownOption::new("message.timestamp.type", text)),
     }
 }
 

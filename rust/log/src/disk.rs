@@ -3,7 +3,7 @@
 //! Everything the log does to a disk goes through [`Disk`] and [`DiskFile`], so that tests can make
 //! any single operation fail, run short, or forget what was never synced. Errors are plain
 //! `std::io::Error`. Nothing here retries: what an error means is the caller's decision (after a
-//! failed write or sync: poison, see [`crate::Poison`]).
+//! failed write or sync: poison, see [`crate::LogEnv`]).
 
 use std::fmt::Debug;
 use std::io;
@@ -56,6 +56,8 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Whether a file or directory of that name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Size of a file in bytes.
+    fn file_len(&self, path: &Path) -> io::Result<u64>;
     /// Renames a file or directory, replacing an existing file. Durable only after [`Disk::sync_dir`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
@@ -153,6 +155,14 @@ pub fn replace_file_unsynced(disk: &dyn Disk, path: &Path, content: &[u8]) -> io
     disk.open(&temporary, OpenMode::Truncate)?
         .write_all_at(content, 0)?;
     disk.rename(&temporary, path)
+}
+
+/// Turns `NotFound` into success, for files that need not be there.
+pub fn missing_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 fn temporary_name(path: &Path) -> PathBuf {

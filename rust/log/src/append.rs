@@ -1,0 +1,227 @@
+//! Appending one validated batch.
+
+use std::sync::Arc;
+
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::batch::{self, NO_TIMESTAMP};
+
+use crate::batch_info::BatchInfo;
+use crate::log::Log;
+use crate::position::{LogPosition, Place};
+use crate::producer_state::{Check, Origin, ProducerError};
+use crate::segment::{ActiveSegment, BatchFacts, Segment};
+use crate::snapshot;
+use crate::transaction_index::TransactionIndex;
+use crate::write_behind::snapshot_name;
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Offset of its first record; of the original for a duplicate.
+    pub base_offset: i64,
+    /// Offset of its last record. The batch may be acknowledged when the gate is above it, a
+    /// duplicate's too: its original may still wait to be written.
+    pub last_offset: i64,
+    /// The broker's timestamp under LogAppendTime, else -1; the original's for a duplicate.
+    pub log_append_time_ms: i64,
+    /// The log's first offset.
+    pub log_start_offset: i64,
+    /// The producer had sent it before; nothing was appended.
+    pub duplicate: bool,
+    /// Bytes that were added to the tail; 0 for a duplicate.
+    pub appended_bytes: usize,
+    /// Nothing was queued before: queue the log at its directory's writer.
+    pub wake_writer: bool,
+}
+
+/// Why a batch was not appended; nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// A write or sync failed earlier, of this log or of its directory.
+    #[error("{0}")]
+    Poisoned(String),
+    /// The log is being truncated.
+    #[error("the log is being truncated")]
+    Truncating,
+    /// Idempotence or a transaction forbids it.
+    #[error(transparent)]
+    Producer(#[from] ProducerError),
+    /// A replicated batch that does not lie behind the log end.
+    #[error("a batch with base offset {base_offset} cannot follow the log end offset {end_offset}")]
+    NotBehindEnd {
+        /// The batch's base offset.
+        base_offset: i64,
+        /// The log end offset.
+        end_offset: i64,
+    },
+}
+
+impl AppendError {
+    /// The protocol's error code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Poisoned(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+            Self::Truncating => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            Self::Producer(error) => error.code(),
+            Self::NotBehindEnd { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
+        }
+    }
+}
+
+impl Log {
+    /// Appends one validated batch to the tail in memory.
+    ///
+    /// For a leader (`Origin::Client`, `Origin::Coordinator`) `batch` gets its offsets and
+    /// `leader_epoch` in place, both outside its CRC. A replicated batch keeps its own. `info` is
+    /// what validation found; `batch` holds exactly the batch. Work does not grow with the log: no
+    /// I/O, and in the long run no allocation.
+    ///
+    /// # Errors
+    /// [`AppendError`]; the log is as before.
+    pub fn append(
+        &mut self,
+        batch: &mut [u8],
+        info: &BatchInfo,
+        origin: Origin,
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
+        if let Some(reason) = self.poisoned() {
+            return Err(AppendError::Poisoned(reason.to_owned()));
+        }
+        if self.truncating {
+            return Err(AppendError::Truncating);
+        }
+        if let Check::Duplicate(original) = self.producers.check(info, origin)? {
+            return Ok(Appended {
+                base_offset: original.base_offset,
+                last_offset: original.last_offset,
+                log_append_time_ms: original.timestamp,
+                log_start_offset: self.log_start,
+                duplicate: true,
+                appended_bytes: 0,
+                wake_writer: false,
+            });
+        }
+        let wake_writer = self.is_idle();
+        let base_offset = self.place_batch(batch, info, origin, leader_epoch)?;
+        let facts = BatchFacts {
+            size: info.size_bytes as u32,
+            last_offset: base_offset + i64::from(info.last_offset_delta),
+            max_timestamp: info.max_timestamp,
+        };
+        if self.active.must_roll(facts, &self.config, now_ms) {
+            self.roll(base_offset, now_ms);
+        }
+        let place = self.push_to_tail(batch, facts, now_ms);
+        self.update_producer(info, base_offset, place);
+        let position = self.active.size;
+        self.end = LogPosition::at(facts.last_offset + 1, place.segment_base, position);
+        Ok(Appended {
+            base_offset,
+            last_offset: facts.last_offset,
+            log_append_time_ms: if info.log_append_time {
+                info.max_timestamp
+            } else {
+                NO_TIMESTAMP
+            },
+            log_start_offset: self.log_start,
+            duplicate: false,
+            appended_bytes: batch.len(),
+            wake_writer,
+        })
+    }
+
+    /// The batch's base offset, patched in with the epoch where this broker leads.
+    fn place_batch(
+        &mut self,
+        batch: &mut [u8],
+        info: &BatchInfo,
+        origin: Origin,
+        leader_epoch: i32,
+    ) -> Result<i64, AppendError> {
+        let end_offset = self.end.offset;
+        if origin == Origin::Replication {
+            if info.base_offset < end_offset {
+                let base_offset = info.base_offset;
+                return Err(AppendError::NotBehindEnd {
+                    base_offset,
+                    end_offset,
+                });
+            }
+            self.assign_epoch(info.leader_epoch, info.base_offset);
+            return Ok(info.base_offset);
+        }
+        batch::set_base_offset(batch, end_offset);
+        batch::set_partition_leader_epoch(batch, leader_epoch);
+        self.assign_epoch(leader_epoch, end_offset);
+        Ok(end_offset)
+    }
+
+    fn push_to_tail(&mut self, batch: &[u8], facts: BatchFacts, now_ms: i64) -> Place {
+        let position = self.active.size;
+        self.tail_mut();
+        self.tail.push_batch(&self.active.segment, position, batch);
+        let segment = &self.active.segment;
+        if !self
+            .sync
+            .segments
+            .last()
+            .is_some_and(|last| Arc::ptr_eq(last, segment))
+        {
+            self.sync.segments.push(segment.clone());
+        }
+        self.sync.since_ms.get_or_insert(now_ms);
+        self.active
+            .appended(facts, self.config.index_interval_bytes);
+        Place {
+            segment_base: self.active.base_offset(),
+            position,
+        }
+    }
+
+    fn update_producer(&mut self, info: &BatchInfo, base_offset: i64, place: Place) {
+        let Some(completed) = self.producers.update(info, base_offset, Some(place)) else {
+            return;
+        };
+        let Some(aborted) = completed.aborted_txn() else {
+            return;
+        };
+        let segment = &self.active.segment;
+        let index = self
+            .aborted
+            .entry(segment.base_offset())
+            .or_insert_with(|| TransactionIndex::new(segment.base_offset()));
+        let position = index.size_bytes();
+        if let Ok(entry) = index.append(aborted) {
+            self.tail.push_entries(
+                segment,
+                crate::names::FileKind::TransactionIndex,
+                position,
+                &entry,
+            );
+        }
+    }
+
+    /// Closes the active segment and starts the next one at `base_offset`, which is the log end (or
+    /// lies behind it, for a replica). The writer completes the old segment's files, saves the
+    /// producers' state and creates the new files, in this order.
+    pub(crate) fn roll(&mut self, base_offset: i64, now_ms: i64) {
+        let segment = Segment::new(&self.env, &self.folder, base_offset, 0, false);
+        let next = ActiveSegment::new(segment.clone(), &self.config, self.jitter_seed, now_ms);
+        let mut closed = std::mem::replace(&mut self.active, next);
+        closed.indexes.add_largest(true);
+        self.tail_mut().push_close(closed);
+        self.queue_snapshot(base_offset);
+        self.tail.push_create(&segment);
+        Arc::make_mut(&mut self.segments).push(segment);
+        self.end = LogPosition::at(self.end.offset, base_offset, 0);
+    }
+
+    /// Saves the producers' state as it is at the log end.
+    pub(crate) fn queue_snapshot(&mut self, offset: i64) {
+        let content = snapshot::encode(&self.producers.snapshot_entries());
+        self.tail_mut().push_file(snapshot_name(offset), content);
+        self.snapshots.insert(offset);
+    }
+}

@@ -1,0 +1,60 @@
+//! Closing a log in order, and moving its folder out of the way.
+
+use std::io;
+
+use crate::disk;
+use crate::log::Log;
+use crate::write_behind::snapshot_name;
+
+impl Log {
+    /// Writes everything that a clean start relies on: the tail, the rest of the indexes, the
+    /// producers' state. Nothing is synced: [`crate::LogDir::sync_all`] does that for all logs of
+    /// the directory at once. Does input and output; syncer only, with no job of the log on its
+    /// way. The log takes no more appends afterwards.
+    ///
+    /// # Errors
+    /// The disk's, or that the log is poisoned. The directory must not be marked clean then.
+    pub fn close_cleanly(&mut self) -> io::Result<()> {
+        while let Some(mut job) = self.take_writes() {
+            let result = job.execute();
+            let failed = result
+                .as_ref()
+                .err()
+                .map(|error| io::Error::new(error.kind(), error.to_string()));
+            self.complete_writes(job, result);
+            if let Some(error) = failed {
+                return Err(error);
+            }
+        }
+        if let Some(reason) = self.poisoned() {
+            return Err(io::Error::other(reason.to_owned()));
+        }
+        self.truncating = true;
+        if self.active.size > 0 {
+            self.active.indexes.add_largest(true);
+            self.active.segment.write_index_tails(&self.active)?;
+            self.active.offsets_taken = self.active.indexes.offsets.size_bytes();
+            self.active.times_taken = self.active.indexes.times.size_bytes();
+        }
+        let end = self.end.offset;
+        let known = !self.producers.is_empty() || !self.snapshots.is_empty();
+        if known && !self.snapshots.contains(&end) {
+            let content = crate::snapshot::encode(&self.producers.snapshot_entries());
+            let path = self.folder.file(&snapshot_name(end));
+            disk::replace_file_unsynced(self.env.disk(), &path, &content)?;
+            self.snapshots.insert(end);
+        }
+        Ok(())
+    }
+
+    /// Everything that was written is durable ([`crate::LogDir::sync_all`] said so).
+    pub fn all_synced(&mut self) {
+        self.sync.recovery_point = self.gated.offset;
+    }
+
+    /// The folder was renamed (the topic is being deleted): files that are opened from now on are
+    /// looked for there.
+    pub fn folder_moved(&self, path: &std::path::Path) {
+        self.folder.moved(path);
+    }
+}

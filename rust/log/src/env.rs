@@ -1,0 +1,107 @@
+//! What all logs of one log directory share: the disk, the poison flag, buffers, file handles.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+
+use crate::disk::Disk;
+use crate::segment::Segment;
+use crate::write_behind::Tail;
+
+/// Empty tails kept for reuse, and the largest capacity one may have to be kept.
+const SPARE_TAILS_MAX: usize = 64;
+const SPARE_TAIL_BYTES_MAX: usize = 4 << 20;
+const SPARE_BYTES_MAX: usize = 64 << 20;
+
+/// Shared by the logs of one log directory.
+///
+/// A directory that failed once is *poisoned*: the state of its disk is unknown, so nothing in it
+/// is written, synced or served any more until the process starts anew. An fsync is never retried
+/// (after a failed one the kernel may have dropped the pages and call the next one a success).
+#[derive(Debug)]
+pub struct LogEnv {
+    disk: Arc<dyn Disk>,
+    poison: OnceLock<String>,
+    spare: Mutex<SpareTails>,
+    handles: Mutex<VecDeque<Weak<Segment>>>,
+    max_open_files: usize,
+}
+
+#[derive(Debug, Default)]
+struct SpareTails {
+    tails: Vec<Tail>,
+    bytes: usize,
+}
+
+impl LogEnv {
+    /// `max_open_files` bounds the files of segments that are only read; the active segment's log
+    /// file stays open from its first write on.
+    pub fn new(disk: Arc<dyn Disk>, max_open_files: usize) -> Arc<Self> {
+        Arc::new(Self {
+            disk,
+            poison: OnceLock::new(),
+            spare: Mutex::default(),
+            handles: Mutex::default(),
+            max_open_files: max_open_files.max(8),
+        })
+    }
+
+    /// The disk under the directory.
+    pub fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
+    /// Makes every log of the directory refuse from now on; the first reason is kept.
+    pub fn poison(&self, reason: impl Into<String>) {
+        // A second failure of a directory that already failed says nothing new.
+        let _first_wins = self.poison.set(reason.into());
+    }
+
+    /// Why the directory refuses, if it does.
+    #[inline]
+    pub fn poisoned(&self) -> Option<&str> {
+        self.poison.get().map(String::as_str)
+    }
+
+    /// An empty tail, recycled when possible.
+    pub(crate) fn take_tail(&self) -> Tail {
+        let mut spare = self.spare.lock();
+        let tail = spare.tails.pop().unwrap_or_default();
+        spare.bytes -= tail.capacity_bytes();
+        tail
+    }
+
+    /// Keeps a written tail's memory for the next one.
+    pub(crate) fn recycle_tail(&self, mut tail: Tail) {
+        tail.clear();
+        let capacity = tail.capacity_bytes();
+        let mut spare = self.spare.lock();
+        if capacity <= SPARE_TAIL_BYTES_MAX
+            && spare.bytes + capacity <= SPARE_BYTES_MAX
+            && spare.tails.len() < SPARE_TAILS_MAX
+        {
+            spare.bytes += capacity;
+            spare.tails.push(tail);
+        }
+    }
+
+    /// Notes that a segment opened a file for reading, and closes those of another one if there
+    /// are too many: the one opened longest ago that was not used since it was last considered.
+    pub(crate) fn opened(&self, segment: &Arc<Segment>) {
+        let mut handles = self.handles.lock();
+        handles.push_back(Arc::downgrade(segment));
+        let mut tries = handles.len();
+        while handles.len() > self.max_open_files && tries > 0 {
+            tries -= 1;
+            let Some(oldest) = handles.pop_front() else {
+                break;
+            };
+            if let Some(segment) = oldest.upgrade()
+                && !segment.close_files_unless_used()
+            {
+                handles.push_back(oldest);
+            }
+        }
+    }
+}

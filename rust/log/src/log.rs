@@ -1,0 +1,383 @@
+//! One partition's log: the state that its owner holds under a lock.
+//!
+//! Offsets, in the order in which they can lie:
+//!
+//! ```text
+//! log start <= last stable offset <= high watermark <= gated end <= log end
+//!                                    recovery point <= gated end
+//! ```
+//!
+//! *Log end*: of what was appended. *Gated end*: below it the flush settings' promise holds, so
+//! acknowledgements and all visibility stop there. *High watermark*: below it every in-sync replica
+//! has the data. *Last stable offset*: the first offset of the oldest transaction that is open.
+//! *Recovery point*: below it everything was synced.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::config::LogConfig;
+use crate::env::LogEnv;
+use crate::folder::Folder;
+use crate::leader_epochs::LeaderEpochs;
+use crate::names;
+use crate::position::{LogPosition, RecentPositions};
+use crate::producer_state::ProducerStates;
+use crate::segment::{ActiveSegment, Segment};
+use crate::transaction_index::TransactionIndex;
+use crate::write_behind::{Completed, INDEX_BATCH_BYTES, SyncJob, Tail, WriteJob};
+
+/// The commit log of one partition. See the crate's documentation for who may call what.
+#[derive(Debug)]
+pub struct Log {
+    pub(crate) env: Arc<LogEnv>,
+    pub(crate) folder: Arc<Folder>,
+    pub(crate) config: Arc<LogConfig>,
+    /// Never empty, ascending; the last is the active one. Copied when it changes while a reader
+    /// holds it.
+    pub(crate) segments: Arc<Vec<Arc<Segment>>>,
+    pub(crate) active: ActiveSegment,
+    pub(crate) tail: Tail,
+    /// Bytes of the write job on its way.
+    pub(crate) in_flight: Option<usize>,
+    pub(crate) end: LogPosition,
+    pub(crate) gated: LogPosition,
+    pub(crate) high_watermark: LogPosition,
+    pub(crate) log_start: i64,
+    pub(crate) recent: RecentPositions,
+    pub(crate) epochs: LeaderEpochs,
+    pub(crate) producers: ProducerStates,
+    /// Offsets of the producer snapshots in the folder.
+    pub(crate) snapshots: BTreeSet<i64>,
+    /// Transaction indexes by segment base offset; only segments that have entries.
+    pub(crate) aborted: BTreeMap<i64, TransactionIndex>,
+    pub(crate) sync: SyncState,
+    pub(crate) truncating: bool,
+    pub(crate) poison: Option<String>,
+    pub(crate) jitter_seed: u64,
+}
+
+/// What is written but not durable.
+#[derive(Debug, Default)]
+pub(crate) struct SyncState {
+    pub recovery_point: i64,
+    pub segments: Vec<Arc<Segment>>,
+    pub files: Vec<String>,
+    pub since_ms: Option<i64>,
+    pub in_flight: bool,
+    /// The folder was just made: its own entry is not durable either.
+    pub new_folder: bool,
+}
+
+impl SyncState {
+    /// Remembers the small files that a tail's job writes.
+    fn note_files(&mut self, tail: &Tail) {
+        for name in tail.file_names() {
+            if !self.files.iter().any(|known| known == name) {
+                self.files.push(name.to_owned());
+            }
+        }
+    }
+}
+
+/// How much [`Log::take_sync`] makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncScope {
+    /// Segments that take no more batches: after each roll.
+    ClosedSegments,
+    /// Everything written: `flush.ms`, shutdown.
+    Written,
+}
+
+impl Log {
+    /// Offset of the first record that may be read.
+    pub fn log_start_offset(&self) -> i64 {
+        self.log_start
+    }
+
+    /// Offset that the next record will get.
+    pub fn log_end_offset(&self) -> i64 {
+        self.end.offset
+    }
+
+    /// The durability gate: records below it may be acknowledged (as far as this replica goes).
+    pub fn gated_end(&self) -> i64 {
+        self.gated.offset
+    }
+
+    /// Records below it are on every in-sync replica.
+    pub fn high_watermark(&self) -> i64 {
+        self.high_watermark.offset
+    }
+
+    /// Records below it belong to no open transaction.
+    pub fn last_stable_offset(&self) -> i64 {
+        self.stable_position().offset
+    }
+
+    /// Everything below was synced; goes into the recovery point checkpoint.
+    pub fn recovery_point(&self) -> i64 {
+        self.sync.recovery_point
+    }
+
+    /// The newest leader epoch in the log, if there is any.
+    pub fn latest_epoch(&self) -> Option<i32> {
+        self.epochs.latest().map(|entry| entry.epoch)
+    }
+
+    /// Bytes of all batches, the tail's included.
+    pub fn size_bytes(&self) -> u64 {
+        let closed = &self.segments[..self.segments.len() - 1];
+        closed.iter().map(|segment| segment.written()).sum::<u64>() + u64::from(self.active.size)
+    }
+
+    /// Number of segments, the active one included.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Number of producers whose state is kept.
+    pub fn producer_count(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// The options in force.
+    pub fn config(&self) -> &Arc<LogConfig> {
+        &self.config
+    }
+
+    /// New options, from the next append on.
+    pub fn set_config(&mut self, config: Arc<LogConfig>) {
+        self.config = config;
+    }
+
+    /// What the log's directory shares.
+    pub fn env(&self) -> &Arc<LogEnv> {
+        &self.env
+    }
+
+    /// Why the log refuses everything, if it does.
+    pub fn poisoned(&self) -> Option<&str> {
+        self.poison.as_deref().or_else(|| self.env.poisoned())
+    }
+
+    /// Makes the log refuse everything from now on.
+    pub fn poison(&mut self, reason: impl Into<String>) {
+        self.poison.get_or_insert(reason.into());
+    }
+
+    /// This broker leads from now on: `epoch` starts at the log end, unless a newer one is known.
+    /// Queue the log at its writer if this returns true.
+    pub fn assign_epoch_start(&mut self, epoch: i32) -> bool {
+        let wake = self.is_idle();
+        self.assign_epoch(epoch, self.end.offset);
+        wake && !self.tail.is_empty()
+    }
+
+    /// (epoch, end offset) of the newest epoch at or below `epoch`; (-1, -1) when the log cannot
+    /// tell (OffsetForLeaderEpoch, KIP-101 and KIP-279).
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> (i32, i64) {
+        self.epochs.end_offset_for(epoch, self.end.offset)
+    }
+
+    /// Raises the high watermark, at most to the gate and never backwards; true when it moved.
+    pub fn advance_high_watermark(&mut self, offset: i64) -> bool {
+        let offset = offset.min(self.gated.offset);
+        if offset <= self.high_watermark.offset {
+            return false;
+        }
+        self.high_watermark = if offset == self.gated.offset {
+            self.gated
+        } else {
+            LogPosition {
+                offset,
+                place: self.recent.find(offset),
+            }
+        };
+        self.producers.on_high_watermark(offset);
+        true
+    }
+
+    /// Forgets producers that were silent for `expiration_ms` and have no open transaction.
+    pub fn expire_producers(&mut self, now_ms: i64, expiration_ms: i64) -> usize {
+        self.producers.expire(now_ms, expiration_ms)
+    }
+
+    pub(crate) fn stable_position(&self) -> LogPosition {
+        match self.producers.first_unstable() {
+            Some(open) if open.first_offset < self.high_watermark.offset => {
+                if open.first_offset < self.log_start {
+                    return LogPosition::unplaced(self.log_start);
+                }
+                LogPosition {
+                    offset: open.first_offset,
+                    place: open.place,
+                }
+            }
+            _ => self.high_watermark,
+        }
+    }
+
+    pub(crate) fn assign_epoch(&mut self, epoch: i32, start_offset: i64) {
+        if epoch >= 0 && self.epochs.assign(epoch, start_offset) {
+            self.write_epochs();
+        }
+    }
+
+    /// Queues the leader epochs to be written.
+    pub(crate) fn write_epochs(&mut self) {
+        let content = self.epochs.encode().into_bytes();
+        self.tail_mut()
+            .push_file(names::LEADER_EPOCH_CHECKPOINT.to_owned(), content);
+    }
+
+    /// The tail, with recycled memory if it had none.
+    #[inline]
+    pub(crate) fn tail_mut(&mut self) -> &mut Tail {
+        if self.tail.is_empty() && self.tail.capacity_bytes() == 0 {
+            self.tail = self.env.take_tail();
+        }
+        &mut self.tail
+    }
+
+    /// Nothing is queued and no write is on its way: what is queued next must wake the writer.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tail.is_empty() && self.in_flight.is_none()
+    }
+}
+
+/// Writing and syncing.
+impl Log {
+    /// Whether a write is queued or on its way.
+    pub fn has_unwritten(&self) -> bool {
+        !self.is_idle()
+    }
+
+    /// Bytes of batches that are not in files yet.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.tail.batch_bytes() + self.in_flight.unwrap_or(0)
+    }
+
+    /// The whole tail, to be written by the directory's writer. `None` while nothing is queued, or
+    /// while an earlier job is on its way, or when the log is poisoned.
+    pub fn take_writes(&mut self) -> Option<WriteJob> {
+        if self.tail.is_empty() || self.in_flight.is_some() || self.poisoned().is_some() {
+            return None;
+        }
+        if self.active.untaken_index_bytes() >= INDEX_BATCH_BYTES {
+            self.tail.push_index_entries(&mut self.active);
+        }
+        let tail = std::mem::take(&mut self.tail);
+        self.in_flight = Some(tail.batch_bytes());
+        let unsynced_records = self.end.offset - self.sync.recovery_point;
+        let sync = (unsynced_records >= self.config.flush_messages).then(|| {
+            self.sync.note_files(&tail);
+            self.sync.since_ms = None;
+            self.sync_job(self.sync.segments.clone(), self.end.offset)
+        });
+        Some(WriteJob::new(&self.env, &self.folder, tail, self.end, sync))
+    }
+
+    /// Takes an executed job back and moves the gate; after an error the log is poisoned, and its
+    /// owner should poison the directory.
+    pub fn complete_writes(&mut self, job: WriteJob, result: std::io::Result<()>) -> Completed {
+        self.in_flight = None;
+        if let Err(error) = result {
+            self.poison(format!(
+                "writing {} failed: {error}",
+                self.folder.path().display()
+            ));
+            return Completed::default();
+        }
+        let completed = Completed {
+            gate_moved: job.end.offset > self.gated.offset,
+            written_bytes: job.size_bytes(),
+            more: !self.tail.is_empty(),
+            rolled: job.closes_segment(),
+        };
+        self.gated = job.end;
+        if let Some(place) = job.end.place {
+            self.recent.push(job.end.offset, place);
+        }
+        let WriteJob { tail, sync, .. } = job;
+        match sync {
+            Some(sync) => self.synced(&sync),
+            None => self.sync.note_files(&tail),
+        }
+        self.env.recycle_tail(tail);
+        completed
+    }
+
+    /// What has to be synced, for the syncer. `None` when there is nothing, when an earlier job is
+    /// on its way, or when the log is poisoned.
+    pub fn take_sync(&mut self, scope: SyncScope) -> Option<SyncJob> {
+        if self.sync.in_flight || self.poisoned().is_some() {
+            return None;
+        }
+        let is_due = |segment: &&Arc<Segment>| match scope {
+            SyncScope::ClosedSegments => segment.is_closed(),
+            SyncScope::Written => segment.written() > 0 || segment.is_closed(),
+        };
+        let segments: Vec<_> = self.sync.segments.iter().filter(is_due).cloned().collect();
+        let end = match scope {
+            SyncScope::ClosedSegments => {
+                let open = self.segments.iter().find(|segment| !segment.is_closed());
+                open.map_or(self.gated.offset, |segment| segment.base_offset())
+            }
+            SyncScope::Written => self.gated.offset,
+        };
+        if segments.is_empty() && self.sync.files.is_empty() {
+            return None;
+        }
+        self.sync.in_flight = true;
+        if scope == SyncScope::Written {
+            self.sync.since_ms = None;
+        }
+        Some(self.sync_job(segments, end.min(self.gated.offset)))
+    }
+
+    /// Takes an executed sync back and moves the recovery point; after an error the log is
+    /// poisoned, and its owner should poison the directory.
+    pub fn complete_sync(&mut self, job: SyncJob, result: std::io::Result<()>) {
+        self.sync.in_flight = false;
+        match result {
+            Ok(()) => self.synced(&job),
+            Err(error) => {
+                self.poison(format!(
+                    "syncing {} failed: {error}",
+                    self.folder.path().display()
+                ));
+            }
+        }
+    }
+
+    /// When `flush.ms` next asks for a sync of what is written; `None` when it does not.
+    pub fn next_flush_due_ms(&self) -> Option<i64> {
+        if self.config.flush_ms == i64::MAX {
+            return None;
+        }
+        Some(self.sync.since_ms?.saturating_add(self.config.flush_ms))
+    }
+
+    fn sync_job(&mut self, segments: Vec<Arc<Segment>>, end: i64) -> SyncJob {
+        let files = std::mem::take(&mut self.sync.files);
+        let new_folder = std::mem::take(&mut self.sync.new_folder);
+        SyncJob::new(&self.env, &self.folder, segments, files, end, new_folder)
+    }
+
+    fn synced(&mut self, job: &SyncJob) {
+        self.sync.recovery_point = self.sync.recovery_point.max(job.end);
+        // A closed segment is done with; the active one stays listed, since more may be on its way.
+        self.sync.segments.retain(|segment| {
+            let done = segment.is_closed() && job.segments.iter().any(|s| Arc::ptr_eq(s, segment));
+            if done {
+                segment.set_pinned(false);
+            }
+            !done
+        });
+        if job.end >= self.end.offset {
+            self.sync.segments.clear();
+            self.sync.segments.shrink_to_fit();
+        }
+    }
+}

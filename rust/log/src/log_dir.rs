@@ -1,0 +1,389 @@
+//! A log directory: who may use it, whose it is, what its checkpoints say, which folders it holds.
+//!
+//! ```text
+//! .lock                              fcntl lock of the broker that uses the directory
+//! meta.properties                    whose data this is
+//! .kafka_cleanshutdown               only between an orderly shutdown and the next start
+//! recovery-point-offset-checkpoint   below: synced
+//! log-start-offset-checkpoint        below: deleted
+//! replication-offset-checkpoint      high watermarks
+//! <topic>-<partition>/               one log
+//! <topic>-<partition>.<uuid>-delete/ a log that is being removed
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::checkpoint;
+use crate::disk::{self, LockGuard, Space};
+use crate::env::LogEnv;
+use crate::meta_properties::MetaProperties;
+use crate::names::{self, FolderState};
+use crate::open::{OpenState, TopicId};
+use crate::partition_metadata::PartitionMetadata;
+
+mod offsets;
+use offsets::OffsetTable;
+
+/// Checkpoints and the like; far above what 100,000 partitions need.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Whose data a directory must hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster.
+    pub cluster_id: String,
+    /// The broker.
+    pub node_id: i32,
+}
+
+/// Why a log directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LogDirError {
+    /// Another process, or this one, uses it.
+    #[error("{path} is in use by another broker; stop that one, or choose another directory")]
+    Locked {
+        /// The directory.
+        path: String,
+    },
+    /// It belongs to another cluster or broker, or to a newer format.
+    #[error("{0}")]
+    Foreign(String),
+    /// The disk.
+    #[error("{path}: {error}")]
+    Io {
+        /// The directory or file.
+        path: String,
+        /// What happened.
+        error: io::Error,
+    },
+}
+
+/// A partition's folder that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionFolder {
+    /// Topic name.
+    pub topic: String,
+    /// Partition index.
+    pub partition: i32,
+    /// From `partition.metadata`; `None` where that is missing or cannot be read.
+    pub topic_id: Option<TopicId>,
+}
+
+/// A folder that was renamed so that nobody takes it for a partition any more.
+#[derive(Debug)]
+pub struct DeletedFolder {
+    env: Arc<LogEnv>,
+    /// Its new path, for [`crate::Log::folder_moved`].
+    pub path: PathBuf,
+}
+
+impl DeletedFolder {
+    /// Removes it with everything in it. May take long.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn remove(&self) -> io::Result<()> {
+        disk::missing_is_fine(self.env.disk().remove_dir_all(&self.path))
+    }
+}
+
+/// A log directory in use by this process. Its lock ends when it is dropped.
+#[derive(Debug)]
+pub struct LogDir {
+    env: Arc<LogEnv>,
+    path: PathBuf,
+    clean: bool,
+    notes: Vec<String>,
+    recovery_points: Mutex<OffsetTable>,
+    log_starts: Mutex<OffsetTable>,
+    high_watermarks: Mutex<OffsetTable>,
+    _lock: Box<dyn LockGuard>,
+}
+
+impl LogDir {
+    /// Creates the directory if it is missing, locks it, checks or writes `meta.properties`, reads
+    /// the checkpoints, and takes the clean-shutdown marker away, since from now on an end without
+    /// order is possible.
+    ///
+    /// # Errors
+    /// [`LogDirError`].
+    pub fn open(env: Arc<LogEnv>, path: &Path, identity: &Identity) -> Result<Self, LogDirError> {
+        let failed = |error| io_error(path, error);
+        env.disk().create_dir_all(path).map_err(failed)?;
+        let lock = match env.disk().lock(&path.join(names::LOCK)) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(LogDirError::Locked {
+                    path: path.display().to_string(),
+                });
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        check_identity(&env, path, identity)?;
+        let mut notes = Vec::new();
+        let mut table = |name| OffsetTable::read(&env, path, name, &mut notes).map_err(failed);
+        let recovery_points = Mutex::new(table(names::RECOVERY_POINT_CHECKPOINT)?);
+        let log_starts = Mutex::new(table(names::LOG_START_CHECKPOINT)?);
+        let high_watermarks = Mutex::new(table(names::REPLICATION_CHECKPOINT)?);
+        let marker = path.join(names::CLEAN_SHUTDOWN);
+        let clean = env.disk().exists(&marker).map_err(failed)?;
+        if clean {
+            env.disk().remove_file(&marker).map_err(failed)?;
+            env.disk().sync_dir(path).map_err(failed)?;
+        }
+        Ok(Self {
+            env,
+            path: path.to_owned(),
+            clean,
+            notes,
+            recovery_points,
+            log_starts,
+            high_watermarks,
+            _lock: lock,
+        })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What its logs share.
+    pub fn env(&self) -> &Arc<LogEnv> {
+        &self.env
+    }
+
+    /// Whether the last shutdown was orderly.
+    pub fn was_clean(&self) -> bool {
+        self.clean
+    }
+
+    /// What an operator may want to read about opening it, one sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The partitions' folders, in order of topic and partition. Of each folder only
+    /// `partition.metadata` is read.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn partitions(&self) -> io::Result<Vec<PartitionFolder>> {
+        let mut found = Vec::new();
+        for entry in self.env.disk().read_dir(&self.path)? {
+            let Some(folder) = names::parse_folder(&entry.name).filter(|_| entry.is_dir) else {
+                continue;
+            };
+            if folder.state == FolderState::Current {
+                found.push(PartitionFolder {
+                    topic: folder.topic.to_owned(),
+                    partition: folder.partition,
+                    topic_id: self.topic_id(&entry.name)?,
+                });
+            }
+        }
+        found.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
+        Ok(found)
+    }
+
+    fn topic_id(&self, folder: &str) -> io::Result<Option<TopicId>> {
+        let path = self.path.join(folder).join(names::PARTITION_METADATA);
+        match disk::read_file(self.env.disk(), &path, FILE_BYTES_MAX) {
+            Ok(content) => {
+                let metadata = PartitionMetadata::parse(&path.to_string_lossy(), &content);
+                Ok(metadata.ok().map(|metadata| metadata.topic_id))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the checkpoints say of one log.
+    pub fn open_state(&self, topic: &str, partition: i32) -> OpenState {
+        let get = |table: &Mutex<OffsetTable>| table.lock().get(topic, partition).unwrap_or(0);
+        OpenState {
+            clean: self.clean,
+            recovery_point: get(&self.recovery_points),
+            log_start_offset: get(&self.log_starts),
+            high_watermark: get(&self.high_watermarks),
+        }
+    }
+
+    /// Writes recovery points ([`crate::Log::recovery_point`]) of some logs; rows of others stay.
+    /// Nothing is written when nothing changed.
+    ///
+    /// # Errors
+    /// The disk's, or that the directory is poisoned.
+    pub fn write_recovery_points(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
+        self.write_table(&self.recovery_points, rows)
+    }
+
+    /// The same for log start offsets.
+    ///
+    /// # Errors
+    /// The disk's, or that the directory is poisoned.
+    pub fn write_log_starts(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
+        self.write_table(&self.log_starts, rows)
+    }
+
+    /// The same for high watermarks.
+    ///
+    /// # Errors
+    /// The disk's, or that the directory is poisoned.
+    pub fn write_high_watermarks(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
+        self.write_table(&self.high_watermarks, rows)
+    }
+
+    fn write_table(&self, table: &Mutex<OffsetTable>, rows: &[(&str, i32, i64)]) -> io::Result<()> {
+        self.refuse_if_poisoned()?;
+        let mut table = table.lock();
+        for (topic, partition, offset) in rows {
+            table.set(topic, *partition, *offset);
+        }
+        table.write(&self.env, &self.path)
+    }
+
+    /// Renames a partition's folder to `<topic>-<partition>.<unique>-delete`. `unique` is 16 random
+    /// bytes. `None` if there is no such folder. Does input and output.
+    ///
+    /// # Errors
+    /// The disk's, or that the directory is poisoned.
+    pub fn delete_folder(
+        &self,
+        topic: &str,
+        partition: i32,
+        unique: u128,
+    ) -> io::Result<Option<DeletedFolder>> {
+        self.refuse_if_poisoned()?;
+        let from = self.path.join(names::folder_name(topic, partition));
+        let to = self
+            .path
+            .join(names::delete_folder_name(topic, partition, unique));
+        match self.env.disk().rename(&from, &to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        self.env.disk().sync_dir(&self.path)?;
+        // A topic of the same name starts with a clean slate.
+        for table in [
+            &self.recovery_points,
+            &self.log_starts,
+            &self.high_watermarks,
+        ] {
+            let mut table = table.lock();
+            table.remove(topic, partition);
+            table.write(&self.env, &self.path)?;
+        }
+        Ok(Some(DeletedFolder {
+            env: self.env.clone(),
+            path: to,
+        }))
+    }
+
+    /// Folders whose removal an earlier life did not finish.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn deleted_folders(&self) -> io::Result<Vec<DeletedFolder>> {
+        let entries = self.env.disk().read_dir(&self.path)?;
+        let is_deleted = |name: &str| {
+            names::parse_folder(name).is_some_and(|folder| folder.state == FolderState::Delete)
+        };
+        let deleted = entries
+            .into_iter()
+            .filter(|entry| entry.is_dir && is_deleted(&entry.name));
+        Ok(deleted
+            .map(|entry| DeletedFolder {
+                env: self.env.clone(),
+                path: self.path.join(entry.name),
+            })
+            .collect())
+    }
+
+    /// Makes everything on the directory's volume durable: the second step of an orderly shutdown.
+    /// The steps are: [`crate::Log::close_cleanly`] of every log; this; [`crate::Log::all_synced`]
+    /// of every log; the three checkpoints; [`LogDir::mark_clean`].
+    ///
+    /// # Errors
+    /// The disk's, or that the directory is poisoned.
+    pub fn sync_all(&self) -> io::Result<()> {
+        self.refuse_if_poisoned()?;
+        self.env.disk().sync_file_system(&self.path)
+    }
+
+    /// Leaves the marker that lets the next start trust the files. Only after the other steps, all
+    /// without an error. `broker_epoch` is -1 where there is none.
+    ///
+    /// # Errors
+    /// The disk's, or that the directory is poisoned.
+    pub fn mark_clean(&self, broker_epoch: i64) -> io::Result<()> {
+        self.refuse_if_poisoned()?;
+        let content = checkpoint::encode_clean_shutdown(broker_epoch);
+        let path = self.path.join(names::CLEAN_SHUTDOWN);
+        disk::replace_file(self.env.disk(), &path, content.as_bytes())
+    }
+
+    /// The volume's sizes.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn space(&self) -> io::Result<Space> {
+        self.env.disk().space(&self.path)
+    }
+
+    fn refuse_if_poisoned(&self) -> io::Result<()> {
+        match self.env.poisoned() {
+            Some(reason) => Err(io::Error::other(reason.to_owned())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn io_error(path: &Path, error: io::Error) -> LogDirError {
+    LogDirError::Io {
+        path: path.display().to_string(),
+        error,
+    }
+}
+
+fn check_identity(env: &LogEnv, directory: &Path, identity: &Identity) -> Result<(), LogDirError> {
+    let path = directory.join(names::META_PROPERTIES);
+    let content = match disk::read_file(env.disk(), &path, FILE_BYTES_MAX) {
+        Ok(content) => content,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let fresh = MetaProperties {
+                version: 0,
+                node_id: Some(identity.node_id),
+                cluster_id: Some(identity.cluster_id.clone()),
+                directory_id: None,
+            };
+            return disk::replace_file(env.disk(), &path, fresh.encode().as_bytes())
+                .map_err(|error| io_error(&path, error));
+        }
+        Err(error) => return Err(io_error(&path, error)),
+    };
+    let found = MetaProperties::parse(&path.to_string_lossy(), &content)
+        .map_err(|error| LogDirError::Foreign(error.to_string()))?;
+    let foreign = |what: &str, found: &str, own: &str| {
+        Err(LogDirError::Foreign(format!(
+            "{} holds data of {what} {found}, but this broker's is {own}; start the broker that it belongs to, or choose another directory",
+            directory.display()
+        )))
+    };
+    match (&found.cluster_id, found.node_id) {
+        (Some(cluster_id), _) if *cluster_id != identity.cluster_id => {
+            foreign("cluster", cluster_id, &identity.cluster_id)
+        }
+        (_, Some(node_id)) if node_id != identity.node_id => foreign(
+            "broker",
+            &node_id.to_string(),
+            &identity.node_id.to_string(),
+        ),
+        _ => Ok(()),
+    }
+}

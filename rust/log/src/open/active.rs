@@ -1,0 +1,160 @@
+//! The active segment of a log that was closed in order: its indexes, and the batches since their
+//! last entry.
+
+use std::sync::Arc;
+
+use crate::disk;
+use crate::names::FileKind;
+use crate::offset_index::OffsetIndex;
+use crate::open::recovery::Recovered;
+use crate::open::{LoadedState, Loader, OpenError, OpenReport};
+use crate::read::Wait;
+use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, ScanError, WALK_CHUNK_BYTES};
+use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
+use crate::time_index::TimeIndex;
+
+impl Loader<'_> {
+    /// The last segment with its indexes on the heap, and the log end offset. `None` when its
+    /// `.log` does not end with a whole batch.
+    pub(super) fn load_active(
+        &self,
+        segments: &[Arc<Segment>],
+        report: &mut OpenReport,
+    ) -> Result<Option<(ActiveSegment, i64)>, OpenError> {
+        let segment = segments
+            .last()
+            .expect("a log has at least one segment")
+            .clone();
+        let now_ms = self.expiry.now_ms;
+        let mut active = ActiveSegment::new(segment.clone(), self.config, self.jitter_seed, now_ms);
+        let size = segment.written();
+        if size == 0 {
+            return Ok(Some((active, segment.base_offset())));
+        }
+        if let Some(indexes) = self.load_indexes(&segment)? {
+            active.offsets_taken = indexes.offsets.size_bytes();
+            active.times_taken = indexes.times.size_bytes();
+            active.indexes = indexes;
+            if let Some(end_offset) = self.walk_tail(&mut active)? {
+                return Ok(Some((active, end_offset)));
+            }
+        }
+        report.rebuilt_indexes += 1;
+        report.notes.push(format!(
+            "rebuilt the indexes of {}",
+            segment.path(FileKind::Log).display()
+        ));
+        active.indexes =
+            SegmentIndexes::new(segment.base_offset(), self.config.segment_index_bytes);
+        let Some(end_offset) = self.walk_tail(&mut active)? else {
+            return Ok(None);
+        };
+        active
+            .indexes
+            .write(self.env.disk(), &|kind| segment.path(kind))?;
+        active.offsets_taken = active.indexes.offsets.size_bytes();
+        active.times_taken = active.indexes.times.size_bytes();
+        Ok(Some((active, end_offset)))
+    }
+
+    /// The index files, if both can be right.
+    fn load_indexes(&self, segment: &Arc<Segment>) -> Result<Option<SegmentIndexes>, OpenError> {
+        let read = |kind| {
+            let path = segment.path(kind);
+            match disk::read_file(self.env.disk(), &path, i32::MAX as u64) {
+                Ok(content) => Ok(Some(content)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let (Some(offsets), Some(times)) =
+            (read(FileKind::OffsetIndex)?, read(FileKind::TimeIndex)?)
+        else {
+            return Ok(None);
+        };
+        let max_bytes = self.config.segment_index_bytes as usize;
+        let base_offset = segment.base_offset();
+        let offsets = OffsetIndex::load(base_offset, max_bytes, &offsets, segment.written());
+        let times = TimeIndex::load(base_offset, max_bytes, &times);
+        let (Ok(offsets), Ok(times)) = (offsets, times) else {
+            return Ok(None);
+        };
+        let mut indexes = SegmentIndexes::new(base_offset, self.config.segment_index_bytes);
+        if let Some(last) = times.last() {
+            indexes.largest = last;
+        }
+        indexes.offsets = offsets;
+        indexes.times = times;
+        Ok(Some(indexes))
+    }
+
+    /// Walks from the last index entry to the end, adding what the indexes lack. `None` when the
+    /// entry leads nowhere or the file does not end with a whole batch.
+    fn walk_tail(&self, active: &mut ActiveSegment) -> Result<Option<i64>, OpenError> {
+        let segment = active.segment.clone();
+        let file = segment.log_file(Wait::Blocking)?;
+        let size = segment.written();
+        let entry = active.indexes.offsets.last();
+        let start = entry.map_or(0, |entry| u64::from(entry.position));
+        let chunk = if start == 0 {
+            WALK_CHUNK_BYTES
+        } else {
+            LOOK_UP_CHUNK_BYTES
+        };
+        let mut first = BatchScanner::new(&*file, 0, size, 0, Wait::Blocking);
+        let mut scanner = BatchScanner::new(&*file, start, size, chunk, Wait::Blocking);
+        let mut end_offset = segment.base_offset();
+        loop {
+            let met = match scanner.next_header() {
+                Ok(Some(met)) => met,
+                Ok(None) => break,
+                Err(ScanError::Io(error)) => return Err(error.into()),
+                Err(ScanError::NotABatch { .. }) => return Ok(None),
+            };
+            let leads_astray = entry.is_some_and(|entry| {
+                met.position == start && met.header.base_offset > entry.offset
+            });
+            if leads_astray || met.header.base_offset < end_offset {
+                return Ok(None);
+            }
+            end_offset = met.header.next_offset();
+            if met.position == start && entry.is_some() {
+                // Its entry is there; only what follows counts towards the next one.
+                active.indexes.bytes_since_entry = 0;
+            }
+            active.indexes.add(
+                met.facts(),
+                met.position as u32,
+                self.config.index_interval_bytes,
+            );
+        }
+        active.size = u32::try_from(size).unwrap_or(u32::MAX);
+        active.first_timestamp = match first.next_header() {
+            Ok(met) => met.map(|met| met.header.max_timestamp),
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            Err(ScanError::NotABatch { .. }) => return Ok(None),
+        };
+        Ok(Some(end_offset))
+    }
+
+    /// The last segment after a recovery.
+    pub(super) fn active_from_recovered(
+        &self,
+        loading: &LoadedState,
+        recovered: Recovered,
+    ) -> ActiveSegment {
+        let segment = loading
+            .segments
+            .last()
+            .expect("a log has at least one segment")
+            .clone();
+        let now_ms = self.expiry.now_ms;
+        let mut active = ActiveSegment::new(segment, self.config, self.jitter_seed, now_ms);
+        active.size = u32::try_from(recovered.size).unwrap_or(u32::MAX);
+        active.first_timestamp = recovered.first_timestamp;
+        active.offsets_taken = recovered.indexes.offsets.size_bytes();
+        active.times_taken = recovered.indexes.times.size_bytes();
+        active.indexes = recovered.indexes;
+        active
+    }
+}

@@ -1,0 +1,72 @@
+//! The leader epochs of a log that is being opened.
+
+use crate::disk;
+use crate::leader_epochs::LeaderEpochs;
+use crate::names;
+use crate::open::files::FolderFiles;
+use crate::open::{LoadedState, Loader, OpenError, OpenReport, SMALL_FILE_BYTES_MAX};
+use crate::read::Wait;
+use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
+
+impl Loader<'_> {
+    /// Reads the checkpoint; when it is missing or cannot be read, the batches' own epochs tell.
+    pub(super) fn load_epochs(
+        &self,
+        files: &FolderFiles,
+        loading: &mut LoadedState,
+        report: &mut OpenReport,
+    ) -> Result<(), OpenError> {
+        let path = self.folder.file(names::LEADER_EPOCH_CHECKPOINT);
+        if files.has_epochs {
+            let content = disk::read_file(self.env.disk(), &path, SMALL_FILE_BYTES_MAX)?;
+            match LeaderEpochs::parse(&path.to_string_lossy(), &content) {
+                Ok(epochs) => {
+                    loading.epochs = epochs;
+                    return Ok(());
+                }
+                Err(error) => report
+                    .notes
+                    .push(format!("rebuilding the leader epochs: {error}")),
+            }
+        }
+        for segment in &loading.segments {
+            if segment.written() == 0 {
+                continue;
+            }
+            let file = segment.log_file(Wait::Blocking)?;
+            let mut scanner = BatchScanner::new(
+                &*file,
+                0,
+                segment.written(),
+                WALK_CHUNK_BYTES,
+                Wait::Blocking,
+            );
+            loop {
+                match scanner.next_header() {
+                    Ok(Some(met)) => {
+                        let (epoch, offset) =
+                            (met.header.partition_leader_epoch, met.header.base_offset);
+                        let newest = loading.epochs.latest().map_or(-1, |entry| entry.epoch);
+                        if epoch > newest {
+                            loading.epochs_changed |= loading.epochs.assign(epoch, offset);
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(ScanError::Io(error)) => return Err(error.into()),
+                    // A torn tail is recovery's business.
+                    Err(ScanError::NotABatch { .. }) => return Ok(()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_epochs(&self, epochs: &LeaderEpochs) -> Result<(), OpenError> {
+        let path = self.folder.file(names::LEADER_EPOCH_CHECKPOINT);
+        Ok(disk::replace_file_unsynced(
+            self.env.disk(),
+            &path,
+            epochs.encode().as_bytes(),
+        )?)
+    }
+}

@@ -1,0 +1,166 @@
+//! What a partition's folder holds when it is opened, and what an interrupted life left behind.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use crate::disk::{Disk, OpenMode};
+use crate::env::LogEnv;
+use crate::folder::Folder;
+use crate::names::{self, FileKind, SegmentFile, Suffix};
+use crate::read::Wait;
+use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES};
+
+/// Base offsets of the files that belong to the log, by kind.
+#[derive(Debug, Default)]
+pub(super) struct FolderFiles {
+    pub logs: BTreeSet<i64>,
+    pub offset_indexes: BTreeSet<i64>,
+    pub time_indexes: BTreeSet<i64>,
+    pub transaction_indexes: BTreeSet<i64>,
+    pub snapshots: BTreeSet<i64>,
+    pub has_epochs: bool,
+    pub has_metadata: bool,
+}
+
+impl FolderFiles {
+    fn of_kind(&mut self, kind: FileKind) -> Option<&mut BTreeSet<i64>> {
+        match kind {
+            FileKind::Log => Some(&mut self.logs),
+            FileKind::OffsetIndex => Some(&mut self.offset_indexes),
+            FileKind::TimeIndex => Some(&mut self.time_indexes),
+            FileKind::TransactionIndex => Some(&mut self.transaction_indexes),
+            FileKind::Snapshot => Some(&mut self.snapshots),
+            _ => None,
+        }
+    }
+}
+
+/// Lists the folder after finishing what an interrupted life began, by Kafka's rules: `.deleted`
+/// and `.cleaned` files go; a `.swap` file stands for a compaction that was complete, so it
+/// replaces the segments that it was made from, unless a `.cleaned` file beside it says that the
+/// set of swap files is not whole; index files without a `.log` go.
+pub(super) fn settle(
+    env: &LogEnv,
+    folder: &Folder,
+    notes: &mut Vec<String>,
+) -> io::Result<FolderFiles> {
+    let disk = env.disk();
+    let mut found = Vec::new();
+    let mut files = FolderFiles::default();
+    for entry in disk.read_dir(&folder.path())? {
+        if entry.is_dir {
+            continue;
+        }
+        match entry.name.as_str() {
+            names::LEADER_EPOCH_CHECKPOINT => files.has_epochs = true,
+            names::PARTITION_METADATA => files.has_metadata = true,
+            name if name.ends_with(".tmp") => disk.remove_file(&folder.file(name))?,
+            name => {
+                if let Some(file) = names::parse_segment_file(name) {
+                    found.push((entry.name, file));
+                }
+            }
+        }
+    }
+    finish_swaps(disk, folder, &mut found, notes)?;
+    for (name, file) in found {
+        if file.suffix != Suffix::None {
+            disk.remove_file(&folder.file(&name))?;
+        } else if let Some(bases) = files.of_kind(file.kind) {
+            bases.insert(file.base_offset);
+        }
+    }
+    remove_orphans(disk, folder, &mut files, notes)?;
+    Ok(files)
+}
+
+fn finish_swaps(
+    disk: &dyn Disk,
+    folder: &Folder,
+    found: &mut Vec<(String, SegmentFile)>,
+    notes: &mut Vec<String>,
+) -> io::Result<()> {
+    let cleaned = found
+        .iter()
+        .filter(|(_, file)| file.suffix == Suffix::Cleaned);
+    let whole_below = cleaned
+        .map(|(_, file)| file.base_offset)
+        .min()
+        .unwrap_or(i64::MAX);
+    let is_swap =
+        |file: &SegmentFile| file.suffix == Suffix::Swap && file.base_offset < whole_below;
+    let (mut first, mut end) = (i64::MAX, i64::MIN);
+    for (name, file) in found.iter() {
+        if is_swap(file) {
+            first = first.min(file.base_offset);
+            if file.kind == FileKind::Log {
+                end = end.max(end_of_batches(disk, folder, name)?.unwrap_or(file.base_offset));
+            }
+        }
+    }
+    if first == i64::MAX {
+        return Ok(());
+    }
+    notes.push(format!(
+        "finished a compaction of offsets {first} to {end} that was interrupted"
+    ));
+    let mut error = None;
+    found.retain(|(name, file)| {
+        let replaced = file.suffix == Suffix::None
+            && file.kind != FileKind::Snapshot
+            && (first..end).contains(&file.base_offset);
+        if replaced && let Err(failed) = disk.remove_file(&folder.file(name)) {
+            error.get_or_insert(failed);
+        }
+        !replaced
+    });
+    if let Some(error) = error {
+        return Err(error);
+    }
+    for (name, file) in found.iter_mut().filter(|(_, file)| is_swap(file)) {
+        let regular = names::file_name(file.base_offset, file.kind);
+        disk.rename(&folder.file(name), &folder.file(&regular))?;
+        *name = regular;
+        file.suffix = Suffix::None;
+    }
+    Ok(())
+}
+
+/// The offset after the last whole batch of a file.
+fn end_of_batches(disk: &dyn Disk, folder: &Folder, name: &str) -> io::Result<Option<i64>> {
+    let file = disk.open(&folder.file(name), OpenMode::Read)?;
+    let mut scanner =
+        BatchScanner::new(&*file, 0, file.len()?, LOOK_UP_CHUNK_BYTES, Wait::Blocking);
+    let mut end = None;
+    while let Some(met) = scanner.next_header()? {
+        end = Some(met.header.next_offset());
+    }
+    Ok(end)
+}
+
+fn remove_orphans(
+    disk: &dyn Disk,
+    folder: &Folder,
+    files: &mut FolderFiles,
+    notes: &mut Vec<String>,
+) -> io::Result<()> {
+    let logs = files.logs.clone();
+    for kind in [
+        FileKind::OffsetIndex,
+        FileKind::TimeIndex,
+        FileKind::TransactionIndex,
+    ] {
+        let Some(bases) = files.of_kind(kind) else {
+            continue;
+        };
+        for base_offset in bases.difference(&logs) {
+            notes.push(format!(
+                "removed {}, which has no .log",
+                names::file_name(*base_offset, kind)
+            ));
+            disk.remove_file(&folder.segment_file(*base_offset, kind))?;
+        }
+        bases.retain(|base_offset| logs.contains(base_offset));
+    }
+    Ok(())
+}

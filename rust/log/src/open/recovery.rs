@@ -1,0 +1,272 @@
+//! Recovery after an unclean end: every batch from the recovery point's segment on is checked.
+
+use std::sync::Arc;
+
+use pyrklog_wire::batch::{self, HEADER_LEN};
+use pyrklog_wire::error::DecodeError;
+
+use crate::batch_info::BatchInfo;
+use crate::disk::{DiskFile, missing_is_fine};
+use crate::names::FileKind;
+use crate::open::{Loader, OpenError, OpenReport};
+use crate::position::Place;
+use crate::producer_state::ProducerStates;
+use crate::read::Wait;
+use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
+use crate::segment::{BatchFacts, Segment, SegmentIndexes};
+use crate::transaction_index::TransactionIndex;
+
+use super::LoadedState;
+
+/// A segment whose batches are all sound, up to `size`.
+pub(super) struct Recovered {
+    pub indexes: SegmentIndexes,
+    pub transactions: TransactionIndex,
+    pub size: u64,
+    /// The offset after its last batch.
+    pub end_offset: i64,
+    pub first_timestamp: Option<i64>,
+    /// Why the walk ended before the end of the file.
+    pub cut: Option<String>,
+}
+
+impl Loader<'_> {
+    /// Walks the segments from `first` on, rebuilds what is derived from them, and cuts the log
+    /// where it is not sound. Returns what the last one that is left holds.
+    pub(super) fn recover(
+        &self,
+        state: &mut LoadedState,
+        first: usize,
+        report: &mut OpenReport,
+    ) -> Result<Recovered, OpenError> {
+        let mut end_offset = state.segments[first].base_offset();
+        let mut i = first;
+        loop {
+            let segment = state.segments[i].clone();
+            if i > first {
+                self.save_snapshot(state, segment.base_offset())?;
+            }
+            let mut recovered = self.recover_segment(&segment, end_offset, state)?;
+            end_offset = recovered.end_offset;
+            report.recovered_segments += 1;
+            report.scanned_bytes += recovered.size;
+            let is_last = i + 1 == state.segments.len();
+            let becomes_active = is_last || recovered.cut.is_some();
+            if !becomes_active {
+                // A closed segment ends with its largest timestamp, as its roll left it.
+                recovered.indexes.add_largest(true);
+                segment.set_largest(recovered.indexes.largest);
+            }
+            self.write_recovered(&segment, &recovered, state, report)?;
+            if becomes_active {
+                self.drop_segments(state, i + 1, report)?;
+                segment.reopen();
+                return Ok(recovered);
+            }
+            i += 1;
+        }
+    }
+
+    fn recover_segment(
+        &self,
+        segment: &Arc<Segment>,
+        expected: i64,
+        state: &mut LoadedState,
+    ) -> Result<Recovered, OpenError> {
+        let base_offset = segment.base_offset();
+        let file = segment.log_file(Wait::Blocking)?;
+        let mut recovered = Recovered {
+            indexes: SegmentIndexes::new(base_offset, self.config.segment_index_bytes),
+            transactions: TransactionIndex::new(base_offset),
+            size: 0,
+            end_offset: expected.max(base_offset),
+            first_timestamp: None,
+            cut: None,
+        };
+        let mut scanner = BatchScanner::new(
+            &*file,
+            0,
+            segment.written(),
+            WALK_CHUNK_BYTES,
+            Wait::Blocking,
+        );
+        loop {
+            let (met, bytes) = match scanner.next_whole() {
+                Ok(Some(whole)) => whole,
+                Ok(None) => break,
+                Err(ScanError::Io(error)) => return Err(error.into()),
+                Err(ScanError::NotABatch { position, reason }) => {
+                    refuse_old_format(&*file, position, &reason)?;
+                    recovered.cut = Some(reason.to_string());
+                    break;
+                }
+            };
+            match check(bytes, base_offset, recovered.end_offset) {
+                Ok(info) => apply(
+                    &mut recovered,
+                    state,
+                    &info,
+                    met.facts(),
+                    met.position,
+                    base_offset,
+                ),
+                Err(reason) => {
+                    recovered.cut = Some(reason);
+                    break;
+                }
+            }
+        }
+        Ok(recovered)
+    }
+
+    /// Brings the files in line with what was found sound.
+    fn write_recovered(
+        &self,
+        segment: &Arc<Segment>,
+        recovered: &Recovered,
+        state: &mut LoadedState,
+        report: &mut OpenReport,
+    ) -> Result<(), OpenError> {
+        if let Some(reason) = &recovered.cut {
+            let cut_bytes = segment.written() - recovered.size;
+            report.truncated_bytes += cut_bytes;
+            report.notes.push(format!(
+                "cut {cut_bytes} bytes from {} at {}: {reason}",
+                segment.path(FileKind::Log).display(),
+                recovered.size,
+            ));
+            if cut_bytes > 0 {
+                segment.log_file_for_writing()?.set_len(recovered.size)?;
+                segment.set_written(recovered.size);
+            }
+        }
+        recovered
+            .indexes
+            .write(self.env.disk(), &|kind| segment.path(kind))?;
+        let path = segment.path(FileKind::TransactionIndex);
+        if recovered.transactions.is_empty() {
+            state.aborted.remove(&segment.base_offset());
+            missing_is_fine(self.env.disk().remove_file(&path))?;
+        } else {
+            let bytes = recovered.transactions.to_bytes();
+            crate::disk::replace_file_unsynced(self.env.disk(), &path, &bytes)?;
+            state
+                .aborted
+                .insert(segment.base_offset(), recovered.transactions.clone());
+        }
+        state.unsynced.push(segment.clone());
+        Ok(())
+    }
+
+    /// What lies behind a cut is not part of the log: keeping it would leave a hole, or an old tail
+    /// behind new data.
+    fn drop_segments(
+        &self,
+        state: &mut LoadedState,
+        first: usize,
+        report: &mut OpenReport,
+    ) -> Result<(), OpenError> {
+        for segment in state.segments.split_off(first) {
+            report.truncated_bytes += segment.written();
+            let path = segment.path(FileKind::Log);
+            report.notes.push(format!(
+                "removed {}, which lies behind the cut",
+                path.display()
+            ));
+            self.remove_segment_files(&segment)?;
+            state.aborted.remove(&segment.base_offset());
+        }
+        Ok(())
+    }
+}
+
+/// A batch that may stand behind `expected` in a segment.
+fn check(bytes: &[u8], base_offset: i64, expected: i64) -> Result<BatchInfo, String> {
+    batch::verify_crc(bytes).map_err(|error| error.to_string())?;
+    let info = BatchInfo::parse(bytes).map_err(|error| error.to_string())?;
+    if info.base_offset < expected {
+        return Err(format!(
+            "offset {} where at least {expected} was expected",
+            info.base_offset
+        ));
+    }
+    let last_offset = info
+        .base_offset
+        .checked_add(i64::from(info.last_offset_delta));
+    let fits = last_offset.is_some_and(|last| i32::try_from(last - base_offset).is_ok());
+    if info.last_offset_delta < 0 || !fits {
+        return Err(format!(
+            "last offset delta {} is out of range",
+            info.last_offset_delta
+        ));
+    }
+    Ok(info)
+}
+
+fn apply(
+    recovered: &mut Recovered,
+    state: &mut LoadedState,
+    info: &BatchInfo,
+    facts: BatchFacts,
+    position: u64,
+    segment_base: i64,
+) {
+    if position == 0 {
+        recovered.first_timestamp = Some(facts.max_timestamp);
+    }
+    let at = position as u32;
+    recovered.indexes.add(facts, at, state.index_interval_bytes);
+    let newest = state.epochs.latest().map_or(-1, |entry| entry.epoch);
+    if info.leader_epoch > newest {
+        state.epochs_changed |= state.epochs.assign(info.leader_epoch, info.base_offset);
+    }
+    let place = Place {
+        segment_base,
+        position: at,
+    };
+    if let Some(aborted) = update(&mut state.producers, info, place) {
+        // An entry that does not rise above the last one was there already.
+        let _known = recovered.transactions.append(aborted);
+    }
+    recovered.size = position + u64::from(facts.size);
+    recovered.end_offset = facts.last_offset + 1;
+}
+
+fn update(
+    producers: &mut ProducerStates,
+    info: &BatchInfo,
+    place: Place,
+) -> Option<crate::transaction_index::AbortedTxn> {
+    producers
+        .update(info, info.base_offset, Some(place))?
+        .aborted_txn()
+}
+
+/// Message formats 0 and 1 are not served. A batch of theirs that is sound is a reason not to open
+/// the log, whereas a torn one is cut like any other.
+fn refuse_old_format(
+    file: &dyn DiskFile,
+    position: u64,
+    reason: &DecodeError,
+) -> Result<(), OpenError> {
+    let DecodeError::BadMagic(magic @ (0 | 1)) = *reason else {
+        return Ok(());
+    };
+    let mut header = [0; HEADER_LEN];
+    crate::disk::read_exact_at(file, &mut header, position)?;
+    let size = i32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    // CRC, magic, attributes, key length and value length: the least that a message has.
+    let plausible = size >= 14 && position + 12 + size as u64 <= file.len()?;
+    if !plausible {
+        return Ok(());
+    }
+    let mut message = vec![0; size as usize];
+    crate::disk::read_exact_at(file, &mut message, position + 12)?;
+    let stored = u32::from_be_bytes([message[0], message[1], message[2], message[3]]);
+    let mut crc = flate2::Crc::new();
+    crc.update(&message[4..]);
+    if crc.sum() == stored {
+        return Err(OpenError::Unsupported { magic, position });
+    }
+    Ok(())
+}

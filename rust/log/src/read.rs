@@ -1,0 +1,499 @@
+//! Reading by offset: [`Log::locate`] under the lock, [`Location::resolve`] without it.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use crate::disk::DiskFile;
+use crate::log::Log;
+use crate::position::{LogPosition, Place};
+use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, ScanError};
+use crate::segment::Segment;
+use crate::transaction_index::AbortedTxn;
+
+/// How far a reader may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// To the gated end: followers.
+    LogEnd,
+    /// To the high watermark: consumers.
+    HighWatermark,
+    /// To the last stable offset: consumers with `read_committed`.
+    Committed,
+}
+
+/// Whether a read may wait for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// No: what is not in memory gives [`ReadError::WouldBlock`]. Network threads.
+    Nowait,
+    /// Yes. Readers.
+    Blocking,
+}
+
+/// Why nothing could be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Below the log start or above the log end.
+    #[error("offset {offset} is not in the log, which spans {start} to {end}")]
+    OffsetOutOfRange {
+        /// The offset asked for.
+        offset: i64,
+        /// The log start offset.
+        start: i64,
+        /// The log end offset.
+        end: i64,
+    },
+    /// It would have to wait for the disk; ask again with [`Wait::Blocking`].
+    #[error("the data is not in memory")]
+    WouldBlock,
+    /// A write or sync failed earlier, of this log or of its directory.
+    #[error("{0}")]
+    Poisoned(String),
+    /// The disk.
+    #[error(transparent)]
+    Io(io::Error),
+    /// The file does not hold what it should.
+    #[error("{0}")]
+    Corrupt(String),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => Self::WouldBlock,
+            io::ErrorKind::InvalidData => Self::Corrupt(error.to_string()),
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<ScanError> for ReadError {
+    fn from(error: ScanError) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+/// Where in a segment the search for an offset begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start {
+    /// The batch begins exactly here.
+    Exact(u32),
+    /// A batch at or before the one wanted begins here.
+    From(u32),
+    /// The segment's index file knows.
+    Index,
+}
+
+/// The segments of a log at one moment and a way into them.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub segments: Arc<Vec<Arc<Segment>>>,
+    /// Which segment to begin with.
+    pub index: usize,
+    pub start: Start,
+}
+
+/// Where a read begins and where it must stop; holds no lock.
+#[derive(Clone, Debug)]
+pub struct Location {
+    offset: i64,
+    entry: Entry,
+    bound: LogPosition,
+    /// Where to search for the bound when its place is not known.
+    bound_entry: Option<Entry>,
+}
+
+/// A range of whole batches in one segment's file, the last of which may be cut off.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    segment: Option<Arc<Segment>>,
+    file: Option<Arc<dyn DiskFile>>,
+    position: u64,
+    len: usize,
+    offset: i64,
+    bound: i64,
+}
+
+impl Log {
+    /// Where to read from `offset` on, as far as `isolation` may see. Memory only.
+    ///
+    /// # Errors
+    /// `OffsetOutOfRange` outside of log start and log end, `Poisoned`.
+    pub fn locate(&self, offset: i64, isolation: Isolation) -> Result<Location, ReadError> {
+        if let Some(reason) = self.poisoned() {
+            return Err(ReadError::Poisoned(reason.to_owned()));
+        }
+        if offset < self.log_start || offset > self.end.offset {
+            let (start, end) = (self.log_start, self.end.offset);
+            return Err(ReadError::OffsetOutOfRange { offset, start, end });
+        }
+        let bound = self.bound(isolation);
+        let bound_entry =
+            (bound.place.is_none() && offset < bound.offset).then(|| self.entry_for(bound.offset));
+        Ok(Location {
+            offset,
+            entry: self.entry_for(offset),
+            bound,
+            bound_entry,
+        })
+    }
+
+    /// Aborted transactions that touch the offsets of a slice read with [`Isolation::Committed`],
+    /// by their first offset. Memory only.
+    pub fn aborted_transactions(&self, slice: &Slice) -> Vec<AbortedTxn> {
+        let mut found = Vec::new();
+        if self.aborted.is_empty() || slice.is_empty() {
+            return found;
+        }
+        let upper = self.upper_offset(slice);
+        let first = self.segments[self.segment_index(slice.offset)].base_offset();
+        for index in self.aborted.range(first..).map(|(_, index)| index) {
+            if index.collect(slice.offset, upper, &mut found) {
+                break;
+            }
+        }
+        found.sort_by_key(|txn| txn.first_offset);
+        found
+    }
+
+    /// An offset at or behind the last one in a slice.
+    fn upper_offset(&self, slice: &Slice) -> i64 {
+        let Some(segment) = &slice.segment else {
+            return slice.offset;
+        };
+        let end = u32::try_from(slice.position + slice.len as u64).unwrap_or(u32::MAX);
+        if segment.base_offset() == self.active.base_offset() {
+            let entry = self.active.indexes.offsets.view().upper_bound(end);
+            return entry
+                .map_or(slice.bound, |entry| entry.offset)
+                .min(slice.bound);
+        }
+        let next = self
+            .segments
+            .partition_point(|s| s.base_offset() <= segment.base_offset());
+        let next = self
+            .segments
+            .get(next)
+            .map_or(slice.bound, |next| next.base_offset());
+        next.min(slice.bound)
+    }
+
+    pub(crate) fn bound(&self, isolation: Isolation) -> LogPosition {
+        match isolation {
+            Isolation::LogEnd => self.gated,
+            Isolation::HighWatermark => self.high_watermark,
+            Isolation::Committed => self.stable_position(),
+        }
+    }
+
+    /// The segment that holds `offset`, or would.
+    pub(crate) fn segment_index(&self, offset: i64) -> usize {
+        let after = self
+            .segments
+            .partition_point(|segment| segment.base_offset() <= offset);
+        after.saturating_sub(1)
+    }
+
+    pub(crate) fn entry_for(&self, offset: i64) -> Entry {
+        let index = self.segment_index(offset);
+        let base_offset = self.segments[index].base_offset();
+        let start = match self.recent.find(offset) {
+            Some(Place {
+                segment_base,
+                position,
+            }) if segment_base == base_offset => Start::Exact(position),
+            _ if offset <= base_offset => Start::Exact(0),
+            _ => self.start_in(index, offset),
+        };
+        Entry {
+            segments: self.segments.clone(),
+            index,
+            start,
+        }
+    }
+
+    /// Where to search for `offset` in a segment: the active one's index is at hand.
+    pub(crate) fn start_in(&self, index: usize, offset: i64) -> Start {
+        if index + 1 == self.segments.len() {
+            Start::From(self.active.indexes.offsets.lookup(offset).position)
+        } else {
+            Start::Index
+        }
+    }
+}
+
+/// How a look at one segment went.
+enum Found {
+    Batch(u64),
+    NotHere,
+}
+
+impl Entry {
+    /// The batch that holds `offset`, or the first one behind it, in the segment of this entry.
+    /// Nothing at or beyond `limit` bytes is looked at.
+    fn find(&self, offset: i64, limit: u64, wait: Wait) -> Result<Found, ReadError> {
+        let segment = &self.segments[self.index];
+        let from = match self.start {
+            Start::Exact(position) => {
+                let position = u64::from(position);
+                return Ok(if position < limit {
+                    Found::Batch(position)
+                } else {
+                    Found::NotHere
+                });
+            }
+            Start::From(position) => position,
+            Start::Index => segment.search_offset(offset, wait)?,
+        };
+        match scan_to(segment, offset, u64::from(from), limit, wait) {
+            Ok(Some(met)) => Ok(Found::Batch(met.position)),
+            Ok(None) => Ok(Found::NotHere),
+            // An index that leads astray is thrown away, and the segment walked from its start.
+            Err(ReadError::Corrupt(_)) if matches!(self.start, Start::Index) && from > 0 => {
+                if wait == Wait::Nowait {
+                    return Err(ReadError::WouldBlock);
+                }
+                segment.discard_indexes()?;
+                let met = scan_to(segment, offset, 0, limit, wait)?;
+                Ok(met.map_or(Found::NotHere, |met| Found::Batch(met.position)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same way in, at the start of the next segment.
+    fn next_segment(&mut self) {
+        self.index += 1;
+        self.start = Start::Exact(0);
+    }
+}
+
+/// The first batch from `from` on that ends at or behind `offset`.
+fn scan_to(
+    segment: &Arc<Segment>,
+    offset: i64,
+    from: u64,
+    limit: u64,
+    wait: Wait,
+) -> Result<Option<Met>, ReadError> {
+    let file = segment.log_file(wait)?;
+    let mut scanner = BatchScanner::new(&*file, from, limit, LOOK_UP_CHUNK_BYTES, wait);
+    let mut first = true;
+    while let Some(met) = scanner.next_header()? {
+        if first && from > 0 && met.header.base_offset > offset {
+            let message = format!(
+                "the offset index leads to {} for {offset}",
+                met.header.base_offset
+            );
+            return Err(ReadError::Corrupt(message));
+        }
+        first = false;
+        if met.header.last_offset() >= offset {
+            return Ok(Some(met));
+        }
+    }
+    Ok(None)
+}
+
+impl Location {
+    /// True when nothing can be read: the offset is at the bound (or, for a consumer, between the
+    /// high watermark and the log end).
+    pub fn is_at_bound(&self) -> bool {
+        self.offset >= self.bound.offset
+    }
+
+    /// The offset asked for.
+    pub fn offset(&self) -> i64 {
+        self.offset
+    }
+
+    /// Bytes that a read could return, for `fetch.min.bytes`: exact where offset and bound are at
+    /// the tail, else an estimate from above. Memory only.
+    pub fn available_bytes(&self) -> u64 {
+        if self.is_at_bound() {
+            return 0;
+        }
+        let Some(bound) = self.bound.place else {
+            return 1;
+        };
+        let mut bytes = 0;
+        for (i, segment) in self
+            .entry
+            .segments
+            .iter()
+            .enumerate()
+            .skip(self.entry.index)
+        {
+            let start = match self.entry.start {
+                Start::Exact(position) | Start::From(position) if i == self.entry.index => position,
+                _ => 0,
+            };
+            let end = if segment.base_offset() == bound.segment_base {
+                u64::from(bound.position)
+            } else {
+                segment.written()
+            };
+            bytes += end.saturating_sub(u64::from(start));
+            if segment.base_offset() >= bound.segment_base {
+                break;
+            }
+        }
+        bytes.max(1)
+    }
+
+    /// Finds the bytes. At most `max_bytes`, of one segment, starting with the batch that holds the
+    /// offset. With `min_one` that batch is returned whole even if it is larger; without, a batch
+    /// that does not fit gives an empty slice (KIP-74). No lock may be held.
+    ///
+    /// # Errors
+    /// `WouldBlock` with [`Wait::Nowait`], `Io`, `Corrupt`.
+    pub fn resolve(&self, max_bytes: usize, min_one: bool, wait: Wait) -> Result<Slice, ReadError> {
+        if self.is_at_bound() || (max_bytes == 0 && !min_one) {
+            return Ok(self.nothing());
+        }
+        let Some(bound) = self.bound_place(wait)? else {
+            return Ok(self.nothing());
+        };
+        let mut entry = self.entry.clone();
+        while let Some(segment) = entry.segments.get(entry.index) {
+            if segment.base_offset() > bound.segment_base {
+                break;
+            }
+            let limit = if segment.base_offset() == bound.segment_base {
+                u64::from(bound.position)
+            } else {
+                segment.written()
+            };
+            if let Found::Batch(position) = entry.find(self.offset, limit, wait)? {
+                return self.slice(segment, position, limit, max_bytes, min_one, wait);
+            }
+            entry.next_segment();
+        }
+        Ok(self.nothing())
+    }
+
+    fn slice(
+        &self,
+        segment: &Arc<Segment>,
+        position: u64,
+        limit: u64,
+        max_bytes: usize,
+        min_one: bool,
+        wait: Wait,
+    ) -> Result<Slice, ReadError> {
+        let file = segment.log_file(wait)?;
+        let available = usize::try_from(limit - position).unwrap_or(usize::MAX);
+        let mut len = available.min(max_bytes);
+        if len < available {
+            // Only here does it matter how large the first batch is.
+            let mut scanner = BatchScanner::new(&*file, position, limit, 0, wait);
+            let first = scanner
+                .next_header()?
+                .map_or(0, |met| met.header.total_len());
+            if first > max_bytes {
+                len = if min_one { first.min(available) } else { 0 };
+            }
+        }
+        Ok(Slice {
+            segment: Some(segment.clone()),
+            file: Some(file),
+            position,
+            len,
+            offset: self.offset,
+            bound: self.bound.offset,
+        })
+    }
+
+    /// The place where the read must stop; `None` when nothing lies before it.
+    fn bound_place(&self, wait: Wait) -> Result<Option<Place>, ReadError> {
+        let Some(entry) = &self.bound_entry else {
+            return Ok(self.bound.place);
+        };
+        let mut entry = entry.clone();
+        while let Some(segment) = entry.segments.get(entry.index) {
+            if let Found::Batch(position) =
+                entry.find(self.bound.offset, segment.written(), wait)?
+            {
+                let position = u32::try_from(position).unwrap_or(u32::MAX);
+                return Ok(Some(Place {
+                    segment_base: segment.base_offset(),
+                    position,
+                }));
+            }
+            entry.next_segment();
+        }
+        // The bound is the end of what is written.
+        Ok(entry.segments.last().map(|segment| Place {
+            segment_base: segment.base_offset(),
+            position: u32::try_from(segment.written()).unwrap_or(u32::MAX),
+        }))
+    }
+
+    fn nothing(&self) -> Slice {
+        Slice {
+            segment: None,
+            file: None,
+            position: 0,
+            len: 0,
+            offset: self.offset,
+            bound: self.bound.offset,
+        }
+    }
+}
+
+impl Slice {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The file's descriptor and the slice's first byte in it, for sendfile(2).
+    pub fn descriptor(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        Some((self.file.as_ref()?.descriptor()?, self.position))
+    }
+
+    /// Position of the slice's first byte in its file.
+    pub fn file_position(&self) -> u64 {
+        self.position
+    }
+
+    /// Reads at `at` bytes from the slice's start, waiting for the disk.
+    pub fn read_at(&self, at: usize, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read(at, buffer, Wait::Blocking)
+    }
+
+    /// The same without waiting; `WouldBlock` when the bytes are not in memory.
+    pub fn read_at_nowait(&self, at: usize, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read(at, buffer, Wait::Nowait)
+    }
+
+    /// Tells the system that the slice will be read soon.
+    pub fn read_ahead(&self) {
+        if let Some(file) = &self.file {
+            file.read_ahead(self.position, self.len as u64);
+        }
+    }
+
+    /// Gives the last `len - keep` bytes back.
+    pub fn shorten(&mut self, keep: usize) {
+        self.len = self.len.min(keep);
+    }
+
+    fn read(&self, at: usize, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+        let n = buffer.len().min(self.len.saturating_sub(at));
+        let Some(file) = &self.file else {
+            return Ok(0);
+        };
+        let position = self.position + at as u64;
+        match wait {
+            Wait::Nowait => file.read_at_nowait(&mut buffer[..n], position),
+            Wait::Blocking => file.read_at(&mut buffer[..n], position),
+        }
+    }
+}

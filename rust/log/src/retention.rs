@@ -1,0 +1,236 @@
+//! Deleting from the log's start: by time, by size, and below the log start offset.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::disk::missing_is_fine;
+use crate::env::LogEnv;
+use crate::folder::Folder;
+use crate::log::Log;
+use crate::names::FileKind;
+use crate::read::ReadError;
+use crate::segment::{Segment, with_deleted};
+use crate::write_behind::snapshot_name;
+
+/// Every file that a segment may have.
+const SEGMENT_FILES: [FileKind; 4] = [
+    FileKind::Log,
+    FileKind::OffsetIndex,
+    FileKind::TimeIndex,
+    FileKind::TransactionIndex,
+];
+
+/// The segments whose age retention wants to know.
+#[derive(Debug)]
+pub struct RetentionCandidates {
+    segments: Vec<Arc<Segment>>,
+    expired_before_ms: i64,
+}
+
+impl RetentionCandidates {
+    /// Reads the newest timestamps of the oldest segments, until one is found that is not expired;
+    /// each is read once in the segment's life. No lock may be held.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn load(&self) -> io::Result<()> {
+        for segment in &self.segments {
+            if segment.load_newest_ms()? >= self.expired_before_ms {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What retention decided.
+#[derive(Debug, Default)]
+pub struct Retention {
+    /// Segments that are no longer part of the log: `rename` them, and `delete` them later.
+    pub removed: Option<RemovedSegments>,
+    /// Something was queued for the writer while nothing was before.
+    pub wake_writer: bool,
+    /// The active segment was rolled, since all of it has expired: plan again when the writer is
+    /// done.
+    pub again: bool,
+}
+
+/// Segments that were taken out of the log.
+#[derive(Debug)]
+pub struct RemovedSegments {
+    env: Arc<LogEnv>,
+    folder: Arc<Folder>,
+    segments: Vec<Arc<Segment>>,
+    /// When [`RemovedSegments::delete`] is due (`file.delete.delay.ms`).
+    pub due_ms: i64,
+}
+
+impl Log {
+    /// The segments that retention looks at next. Memory only.
+    pub fn retention_candidates(&self, now_ms: i64) -> RetentionCandidates {
+        let closed = &self.segments[..self.segments.len() - 1];
+        let by_time = self.config.cleanup_delete && self.config.retention_ms >= 0;
+        RetentionCandidates {
+            segments: if by_time { closed.to_vec() } else { Vec::new() },
+            expired_before_ms: now_ms.saturating_sub(self.config.retention_ms.max(0)),
+        }
+    }
+
+    /// Takes the segments out of the log that Kafka's rules no longer keep: only below the high
+    /// watermark, oldest first, and only those whose age is known ([`RetentionCandidates::load`]).
+    /// Memory only.
+    pub fn plan_retention(&mut self, now_ms: i64) -> Retention {
+        if self.truncating || self.poisoned().is_some() {
+            return Retention::default();
+        }
+        let wake_writer = self.is_idle();
+        let count = self.removable_segments(now_ms);
+        let again = count == self.segments.len();
+        if again {
+            self.roll(self.end.offset, now_ms);
+        }
+        // A segment that was just rolled is not complete in its files yet.
+        let closed = self.segments[..count]
+            .iter()
+            .take_while(|segment| segment.is_closed())
+            .count();
+        let removed = (closed > 0).then(|| self.remove_oldest(closed, now_ms));
+        Retention {
+            removed,
+            wake_writer: wake_writer && !self.tail.is_empty(),
+            again,
+        }
+    }
+
+    /// How many segments, from the oldest on, are not kept any more; all of them if the active one
+    /// is among them.
+    fn removable_segments(&self, now_ms: i64) -> usize {
+        let config = &self.config;
+        let mut excess_bytes = if config.cleanup_delete && config.retention_bytes >= 0 {
+            self.size_bytes()
+                .saturating_sub(config.retention_bytes as u64)
+        } else {
+            0
+        };
+        let mut count = 0;
+        for (i, segment) in self.segments.iter().enumerate() {
+            let next = self.segments.get(i + 1);
+            let end = next.map_or(self.end.offset, |next| next.base_offset());
+            let size = next.map_or(u64::from(self.active.size), |_| segment.written());
+            if end > self.high_watermark.offset || (next.is_none() && size == 0) {
+                break;
+            }
+            let newest_ms = match next {
+                Some(_) => segment.newest_ms(),
+                None => Some(self.active.newest_ms()),
+            };
+            let expired = config.cleanup_delete
+                && config.retention_ms >= 0
+                && newest_ms.is_some_and(|ms| now_ms.saturating_sub(ms) > config.retention_ms);
+            let below_start = next.is_some_and(|next| next.base_offset() <= self.log_start);
+            let oversized = size > 0 && size <= excess_bytes;
+            if !(expired || below_start || oversized) {
+                break;
+            }
+            excess_bytes = excess_bytes.saturating_sub(size);
+            count += 1;
+        }
+        count
+    }
+
+    fn remove_oldest(&mut self, count: usize, now_ms: i64) -> RemovedSegments {
+        let segments: Vec<_> = Arc::make_mut(&mut self.segments).drain(..count).collect();
+        for segment in &segments {
+            self.aborted.remove(&segment.base_offset());
+            self.snapshots.remove(&segment.base_offset());
+        }
+        let is_kept = |kept: &Arc<Segment>| !segments.iter().any(|s| Arc::ptr_eq(s, kept));
+        self.sync.segments.retain(is_kept);
+        let start = self.segments[0].base_offset();
+        self.set_log_start(start);
+        RemovedSegments {
+            env: self.env.clone(),
+            folder: self.folder.clone(),
+            segments,
+            due_ms: now_ms.saturating_add(self.config.file_delete_delay_ms),
+        }
+    }
+
+    /// Raises the log start offset (DeleteRecords): records below are gone for readers at once, and
+    /// for the disk when retention next looks. -1 stands for the high watermark. Returns the log
+    /// start offset. Queue the log at its writer if [`Log::has_unwritten`] says so.
+    ///
+    /// # Errors
+    /// `OffsetOutOfRange` above the high watermark or below -1, `Poisoned`.
+    pub fn advance_log_start(&mut self, offset: i64) -> Result<i64, ReadError> {
+        if let Some(reason) = self.poisoned() {
+            return Err(ReadError::Poisoned(reason.to_owned()));
+        }
+        let target = if offset == -1 {
+            self.high_watermark.offset
+        } else {
+            offset
+        };
+        if target < 0 || target > self.high_watermark.offset {
+            let (start, end) = (self.log_start, self.high_watermark.offset);
+            return Err(ReadError::OffsetOutOfRange { offset, start, end });
+        }
+        self.set_log_start(target);
+        Ok(self.log_start)
+    }
+
+    fn set_log_start(&mut self, offset: i64) {
+        if offset <= self.log_start {
+            return;
+        }
+        self.log_start = offset;
+        self.producers.on_log_start(offset);
+        if self.epochs.truncate_from_start(offset) {
+            self.write_epochs();
+        }
+    }
+}
+
+impl RemovedSegments {
+    /// Bytes that deleting will free.
+    pub fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.written()).sum()
+    }
+
+    /// Gives the files their `.deleted` names, so that no later start takes them for data. Readers
+    /// that hold a segment go on reading it. No lock may be held.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn rename(&self) -> io::Result<()> {
+        for segment in &self.segments {
+            // The `.log` last: until it is renamed, the segment is whole after a crash, or its
+            // indexes are built anew.
+            for kind in SEGMENT_FILES.into_iter().rev() {
+                self.rename_file(&self.folder.segment_file(segment.base_offset(), kind))?;
+            }
+            segment.set_removed();
+            self.rename_file(&self.folder.file(&snapshot_name(segment.base_offset())))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the files. No lock may be held.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn delete(&self) -> io::Result<()> {
+        for segment in &self.segments {
+            let kinds = SEGMENT_FILES.into_iter().chain([FileKind::Snapshot]);
+            for kind in kinds {
+                let path = with_deleted(self.folder.segment_file(segment.base_offset(), kind));
+                missing_is_fine(self.env.disk().remove_file(&path))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rename_file(&self, path: &std::path::Path) -> io::Result<()> {
+        missing_is_fine(self.env.disk().rename(path, &with_deleted(path.to_owned())))
+    }
+}

@@ -1,0 +1,190 @@
+//! Walking the batches of a `.log` file.
+
+use std::io;
+
+use pyrklog_wire::batch::{BatchHeader, HEADER_LEN};
+use pyrklog_wire::error::DecodeError;
+
+use crate::disk::DiskFile;
+use crate::read::Wait;
+use crate::segment::BatchFacts;
+
+/// Bytes read at once when only a few headers are wanted.
+pub(crate) const LOOK_UP_CHUNK_BYTES: usize = 4096 + 256;
+/// Bytes read at once when a whole segment is walked.
+pub(crate) const WALK_CHUNK_BYTES: usize = 1 << 20;
+
+/// Why a walk ended before its limit.
+#[derive(Debug)]
+pub(crate) enum ScanError {
+    /// The disk; `WouldBlock` when waiting was not allowed.
+    Io(io::Error),
+    /// What stands at `position` is no whole batch.
+    NotABatch {
+        /// Byte position in the file.
+        position: u64,
+        /// What is wrong with it.
+        reason: DecodeError,
+    },
+}
+
+impl From<io::Error> for ScanError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<ScanError> for io::Error {
+    fn from(error: ScanError) -> Self {
+        match error {
+            ScanError::Io(error) => error,
+            ScanError::NotABatch { position, reason } => io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("no batch at position {position}: {reason}"),
+            ),
+        }
+    }
+}
+
+/// One batch met on a walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Met {
+    /// Where it starts in the file.
+    pub position: u64,
+    /// Its header.
+    pub header: BatchHeader,
+}
+
+impl Met {
+    /// What the index rules look at.
+    pub fn facts(&self) -> BatchFacts {
+        BatchFacts {
+            size: u32::try_from(self.header.total_len()).unwrap_or(u32::MAX),
+            last_offset: self.header.last_offset(),
+            max_timestamp: self.header.max_timestamp,
+        }
+    }
+
+    /// The position after the batch.
+    pub fn end(&self) -> u64 {
+        self.position + self.header.total_len() as u64
+    }
+}
+
+/// Walks batch by batch from a batch's first byte up to a limit, reading in chunks.
+pub(crate) struct BatchScanner<'a> {
+    file: &'a dyn DiskFile,
+    wait: Wait,
+    next: u64,
+    limit: u64,
+    chunk: usize,
+    window: Vec<u8>,
+    window_start: u64,
+}
+
+impl<'a> BatchScanner<'a> {
+    /// From `start`, where a batch begins, to `limit`, the end of what may be read.
+    pub fn new(file: &'a dyn DiskFile, start: u64, limit: u64, chunk: usize, wait: Wait) -> Self {
+        Self {
+            file,
+            wait,
+            next: start,
+            limit,
+            chunk,
+            window: Vec::new(),
+            window_start: start,
+        }
+    }
+
+    /// The next batch's header; its body is not read. `None` at the limit.
+    pub fn next_header(&mut self) -> Result<Option<Met>, ScanError> {
+        if self.next >= self.limit {
+            return Ok(None);
+        }
+        let position = self.next;
+        let bytes = self.bytes_at(position, HEADER_LEN)?;
+        let header = BatchHeader::parse(bytes)
+            .map_err(|reason| ScanError::NotABatch { position, reason })?;
+        let met = Met { position, header };
+        if met.end() > self.limit {
+            return Err(self.cut_off(&met));
+        }
+        self.next = met.end();
+        Ok(Some(met))
+    }
+
+    /// The next batch with all its bytes. `None` at the limit.
+    pub fn next_whole(&mut self) -> Result<Option<(Met, &[u8])>, ScanError> {
+        let Some(met) = self.next_header()? else {
+            return Ok(None);
+        };
+        let bytes = self.whole(&met)?;
+        Ok(Some((met, bytes)))
+    }
+
+    /// All bytes of a batch that was just met.
+    pub fn whole(&mut self, met: &Met) -> Result<&[u8], ScanError> {
+        self.bytes_at(met.position, met.header.total_len())
+    }
+
+    fn cut_off(&self, met: &Met) -> ScanError {
+        let reason = DecodeError::Truncated {
+            needed: met.header.total_len(),
+            remaining: (self.limit - met.position) as usize,
+        };
+        ScanError::NotABatch {
+            position: met.position,
+            reason,
+        }
+    }
+
+    /// `len` bytes at `position`, from the window or, after a read, from the new window.
+    fn bytes_at(&mut self, position: u64, len: usize) -> Result<&[u8], ScanError> {
+        let held = self.window_start + self.window.len() as u64;
+        if position < self.window_start || position + len as u64 > held {
+            self.fill(position, len)?;
+        }
+        let start = (position - self.window_start) as usize;
+        Ok(&self.window[start..start + len])
+    }
+
+    fn fill(&mut self, position: u64, len: usize) -> Result<(), ScanError> {
+        let left = self.limit - position;
+        if (len as u64) > left {
+            let reason = DecodeError::Truncated {
+                needed: len,
+                remaining: left as usize,
+            };
+            return Err(ScanError::NotABatch { position, reason });
+        }
+        let wanted = (len.max(self.chunk) as u64).min(left) as usize;
+        self.window.clear();
+        self.window.resize(wanted, 0);
+        self.window_start = position;
+        let mut filled = 0;
+        while filled < len {
+            let at = position + filled as u64;
+            let n = match self.wait {
+                Wait::Blocking => self.file.read_at(&mut self.window[filled..], at),
+                Wait::Nowait => self.file.read_at_nowait(&mut self.window[filled..], at),
+            };
+            match n {
+                Ok(0) => {
+                    self.window.clear();
+                    let reason = DecodeError::Truncated {
+                        needed: len,
+                        remaining: filled,
+                    };
+                    return Err(ScanError::NotABatch { position, reason });
+                }
+                Ok(n) => filled += n,
+                Err(error) => {
+                    self.window.clear();
+                    return Err(error.into());
+                }
+            }
+        }
+        self.window.truncate(filled);
+        Ok(())
+    }
+}

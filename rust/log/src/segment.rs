@@ -1,0 +1,468 @@
+//! One segment: up to `segment.bytes` of consecutive batches in one `.log`, with its indexes.
+//!
+//! A [`Segment`] is what readers and the log share: they hold it by `Arc`, so that its files stay
+//! readable until the last of them is done, even when retention has renamed or removed them. The
+//! active segment's indexes live on the heap, in [`ActiveSegment`], under the log's lock; a closed
+//! segment's are searched in their files, entry by entry, and are never loaded.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::disk::{DiskFile, OpenMode, missing_is_fine};
+use crate::env::LogEnv;
+use crate::folder::Folder;
+use crate::names::FileKind;
+use crate::offset_index;
+use crate::read::Wait;
+use crate::time_index::{self, TimeEntry};
+
+mod active;
+mod indexes;
+pub(crate) use active::ActiveSegment;
+pub(crate) use indexes::{BatchFacts, SegmentIndexes};
+
+/// The part of a segment that outlives the log's lock.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    env: Arc<LogEnv>,
+    folder: Arc<Folder>,
+    base_offset: i64,
+    /// Bytes of the `.log` that are in the file.
+    written: AtomicU64,
+    /// No more bytes will come and all its files are complete.
+    closed: AtomicBool,
+    /// Its files carry `.deleted`, or are gone.
+    removed: AtomicBool,
+    /// The log file must stay open: it is written to, or holds what was not synced.
+    pinned: AtomicBool,
+    /// Read since [`Segment::close_files_unless_used`] last looked.
+    used: AtomicBool,
+    log: Mutex<Option<OpenLog>>,
+    indexes: Mutex<Option<Arc<IndexFiles>>>,
+    /// Between its roll and the moment when its index files are complete.
+    closing: Mutex<Option<Arc<ClosingIndexes>>>,
+    largest: Mutex<Option<TimeEntry>>,
+    modified_ms: Mutex<Option<i64>>,
+}
+
+#[derive(Clone, Debug)]
+struct OpenLog {
+    file: Arc<dyn DiskFile>,
+    writable: bool,
+}
+
+/// The indexes of a segment that takes no more batches, while its files still lack some entries.
+#[derive(Debug)]
+struct ClosingIndexes {
+    indexes: SegmentIndexes,
+    offsets_taken: usize,
+    times_taken: usize,
+}
+
+/// The index files of a closed segment, open.
+#[derive(Debug)]
+pub(crate) struct IndexFiles {
+    offsets: Arc<dyn DiskFile>,
+    offset_entries: usize,
+    times: Arc<dyn DiskFile>,
+    time_entries: usize,
+}
+
+impl Segment {
+    /// A segment of which `written` bytes are in its `.log`.
+    pub fn new(
+        env: &Arc<LogEnv>,
+        folder: &Arc<Folder>,
+        base_offset: i64,
+        written: u64,
+        closed: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            env: env.clone(),
+            folder: folder.clone(),
+            base_offset,
+            written: AtomicU64::new(written),
+            closed: AtomicBool::new(closed),
+            removed: AtomicBool::new(false),
+            pinned: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            log: Mutex::new(None),
+            indexes: Mutex::new(None),
+            closing: Mutex::new(None),
+            largest: Mutex::new(None),
+            modified_ms: Mutex::new(None),
+        })
+    }
+
+    /// Offset of the first record that it may hold.
+    pub fn base_offset(&self) -> i64 {
+        self.base_offset
+    }
+
+    /// Bytes of the `.log` that are in the file.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Notes that the file now holds `bytes`.
+    pub fn set_written(&self, bytes: u64) {
+        self.written.store(bytes, Ordering::Release);
+    }
+
+    /// Whether no more bytes will come and all files are complete.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The roll: no more batches will come. The active segment's indexes serve look-ups until
+    /// [`Segment::finish_indexes`] is done.
+    pub fn begin_close(&self, active: ActiveSegment) {
+        self.set_largest(active.indexes.largest);
+        *self.closing.lock() = Some(Arc::new(ClosingIndexes {
+            indexes: active.indexes,
+            offsets_taken: active.offsets_taken,
+            times_taken: active.times_taken,
+        }));
+    }
+
+    /// Writes what the index files still lack and cuts them to size; the segment is then closed.
+    pub fn finish_indexes(&self) -> io::Result<()> {
+        let closing = self.closing.lock().clone();
+        if let Some(closing) = closing {
+            let ClosingIndexes {
+                indexes,
+                offsets_taken,
+                times_taken,
+            } = &*closing;
+            let offsets = &indexes.offsets.as_bytes()[*offsets_taken..];
+            self.finish_index(FileKind::OffsetIndex, *offsets_taken, offsets)?;
+            let times = &indexes.times.as_bytes()[*times_taken..];
+            self.finish_index(FileKind::TimeIndex, *times_taken, times)?;
+        }
+        self.closed.store(true, Ordering::Release);
+        *self.closing.lock() = None;
+        Ok(())
+    }
+
+    /// Brings the index files of the active segment up to date.
+    pub fn write_index_tails(&self, active: &ActiveSegment) -> io::Result<()> {
+        let offsets = &active.indexes.offsets.as_bytes()[active.offsets_taken..];
+        self.finish_index(FileKind::OffsetIndex, active.offsets_taken, offsets)?;
+        let times = &active.indexes.times.as_bytes()[active.times_taken..];
+        self.finish_index(FileKind::TimeIndex, active.times_taken, times)
+    }
+
+    /// It becomes the active segment again: those behind it were removed.
+    pub fn reopen(&self) {
+        self.closed.store(false, Ordering::Release);
+        *self.indexes.lock() = None;
+        *self.largest.lock() = None;
+    }
+
+    fn finish_index(&self, kind: FileKind, position: usize, bytes: &[u8]) -> io::Result<()> {
+        let file = self.env.disk().open(&self.path(kind), OpenMode::Create)?;
+        file.write_all_at(bytes, position as u64)?;
+        let end = (position + bytes.len()) as u64;
+        // Kafka leaves the index of an active segment preallocated; an adopted one is cut to its
+        // content here.
+        if file.len()? != end {
+            file.set_len(end)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that its files are about to be renamed or removed.
+    pub fn set_removed(&self) {
+        self.removed.store(true, Ordering::Release);
+    }
+
+    /// Whether retention or a truncation took it out of the log.
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// Keeps the log file open, or lets it be closed when others need its place.
+    pub fn set_pinned(self: &Arc<Self>, pinned: bool) {
+        let before = self.pinned.swap(pinned, Ordering::AcqRel);
+        if before && !pinned && self.log.lock().is_some() {
+            self.env.opened(self);
+        }
+    }
+
+    /// The path of one of its files, as it is named now.
+    pub fn path(&self, kind: FileKind) -> PathBuf {
+        let path = self.folder.segment_file(self.base_offset, kind);
+        if self.removed.load(Ordering::Acquire) {
+            with_deleted(path)
+        } else {
+            path
+        }
+    }
+
+    /// The largest timestamp and the last offset of the first batch that has it, if known; (-1, _)
+    /// when the segment has no timestamps.
+    pub fn largest(&self) -> Option<TimeEntry> {
+        *self.largest.lock()
+    }
+
+    /// See [`Segment::largest`].
+    pub fn set_largest(&self, largest: TimeEntry) {
+        *self.largest.lock() = Some(largest);
+    }
+
+    /// The `.log` for reading. Opening it may wait, so `Nowait` fails when it is not open yet.
+    pub fn log_file(self: &Arc<Self>, wait: Wait) -> io::Result<Arc<dyn DiskFile>> {
+        self.used.store(true, Ordering::Relaxed);
+        let mut log = self.log.lock();
+        if let Some(open) = &*log {
+            return Ok(open.file.clone());
+        }
+        if wait == Wait::Nowait {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let file = self.open_for_reading(FileKind::Log)?;
+        *log = Some(OpenLog {
+            file: file.clone(),
+            writable: false,
+        });
+        drop(log);
+        if !self.pinned.load(Ordering::Acquire) {
+            self.env.opened(self);
+        }
+        Ok(file)
+    }
+
+    /// The `.log` for writing, created when it is missing; it then stays open.
+    pub fn log_file_for_writing(&self) -> io::Result<Arc<dyn DiskFile>> {
+        let mut log = self.log.lock();
+        self.pinned.store(true, Ordering::Release);
+        if let Some(OpenLog {
+            file,
+            writable: true,
+        }) = &*log
+        {
+            return Ok(file.clone());
+        }
+        let file = self
+            .env
+            .disk()
+            .open(&self.path(FileKind::Log), OpenMode::Create)?;
+        *log = Some(OpenLog {
+            file: file.clone(),
+            writable: true,
+        });
+        Ok(file)
+    }
+
+    /// The file may be renamed at any moment, so both of its names are tried.
+    fn open_for_reading(&self, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+        let path = self.folder.segment_file(self.base_offset, kind);
+        match self.env.disk().open(&path, OpenMode::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let renamed = self.env.disk().open(&with_deleted(path), OpenMode::Read);
+                renamed.map_err(|_| error)
+            }
+            result => result,
+        }
+    }
+
+    /// Closes the files of a segment that nobody used since the last time this was asked; false if
+    /// it was used and should be asked again later.
+    pub fn close_files_unless_used(&self) -> bool {
+        if self.pinned.load(Ordering::Acquire) {
+            return true;
+        }
+        if self.used.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        *self.log.lock() = None;
+        *self.indexes.lock() = None;
+        true
+    }
+
+    /// A lower bound in the `.log` for `offset`, from the file of a closed segment's offset index.
+    pub fn search_offset(self: &Arc<Self>, offset: i64, wait: Wait) -> io::Result<u32> {
+        if let Some(closing) = &*self.closing.lock() {
+            return Ok(closing.indexes.offsets.lookup(offset).position);
+        }
+        let files = self.index_files(wait)?;
+        let read = |i: usize| read_entry(&*files.offsets, i, wait);
+        let entry =
+            offset_index::search_offset(files.offset_entries, self.base_offset, offset, read)?;
+        Ok(entry.position)
+    }
+
+    /// The last entry at or below `timestamp` in the file of a closed segment's time index.
+    pub fn search_time(self: &Arc<Self>, timestamp: i64, wait: Wait) -> io::Result<TimeEntry> {
+        if let Some(closing) = &*self.closing.lock() {
+            return Ok(closing.indexes.times.lookup(timestamp));
+        }
+        let files = self.index_files(wait)?;
+        let read = |i: usize| read_entry(&*files.times, i, wait);
+        time_index::search_time(files.time_entries, self.base_offset, timestamp, read)
+    }
+
+    /// [`Segment::largest`], read from the time index of a closed segment when it is not known.
+    pub fn load_largest(self: &Arc<Self>, wait: Wait) -> io::Result<TimeEntry> {
+        if let Some(largest) = self.largest() {
+            return Ok(largest);
+        }
+        let files = self.index_files(wait)?;
+        let largest = match files.time_entries.checked_sub(1) {
+            Some(last) => {
+                let bytes: [u8; time_index::ENTRY_BYTES] = read_entry(&*files.times, last, wait)?;
+                time_index::TimeIndexView::trusted(self.base_offset, &bytes).last()
+            }
+            None => None,
+        };
+        let none = TimeEntry {
+            timestamp: time_index::NO_TIMESTAMP,
+            offset: self.base_offset,
+        };
+        let largest = largest.unwrap_or(none);
+        self.set_largest(largest);
+        Ok(largest)
+    }
+
+    /// When the newest record was made (ms): by its timestamp, or by the file's last change where
+    /// the records carry none. `None`: not read yet.
+    pub fn newest_ms(&self) -> Option<i64> {
+        match self.largest() {
+            Some(largest) if largest.timestamp >= 0 => Some(largest.timestamp),
+            _ => *self.modified_ms.lock(),
+        }
+    }
+
+    /// [`Segment::newest_ms`], read from the files of a closed segment when it is not known.
+    pub fn load_newest_ms(self: &Arc<Self>) -> io::Result<i64> {
+        if let Some(newest_ms) = self.newest_ms() {
+            return Ok(newest_ms);
+        }
+        let largest = self.load_largest(Wait::Blocking)?;
+        if largest.timestamp >= 0 {
+            return Ok(largest.timestamp);
+        }
+        let modified_ms = self.env.disk().modified_ms(&self.path(FileKind::Log))?;
+        *self.modified_ms.lock() = Some(modified_ms);
+        Ok(modified_ms)
+    }
+
+    /// The index files, opened and looked over on first use; rebuilt from the `.log` when they are
+    /// missing or cannot be right.
+    fn index_files(self: &Arc<Self>, wait: Wait) -> io::Result<Arc<IndexFiles>> {
+        self.used.store(true, Ordering::Relaxed);
+        let mut indexes = self.indexes.lock();
+        if let Some(files) = &*indexes {
+            return Ok(files.clone());
+        }
+        if wait == Wait::Nowait {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let files = match self.open_indexes()? {
+            Some(files) => files,
+            None => {
+                let log = self.log_file(wait)?;
+                let built = SegmentIndexes::rebuild(&*log, self.base_offset, self.written())?;
+                built.write(self.env.disk(), &|kind| self.path(kind))?;
+                self.open_indexes()?.ok_or_else(|| {
+                    let path = self.path(FileKind::OffsetIndex);
+                    io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        format!("{} is wrong right after it was rebuilt", path.display()),
+                    )
+                })?
+            }
+        };
+        let files = Arc::new(files);
+        *indexes = Some(files.clone());
+        Ok(files)
+    }
+
+    /// `None` if a file is missing, ends inside an entry or ends with an entry that cannot be.
+    fn open_indexes(&self) -> io::Result<Option<IndexFiles>> {
+        let open = |kind| match self.open_for_reading(kind) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        let (Some(offsets), Some(times)) =
+            (open(FileKind::OffsetIndex)?, open(FileKind::TimeIndex)?)
+        else {
+            return Ok(None);
+        };
+        let (offsets_len, times_len) = (offsets.len()? as usize, times.len()? as usize);
+        if offsets_len % offset_index::ENTRY_BYTES != 0 || times_len % time_index::ENTRY_BYTES != 0
+        {
+            return Ok(None);
+        }
+        let files = IndexFiles {
+            offset_entries: offsets_len / offset_index::ENTRY_BYTES,
+            time_entries: times_len / time_index::ENTRY_BYTES,
+            offsets,
+            times,
+        };
+        Ok(self.last_entries_fit(&files)?.then_some(files))
+    }
+
+    fn last_entries_fit(&self, files: &IndexFiles) -> io::Result<bool> {
+        if let Some(last) = files.offset_entries.checked_sub(1) {
+            let bytes: [u8; offset_index::ENTRY_BYTES] =
+                read_entry(&*files.offsets, last, Wait::Blocking)?;
+            let entry = offset_index::OffsetIndexView::trusted(self.base_offset, &bytes).last();
+            if !entry.is_some_and(|entry| {
+                entry.offset > self.base_offset && u64::from(entry.position) < self.written()
+            }) {
+                return Ok(false);
+            }
+        }
+        if let Some(last) = files.time_entries.checked_sub(1) {
+            let bytes: [u8; time_index::ENTRY_BYTES] =
+                read_entry(&*files.times, last, Wait::Blocking)?;
+            let entry = time_index::TimeIndexView::trusted(self.base_offset, &bytes).last();
+            if !entry.is_some_and(|e| e.timestamp >= 0 && e.offset >= self.base_offset) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Throws the index files away: they were found to lead astray, and are rebuilt when next used.
+    pub fn discard_indexes(&self) -> io::Result<()> {
+        let mut indexes = self.indexes.lock();
+        *indexes = None;
+        *self.largest.lock() = None;
+        for kind in [FileKind::OffsetIndex, FileKind::TimeIndex] {
+            missing_is_fine(self.env.disk().remove_file(&self.path(kind)))?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a file that waits for its removal.
+pub(crate) fn with_deleted(path: PathBuf) -> PathBuf {
+    let mut name = path.into_os_string();
+    name.push(crate::names::Suffix::Deleted.text());
+    PathBuf::from(name)
+}
+
+fn read_entry<const N: usize>(file: &dyn DiskFile, i: usize, wait: Wait) -> io::Result<[u8; N]> {
+    let mut entry = [0; N];
+    let position = (i * N) as u64;
+    let mut done = 0;
+    while done < N {
+        let at = position + done as u64;
+        let n = match wait {
+            Wait::Blocking => file.read_at(&mut entry[done..], at)?,
+            Wait::Nowait => file.read_at_nowait(&mut entry[done..], at)?,
+        };
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        done += n;
+    }
+    Ok(entry)
+}

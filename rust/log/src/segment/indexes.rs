@@ -1,0 +1,101 @@
+//! Both sparse indexes of a segment, filled by Kafka's rule.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::disk::{self, Disk, DiskFile};
+use crate::names::FileKind;
+use crate::offset_index::OffsetIndex;
+use crate::read::Wait;
+use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
+use crate::time_index::{NO_TIMESTAMP, TimeEntry, TimeIndex};
+
+/// Bytes between two entries where the topic's own option is not at hand.
+const INTERVAL_BYTES: u32 = 4096;
+
+/// What the rules for indexing and rolling look at in a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchFacts {
+    /// Bytes.
+    pub size: u32,
+    /// Offset of its last record.
+    pub last_offset: i64,
+    /// Its largest timestamp, -1 = none.
+    pub max_timestamp: i64,
+}
+
+/// The indexes of a segment on the heap.
+#[derive(Debug)]
+pub(crate) struct SegmentIndexes {
+    /// Offset -> position.
+    pub offsets: OffsetIndex,
+    /// Timestamp -> offset.
+    pub times: TimeIndex,
+    /// The largest timestamp so far and the last offset of the first batch that has it.
+    pub largest: TimeEntry,
+    /// Bytes since the last entry.
+    pub bytes_since_entry: u32,
+}
+
+impl SegmentIndexes {
+    /// For a segment without batches. `max_bytes` bounds each index (`segment.index.bytes`).
+    pub fn new(base_offset: i64, max_bytes: u32) -> Self {
+        Self {
+            offsets: OffsetIndex::new(base_offset, max_bytes as usize),
+            times: TimeIndex::new(base_offset, max_bytes as usize),
+            largest: TimeEntry {
+                timestamp: NO_TIMESTAMP,
+                offset: base_offset,
+            },
+            bytes_since_entry: 0,
+        }
+    }
+
+    /// The next batch, which starts at `position`. When more than `interval` bytes lie before it
+    /// since the last entry, it is entered: (last offset, first byte) and (largest timestamp so
+    /// far, its offset).
+    #[inline]
+    pub fn add(&mut self, batch: BatchFacts, position: u32, interval: u32) {
+        if batch.max_timestamp > self.largest.timestamp {
+            self.largest = TimeEntry {
+                timestamp: batch.max_timestamp,
+                offset: batch.last_offset,
+            };
+        }
+        if self.bytes_since_entry > interval {
+            // An index promises no completeness: an entry that does not fit is left out, and a
+            // full index rolls the segment at the next append.
+            let _left_out = self.offsets.append(batch.last_offset, position);
+            self.add_largest(false);
+            self.bytes_since_entry = 0;
+        }
+        self.bytes_since_entry = self.bytes_since_entry.saturating_add(batch.size);
+    }
+
+    /// Enters the largest timestamp so far into the time index; `closing` as the last entry of a
+    /// segment that is complete.
+    pub fn add_largest(&mut self, closing: bool) {
+        if self.largest.timestamp > NO_TIMESTAMP {
+            let TimeEntry { timestamp, offset } = self.largest;
+            let _left_out = self.times.maybe_append(timestamp, offset, closing);
+        }
+    }
+
+    /// The indexes of a closed segment of `size` bytes, from the headers of its batches.
+    pub fn rebuild(log: &dyn DiskFile, base_offset: i64, size: u64) -> io::Result<Self> {
+        let mut indexes = Self::new(base_offset, u32::MAX);
+        let mut scanner = BatchScanner::new(log, 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
+        while let Some(met) = scanner.next_header()? {
+            indexes.add(met.facts(), met.position as u32, INTERVAL_BYTES);
+        }
+        indexes.add_largest(true);
+        Ok(indexes)
+    }
+
+    /// Replaces the segment's index files. Not synced: they can be built again.
+    pub fn write(&self, disk: &dyn Disk, path: &dyn Fn(FileKind) -> PathBuf) -> io::Result<()> {
+        let offsets = self.offsets.as_bytes();
+        disk::replace_file_unsynced(disk, &path(FileKind::OffsetIndex), offsets)?;
+        disk::replace_file_unsynced(disk, &path(FileKind::TimeIndex), self.times.as_bytes())
+    }
+}

@@ -1,0 +1,245 @@
+//! Offsets by time (ListOffsets): [`Log::offset_for_time`] under the lock, [`TimeQuery::resolve`]
+//! without it.
+
+use std::sync::Arc;
+
+use crate::log::Log;
+use crate::read::{Isolation, ReadError, Wait};
+use crate::record_search;
+use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met};
+use crate::segment::Segment;
+use crate::time_index::{NO_TIMESTAMP, TimeEntry};
+
+/// Which offset is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeSpec {
+    /// The first that may be read.
+    Earliest,
+    /// The one after the last that may be read.
+    Latest,
+    /// That of the first record that has the largest timestamp of all (KIP-734).
+    MaxTimestamp,
+    /// That of the first record whose timestamp is at or after this (ms).
+    At(i64),
+}
+
+impl TimeSpec {
+    /// From the request's timestamp field; `None` for special values that this log cannot answer
+    /// (tiered storage).
+    pub fn from_wire(timestamp: i64) -> Option<Self> {
+        match timestamp {
+            -1 => Some(Self::Latest),
+            // Without tiered storage the earliest local offset (-4) is the earliest of all.
+            -2 | -4 => Some(Self::Earliest),
+            -3 => Some(Self::MaxTimestamp),
+            at if at >= 0 => Some(Self::At(at)),
+            _ => None,
+        }
+    }
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeOffset {
+    /// The record's timestamp; -1 for `Earliest` and `Latest`.
+    pub timestamp: i64,
+    /// The offset.
+    pub offset: i64,
+    /// Leader epoch of the batch there; -1 unknown.
+    pub leader_epoch: i32,
+}
+
+/// A look-up by time, begun under the lock.
+#[derive(Clone, Debug)]
+pub struct TimeQuery {
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Known(TimeOffset),
+    Search(Search),
+}
+
+/// What a search needs of the log.
+#[derive(Clone, Debug)]
+struct Search {
+    /// `None`: the largest timestamp.
+    at: Option<i64>,
+    segments: Arc<Vec<Arc<Segment>>>,
+    /// The active segment's largest timestamp.
+    active_largest: TimeEntry,
+    /// Where in the active segment to begin.
+    active_start: u32,
+    log_start: i64,
+    /// Offsets from here on may not be seen.
+    bound: i64,
+}
+
+impl Log {
+    /// Begins a look-up by time, as far as `isolation` may see. Memory only.
+    pub fn offset_for_time(&self, spec: TimeSpec, isolation: Isolation) -> TimeQuery {
+        let known = |offset, leader_epoch: Option<i32>| TimeQuery {
+            kind: Kind::Known(TimeOffset {
+                timestamp: NO_TIMESTAMP,
+                offset,
+                leader_epoch: leader_epoch.unwrap_or(-1),
+            }),
+        };
+        let at = match spec {
+            TimeSpec::Earliest => {
+                return known(self.log_start, self.epochs.epoch_for_offset(self.log_start));
+            }
+            TimeSpec::Latest => return known(self.bound(isolation).offset, self.latest_epoch()),
+            TimeSpec::MaxTimestamp => None,
+            TimeSpec::At(timestamp) => Some(timestamp),
+        };
+        let indexes = &self.active.indexes;
+        let entry = match at {
+            Some(timestamp) => indexes.times.lookup(timestamp),
+            None => indexes.largest,
+        };
+        let start = indexes.offsets.lookup(entry.offset.max(self.log_start));
+        TimeQuery {
+            kind: Kind::Search(Search {
+                at,
+                segments: self.segments.clone(),
+                active_largest: indexes.largest,
+                active_start: start.position,
+                log_start: self.log_start,
+                bound: self.bound(isolation).offset,
+            }),
+        }
+    }
+}
+
+impl TimeQuery {
+    /// The answer; `None` when no record is recent enough (or none has a timestamp). No lock may be
+    /// held.
+    ///
+    /// # Errors
+    /// `WouldBlock` with [`Wait::Nowait`], `Io`, `Corrupt`.
+    pub fn resolve(&self, wait: Wait) -> Result<Option<TimeOffset>, ReadError> {
+        let search = match &self.kind {
+            Kind::Known(offset) => return Ok(Some(*offset)),
+            Kind::Search(search) => search,
+        };
+        let found = match search.at {
+            Some(timestamp) => search.first_at_or_after(timestamp, wait)?,
+            None => search.first_of_largest(wait)?,
+        };
+        Ok(found.filter(|found| found.offset < search.bound))
+    }
+}
+
+impl Search {
+    fn is_active(&self, index: usize) -> bool {
+        index + 1 == self.segments.len()
+    }
+
+    fn largest(&self, index: usize, wait: Wait) -> Result<TimeEntry, ReadError> {
+        if self.is_active(index) {
+            return Ok(self.active_largest);
+        }
+        Ok(self.segments[index].load_largest(wait)?)
+    }
+
+    fn first_at_or_after(&self, at: i64, wait: Wait) -> Result<Option<TimeOffset>, ReadError> {
+        for (index, segment) in self.segments.iter().enumerate() {
+            if self.ends_before_start(index) || self.largest(index, wait)?.timestamp < at {
+                continue;
+            }
+            let start = if self.is_active(index) {
+                self.active_start
+            } else {
+                let entry = segment.search_time(at, wait)?;
+                segment.search_offset(entry.offset.max(self.log_start), wait)?
+            };
+            let found = self.walk(segment, start, wait, |met, bytes| {
+                if met.header.max_timestamp < at {
+                    return Ok(None);
+                }
+                record_search::first_at_or_after(&bytes()?, at, self.log_start)
+                    .map_err(|error| ReadError::Corrupt(error.to_string()))
+            })?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    fn first_of_largest(&self, wait: Wait) -> Result<Option<TimeOffset>, ReadError> {
+        let mut best: Option<(usize, TimeEntry)> = None;
+        for index in 0..self.segments.len() {
+            if self.ends_before_start(index) {
+                continue;
+            }
+            let largest = self.largest(index, wait)?;
+            if best.is_none_or(|(_, best)| largest.timestamp > best.timestamp) {
+                best = Some((index, largest));
+            }
+        }
+        let Some((index, largest)) = best.filter(|(_, best)| best.timestamp > NO_TIMESTAMP) else {
+            return Ok(None);
+        };
+        let segment = &self.segments[index];
+        let start = if self.is_active(index) {
+            self.active_start
+        } else {
+            segment.search_offset(largest.offset, wait)?
+        };
+        self.walk(segment, start, wait, |met, bytes| {
+            if met.header.max_timestamp != largest.timestamp {
+                return Ok(None);
+            }
+            record_search::first_with_max_timestamp(&bytes()?)
+                .map_err(|error| ReadError::Corrupt(error.to_string()))
+        })
+    }
+
+    /// Whether all of a segment's records were deleted.
+    fn ends_before_start(&self, index: usize) -> bool {
+        let next = self.segments.get(index + 1);
+        next.is_some_and(|next| next.base_offset() <= self.log_start)
+    }
+
+    /// Walks batches from `start` on until `pick` finds (offset, timestamp) in one; it gets each
+    /// header and, if it asks, the whole batch.
+    fn walk(
+        &self,
+        segment: &Arc<Segment>,
+        start: u32,
+        wait: Wait,
+        pick: impl Fn(
+            &Met,
+            &mut dyn FnMut() -> Result<Vec<u8>, ReadError>,
+        ) -> Result<Option<(i64, i64)>, ReadError>,
+    ) -> Result<Option<TimeOffset>, ReadError> {
+        let limit = segment.written();
+        if limit <= u64::from(start) {
+            return Ok(None);
+        }
+        let file = segment.log_file(wait)?;
+        let start = u64::from(start);
+        let mut scanner = BatchScanner::new(&*file, start, limit, LOOK_UP_CHUNK_BYTES, wait);
+        while let Some(met) = scanner.next_header()? {
+            if met.header.base_offset >= self.bound {
+                break;
+            }
+            if met.header.last_offset() < self.log_start {
+                continue;
+            }
+            let mut whole = || Ok(scanner.whole(&met)?.to_vec());
+            if let Some((offset, timestamp)) = pick(&met, &mut whole)? {
+                let leader_epoch = met.header.partition_leader_epoch;
+                return Ok(Some(TimeOffset {
+                    timestamp,
+                    offset,
+                    leader_epoch,
+                }));
+            }
+        }
+        Ok(None)
+    }
+}

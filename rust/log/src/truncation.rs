@@ -1,0 +1,250 @@
+//! Cutting the log's end off.
+//!
+//! The order is: block appends; let the writer drain what is queued; cut segments, indexes,
+//! snapshots and epochs in the files; load what is left; resume. A crash in between leaves the log
+//! longer than wanted, never with a hole: the last segments go first.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::config::LogConfig;
+use crate::disk::{self, OpenMode, missing_is_fine};
+use crate::env::LogEnv;
+use crate::folder::Folder;
+use crate::log::Log;
+use crate::names::FileKind;
+use crate::offset_index::OffsetIndex;
+use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState};
+use crate::position::LogPosition;
+use crate::read::Wait;
+use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
+use crate::segment::Segment;
+use crate::time_index::TimeIndex;
+use crate::transaction_index::TransactionIndex;
+
+/// Why a truncation cannot begin yet.
+#[derive(Debug, thiserror::Error)]
+pub enum TruncateError {
+    /// Something is queued for the writer or on its way. Appends are blocked from now on: let the
+    /// writer finish, then begin again.
+    #[error("writes are on their way")]
+    Busy,
+    /// A write or sync failed earlier, of this log or of its directory.
+    #[error("{0}")]
+    Poisoned(String),
+}
+
+/// Cuts the files. See [`Log::begin_truncation`].
+#[derive(Debug)]
+pub struct TruncateJob {
+    env: Arc<LogEnv>,
+    folder: Arc<Folder>,
+    config: Arc<LogConfig>,
+    segments: Arc<Vec<Arc<Segment>>>,
+    snapshots: Vec<i64>,
+    offset: i64,
+    log_start: i64,
+    expiry: Expiry,
+    jitter_seed: u64,
+    loaded: Option<Loaded>,
+}
+
+impl Log {
+    /// Begins to cut the log so that it ends at `offset`, or before the batch that holds it.
+    /// `None`: it ends there already. Appends are refused until
+    /// [`Log::complete_truncation`]. The recovery point checkpoint has to be written afterwards.
+    ///
+    /// # Errors
+    /// [`TruncateError`].
+    pub fn begin_truncation(
+        &mut self,
+        offset: i64,
+        now_ms: i64,
+        producer_id_expiration_ms: i64,
+    ) -> Result<Option<TruncateJob>, TruncateError> {
+        if let Some(reason) = self.poisoned() {
+            return Err(TruncateError::Poisoned(reason.to_owned()));
+        }
+        if offset >= self.end.offset {
+            self.truncating = false;
+            return Ok(None);
+        }
+        self.truncating = true;
+        if self.has_unwritten() || self.sync.in_flight {
+            return Err(TruncateError::Busy);
+        }
+        Ok(Some(TruncateJob {
+            env: self.env.clone(),
+            folder: self.folder.clone(),
+            config: self.config.clone(),
+            segments: self.segments.clone(),
+            snapshots: self.snapshots.iter().copied().collect(),
+            offset,
+            log_start: self.log_start,
+            expiry: Expiry {
+                now_ms,
+                expiration_ms: producer_id_expiration_ms,
+            },
+            jitter_seed: self.jitter_seed,
+            loaded: None,
+        }))
+    }
+
+    /// Installs what is left and lets appends through again; after an error the log is poisoned.
+    pub fn complete_truncation(&mut self, job: TruncateJob, result: Result<(), OpenError>) {
+        self.truncating = false;
+        let loaded = match (result, job.loaded) {
+            (Ok(()), Some(loaded)) => loaded,
+            (Ok(()), None) => return self.poison("a truncation was completed but not executed"),
+            (Err(error), _) => {
+                let path = self.folder.path();
+                return self.poison(format!("truncating {} failed: {error}", path.display()));
+            }
+        };
+        let end_offset = loaded.end_offset;
+        self.end = LogPosition::at(end_offset, loaded.active.base_offset(), loaded.active.size);
+        self.gated = self.end;
+        if self.high_watermark.offset >= end_offset {
+            self.high_watermark = self.end;
+        }
+        self.log_start = loaded.log_start;
+        self.recent.clear();
+        self.segments = Arc::new(loaded.segments);
+        self.active = loaded.active;
+        self.epochs = loaded.epochs;
+        self.producers = loaded.producers;
+        self.producers.on_high_watermark(self.high_watermark.offset);
+        self.snapshots = loaded.snapshots;
+        self.aborted = loaded.aborted;
+        self.sync.recovery_point = self.sync.recovery_point.min(end_offset);
+        // What was not synced before is not now; the segments are others.
+        let unsynced = |segment: &&Arc<Segment>| {
+            let next = self
+                .segments
+                .partition_point(|s| s.base_offset() <= segment.base_offset());
+            let end = self
+                .segments
+                .get(next)
+                .map_or(end_offset, |next| next.base_offset());
+            end > self.sync.recovery_point
+        };
+        self.sync.segments = self.segments.iter().filter(unsynced).cloned().collect();
+    }
+}
+
+impl TruncateJob {
+    /// Cuts. No lock may be held.
+    ///
+    /// # Errors
+    /// [`OpenError`]: hand it to [`Log::complete_truncation`].
+    pub fn execute(&mut self) -> Result<(), OpenError> {
+        let disk = self.env.disk();
+        for &offset in self
+            .snapshots
+            .iter()
+            .filter(|offset| **offset > self.offset)
+        {
+            missing_is_fine(
+                disk.remove_file(&self.folder.segment_file(offset, FileKind::Snapshot)),
+            )?;
+        }
+        let kept = self
+            .segments
+            .partition_point(|s| s.base_offset() <= self.offset);
+        for segment in self.segments[kept..].iter().rev() {
+            for kind in [
+                FileKind::Log,
+                FileKind::OffsetIndex,
+                FileKind::TimeIndex,
+                FileKind::TransactionIndex,
+            ] {
+                missing_is_fine(disk.remove_file(&segment.path(kind)))?;
+            }
+            segment.set_removed();
+        }
+        if let Some(last) = self.segments[..kept].last() {
+            self.cut_segment(last)?;
+        }
+        disk.sync_dir(&self.folder.path())?;
+        let loader = Loader {
+            env: &self.env,
+            folder: &self.folder,
+            config: &self.config,
+            expiry: self.expiry,
+            jitter_seed: self.jitter_seed,
+        };
+        let state = OpenState {
+            clean: true,
+            recovery_point: self.offset,
+            log_start_offset: self.log_start.min(self.offset),
+            high_watermark: self.offset,
+        };
+        self.loaded = Some(loader.load(state, &mut OpenReport::default())?);
+        Ok(())
+    }
+
+    fn cut_segment(&self, segment: &Arc<Segment>) -> Result<(), OpenError> {
+        if segment.written() == 0 {
+            return Ok(());
+        }
+        let file = segment.log_file(Wait::Blocking)?;
+        let mut end = 0;
+        let mut scanner = BatchScanner::new(
+            &*file,
+            0,
+            segment.written(),
+            WALK_CHUNK_BYTES,
+            Wait::Blocking,
+        );
+        while let Some(met) = scanner.next_header().map_err(io::Error::from)? {
+            if met.header.last_offset() >= self.offset {
+                break;
+            }
+            end = met.end();
+        }
+        // The indexes first: one that lacks entries is harmless, one that has too many is not.
+        self.cut_indexes(segment, end)?;
+        let file = segment.log_file_for_writing()?;
+        file.set_len(end)?;
+        Ok(file.sync_data()?)
+    }
+
+    fn cut_indexes(&self, segment: &Arc<Segment>, end: u64) -> io::Result<()> {
+        let disk = self.env.disk();
+        let base_offset = segment.base_offset();
+        for kind in [
+            FileKind::OffsetIndex,
+            FileKind::TimeIndex,
+            FileKind::TransactionIndex,
+        ] {
+            let path = segment.path(kind);
+            let content = match disk::read_file(disk, &path, i32::MAX as u64) {
+                Ok(content) => content,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let size = segment.written();
+            let keep = match kind {
+                FileKind::OffsetIndex => {
+                    OffsetIndex::load(base_offset, i32::MAX as usize, &content, size)
+                        .map(|mut index| index.truncate_to(self.offset))
+                        .ok()
+                }
+                FileKind::TimeIndex => TimeIndex::load(base_offset, i32::MAX as usize, &content)
+                    .map(|mut index| index.truncate_to(self.offset))
+                    .ok(),
+                _ => TransactionIndex::load(base_offset, &content)
+                    .map(|mut index| index.truncate_to(self.offset))
+                    .ok(),
+            };
+            let file = disk.open(&path, OpenMode::Write)?;
+            // An index that cannot be read is emptied and, when the segment is loaded, rebuilt.
+            file.set_len(if end == 0 {
+                0
+            } else {
+                keep.unwrap_or(0) as u64
+            })?;
+        }
+        Ok(())
+    }
+}
