@@ -17,6 +17,7 @@ CHECKED := python tests ci $(wildcard benches demo)
 RUST := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml \) -not -path '*/target/*') \
         Cargo.toml Cargo.lock
 CORE := .venv/.core
+PACKAGE := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) README.md LICENSE
 
 .PHONY: build run test lint test-rust test-python wheel clean help
 
@@ -41,12 +42,10 @@ lint: .venv/.dev ## format, lints, types, structure; all as errors
 test-rust: ## cargo's tests of all crates but the binding, which has no logic
 	cargo test --workspace --exclude pyrklog-bridge --locked
 
-test-python: $(CORE) .venv/.dev .cache/kafka.done .cache/spark.done ## pytest; PYTEST_ARGS is handed on
+test-python: $(CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done ## pytest; PYTEST_ARGS is handed on
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-wheel: .venv/.build-tools ## an installable wheel in dist/
-	rm -rf dist
-	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin build --release --locked --out dist
+wheel: dist/.made ## an installable wheel in dist/
 
 clean: ## removes everything that these targets made, but not the broker's data
 	rm -rf .venv .cache dist target demo-out python/pyrklog/*.so
@@ -83,6 +82,11 @@ $(CORE): $(RUST) pyproject.toml .venv/.build-tools
 	@command -v cargo > /dev/null || { \
 	  echo "cargo is not on the PATH: install Rust from https://rustup.rs" >&2; exit 1; }
 	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --release --locked --quiet
+	touch $@
+
+dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
+	rm -rf dist
+	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin build --release --locked --quiet --out dist
 	touch $@
 
 # Jars by Maven, for the Java and Spark tests, the demo and the benchmark.

@@ -1,8 +1,7 @@
 """Record batches that Kafka refuses: the same error code here, and the connection lives.
 
 The codes were read off Apache Kafka 3.9.1 (run these tests with `--against` to see). Where we
-differ
-on purpose, the test says so.
+differ on purpose, the test says so.
 """
 
 import gzip

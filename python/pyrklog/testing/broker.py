@@ -43,12 +43,14 @@ class TestBroker:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         wrapper: Sequence[str] = (),
+        python: str = sys.executable,
     ) -> None:
         """Nothing starts yet.
 
         `port` None picks a free one; `options` are Kafka's broker options (`--set`); `arguments` go
         to `pyrklog serve` as they are; `environment` replaces the inherited one; `wrapper` is put
-        before the command, for example `["prlimit", "--fsize=1000000"]`.
+        before the command, for example `["prlimit", "--fsize=1000000"]`, and must exec it; `python` is
+        the interpreter that has pyrklog installed.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="pyrklog-") if data is None else None
         self.data = Path(self._temporary.name if self._temporary else str(data))
@@ -57,7 +59,7 @@ class TestBroker:
         self.log: deque[str] = deque(maxlen=_LOG_LINES_MAX)
         self._arguments = list(arguments)
         self._environment = environment
-        self._wrapper = list(wrapper)
+        self._command = [*wrapper, python, "-m", "pyrklog", "serve"]
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._told = threading.Condition()
@@ -83,9 +85,7 @@ class TestBroker:
         """Starts the process and waits until it listens; `BrokerExited` when it ends instead."""
         if self.running:
             raise RuntimeError("the broker runs already")
-        # `wrapper` must exec, so that the process id is the broker's.
-        command = [*self._wrapper, sys.executable, "-m", "pyrklog", "serve"]
-        command += ["--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        command = [*self._command, "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
         command += [word for item in self.options.items() for word in ("--set", _setting(*item))]
         self._process = subprocess.Popen(
             command + self._arguments,

@@ -7,7 +7,7 @@ import pytest
 
 from ci.requirements import requirements
 
-PROJECT = {
+PROJECT: dict[str, object] = {
     "dependencies": ["trio>=1"],
     "optional-dependencies": {
         "spark": ["pyspark==4"],
