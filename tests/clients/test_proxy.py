@@ -12,10 +12,9 @@ def test_frames_are_kept_and_forwarded(bootstrap: str) -> None:
     with CapturingProxy(bootstrap, port) as proxy, Connection(bootstrap) as direct:
         proxy.label = "raw"
         with Connection(f"127.0.0.1:{port}") as connection:
-            body = struct.pack(">i", 1) + string("no such topic")
-            for version, body in ((0, b""), (1, body)):
-                api = API_VERSIONS if version == 0 else METADATA
-                assert connection.request(api, version, body) == direct.request(api, version, body)
+            unknown = struct.pack(">i", 1) + string("no such topic")
+            for request in ((API_VERSIONS, 0, b""), (METADATA, 1, unknown)):
+                assert connection.request(*request) == direct.request(*request)
             two = [header(API_VERSIONS, 0, number) for number in (8, 9)]
             connection.socket.sendall(b"".join(struct.pack(">i", len(f)) + f for f in two))
             assert [connection.read_frame()[:4] for _ in two] == [b"\0\0\0\x08", b"\0\0\0\x09"]

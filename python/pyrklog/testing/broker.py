@@ -49,8 +49,8 @@ class TestBroker:
 
         `port` None picks a free one; `options` are Kafka's broker options (`--set`); `arguments` go
         to `pyrklog serve` as they are; `environment` replaces the inherited one; `wrapper` is put
-        before the command, for example `["prlimit", "--fsize=1000000"]`, and must exec it; `python` is
-        the interpreter that has pyrklog installed.
+        before the command and must exec it, for example `["prlimit", "--fsize=1000000"]`; `python`
+        is the interpreter that has pyrklog installed.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="pyrklog-") if data is None else None
         self.data = Path(self._temporary.name if self._temporary else str(data))
