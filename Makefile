@@ -11,15 +11,16 @@ PYTHON ?= python3
 LISTEN ?= 127.0.0.1:9092
 DATA ?= .data
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 BIN := .venv/bin
-CHECKED := python tests ci $(wildcard benches demo)
+CHECKED := python tests ci benches demo
 RUST := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml \) -not -path '*/target/*') \
         Cargo.toml Cargo.lock
 CORE := .venv/.core
 PACKAGE := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) README.md LICENSE
 
-.PHONY: build run test lint test-rust test-python wheel clean help
+.PHONY: build run test lint test-rust test-python bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,6 +45,14 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 
 test-python: $(CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done ## pytest; PYTEST_ARGS is handed on
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+bench: $(CORE) .venv/.dev .cache/kafka.done ## against Apache Kafka on this machine, then the seam alone
+	cargo build --release --locked -p pyrklog-loadgen
+	$(BIN)/python -m benches.against_kafka $(BENCH_ARGS)
+	$(BIN)/pytest benches/test_seam.py --benchmark-only
+
+demo: $(CORE) .venv/.demo .cache/spark.done ## flight records through the broker into Spark
+	$(BIN)/python -m demo
 
 wheel: dist/.made ## an installable wheel in dist/
 
