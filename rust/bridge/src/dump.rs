@@ -22,7 +22,10 @@ impl DumpRows {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyDict>>> {
         let next = py.detach(|| {
-            let mut rows = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut rows = self
+                .0
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             rows.next()
         });
         let Some(row) = next else { return Ok(None) };
@@ -37,14 +40,10 @@ impl DumpRows {
 /// Opens a file by what its name says that it is.
 #[pyfunction]
 #[pyo3(signature = (path, *, records, verify))]
-pub fn dump_file(
-    py: Python<'_>,
-    path: PathBuf,
-    records: bool,
-    verify: bool,
-) -> PyResult<DumpRows> {
+pub fn dump_file(py: Python<'_>, path: PathBuf, records: bool, verify: bool) -> PyResult<DumpRows> {
     let rows = py.detach(|| dump::open(&path, Options { records, verify }));
-    rows.map(|rows| DumpRows(Mutex::new(rows))).map_err(errors::dump)
+    rows.map(|rows| DumpRows(Mutex::new(rows)))
+        .map_err(errors::dump)
 }
 
 fn object(py: Python<'_>, value: Value) -> PyResult<Py<PyAny>> {

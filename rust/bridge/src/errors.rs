@@ -1,9 +1,13 @@
 //! The one table of errors: what each Rust error is in Python.
 
+use std::io;
+use std::path::Path;
+
 use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyrklog_log::config::UnknownOption;
+use pyrklog_log::dump::DumpError;
 
 create_exception!(
     pyrklog._core,
@@ -33,4 +37,21 @@ create_exception!(
 /// A word that is not in an option's list.
 pub fn unknown_option(error: UnknownOption) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// A file that cannot be dumped: `ValueError` for one that is none of a log directory's, else the
+/// `OSError` of reading it.
+pub fn dump(error: DumpError) -> PyErr {
+    match error {
+        DumpError::Io { path, source } => os_error(&source, &path),
+        DumpError::UnknownFile(_) => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// Python picks the subclass by the number: FileNotFoundError, PermissionError, ...
+fn os_error(source: &io::Error, path: &Path) -> PyErr {
+    match source.raw_os_error() {
+        Some(number) => PyOSError::new_err((number, source.to_string(), path.to_owned())),
+        None => PyOSError::new_err(format!("{}: {source}", path.display())),
+    }
 }

@@ -1,6 +1,7 @@
 //! The Python module pyrklog._core: the only crate that knows pyo3. No logic.
 
 mod config;
+mod dump;
 mod errors;
 mod events;
 mod image;
@@ -19,6 +20,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::config::PlaneConfig;
+    #[pymodule_export]
+    use crate::dump::dump_file;
     #[pymodule_export]
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
     #[pymodule_export]
