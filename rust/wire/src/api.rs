@@ -113,7 +113,13 @@ pub const TABLE: &[ApiRow] = &[
     row(key::METADATA, "Metadata", (0, 12), 9, Owner::Rust),
     // No coordinator exists yet, and that is the answer; but without this row librdkafka takes the
     // broker for one that does not know LZ4 and sends such batches uncompressed.
-    row(key::FIND_COORDINATOR, "FindCoordinator", (0, 6), 3, Owner::Python),
+    row(
+        key::FIND_COORDINATOR,
+        "FindCoordinator",
+        (0, 6),
+        3,
+        Owner::Python,
+    ),
     row(key::API_VERSIONS, "ApiVersions", (0, 4), 3, Owner::Rust),
     row(key::CREATE_TOPICS, "CreateTopics", (2, 7), 5, Owner::Python),
     row(key::DELETE_TOPICS, "DeleteTopics", (1, 6), 4, Owner::Python),

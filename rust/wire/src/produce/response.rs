@@ -32,7 +32,7 @@ pub struct ProducePartitionResponse<'a> {
     /// Log start offset, -1 unknown (version 5 on).
     pub log_start_offset: i64,
     /// Records refused (version 8 on).
-    pub record_errors: Cow<'a, [RecordError<'a>]>,
+    pub record_errors: Vec<RecordError<'a>>,
     /// One sentence (version 8 on).
     pub error_message: Option<Cow<'a, str>>,
     /// Where the leader is instead (version 10 on).
@@ -48,7 +48,7 @@ impl ProducePartitionResponse<'_> {
             base_offset: -1,
             log_append_time_ms: -1,
             log_start_offset: -1,
-            record_errors: Cow::Borrowed(&[]),
+            record_errors: Vec::new(),
             error_message: None,
             current_leader: None,
         }
@@ -203,7 +203,7 @@ fn decode_partition<'a>(
         answer.log_start_offset = reader.i64()?;
     }
     if version >= 8 {
-        let errors = reader.array(5, |reader| {
+        answer.record_errors = reader.array(5, |reader| {
             let batch_index = reader.i32()?;
             let message = reader.nullable_string()?.map(Cow::Borrowed);
             reader.skip_tags()?;
@@ -212,7 +212,6 @@ fn decode_partition<'a>(
                 message,
             })
         })?;
-        answer.record_errors = Cow::Owned(errors);
         answer.error_message = reader.nullable_string()?.map(Cow::Borrowed);
     }
     reader.tags(|tag, field| {
