@@ -51,7 +51,15 @@ pub fn dump(error: DumpError) -> PyErr {
 /// Python picks the subclass by the number: FileNotFoundError, PermissionError, ...
 fn os_error(source: &io::Error, path: &Path) -> PyErr {
     match source.raw_os_error() {
-        Some(number) => PyOSError::new_err((number, source.to_string(), path.to_owned())),
+        Some(number) => {
+            let text = source.to_string();
+            let reason = text
+                .split(" (os error")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            PyOSError::new_err((number, reason, path.display().to_string()))
+        }
         None => PyOSError::new_err(format!("{}: {source}", path.display())),
     }
 }
