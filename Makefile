@@ -12,6 +12,7 @@ LISTEN ?= 127.0.0.1:9092
 DATA ?= .data
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+DEMO_ARGS ?=
 
 BIN := .venv/bin
 CHECKED := python tests ci benches demo
@@ -49,15 +50,15 @@ test-python: $(CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done #
 bench: $(CORE) .venv/.dev .cache/kafka.done ## against Apache Kafka on this machine, then the seam alone
 	cargo build --release --locked -p pyrklog-loadgen
 	$(BIN)/python -m benches.against_kafka $(BENCH_ARGS)
-	$(BIN)/pytest benches/test_seam.py --benchmark-only
+	$(BIN)/pytest benches/test_seam.py
 
 demo: $(CORE) .venv/.demo .cache/spark.done ## flight records through the broker into Spark
-	$(BIN)/python -m demo
+	$(BIN)/python -m demo $(DEMO_ARGS)
 
 wheel: dist/.made ## an installable wheel in dist/
 
 clean: ## removes everything that these targets made, but not the broker's data
-	rm -rf .venv .cache dist target demo-out python/pyrklog/*.so
+	rm -rf .venv .cache dist target demo-out bench-out python/pyrklog/*.so
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 
 # --- what the targets stand on -------------------------------------------------------------------
