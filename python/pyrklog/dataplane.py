@@ -7,7 +7,7 @@ complete as events; here they become awaitable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
@@ -312,7 +312,7 @@ class CorePlane:
                     waiter.complete(event)
 
     async def _ticket(self, command: Callable[[], int]) -> Any:
-        """Issues the command and waits for its event, which no turn can hand out before this one."""
+        """Issues the command and waits for its event (no turn hands it out before this one)."""
         ticket = command()
         waiter = self._waiting[ticket] = _Ticket()
         try:
@@ -337,6 +337,20 @@ class _Ticket:
         return self._outcome
 
 
+def api_table() -> Sequence[_core.ApiRow]:
+    """The APIs that this broker serves, with versions and owners."""
+    from pyrklog import _core
+
+    return _core.api_table()
+
+
+def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[Mapping[str, object]]:
+    """Rows of one file of a partition folder, or of a checkpoint; see ``_core.dump_file``."""
+    from pyrklog import _core
+
+    return _core.dump_file(path, records=records, verify=verify)
+
+
 def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartError:
     import errno
 
@@ -351,3 +365,21 @@ def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartE
     if error.errno in (errno.EACCES, errno.EPERM):
         return ConfigError(f"No permission to listen on {where}; ports below 1024 need root.")
     return StartError(f"Cannot listen on {where}: {error}.")
+
+
+def api_table() -> Sequence[_core.ApiRow]:
+    """The APIs that the broker serves: key, name, versions, owner."""
+    from pyrklog import _core
+
+    return _core.api_table()
+
+
+def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[Mapping[str, object]]:
+    """What a file of a log directory holds, row by row; see ``rust/log/src/dump.rs``.
+
+    Damage is a row with ``kind`` "damage". Raises :class:`OSError` where the file cannot be read
+    and :class:`ValueError` where it is none of ours.
+    """
+    from pyrklog import _core
+
+    return _core.dump_file(path, records=records, verify=verify)

@@ -10,9 +10,7 @@ The value types below are field by field those of ``_core`` (see ``_core.pyi``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
-
-from pyrklog.config.topic import LogConfig, TopicDefaults
+from typing import NamedTuple, Protocol
 
 LEADER_NONE = -1
 LEADER_BEING_DELETED = -2
@@ -38,6 +36,43 @@ class PartitionImage(NamedTuple):
     replicas: Sequence[int]
     isr: Sequence[int]
     offline: Sequence[int]
+
+
+class LogConfig(NamedTuple):
+    """What the log and the plane act on, resolved; field by field `_core.LogConfig`."""
+
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    max_message_bytes: int
+    message_timestamp_type: str
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
+    compression_type: str
+    flush_messages: int
+    flush_ms: int
+    retention_ms: int
+    retention_bytes: int
+    file_delete_delay_ms: int
+    cleanup_delete: bool
+    cleanup_compact: bool
+
+
+class ResolvedTopic(NamedTuple):
+    """A topic's options as they act."""
+
+    log: LogConfig
+    min_insync_replicas: int
+    unclean_leader_election: bool
+
+
+class OptionResolver(Protocol):
+    """Topic options over the broker's defaults."""
+
+    def resolve(self, overrides: Mapping[str, str]) -> ResolvedTopic:
+        """The options of a topic with these overrides."""
 
 
 class TopicImage(NamedTuple):
@@ -86,7 +121,7 @@ class TopicEntry:
 class ClusterImage:
     """The metadata that this broker holds, and what of it the plane has yet to see."""
 
-    def __init__(self, defaults: TopicDefaults) -> None:
+    def __init__(self, defaults: OptionResolver) -> None:
         self.controller_id = -1
         self.brokers: Sequence[BrokerImage] = ()
         self.topics: dict[str, TopicEntry] = {}
@@ -155,7 +190,7 @@ class ClusterImage:
         """The options given for a topic."""
         return self._overrides.get(topic, {})
 
-    def set_defaults(self, defaults: TopicDefaults) -> None:
+    def set_defaults(self, defaults: OptionResolver) -> None:
         """The broker's defaults changed at run time: every topic may have other options now."""
         self._defaults = defaults
         self._changed.update(self.topics)

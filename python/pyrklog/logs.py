@@ -101,6 +101,17 @@ def configure(stream: TextIO | None = None, *, level: str = "info") -> None:
             _emit(*line)
 
 
+def load() -> None:
+    """Imports structlog, for instance on another thread while there is something better to do."""
+    import structlog.dev  # noqa: F401
+
+
+def ensure_configured() -> None:
+    """:func:`configure`, unless that was done."""
+    if _sink.bound is None:
+        configure()
+
+
 def _timestamp(terminal: bool) -> Any:
     def add(_logger: object, _method: str, line: dict[str, Any]) -> dict[str, Any]:
         at = line.pop("at")

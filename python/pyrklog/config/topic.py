@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from pyrklog.config.broker import OPTIONS, BrokerConfig
 from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
 from pyrklog.config.log_options import Fallback, TopicOption
 from pyrklog.config.option import LONG_MAX, InvalidValueError, Value
 from pyrklog.controller.service import SOURCE_DEFAULT, SOURCE_TOPIC, ConfigEntry, Synonym
+from pyrklog.image import LogConfig, ResolvedTopic
 
 TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
 """All topic options by name."""
-
-
-class LogConfig(NamedTuple):
-    """What the log and the plane act on, resolved; field by field `_core.LogConfig`."""
-
-    segment_bytes: int
-    segment_ms: int
-    segment_jitter_ms: int
-    segment_index_bytes: int
-    index_interval_bytes: int
-    max_message_bytes: int
-    message_timestamp_type: str
-    message_timestamp_before_max_ms: int
-    message_timestamp_after_max_ms: int
-    compression_type: str
-    flush_messages: int
-    flush_ms: int
-    retention_ms: int
-    retention_bytes: int
-    file_delete_delay_ms: int
-    cleanup_delete: bool
-    cleanup_compact: bool
-
-
-class ResolvedTopic(NamedTuple):
-    """A topic's options as they act."""
-
-    log: LogConfig
-    min_insync_replicas: int
-    unclean_leader_election: bool
 
 
 def check_topic_options(overrides: Mapping[str, str | None]) -> None:

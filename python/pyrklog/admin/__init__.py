@@ -1,0 +1,1 @@
+"""What clients may change and ask: topics, options, producer ids. Behind ``ClusterService``."""

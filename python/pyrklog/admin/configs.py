@@ -1,0 +1,280 @@
+"""Describing and changing options of topics and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import trio
+
+from pyrklog.admin.alteration import (
+    apply_incremental,
+    check_broker,
+    check_topic,
+    replacement,
+    topic_option,
+)
+from pyrklog.admin.names import wrong_with_name
+from pyrklog.admin.topics import store_error
+from pyrklog.config.broker import OPTIONS
+from pyrklog.config.topic import (
+    TOPIC_OPTIONS,
+    describe_broker_options,
+    describe_topic_options,
+)
+from pyrklog.controller.service import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    SOURCE_DYNAMIC_DEFAULT_BROKER,
+    AlteredConfigs,
+    ConfigAlteration,
+    ConfigEntry,
+    ConfigResource,
+    DescribedConfigs,
+    Synonym,
+)
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.metadata import Metadata
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import (
+    BadVersionError,
+    Create,
+    Metastore,
+    MetastoreError,
+    NodeExistsError,
+    NoNodeError,
+    Set,
+)
+
+EFFECT_WAIT_SECONDS = 5.0
+"""How long an answer waits for its change to take effect on this broker."""
+
+Change = Callable[[Mapping[str, str]], dict[str, str]]
+"""Options before -> options after; raises :class:`ApiError`."""
+
+
+class ConfigAdmin:
+    """The part of ``ClusterService`` that deals in options."""
+
+    def __init__(self, node_id: int, store: Metastore, metadata: Metadata) -> None:
+        self._node_id = node_id
+        self._store = store
+        self._metadata = metadata
+
+    # --- describe --------------------------------------------------------------------------------
+
+    async def describe(
+        self,
+        resources: Sequence[tuple[ConfigResource, Sequence[str] | None]],
+        *,
+        include_synonyms: bool,
+        include_documentation: bool,
+    ) -> list[DescribedConfigs]:
+        """See ``ClusterService.describe_configs``."""
+        results = []
+        for resource, names in resources:
+            try:
+                entries = await self._describe_one(
+                    resource, names, include_synonyms, include_documentation
+                )
+            except ApiError as error:
+                results.append(DescribedConfigs(resource, error.code, error.message, ()))
+                continue
+            results.append(DescribedConfigs(resource, ErrorCode.NONE, None, entries))
+        return results
+
+    async def _describe_one(
+        self,
+        resource: ConfigResource,
+        names: Sequence[str] | None,
+        include_synonyms: bool,
+        include_documentation: bool,
+    ) -> list[ConfigEntry]:
+        path = self._path(resource)
+        options, _ = await self._read(path)
+        if resource.type == RESOURCE_TOPIC:
+            return describe_topic_options(
+                options,
+                self._metadata.defaults,
+                names,
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            )
+        if resource.name:
+            return describe_broker_options(
+                self._metadata.config,
+                names,
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            )
+        return _describe_default_broker(options, names, include_synonyms, include_documentation)
+
+    def _path(self, resource: ConfigResource) -> str:
+        """The znode of a resource that may be described and altered here."""
+        if resource.type == RESOURCE_TOPIC:
+            wrong = wrong_with_name(resource.name)
+            if wrong is not None:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
+            if resource.name not in self._metadata.image.topics:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    "This server does not host this topic-partition.",
+                )
+            return znodes.topic_config_path(resource.name)
+        if resource.type != RESOURCE_BROKER:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Resource type {resource.type} is not served; topics (2) and brokers (4) are.",
+            )
+        if not resource.name:
+            return znodes.broker_config_path(znodes.DEFAULT_ENTITY)
+        try:
+            broker = int(resource.name)
+        except ValueError:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Broker id must be an integer, but it is: {resource.name}",
+            ) from None
+        if broker != self._node_id:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {self._node_id} or empty string, but received "
+                f"{resource.name}",
+            )
+        return znodes.broker_config_path(str(broker))
+
+    async def _read(self, path: str) -> tuple[dict[str, str], int | None]:
+        """The options at a path and their version, None where there is no node."""
+        try:
+            node = await self._store.get(path)
+        except NoNodeError:
+            return {}, None
+        try:
+            return znodes.decode_config(path, node.data), node.stat.version
+        except znodes.ZnodeError as error:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{error}.") from None
+
+    # --- alter -----------------------------------------------------------------------------------
+
+    async def alter_incrementally(
+        self,
+        alterations: Sequence[tuple[ConfigResource, Sequence[ConfigAlteration]]],
+        *,
+        validate_only: bool,
+    ) -> list[AlteredConfigs]:
+        """See ``ClusterService.incremental_alter_configs``."""
+
+        def change_of(resource: ConfigResource, items: Sequence[ConfigAlteration]) -> Change:
+            is_topic = resource.type == RESOURCE_TOPIC
+            option_of = topic_option if is_topic else OPTIONS.get
+            default_of = self._topic_default if is_topic else self._broker_default
+            return lambda before: apply_incremental(before, items, option_of, default_of)
+
+        changes = [(resource, change_of(resource, items)) for resource, items in alterations]
+        return await self._alter_all(changes, validate_only)
+
+    async def alter_fully(
+        self,
+        replacements: Sequence[tuple[ConfigResource, Mapping[str, str | None]]],
+        *,
+        validate_only: bool,
+    ) -> list[AlteredConfigs]:
+        """See ``ClusterService.alter_configs``."""
+
+        def change_of(options: Mapping[str, str | None]) -> Change:
+            return lambda _: replacement(options)
+
+        changes = [(resource, change_of(options)) for resource, options in replacements]
+        return await self._alter_all(changes, validate_only)
+
+    def _topic_default(self, name: str) -> str | None:
+        known = TOPIC_OPTIONS.get(name)
+        return known.option.format(self._metadata.defaults.value(name)) if known else None
+
+    def _broker_default(self, name: str) -> str | None:
+        option = OPTIONS.get(name)
+        return option.format(self._metadata.config.value(name)) if option else None
+
+    async def _alter_all(
+        self, changes: Sequence[tuple[ConfigResource, Change]], validate_only: bool
+    ) -> list[AlteredConfigs]:
+        results = []
+        announced = []
+        resources = [resource for resource, _ in changes]
+        for resource, change in changes:
+            try:
+                if resources.count(resource) > 1:
+                    raise ApiError(
+                        ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                    )
+                path = await self._alter_one(resource, change, validate_only)
+            except ApiError as error:
+                results.append(AlteredConfigs(resource, error.code, error.message))
+                continue
+            if path is not None:
+                announced.append(path)
+            results.append(AlteredConfigs(resource, ErrorCode.NONE))
+        if announced:
+            with trio.move_on_after(EFFECT_WAIT_SECONDS):
+                await self._metadata.changes.wait_until(
+                    lambda: all(map(self._metadata.followed, announced))
+                )
+        return results
+
+    async def _alter_one(
+        self, resource: ConfigResource, change: Change, validate_only: bool
+    ) -> str | None:
+        """Writes and announces; returns the path of the announcement."""
+        path = self._path(resource)
+        before, version = await self._read(path)
+        after = change(before)
+        if resource.type == RESOURCE_TOPIC:
+            check_topic(after)
+            entity = f"topics/{resource.name}"
+        else:
+            check_broker(after, before)
+            entity = f"brokers/{resource.name or znodes.DEFAULT_ENTITY}"
+        if validate_only:
+            return None
+        data = znodes.encode_config(after)
+        write = Create(path, data) if version is None else Set(path, data, version)
+        announcement = Create(
+            znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity), sequence=True
+        )
+        try:
+            results = await self._store.multi([write, announcement])
+        except (BadVersionError, NodeExistsError, NoNodeError):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "The options were changed at the same time; try again."
+            ) from None
+        except MetastoreError as error:
+            raise store_error(error) from None
+        assert isinstance(results[1], str)
+        return results[1]
+
+
+def _describe_default_broker(
+    options: Mapping[str, str],
+    names: Sequence[str] | None,
+    include_synonyms: bool,
+    include_documentation: bool,
+) -> list[ConfigEntry]:
+    """What was set at run time for all brokers, and nothing else."""
+    entries = []
+    for name, value in sorted(options.items()):
+        option = OPTIONS.get(name)
+        if option is None or (names is not None and name not in names):
+            continue
+        synonym = Synonym(name, value, SOURCE_DYNAMIC_DEFAULT_BROKER)
+        entries.append(
+            ConfigEntry(
+                name=name,
+                value=value,
+                read_only=False,
+                source=SOURCE_DYNAMIC_DEFAULT_BROKER,
+                sensitive=False,
+                synonyms=(synonym,) if include_synonyms else (),
+                type=option.type,
+                documentation=option.documentation if include_documentation else None,
+            )
+        )
+    return entries

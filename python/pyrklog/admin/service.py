@@ -1,0 +1,201 @@
+"""``ClusterService`` put together from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import trio
+
+from pyrklog.admin.configs import ConfigAdmin
+from pyrklog.admin.producer_ids import ProducerIds
+from pyrklog.admin.topics import TopicAdmin
+from pyrklog.controller.service import (
+    AlteredConfigs,
+    ClusterBroker,
+    ClusterDescription,
+    ClusterService,
+    ConfigAlteration,
+    ConfigResource,
+    DeletedRecords,
+    DeletedTopic,
+    DeleteRecordsTarget,
+    DescribedConfigs,
+    LogDirInfo,
+    LogDirPartition,
+    NamedResult,
+    PartitionsSpec,
+    TopicInfo,
+    TopicRef,
+    TopicResult,
+    TopicSpec,
+)
+from pyrklog.dataplane import Plane
+from pyrklog.errors import ErrorCode
+from pyrklog.image import INTERNAL_TOPICS, TopicEntry
+from pyrklog.metadata import Metadata
+
+HIGH_WATERMARK = -1
+
+
+class Administration:
+    """The one implementation of ``ClusterService``."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        plane: Plane,
+        metadata: Metadata,
+        topics: TopicAdmin,
+        configs: ConfigAdmin,
+        producer_ids: ProducerIds,
+        controller_id: Callable[[], int],
+    ) -> None:
+        self.node_id = node_id
+        self._cluster_id = cluster_id
+        self._plane = plane
+        self._metadata = metadata
+        self._topics = topics
+        self._configs = configs
+        self._producer_ids = producer_ids
+        self._controller_id = controller_id
+
+    def reserve_topics(self, names: Collection[str]) -> None:
+        """Topics of these names are not created: folders that nobody knows bear them."""
+        self._topics.reserved = frozenset(names)
+
+    async def create_topics(
+        self, specs: Sequence[TopicSpec], *, validate_only: bool, timeout_ms: int
+    ) -> list[TopicResult]:
+        return await self._topics.create(specs, validate_only=validate_only, timeout_ms=timeout_ms)
+
+    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        return await self._topics.auto_create(names)
+
+    async def delete_topics(
+        self, topics: Sequence[TopicRef], *, timeout_ms: int
+    ) -> list[DeletedTopic]:
+        return await self._topics.delete(topics, timeout_ms=timeout_ms)
+
+    async def create_partitions(
+        self, specs: Sequence[PartitionsSpec], *, validate_only: bool, timeout_ms: int
+    ) -> list[NamedResult]:
+        return await self._topics.add_partitions(
+            specs, validate_only=validate_only, timeout_ms=timeout_ms
+        )
+
+    async def describe_configs(
+        self,
+        resources: Sequence[tuple[ConfigResource, Sequence[str] | None]],
+        *,
+        include_synonyms: bool,
+        include_documentation: bool,
+    ) -> list[DescribedConfigs]:
+        return await self._configs.describe(
+            resources,
+            include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
+        )
+
+    async def incremental_alter_configs(
+        self,
+        alterations: Sequence[tuple[ConfigResource, Sequence[ConfigAlteration]]],
+        *,
+        validate_only: bool,
+    ) -> list[AlteredConfigs]:
+        return await self._configs.alter_incrementally(alterations, validate_only=validate_only)
+
+    async def alter_configs(
+        self,
+        replacements: Sequence[tuple[ConfigResource, Mapping[str, str | None]]],
+        *,
+        validate_only: bool,
+    ) -> list[AlteredConfigs]:
+        return await self._configs.alter_fully(replacements, validate_only=validate_only)
+
+    def describe_cluster(self, listener: str) -> ClusterDescription:
+        brokers = [
+            ClusterBroker(broker.id, host, port, broker.rack)
+            for broker in self._metadata.image.brokers
+            for name, host, port in broker.endpoints
+            if name == listener
+        ]
+        return ClusterDescription(self._cluster_id, self._controller_id(), brokers)
+
+    def topics(self) -> Sequence[TopicInfo]:
+        return [_info(entry) for _, entry in sorted(self._metadata.image.topics.items())]
+
+    def topic(self, name: str) -> TopicInfo | None:
+        entry = self._metadata.image.topics.get(name)
+        return _info(entry) if entry else None
+
+    async def delete_records(
+        self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int
+    ) -> list[DeletedRecords]:
+        results = [
+            DeletedRecords(item.topic, item.partition, self._refusal_to_delete(item), -1)
+            for item in targets
+        ]
+        allowed = [i for i, result in enumerate(results) if result.error is ErrorCode.NONE]
+        if not allowed:
+            return results
+        outcomes: Sequence[tuple[int, int]] = [(ErrorCode.REQUEST_TIMED_OUT, -1)] * len(allowed)
+        with trio.move_on_after(max(0, timeout_ms) / 1000):
+            outcomes = await self._plane.delete_records([_plain(targets[i]) for i in allowed])
+        for index, (code, low_watermark) in zip(allowed, outcomes, strict=True):
+            results[index] = results[index]._replace(
+                error=ErrorCode(code), low_watermark=low_watermark
+            )
+        return results
+
+    def _refusal_to_delete(self, target: DeleteRecordsTarget) -> ErrorCode:
+        partition = self._metadata.image.partition(target.topic, target.partition)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if target.topic in INTERNAL_TOPICS:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if partition.leader != self.node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if target.offset < HIGH_WATERMARK:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        overrides = self._metadata.image.overrides(target.topic)
+        if not self._metadata.defaults.resolve(overrides).log.cleanup_delete:
+            return ErrorCode.POLICY_VIOLATION
+        return ErrorCode.NONE
+
+    async def describe_log_dirs(
+        self, partitions: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> list[LogDirInfo]:
+        wanted = None
+        if partitions is not None:
+            wanted = {(topic, index) for topic, indexes in partitions for index in indexes}
+        return [
+            LogDirInfo(
+                usage.path,
+                ErrorCode(usage.error_code),
+                usage.total_bytes,
+                usage.usable_bytes,
+                [
+                    LogDirPartition(*item)
+                    for item in usage.partitions
+                    if wanted is None or (item[0], item[1]) in wanted
+                ],
+            )
+            for usage in await self._plane.describe_log_dirs()
+        ]
+
+    async def next_producer_id(self) -> int:
+        return await self._producer_ids.next()
+
+
+def _plain(target: DeleteRecordsTarget) -> tuple[str, int, int]:
+    return target.topic, target.partition, target.offset
+
+
+def _info(entry: TopicEntry) -> TopicInfo:
+    return TopicInfo(entry.name, entry.id, len(entry.partitions), entry.name in INTERNAL_TOPICS)
+
+
+def _is_the_service(administration: Administration) -> ClusterService:
+    return administration  # the type checker holds the class to the interface

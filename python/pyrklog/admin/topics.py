@@ -1,0 +1,426 @@
+"""Creating, enlarging and deleting topics, and waiting until that has happened."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+import trio
+
+from pyrklog.admin.creation import (
+    Assignment,
+    assign_added_partitions,
+    assign_new_topic,
+    check_new_topic,
+    check_partition_count,
+)
+from pyrklog.admin.names import wrong_with_name
+from pyrklog.config.topic import describe_topic_options
+from pyrklog.controller.service import (
+    NO_TOPIC_ID,
+    DeletedTopic,
+    NamedResult,
+    PartitionsSpec,
+    TopicRef,
+    TopicResult,
+    TopicSpec,
+)
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.image import INTERNAL_TOPICS
+from pyrklog.metadata import Metadata
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import (
+    BadVersionError,
+    Create,
+    Metastore,
+    MetastoreError,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Set,
+    StoreFailedError,
+)
+from pyrklog.replication.machine import Replicas
+
+AUTO_CREATE_WAIT_SECONDS = 5.0
+
+
+class TopicAdmin:
+    """The part of ``ClusterService`` that changes topics."""
+
+    def __init__(
+        self,
+        store: Metastore,
+        metadata: Metadata,
+        replicas: Replicas,
+        is_controller: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._replicas = replicas
+        self._is_controller = is_controller
+        self.reserved: frozenset[str] = frozenset()
+        """Names of partition folders that belong to no topic of the metadata."""
+
+    # --- create ----------------------------------------------------------------------------------
+
+    async def create(
+        self, specs: Sequence[TopicSpec], *, validate_only: bool, timeout_ms: int
+    ) -> list[TopicResult]:
+        """See ``ClusterService.create_topics``."""
+        results, planned = self._plan_all(specs)
+        if validate_only:
+            return [result._replace(topic_id=NO_TOPIC_ID) for result in results]
+        if not planned:
+            return results
+        written = await self._write_new(planned, specs)
+        for index, refused in written.items():
+            results[index] = TopicResult(specs[index].name, refused.code, refused.message)
+        created = [i for i in planned if i not in written]
+        ids = {specs[i].name: planned[i].topic_id for i in created}
+        counts = {specs[i].name: len(planned[i].replicas) for i in created}
+        late = await self._wait_served(ids, counts, timeout_ms)
+        for index in created:
+            if specs[index].name in late:
+                results[index] = TopicResult(specs[index].name, ErrorCode.REQUEST_TIMED_OUT)
+        return results
+
+    def _plan_all(
+        self, specs: Sequence[TopicSpec]
+    ) -> tuple[list[TopicResult], dict[int, znodes.TopicAssignment]]:
+        results = []
+        planned: dict[int, znodes.TopicAssignment] = {}
+        names = [spec.name for spec in specs]
+        existing = set(self._metadata.image.topics)
+        partitions = 0
+        for index, spec in enumerate(specs):
+            try:
+                if not self._is_controller():
+                    raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+                if names.count(spec.name) > 1:
+                    raise ApiError(
+                        ErrorCode.INVALID_REQUEST, f"The request names '{spec.name}' twice."
+                    )
+                check_new_topic(spec, existing)
+                self._check_reserved(spec.name)
+                replicas = self._assign(spec)
+                partitions += len(replicas)
+                check_partition_count(partitions)
+            except ApiError as error:
+                results.append(TopicResult(spec.name, error.code, error.message))
+                continue
+            existing.add(spec.name)
+            plan = znodes.TopicAssignment(new_topic_id(), replicas, {}, {})
+            planned[index] = plan
+            results.append(self._success(spec, plan))
+        return results, planned
+
+    def _check_reserved(self, name: str) -> None:
+        if name in self.reserved:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"A log directory holds folders of an older topic '{name}' that the metadata does "
+                "not know; move them away first.",
+            )
+
+    def _assign(self, spec: TopicSpec) -> Assignment:
+        racks = self._racks()
+        return assign_new_topic(
+            spec,
+            racks,
+            default_partitions=self._metadata.config.integer("num.partitions"),
+            default_replicas=self._metadata.config.integer("default.replication.factor"),
+            start=random.randrange(max(1, len(racks))),
+            shift=random.randrange(max(1, len(racks))),
+        )
+
+    def _racks(self) -> dict[int, str | None]:
+        return {broker.id: broker.rack for broker in self._metadata.image.brokers}
+
+    def _success(self, spec: TopicSpec, plan: znodes.TopicAssignment) -> TopicResult:
+        overrides = {name: text for name, text in (spec.configs or {}).items() if text is not None}
+        return TopicResult(
+            spec.name,
+            ErrorCode.NONE,
+            None,
+            plan.topic_id,
+            len(plan.replicas),
+            len(plan.replicas[0]),
+            describe_topic_options(
+                overrides,
+                self._metadata.defaults,
+                None,
+                include_synonyms=False,
+                include_documentation=False,
+            ),
+        )
+
+    async def _write_new(
+        self, planned: Mapping[int, znodes.TopicAssignment], specs: Sequence[TopicSpec]
+    ) -> dict[int, ApiError]:
+        """Writes the options, then the topic, one transaction each; returns what was refused."""
+        indexes = list(planned)
+        paths = [znodes.topic_config_path(specs[index].name) for index in indexes]
+        transactions: list[list[Operation]] = []
+        left_over = await self._store.get_many(paths)
+        for index, path, node in zip(indexes, paths, left_over, strict=True):
+            options = {k: v for k, v in (specs[index].configs or {}).items() if v is not None}
+            data = znodes.encode_config(options)
+            transactions.append(
+                [
+                    Create(path, data) if node is None else Set(path, data),
+                    Create(
+                        znodes.topic_path(specs[index].name), znodes.encode_topic(planned[index])
+                    ),
+                ]
+            )
+        outcomes = await self._store.multis(transactions)
+        refused = {}
+        for index, outcome in zip(indexes, outcomes, strict=True):
+            if isinstance(outcome, MetastoreError):
+                refused[index] = await self._creation_error(specs[index].name, outcome)
+        return refused
+
+    async def _creation_error(self, name: str, error: MetastoreError) -> ApiError:
+        if isinstance(error, NodeExistsError | BadVersionError | NoNodeError):
+            marked = await self._store.exists(znodes.delete_topic_path(name))
+            why = "is marked for deletion" if marked is not None else "already exists"
+            return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' {why}.")
+        return store_error(error)
+
+    async def _wait_served(
+        self, ids: Mapping[str, bytes], counts: Mapping[str, int], timeout_ms: int
+    ) -> set[str]:
+        """Waits until every partition has a leader that serves; returns the topics that lack it."""
+        waiting = set(ids)
+
+        def served() -> bool:
+            for name in list(waiting):
+                if self.is_served(name, ids[name], counts[name]):
+                    waiting.discard(name)
+            return not waiting
+
+        if timeout_ms <= 0:
+            served()
+            return waiting
+        with trio.move_on_after(timeout_ms / 1000):
+            await self._metadata.changes.wait_until(served)
+        return waiting
+
+    def is_served(self, name: str, topic_id: bytes, count: int) -> bool:
+        """Whether the first ``count`` partitions have leaders, and ours take requests."""
+        entry = self._metadata.image.topics.get(name)
+        if entry is None or entry.id != topic_id or len(entry.partitions) < count:
+            return False
+        for partition in entry.partitions.values():
+            if partition.leader < 0:
+                return False
+            ours = partition.leader == self._metadata.node_id
+            if ours and not self._replicas.is_serving((name, partition.partition)):
+                return False
+        return True
+
+    async def auto_create(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """See ``ClusterService.auto_create_topics``."""
+        errors: dict[str, ErrorCode] = {}
+        wanted = []
+        for name in dict.fromkeys(names):
+            if name in INTERNAL_TOPICS:
+                errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif wrong_with_name(name) is not None:
+                errors[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+            else:
+                wanted.append(name)
+        if not wanted:
+            return errors
+        timeout_ms = int(AUTO_CREATE_WAIT_SECONDS * 1000)
+        results = await self.create(
+            [TopicSpec(name) for name in wanted], validate_only=False, timeout_ms=timeout_ms
+        )
+        late = {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER}
+        existing = [r.name for r in results if r.error is ErrorCode.TOPIC_ALREADY_EXISTS]
+        for result in results:
+            if result.error in late:
+                errors[result.name] = ErrorCode.LEADER_NOT_AVAILABLE
+            elif result.error is not ErrorCode.NONE and result.name not in existing:
+                errors[result.name] = result.error
+        errors.update(await self._wait_existing(existing))
+        return errors
+
+    async def _wait_existing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Topics that somebody else is creating at this moment."""
+        waiting = set(names)
+
+        def served() -> bool:
+            for name in list(waiting):
+                entry = self._metadata.image.topics.get(name)
+                if entry is not None and self.is_served(name, entry.id, 1):
+                    waiting.discard(name)
+            return not waiting
+
+        if waiting:
+            with trio.move_on_after(AUTO_CREATE_WAIT_SECONDS):
+                await self._metadata.changes.wait_until(served)
+        return dict.fromkeys(waiting, ErrorCode.LEADER_NOT_AVAILABLE)
+
+    # --- delete ----------------------------------------------------------------------------------
+
+    async def delete(self, topics: Sequence[TopicRef], *, timeout_ms: int) -> list[DeletedTopic]:
+        """See ``ClusterService.delete_topics``."""
+        results: list[DeletedTopic] = []
+        marked: dict[str, bytes] = {}
+        for ref in topics:
+            try:
+                name, topic_id = self._resolve(ref)
+                await self._mark(name)
+            except ApiError as error:
+                results.append(DeletedTopic(ref.name, ref.topic_id, error.code, error.message))
+                continue
+            marked[name] = topic_id
+            results.append(DeletedTopic(name, topic_id, ErrorCode.NONE))
+        late = await self._wait_deleted(marked, timeout_ms)
+        return [
+            item._replace(error=ErrorCode.REQUEST_TIMED_OUT)
+            if item.error is ErrorCode.NONE and item.name in late
+            else item
+            for item in results
+        ]
+
+    def _resolve(self, ref: TopicRef) -> tuple[str, bytes]:
+        if not self._is_controller():
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+        if not self._metadata.config.boolean("delete.topic.enable"):
+            raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+        name = ref.name
+        if name is None:
+            name = self._metadata.image.name_of(ref.topic_id)
+            if name is None:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+                )
+        entry = self._metadata.image.topics.get(name)
+        if entry is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "This server does not host this topic-partition.",
+            )
+        return name, entry.id
+
+    async def _mark(self, name: str) -> None:
+        try:
+            await self._store.create(znodes.delete_topic_path(name))
+        except NodeExistsError:
+            pass  # asked for before
+        except MetastoreError as error:
+            raise store_error(error) from None
+
+    async def _wait_deleted(self, marked: Mapping[str, bytes], timeout_ms: int) -> set[str]:
+        waiting = set(marked)
+        if not waiting or timeout_ms <= 0:
+            return waiting
+
+        def unknown_to_clients() -> bool:
+            topics = self._metadata.image.topics
+            return not any(n in topics and topics[n].id == marked[n] for n in waiting)
+
+        with trio.move_on_after(timeout_ms / 1000):
+            await self._metadata.changes.wait_until(unknown_to_clients)
+            # A topic of the same name can be created once its node is gone.
+            for name in list(waiting):
+                await self._wait_node_gone(name, marked[name])
+                waiting.discard(name)
+        return waiting
+
+    async def _wait_node_gone(self, name: str, topic_id: bytes) -> None:
+        path = znodes.topic_path(name)
+        while True:
+            changed = trio.Event()
+            try:
+                node = await self._store.get(path, lambda _, changed=changed: changed.set())  # type: ignore[misc]
+            except NoNodeError:
+                return
+            if znodes.decode_topic(path, node.data).topic_id != topic_id:
+                return
+            await changed.wait()
+
+    # --- partitions ------------------------------------------------------------------------------
+
+    async def add_partitions(
+        self, specs: Sequence[PartitionsSpec], *, validate_only: bool, timeout_ms: int
+    ) -> list[NamedResult]:
+        """See ``ClusterService.create_partitions``."""
+        results: list[NamedResult] = []
+        ids: dict[str, bytes] = {}
+        counts: dict[str, int] = {}
+        names = [spec.name for spec in specs]
+        for spec in specs:
+            try:
+                if names.count(spec.name) > 1:
+                    raise ApiError(
+                        ErrorCode.INVALID_REQUEST, f"The request names '{spec.name}' twice."
+                    )
+                topic_id = await self._add_to(spec, validate_only)
+            except ApiError as error:
+                results.append(NamedResult(spec.name, error.code, error.message))
+                continue
+            results.append(NamedResult(spec.name, ErrorCode.NONE))
+            ids[spec.name] = topic_id
+            counts[spec.name] = spec.total
+        if validate_only:
+            return results
+        late = await self._wait_served(ids, counts, timeout_ms)
+        return [
+            item._replace(error=ErrorCode.REQUEST_TIMED_OUT)
+            if item.error is ErrorCode.NONE and item.name in late
+            else item
+            for item in results
+        ]
+
+    async def _add_to(self, spec: PartitionsSpec, validate_only: bool) -> bytes:
+        if not self._is_controller():
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+        path = znodes.topic_path(spec.name)
+        unknown = ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{spec.name}' does not exist."
+        )
+        if spec.name not in self._metadata.image.topics:
+            raise unknown
+        try:
+            node = await self._store.get(path)
+            if await self._store.exists(znodes.delete_topic_path(spec.name)) is not None:
+                raise unknown
+            current = znodes.decode_topic(path, node.data)
+            if current.adding or current.removing:
+                raise ApiError(
+                    ErrorCode.REASSIGNMENT_IN_PROGRESS, "A partition reassignment is in progress."
+                )
+            added = assign_added_partitions(spec, current.replicas, self._racks())
+            if not validate_only:
+                enlarged = current._replace(replicas={**current.replicas, **added})
+                await self._store.set(path, znodes.encode_topic(enlarged), node.stat.version)
+        except NoNodeError:
+            raise unknown from None
+        except BadVersionError:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "The topic was changed at the same time; try again."
+            ) from None
+        except MetastoreError as error:
+            raise store_error(error) from None
+        return current.topic_id
+
+
+def new_topic_id() -> bytes:
+    """A random UUID of version 4; Kafka's ids never show a leading dash."""
+    while True:
+        raw = bytearray(os.urandom(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if not znodes.encode_id(bytes(raw)).startswith("-"):
+            return bytes(raw)
+
+
+def store_error(error: MetastoreError) -> ApiError:
+    """What a client is told when the metadata store refuses."""
+    reason = error.reason if isinstance(error, StoreFailedError) else str(error)
+    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata could not be written: {reason}.")

@@ -1,0 +1,131 @@
+"""What this broker does with the plane's events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import trio
+
+from pyrklog.controller.service import ClusterService
+from pyrklog.dataplane import Plane, Request, Session
+from pyrklog.errors import ErrorCode
+from pyrklog.logs import get_logger
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import Metastore, MetastoreError
+from pyrklog.replication.driver import ReplicationDriver
+
+log = get_logger("broker")
+plane_log = get_logger("plane")
+
+
+class Handlers(Protocol):
+    """The handlers of the APIs that Python serves."""
+
+    async def handle(self, request: Request) -> bytes | None:
+        """The body of the answer; None where there is none."""
+
+    def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
+        """An answer in which everything failed; None where there is none."""
+
+
+class EventHandler:
+    """Implements ``PlaneListener``: each event becomes a task. The plane bounds how many."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        plane: Plane,
+        store: Metastore,
+        service: ClusterService,
+        replication: ReplicationDriver,
+        load_handlers: Callable[[], Handlers],
+        log_dir_count: int,
+        on_all_log_dirs_failed: Callable[[], None],
+        nursery: trio.Nursery,
+    ) -> None:
+        self._node_id = node_id
+        self._plane = plane
+        self._store = store
+        self._service = service
+        self._replication = replication
+        self._load_handlers = load_handlers
+        self._handlers: Handlers | None = None
+        self._log_dirs_left = log_dir_count
+        self._on_all_log_dirs_failed = on_all_log_dirs_failed
+        self._nursery = nursery
+
+    def on_request(self, request: Request) -> None:
+        self._nursery.start_soon(self._answer, request)
+
+    def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
+        self._nursery.start_soon(self._create_missing, request_id, list(topics), session)
+
+    def on_log_dir_failed(
+        self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
+    ) -> None:
+        log.error("log_dir_failed", path=path, reason=reason, partitions=len(partitions))
+        self._replication.log_dir_failed(partitions)
+        self._log_dirs_left -= 1
+        if self._log_dirs_left <= 0:
+            self._on_all_log_dirs_failed()
+        self._nursery.start_soon(self._announce_failure)
+
+    def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
+        plane_log.log(level, event, fields)
+
+    def preload(self) -> Handlers:
+        """Imports the handlers, so that the first request need not wait for that."""
+        if self._handlers is None:
+            self._handlers = self._load_handlers()
+        return self._handlers
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            body = await self.preload().handle(request)
+        except Exception as error:
+            body = self._answer_failure(request, error)
+        if body is None:
+            self._plane.close_request(request.id)
+        else:
+            self._plane.reply(request.id, body)
+
+    def _answer_failure(self, request: Request, error: Exception) -> bytes | None:
+        facts = {
+            "api_key": request.api_key,
+            "api_version": request.api_version,
+            "client_id": request.session.client_id,
+            "host": request.session.host,
+        }
+        if type(error).__name__ == "DecodeError":
+            log.warning("malformed_request", reason=str(error), **facts)
+            return None
+        log.error("request_failed", exc_info=error, **facts)
+        try:
+            return self.preload().error_reply(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        except Exception as second:
+            log.error("error_reply_failed", exc_info=second, **facts)
+            return None
+
+    async def _create_missing(
+        self, request_id: int, topics: Sequence[str], session: Session
+    ) -> None:
+        try:
+            errors = await self._service.auto_create_topics(topics)
+        except Exception as error:
+            log.error("auto_create_failed", exc_info=error, topics=list(topics)[:10])
+            errors = dict.fromkeys(topics, ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            created = [name for name in topics if name not in errors]
+            if created:
+                log.info("topics_auto_created", topics=created[:10], client_id=session.client_id)
+        self._plane.resume(request_id, {name: int(code) for name, code in errors.items()})
+
+    async def _announce_failure(self) -> None:
+        """The controller looks at this broker's replicas when it sees this node."""
+        data = znodes.encode_log_dir_event(self._node_id)
+        try:
+            await self._store.create(znodes.LOG_DIR_EVENT_PREFIX, data, sequence=True)
+        except MetastoreError as error:
+            log.error("log_dir_failure_not_announced", reason=str(error))

@@ -1,0 +1,58 @@
+"""Partition folders beside the metadata: what belongs to nobody, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyrklog.dataplane import FoundPartition
+from pyrklog.image import ClusterImage
+from pyrklog.logs import get_logger
+
+SHOWN_MAX = 20
+
+log = get_logger("broker")
+
+
+def compare_folders(
+    node_id: int, found: Sequence[FoundPartition], image: ClusterImage
+) -> frozenset[str]:
+    """Logs what does not fit; returns the topics whose folders no metadata knows.
+
+    Such folders are left untouched, and a topic of that name is not created over them.
+    """
+    strangers = [item for item in found if not _belongs(item, node_id, image)]
+    unknown = frozenset(item.topic for item in strangers if item.topic not in image.topics)
+    if strangers:
+        log.warning(
+            "unknown_partition_folders",
+            count=len(strangers),
+            folders=[_folder(item) for item in strangers[:SHOWN_MAX]],
+            consequence="left untouched; their topics are not in the metadata",
+        )
+    present = {(item.topic, item.partition) for item in found}
+    missing = [
+        f"{entry.name}-{partition.partition}"
+        for entry in image.topics.values()
+        for partition in entry.partitions.values()
+        if node_id in partition.replicas and (entry.name, partition.partition) not in present
+    ]
+    if missing:
+        log.warning(
+            "partition_folders_missing",
+            count=len(missing),
+            folders=missing[:SHOWN_MAX],
+            consequence="created anew and empty; records that they held are gone",
+        )
+    return unknown
+
+
+def _belongs(item: FoundPartition, node_id: int, image: ClusterImage) -> bool:
+    entry = image.topics.get(item.topic)
+    if entry is None or (item.topic_id is not None and item.topic_id != entry.id):
+        return False
+    partition = entry.partitions.get(item.partition)
+    return partition is not None and node_id in partition.replicas
+
+
+def _folder(item: FoundPartition) -> str:
+    return f"{item.log_dir}/{item.topic}-{item.partition}"
