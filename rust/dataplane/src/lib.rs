@@ -1,4 +1,10 @@
-//! Threads and sockets of the broker: network threads, partitions, writers, readers, purgatory. No pyo3.
+//! Threads and sockets of the broker: network threads, partitions, writers, readers, purgatory.
+//!
+//! [`DataPlane`] is the whole of it for its user; [`api`] holds the types that cross the seam. The
+//! parts, in the order in which a request meets them: `acceptor`, `network_thread` (with
+//! `connection`, `input`, `output`), `dispatch`, then one module an API; `partition` and `registry`
+//! under them; `writer`, `syncer` and `reader_pool` beside them, which alone touch a disk.
+//! `docs/design.md` says who may wait for whom. No pyo3.
 
 #![forbid(unsafe_code)]
 
@@ -7,3 +13,53 @@ pub mod api_versions;
 pub mod fetch_session;
 pub mod image;
 pub mod metadata;
+
+mod acceptor;
+mod answers;
+mod checkpoints;
+mod clock;
+mod commands;
+mod connection;
+mod connections;
+mod context;
+mod dispatch;
+mod events;
+mod fetch;
+mod fetch_read;
+mod fetch_reply;
+mod hash;
+mod high_watermark;
+mod housekeeping;
+mod inbox;
+mod input;
+mod leadership;
+mod list_offsets;
+mod log_dir;
+mod network_thread;
+mod offset_for_leader_epoch;
+mod out_queue;
+mod outbox;
+mod output;
+mod partition;
+mod pending_produce;
+mod placement;
+mod plane;
+mod policy;
+mod produce;
+mod produce_old;
+mod read_path;
+mod reader_pool;
+mod receive;
+mod registry;
+mod report;
+mod request_channel;
+mod shared;
+mod shutdown;
+mod statistics;
+mod sweep;
+mod syncer;
+mod threads;
+mod timers;
+mod writer;
+
+pub use plane::{Closed, DataPlane, OpenError};

@@ -1,0 +1,103 @@
+//! What others hand to a connection: the control plane's replies, finished look-ups; and what is
+//! told about its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pyrklog_wire::header::encode_response_header;
+
+use crate::api::RequestId;
+use crate::connection::{Close, Connection, Exclusive};
+use crate::context::Context;
+use crate::dispatch::answer_metadata;
+use crate::inbox::{Answer, Message};
+use crate::list_offsets::{self, ListOffsetsWork};
+use crate::output::borrow_memory;
+use crate::shared::Shared;
+
+/// The control plane answers the request under way. An answer to another one is ignored: its
+/// request is gone.
+pub fn reply(
+    cx: &mut Context,
+    conn: &mut Connection,
+    request: RequestId,
+    answer: Answer,
+) -> Result<(), Close> {
+    let is_under_way = match &conn.exclusive {
+        Some(Exclusive::Control { id, .. } | Exclusive::Metadata { id, .. }) => *id == request,
+        _ => false,
+    };
+    if !is_under_way {
+        return Ok(());
+    }
+    let Some(exclusive) = conn.exclusive.take() else { return Ok(()) };
+    borrow_memory(cx, conn);
+    match (exclusive, answer) {
+        (_, Answer::Close) => Err(Close::Silently),
+        (Exclusive::Control { api_key, api_version, correlation_id, .. }, Answer::Body(body)) => {
+            let frame = conn.out.begin_frame();
+            let out = conn.out.memory();
+            encode_response_header(out, api_key, api_version, correlation_id);
+            out.extend_from_slice(&body);
+            conn.out.end_frame(frame);
+            Ok(())
+        }
+        (
+            Exclusive::Metadata { api_version, correlation_id, frame, body_start, .. },
+            Answer::Resume(errors),
+        ) => answer_metadata(cx, conn, api_version, correlation_id, &frame[body_start..], &errors),
+        // `reply` to what needs `resume`, or the other way round: no answer fits.
+        _ => Err(Close::Silently),
+    }
+}
+
+/// A reader has looked up the times of a ListOffsets request.
+pub fn offsets_listed(
+    cx: &mut Context,
+    conn: &mut Connection,
+    work: &ListOffsetsWork,
+) -> Result<(), Close> {
+    conn.exclusive = None;
+    borrow_memory(cx, conn);
+    list_offsets::finish(conn, work);
+    Ok(())
+}
+
+/// A connection did not use its turn at the control plane's channel: the next one may.
+pub fn pass_turn(shared: &Shared) {
+    if let Some(place) = shared.channel.next_waiting() {
+        shared.inboxes[place.thread].send(Message::Unblock { token: place.token });
+    }
+}
+
+/// Counts why a connection is closed, and tells the operator where that is of use.
+pub fn report(cx: &Context, conn: &Connection, close: &Close) {
+    let (event, reason) = match close {
+        Close::Protocol(reason) => {
+            cx.statistics.protocol_errors.add(1);
+            ("connection_refused", reason)
+        }
+        Close::Storage(reason) => ("fetch_failed", reason),
+        Close::Idle => {
+            cx.statistics.idle_closed.add(1);
+            return;
+        }
+        Close::Peer | Close::Silently | Close::Shutdown => return,
+    };
+    // One line a connection, and no more than the event queue holds.
+    let fields = vec![
+        ("reason", reason.clone()),
+        ("peer", conn.host.to_string()),
+        ("listener", conn.listener.to_string()),
+        ("connection", conn.id.to_string()),
+    ];
+    cx.shared.events.notice(event, "warning", fields);
+}
+
+/// Ends everything at once (the plane was dropped without a shutdown).
+pub fn stop_all(shared: &Arc<Shared>) {
+    shared.is_stopping.store(true, Ordering::Release);
+    for inbox in &shared.inboxes {
+        inbox.send(Message::Stop);
+    }
+}

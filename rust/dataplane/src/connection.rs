@@ -1,0 +1,223 @@
+//! One client connection, as its network thread holds it.
+//!
+//! Replies leave in the order of the requests. Produce requests overlap: each is appended at once
+//! and its answer waits in `pending`. Every other request starts only when all earlier ones have
+//! been answered, and while it is under way (`exclusive`) nothing more is read.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::acceptor::{NewConnection, Permit};
+use crate::api::{RequestId, Session};
+use crate::fetch::FetchWork;
+use crate::inbox::Token;
+use crate::out_queue::OutQueue;
+use crate::pending_produce::PendingProduce;
+use crate::receive::Received;
+use crate::timers::NEVER_MS;
+
+/// Output beyond which a connection's next request waits until it is sent.
+pub const OUTPUT_MAX_BYTES: usize = 256 * 1024;
+
+/// Why a connection is closed. The text is for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// The peer closed it, or the network did.
+    Peer,
+    /// The peer does not speak the protocol.
+    Protocol(String),
+    /// The protocol asks for it: an error of a request with acks=0, or an unanswerable one.
+    Silently,
+    /// Nothing happened for `connections.max.idle.ms`.
+    Idle,
+    /// A file that was to be sent could not be read.
+    Storage(String),
+    /// The broker ends.
+    Shutdown,
+}
+
+/// Why the next frame is not worked on although it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Earlier requests are not answered yet.
+    Order,
+    /// A log directory has too many unwritten bytes.
+    Parked,
+    /// The control plane has too many requests.
+    ControlFull,
+    /// Too much output waits.
+    Output,
+    /// All connections together hold too many received bytes.
+    Memory,
+}
+
+/// The one request that does not overlap with others, while it is under way.
+#[derive(Debug)]
+pub enum Exclusive {
+    /// The control plane has it.
+    Control {
+        /// To recognise the answer.
+        id: RequestId,
+        /// For the response header.
+        api_key: i16,
+        /// For the response header.
+        api_version: i16,
+        /// For the response header.
+        correlation_id: i32,
+    },
+    /// Metadata that waits for topics to be created.
+    Metadata {
+        /// To recognise the answer.
+        id: RequestId,
+        /// Version of the request.
+        api_version: i16,
+        /// For the response header.
+        correlation_id: i32,
+        /// The request's frame, to be answered from the image at that time.
+        frame: Vec<u8>,
+        /// Where its body starts.
+        body_start: usize,
+    },
+    /// A fetch that waits for data or its deadline.
+    Fetch(Box<FetchWork>),
+    /// A reader works on it and will give it back.
+    Reading,
+}
+
+/// Who has the socket's sending side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// The network thread.
+    Own,
+    /// The network thread, which waits for the socket to take more.
+    Full,
+    /// A reader.
+    Reader,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its name in messages.
+    pub token: Token,
+    /// Unique while the process lives.
+    pub id: u64,
+    /// The socket; a reader that sends holds it too.
+    pub socket: Arc<OwnedFd>,
+    /// Peer's address.
+    pub host: IpAddr,
+    /// Listener's name.
+    pub listener: Arc<str>,
+    /// Who it is.
+    pub principal: Arc<str>,
+    _permit: Permit,
+
+    /// Received and not worked on.
+    pub received: Received,
+    /// The socket may hold more.
+    pub readable: bool,
+    /// The peer sends nothing more.
+    pub ended: bool,
+
+    /// To be sent.
+    pub out: OutQueue,
+    /// Who sends.
+    pub sending: Sending,
+    /// The socket may take more; set by its event while a reader sends.
+    pub writable: bool,
+
+    /// Produce requests whose answers are due, in order.
+    pub pending: VecDeque<Box<PendingProduce>>,
+    /// Number of the first one.
+    pub first_sequence: u64,
+    /// The request that nothing overlaps with.
+    pub exclusive: Option<Exclusive>,
+    /// What holds back the next frame.
+    pub hold: Option<Hold>,
+    /// Number of the last fetch wait.
+    pub last_wait: u64,
+
+    /// Its earliest timer.
+    pub timer_ms: i64,
+    /// When bytes last moved.
+    pub active_ms: i64,
+    /// Since when a frame is incomplete.
+    pub partial_since_ms: i64,
+    /// Its visit in this turn is due.
+    pub is_listed: bool,
+}
+
+impl Connection {
+    /// A connection that just arrived.
+    pub fn new(token: Token, new: NewConnection, principal: Arc<str>, now_ms: i64) -> Connection {
+        Connection {
+            token,
+            id: new.id,
+            socket: Arc::new(new.socket),
+            host: new.host,
+            listener: new.listener,
+            principal,
+            _permit: new.permit,
+            received: Received::default(),
+            readable: true,
+            ended: false,
+            out: OutQueue::default(),
+            sending: Sending::Own,
+            writable: true,
+            pending: VecDeque::new(),
+            first_sequence: 0,
+            exclusive: None,
+            hold: None,
+            last_wait: 0,
+            timer_ms: NEVER_MS,
+            active_ms: now_ms,
+            partial_since_ms: NEVER_MS,
+            is_listed: false,
+        }
+    }
+
+    /// Whether the next frame has to wait.
+    pub fn is_busy(&self) -> bool {
+        self.hold.is_some() || self.exclusive.is_some()
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_quiet(&self) -> bool {
+        self.exclusive.is_none() && self.pending.is_empty() && self.out.is_empty()
+            && self.sending != Sending::Reader
+    }
+
+    /// The number that the next produce request gets.
+    pub fn next_sequence(&self) -> u64 {
+        self.first_sequence + self.pending.len() as u64
+    }
+
+    /// A pending produce request by number; `None` when it was answered already.
+    pub fn pending_mut(&mut self, sequence: u64) -> Option<&mut PendingProduce> {
+        let index = sequence.checked_sub(self.first_sequence)?;
+        self.pending.get_mut(usize::try_from(index).ok()?).map(|pending| &mut **pending)
+    }
+
+    /// When something that is under way runs out of time; [`NEVER_MS`] for nothing.
+    pub fn next_deadline_ms(&self) -> i64 {
+        let produce = self.pending.iter().map(|pending| pending.deadline_ms).min();
+        let fetch = match &self.exclusive {
+            Some(Exclusive::Fetch(work)) => work.deadline_ms,
+            _ => NEVER_MS,
+        };
+        produce.unwrap_or(NEVER_MS).min(fetch)
+    }
+
+    /// Who stands behind it, for the control plane.
+    pub fn session(&self, client_id: Option<&str>) -> Session {
+        Session {
+            connection: self.id,
+            principal: Arc::clone(&self.principal),
+            host: self.host,
+            client_id: client_id.map(str::to_owned),
+            listener: Arc::clone(&self.listener),
+        }
+    }
+}

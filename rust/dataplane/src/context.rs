@@ -1,0 +1,132 @@
+//! What a network thread's request handlers work with, apart from the connection.
+
+use std::sync::Arc;
+
+use pyrklog_wire::fetch::FetchRequest;
+use pyrklog_wire::produce::ProduceRequest;
+
+use crate::clock::Now;
+use crate::image::Image;
+use crate::inbox::Token;
+use crate::outbox::Outbox;
+use crate::partition::Partition;
+use crate::pending_produce::PendingProduce;
+use crate::registry::Held;
+use crate::shared::Shared;
+use crate::statistics::ThreadStatistics;
+use crate::timers::Timers;
+
+/// Empty vectors kept for reuse by replies.
+const SPARE_MEMORIES: usize = 64;
+
+/// A vector that grew beyond this is not kept.
+const SPARE_MEMORY_BYTES_MAX: usize = 64 * 1024;
+
+/// Answered produce requests kept for reuse.
+const SPARE_PRODUCES: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Context {
+    /// The plane.
+    pub shared: Arc<Shared>,
+    /// Index of the thread.
+    pub thread: usize,
+    /// The clocks, read once a turn.
+    pub now: Now,
+    /// The image as of this turn.
+    pub image: Arc<Image>,
+    /// The partitions as of this turn.
+    pub held: Arc<Held>,
+    held_version: u64,
+    /// The thread's counters.
+    pub statistics: Arc<ThreadStatistics>,
+    /// The thread's timers.
+    pub timers: Timers,
+    /// Messages found out while partitions were locked.
+    pub outbox: Outbox,
+    /// Connections to visit again in the next turn.
+    pub again: Vec<Token>,
+    /// No new requests.
+    pub is_draining: bool,
+    /// Decoded request, its memory reused.
+    pub produce_request: ProduceRequest,
+    /// Decoded request, its memory reused.
+    pub fetch_request: FetchRequest,
+    /// The partitions of the request at hand, its memory reused.
+    pub targets: Vec<Option<Arc<Partition>>>,
+    spare_memories: Vec<Vec<u8>>,
+    spare_produces: Vec<Box<PendingProduce>>,
+}
+
+impl Context {
+    /// For network thread `thread`.
+    pub fn new(shared: Arc<Shared>, thread: usize) -> Context {
+        let image = shared.image.load_full();
+        let held_version = shared.registry.version();
+        let held = shared.registry.load();
+        let statistics = Arc::clone(&shared.statistics.threads[thread]);
+        let outbox = Outbox::new(shared.inboxes.len());
+        Context {
+            shared,
+            thread,
+            now: Now::read(),
+            image,
+            held,
+            held_version,
+            statistics,
+            timers: Timers::default(),
+            outbox,
+            again: Vec::new(),
+            is_draining: false,
+            produce_request: ProduceRequest::default(),
+            fetch_request: FetchRequest::default(),
+            targets: Vec::new(),
+            spare_memories: Vec::new(),
+            spare_produces: Vec::new(),
+        }
+    }
+
+    /// Starts a turn: the clocks, the image, the partitions.
+    pub fn refresh(&mut self) {
+        self.now = Now::read();
+        // The version first: a change in between is then seen again next time.
+        let version = self.shared.registry.version();
+        if version != self.held_version {
+            self.held = self.shared.registry.load();
+            self.held_version = version;
+        }
+        let image = self.shared.image.load();
+        if !Arc::ptr_eq(&image, &self.image) {
+            self.image = Arc::clone(&image);
+        }
+    }
+
+    /// An empty vector, reused when possible.
+    pub fn take_memory(&mut self) -> Vec<u8> {
+        self.spare_memories.pop().unwrap_or_default()
+    }
+
+    /// Gives a vector back.
+    pub fn spare_memory(&mut self, mut memory: Vec<u8>) {
+        if self.spare_memories.len() < SPARE_MEMORIES
+            && (1..=SPARE_MEMORY_BYTES_MAX).contains(&memory.capacity())
+        {
+            memory.clear();
+            self.spare_memories.push(memory);
+        }
+    }
+
+    /// A produce answer to fill, reused when possible.
+    pub fn take_produce(&mut self) -> Box<PendingProduce> {
+        self.spare_produces.pop().unwrap_or_default()
+    }
+
+    /// Gives a produce answer back.
+    pub fn spare_produce(&mut self, mut produce: Box<PendingProduce>) {
+        if self.spare_produces.len() < SPARE_PRODUCES {
+            produce.answers.clear();
+            self.spare_produces.push(produce);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! One whole frame: read its header, check its version, hand it to whoever serves its API.
+
+use std::sync::Arc;
+
+use pyrklog_wire::api::{self, ApiRow, Owner, key};
+use pyrklog_wire::header::{RequestHeader, encode_response_header};
+
+use crate::api::{ControlRequest, Event};
+use crate::connection::{Close, Connection, Exclusive, Hold};
+use crate::context::Context;
+use crate::metadata::{self, Asker, MetadataPlan};
+use crate::output::borrow_memory;
+use crate::request_channel::Place;
+use crate::{api_versions, fetch, list_offsets, offset_for_leader_epoch, produce, produce_old};
+
+use crate::produce::{ADMIN_CLIENT_ID, Arrival};
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It was worked on; the next one may follow unless the connection is busy now.
+    Taken,
+    /// It must wait, unread; the connection's `hold` says for what.
+    Wait,
+}
+
+/// Works on one frame (without its length prefix).
+pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Result<Step, Close> {
+    let (header, body_start) = RequestHeader::parse(frame)
+        .map_err(|error| Close::Protocol(format!("request header: {error}")))?;
+    let RequestHeader { api_key, api_version, correlation_id, .. } = header;
+    let Some(row) = api::lookup(api_key) else {
+        return Err(Close::Protocol(format!("API key {api_key} is unknown")));
+    };
+    if api_key == key::PRODUCE && row.serves(api_version) {
+        // The header borrows the frame, which is patched in place: keep what is needed of it.
+        let arrival = Arrival {
+            api_version,
+            correlation_id,
+            body_start,
+            is_admin: header.client_id == Some(ADMIN_CLIENT_ID),
+        };
+        return produce::handle(cx, conn, arrival, frame);
+    }
+    if !conn.pending.is_empty() {
+        conn.hold = Some(Hold::Order);
+        return Ok(Step::Wait);
+    }
+    borrow_memory(cx, conn);
+    cx.statistics.request(api_key);
+    if !row.advertises(api_version) {
+        return refuse_version(conn, row, correlation_id, api_version);
+    }
+    match api_key {
+        key::PRODUCE => produce_old::refuse(conn, header, frame, body_start),
+        key::FETCH => fetch::handle(cx, conn, header, frame, body_start),
+        key::LIST_OFFSETS => list_offsets::handle(cx, conn, header, frame, body_start),
+        key::OFFSET_FOR_LEADER_EPOCH => {
+            offset_for_leader_epoch::handle(cx, conn, header, frame, body_start)
+        }
+        key::API_VERSIONS => answer_api_versions(conn, header, frame, body_start),
+        key::METADATA => begin_metadata(cx, conn, header, frame, body_start),
+        _ if row.owner == Owner::Python => to_control_plane(cx, conn, header, frame, body_start),
+        _ => Err(Close::Protocol(format!("{} is not served", row.name))),
+    }
+}
+
+/// ApiVersions alone can say what would have been right; for any other API the client would read
+/// the answer in the wrong form, so the connection closes (as Kafka does).
+fn refuse_version(
+    conn: &mut Connection,
+    row: &ApiRow,
+    correlation_id: i32,
+    api_version: i16,
+) -> Result<Step, Close> {
+    if row.key != key::API_VERSIONS {
+        return Err(Close::Protocol(format!(
+            "{} version {api_version} is not served, only {} to {}",
+            row.name, row.min_version, row.max_version
+        )));
+    }
+    let frame = conn.out.begin_frame();
+    encode_response_header(conn.out.memory(), row.key, 0, correlation_id);
+    api_versions::answer_unsupported(conn.out.memory());
+    conn.out.end_frame(frame);
+    Ok(Step::Taken)
+}
+
+fn answer_api_versions(
+    conn: &mut Connection,
+    header: RequestHeader<'_>,
+    frame: &[u8],
+    body_start: usize,
+) -> Result<Step, Close> {
+    let RequestHeader { api_key, api_version, correlation_id, .. } = header;
+    let open = conn.out.begin_frame();
+    encode_response_header(conn.out.memory(), api_key, api_version, correlation_id);
+    api_versions::answer(&frame[body_start..], api_version, conn.out.memory())
+        .map_err(|error| Close::Protocol(format!("ApiVersions v{api_version}: {error}")))?;
+    conn.out.end_frame(open);
+    Ok(Step::Taken)
+}
+
+fn begin_metadata(
+    cx: &mut Context,
+    conn: &mut Connection,
+    header: RequestHeader<'_>,
+    frame: &[u8],
+    body_start: usize,
+) -> Result<Step, Close> {
+    let RequestHeader { api_version, correlation_id, .. } = header;
+    let auto_create = cx.shared.config.auto_create_topics;
+    let plan = metadata::plan(&cx.image, &frame[body_start..], api_version, auto_create)
+        .map_err(|error| Close::Protocol(format!("Metadata v{api_version}: {error}")))?;
+    let topics = match plan {
+        MetadataPlan::Answer => {
+            let body = &frame[body_start..];
+            answer_metadata(cx, conn, api_version, correlation_id, body, &[])?;
+            return Ok(Step::Taken);
+        }
+        MetadataPlan::TopicsMissing(topics) => topics,
+    };
+    let place = Place { thread: cx.thread, token: conn.token };
+    let Some(id) = cx.shared.channel.begin(place) else {
+        conn.hold = Some(Hold::ControlFull);
+        return Ok(Step::Wait);
+    };
+    let session = conn.session(header.client_id);
+    conn.exclusive = Some(Exclusive::Metadata {
+        id,
+        api_version,
+        correlation_id,
+        frame: frame.to_vec(),
+        body_start,
+    });
+    cx.shared.events.push(Event::TopicsMissing { id, topics, session });
+    Ok(Step::Taken)
+}
+
+/// Answers Metadata from the image of this turn. `errors` are the codes of names that could not
+/// be created.
+pub fn answer_metadata(
+    cx: &Context,
+    conn: &mut Connection,
+    api_version: i16,
+    correlation_id: i32,
+    body: &[u8],
+    errors: &[(String, i16)],
+) -> Result<(), Close> {
+    let open = conn.out.begin_frame();
+    encode_response_header(conn.out.memory(), key::METADATA, api_version, correlation_id);
+    let listener = Arc::clone(&conn.listener);
+    let asker =
+        Asker { listener: &listener, cluster_id: &cx.shared.config.cluster_id, errors };
+    metadata::answer(&cx.image, body, api_version, asker, conn.out.memory())
+        .map_err(|error| Close::Protocol(format!("Metadata v{api_version}: {error}")))?;
+    conn.out.end_frame(open);
+    Ok(())
+}
+
+fn to_control_plane(
+    cx: &mut Context,
+    conn: &mut Connection,
+    header: RequestHeader<'_>,
+    frame: &[u8],
+    body_start: usize,
+) -> Result<Step, Close> {
+    let RequestHeader { api_key, api_version, correlation_id, .. } = header;
+    let place = Place { thread: cx.thread, token: conn.token };
+    let Some(id) = cx.shared.channel.begin(place) else {
+        conn.hold = Some(Hold::ControlFull);
+        return Ok(Step::Wait);
+    };
+    conn.exclusive = Some(Exclusive::Control { id, api_key, api_version, correlation_id });
+    cx.shared.events.push(Event::Request(ControlRequest {
+        id,
+        api_key,
+        api_version,
+        session: conn.session(header.client_id),
+        body: frame[body_start..].to_vec(),
+    }));
+    Ok(Step::Taken)
+}

@@ -1,0 +1,150 @@
+//! One partition's share of a fetch: the checks, then the bytes.
+
+use pyrklog_log::{Isolation, ReadError, Slice, Wait};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
+
+use crate::fetch_session::Target;
+use crate::partition::{Partition, PartitionState};
+
+/// What a read of one partition gave.
+#[derive(Debug)]
+pub struct PartitionRead {
+    /// Error; the rest is empty with one.
+    pub error: ErrorCode,
+    /// High watermark, -1 with an error.
+    pub high_watermark: i64,
+    /// Last stable offset, -1 with an error.
+    pub last_stable_offset: i64,
+    /// Log start offset, -1 with an error.
+    pub log_start_offset: i64,
+    /// The records.
+    pub slice: Option<Slice>,
+    /// For read_committed: aborted transactions that the records touch.
+    pub aborted: Option<Vec<AbortedTransaction>>,
+    /// The client's log has left this one (KIP-595).
+    pub diverging: Option<EpochEndOffset>,
+    /// How far could be seen; `None` when the partition did not serve.
+    pub bound: Option<i64>,
+}
+
+impl Default for PartitionRead {
+    fn default() -> PartitionRead {
+        PartitionRead::failed(ErrorCode::NONE)
+    }
+}
+
+impl PartitionRead {
+    /// Nothing, for this reason.
+    pub fn failed(error: ErrorCode) -> PartitionRead {
+        PartitionRead {
+            error,
+            high_watermark: -1,
+            last_stable_offset: -1,
+            log_start_offset: -1,
+            slice: None,
+            aborted: None,
+            diverging: None,
+            bound: None,
+        }
+    }
+
+    /// Record bytes.
+    pub fn len(&self) -> usize {
+        self.slice.as_ref().map_or(0, Slice::len)
+    }
+}
+
+/// The read would have to wait for the disk.
+#[derive(Clone, Copy, Debug)]
+pub struct WouldBlock;
+
+/// How far a reader may see; `None` when the partition does not serve.
+pub fn bound(state: &mut PartitionState, isolation: Isolation) -> Option<i64> {
+    let log = state.led().ok()?;
+    Some(match isolation {
+        Isolation::LogEnd => log.gated_end(),
+        Isolation::HighWatermark => log.high_watermark(),
+        Isolation::Committed => log.last_stable_offset(),
+    })
+}
+
+/// Reads what `target` asks for: at most `max_bytes`, but a first batch whole with `min_one`.
+pub fn read_partition(
+    partition: &Partition,
+    target: &Target,
+    isolation: Isolation,
+    max_bytes: usize,
+    min_one: bool,
+    wait: Wait,
+) -> Result<PartitionRead, WouldBlock> {
+    for _ in 0..2 {
+        let found = read_once(partition, target, isolation, max_bytes, min_one, wait);
+        match found {
+            Ok(read) => return Ok(read),
+            Err(ReadError::WouldBlock) => return Err(WouldBlock),
+            // Retention may take the segment away after it was found: look again.
+            Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(ReadError::OffsetOutOfRange { .. }) => {
+                return Ok(PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE));
+            }
+            Err(ReadError::Poisoned(_) | ReadError::Io(_) | ReadError::Corrupt(_)) => break,
+        }
+    }
+    Ok(PartitionRead::failed(ErrorCode::KAFKA_STORAGE_ERROR))
+}
+
+fn read_once(
+    partition: &Partition,
+    target: &Target,
+    isolation: Isolation,
+    max_bytes: usize,
+    min_one: bool,
+    wait: Wait,
+) -> Result<PartitionRead, ReadError> {
+    let mut state = partition.lock();
+    let checked = state.check_epoch(target.current_leader_epoch);
+    let bound = bound(&mut state, isolation);
+    // Kafka looks at the epoch first: a client with a newer one must not take this for a leader.
+    if let Err(error) = checked {
+        return Ok(PartitionRead { bound, ..PartitionRead::failed(error) });
+    }
+    let log = match state.led() {
+        Ok(log) => log,
+        Err(error) => return Ok(PartitionRead::failed(error)),
+    };
+    let mut read = PartitionRead {
+        high_watermark: log.high_watermark(),
+        last_stable_offset: log.last_stable_offset(),
+        log_start_offset: log.log_start_offset(),
+        bound,
+        aborted: (isolation == Isolation::Committed).then(Vec::new),
+        ..PartitionRead::failed(ErrorCode::NONE)
+    };
+    if target.last_fetched_epoch >= 0 {
+        let (epoch, end_offset) = log.end_offset_for_epoch(target.last_fetched_epoch);
+        if end_offset < 0 {
+            return Ok(PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE));
+        }
+        if epoch < target.last_fetched_epoch || end_offset < target.fetch_offset {
+            read.diverging = Some(EpochEndOffset { epoch, end_offset });
+            return Ok(read);
+        }
+    }
+    let location = log.locate(target.fetch_offset, isolation)?;
+    drop(state);
+    let slice = location.resolve(max_bytes, min_one, wait)?;
+    if isolation == Isolation::Committed && !slice.is_empty() {
+        let mut state = partition.lock();
+        if let Ok(log) = state.led() {
+            let aborted = log.aborted_transactions(&slice);
+            read.aborted = Some(aborted.into_iter().map(aborted_transaction).collect());
+        }
+    }
+    read.slice = Some(slice).filter(|slice| !slice.is_empty());
+    Ok(read)
+}
+
+fn aborted_transaction(txn: pyrklog_log::AbortedTxn) -> AbortedTransaction {
+    AbortedTransaction { producer_id: txn.producer_id, first_offset: txn.first_offset }
+}

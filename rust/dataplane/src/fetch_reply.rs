@@ -1,0 +1,148 @@
+//! A fetch's answer: protocol fields in memory, record bytes as file ranges.
+
+use pyrklog_log::Slice;
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::fetch::{
+    FetchPartitionHead, FetchPartitionTail, FetchResponseHead, FetchResponseWriter,
+};
+use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
+
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::fetch::FetchWork;
+use crate::fetch_read::PartitionRead;
+use crate::fetch_session::{Outcome, Target};
+use crate::image::Image;
+use crate::out_queue::FileRange;
+use crate::read_path::SENDFILE_MIN_BYTES;
+
+/// A slice up to this is read into the reply itself, whatever else it carries: a system call of
+/// its own would cost more than the copy.
+const INLINE_MAX_BYTES: usize = 8 * 1024;
+
+/// Appends the response body to the connection's output and settles what the session remembers.
+pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
+    let mut record_bytes = 0;
+    for position in 0..work.parts.len() {
+        let read = &work.parts[position].read;
+        let outcome = Outcome {
+            error_code: read.error,
+            high_watermark: read.high_watermark,
+            log_start_offset: read.log_start_offset,
+            has_records: read.len() > 0,
+            has_diverging_epoch: read.diverging.is_some(),
+            has_preferred_replica: false,
+        };
+        if work.context.record(position, &outcome) {
+            record_bytes += read.len();
+        }
+    }
+    let inline_max = if record_bytes < SENDFILE_MIN_BYTES { usize::MAX } else { INLINE_MAX_BYTES };
+    let mut files: Vec<(usize, FileRange)> = Vec::new();
+    let mut leaders: Vec<i32> = Vec::new();
+    let mut inline_bytes = 0;
+    let head = FetchResponseHead {
+        throttle_ms: 0,
+        error_code: ErrorCode::NONE,
+        session_id: work.context.session_id(),
+    };
+    let runs: Vec<Vec<usize>> = work.context.topic_runs().map(<[usize]>::to_vec).collect();
+    let out = conn.out.memory();
+    let mut writer = FetchResponseWriter::begin(out, work.api_version, head, runs.len());
+    for run in &runs {
+        let topic = work.context.target(run[0]);
+        writer.topic(topic.topic.as_deref().unwrap_or_default(), &topic.id, run.len());
+        for &position in run {
+            let target = work.context.target(position);
+            let read = &work.parts[position].read;
+            writer.partition_head(&partition_head(target, read), Some(read.len()));
+            if let Some(slice) = &read.slice {
+                let is_inline = put_records(writer.out(), slice, inline_max, &mut files);
+                inline_bytes += if is_inline { slice.len() } else { 0 };
+            }
+            let current_leader = leader_hint(&cx.image, target, read, &mut leaders);
+            let diverging_epoch = read.diverging;
+            writer.partition_tail(&FetchPartitionTail {
+                diverging_epoch,
+                current_leader,
+                snapshot_id: None,
+            });
+        }
+    }
+    let endpoints: Vec<NodeEndpoint<'_>> =
+        leaders.iter().filter_map(|leader| cx.image.endpoint(*leader, &conn.listener)).collect();
+    writer.end(&endpoints);
+    cx.statistics.fetched_bytes_inline.add(inline_bytes as u64);
+    for (at, range) in files {
+        conn.out.push_file_at(at, range);
+    }
+}
+
+fn partition_head<'a>(target: &Target, read: &'a PartitionRead) -> FetchPartitionHead<'a> {
+    FetchPartitionHead {
+        index: target.partition,
+        error_code: read.error,
+        high_watermark: read.high_watermark,
+        last_stable_offset: read.last_stable_offset,
+        log_start_offset: read.log_start_offset,
+        aborted: read.aborted.as_deref().map(Into::into),
+        preferred_read_replica: -1,
+    }
+}
+
+/// Record bytes go into the reply where they are few and resident (true), else as a file range.
+fn put_records(
+    out: &mut Vec<u8>,
+    slice: &Slice,
+    inline_max: usize,
+    files: &mut Vec<(usize, FileRange)>,
+) -> bool {
+    let Some(file) = slice.file() else { return true };
+    let start = out.len();
+    if slice.len() <= inline_max {
+        out.resize(start + slice.len(), 0);
+        if read_whole(slice, &mut out[start..]) {
+            return true;
+        }
+        out.truncate(start);
+    }
+    let range = FileRange {
+        file: std::sync::Arc::clone(file),
+        position: slice.file_position(),
+        len: slice.len(),
+    };
+    files.push((start, range));
+    false
+}
+
+fn read_whole(slice: &Slice, buffer: &mut [u8]) -> bool {
+    let mut done = 0;
+    while done < buffer.len() {
+        match slice.read_at_nowait(done, &mut buffer[done..]) {
+            Ok(0) | Err(_) => return false,
+            Ok(count) => done += count,
+        }
+    }
+    true
+}
+
+/// Where the leader is, for a client that asked the wrong broker (KIP-951).
+fn leader_hint(
+    image: &Image,
+    target: &Target,
+    read: &PartitionRead,
+    leaders: &mut Vec<i32>,
+) -> Option<CurrentLeader> {
+    let is_hinted = matches!(
+        read.error,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH
+    );
+    if !is_hinted {
+        return None;
+    }
+    let (leader_id, leader_epoch) = image.leader(target.topic.as_deref()?, target.partition)?;
+    if !leaders.contains(&leader_id) {
+        leaders.push(leader_id);
+    }
+    Some(CurrentLeader { leader_id, leader_epoch })
+}

@@ -1,0 +1,116 @@
+//! DeleteRecords and DescribeLogDirs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pyrklog_log::ReadError;
+use pyrklog_wire::ErrorCode;
+
+use crate::api::{Event, LogDirDescription, TicketId, TicketOutcome};
+use crate::commands::Command;
+use crate::log_dir::LogDirState;
+use crate::shared::Shared;
+
+/// Moves log start offsets at once; the files follow behind.
+pub fn delete_records(shared: &Arc<Shared>, targets: &[(String, i32, i64)]) -> TicketId {
+    let id = shared.commands.ticket();
+    let results = targets
+        .iter()
+        .map(|(topic, partition, offset)| {
+            match delete_records_of(shared, topic, *partition, *offset) {
+                Ok(low_watermark) => (ErrorCode::NONE.0, low_watermark),
+                Err(error) => (error.0, -1),
+            }
+        })
+        .collect();
+    shared.events.push(Event::Ticket { id, outcome: TicketOutcome::DeleteRecords(results) });
+    id
+}
+
+fn delete_records_of(
+    shared: &Shared,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+) -> Result<i64, ErrorCode> {
+    let Some(partition) = shared.registry.partition(topic, partition) else {
+        let is_known = shared.image.load().partition(topic, partition).is_some();
+        return Err(if is_known {
+            ErrorCode::NOT_LEADER_OR_FOLLOWER
+        } else {
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        });
+    };
+    if partition.topic.internal {
+        return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
+    }
+    // Kafka's rule: compacted topics without deletion keep their records.
+    if !partition.topic.settings().log.cleanup_delete {
+        return Err(ErrorCode::POLICY_VIOLATION);
+    }
+    let mut state = partition.lock();
+    let moved = state.led()?.advance_log_start(offset);
+    let log_start_offset = moved.map_err(|error| match error {
+        ReadError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
+        _ => ErrorCode::KAFKA_STORAGE_ERROR,
+    })?;
+    let mut outbox = shared.outbox();
+    // A fetch below the new start is answered with its error now.
+    state.wake_fetches(&mut outbox);
+    partition.unlock_and_write(state);
+    outbox.deliver(&shared.inboxes);
+    partition.dir.syncer.trimmed(Arc::clone(&partition));
+    Ok(log_start_offset)
+}
+
+/// Gathers sizes on a loader thread: asking for a volume's space may wait for the disk.
+pub fn describe_log_dirs(shared: &Arc<Shared>) -> TicketId {
+    let id = shared.commands.ticket();
+    let command = Command {
+        key: (Arc::from("describe log dirs"), -1),
+        run: Box::new(move |shared| {
+            let mut dirs: Vec<LogDirDescription> =
+                shared.dirs.iter().map(|dir| describe(shared, dir)).collect();
+            dirs.extend(shared.unusable_dirs.iter().map(|(path, _)| failed(path)));
+            shared.events.push(Event::Ticket { id, outcome: TicketOutcome::LogDirs(dirs) });
+        }),
+    };
+    shared.commands.submit(shared, [command]);
+    id
+}
+
+fn failed(path: &Path) -> LogDirDescription {
+    LogDirDescription {
+        path: path.to_owned(),
+        error_code: ErrorCode::KAFKA_STORAGE_ERROR.0,
+        total_bytes: -1,
+        usable_bytes: -1,
+        partitions: Vec::new(),
+    }
+}
+
+fn describe(shared: &Shared, dir: &Arc<LogDirState>) -> LogDirDescription {
+    if dir.has_failed() {
+        return failed(dir.path());
+    }
+    let mut partitions = Vec::new();
+    for partition in shared.registry.load().partitions() {
+        if !Arc::ptr_eq(&partition.dir, dir) {
+            continue;
+        }
+        if let Some(log) = &partition.lock().log {
+            let size_bytes = i64::try_from(log.size_bytes()).unwrap_or(i64::MAX);
+            partitions.push((partition.topic.name.to_string(), partition.index, size_bytes, 0));
+        }
+    }
+    partitions.sort();
+    let space = dir.files.space().ok();
+    let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    LogDirDescription {
+        path: dir.path().to_owned(),
+        error_code: ErrorCode::NONE.0,
+        total_bytes: space.map_or(-1, |space| bytes(space.total_bytes)),
+        usable_bytes: space.map_or(-1, |space| bytes(space.usable_bytes)),
+        partitions,
+    }
+}

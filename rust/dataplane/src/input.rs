@@ -1,0 +1,147 @@
+//! From the socket to whole frames.
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use pyrklog_wire::frame::{LENGTH_LEN, Scan, scan};
+
+use crate::connection::{Close, Connection, Hold, OUTPUT_MAX_BYTES};
+use crate::context::Context;
+use crate::dispatch::{Step, dispatch};
+use crate::timers::NEVER_MS;
+
+/// Size of a thread's receive buffer.
+pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
+
+/// Receives by one connection before the others of its thread get their turn.
+const RECEIVES_PER_VISIT: usize = 4;
+
+/// Works on what is there: frames that were kept, then frames from the socket, until the
+/// connection is busy, the socket is empty or its turn is over. `buffer` is the thread's.
+pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result<(), Close> {
+    if !conn.received.is_empty() && !conn.is_busy() {
+        work_on_kept(cx, conn)?;
+    }
+    for _ in 0..RECEIVES_PER_VISIT {
+        if conn.is_busy() || !conn.readable || conn.ended || cx.is_draining {
+            break;
+        }
+        if !cx.shared.budget.allows(conn.id) {
+            conn.hold = Some(Hold::Memory);
+            break;
+        }
+        receive(cx, conn, buffer)?;
+    }
+    note_partial(cx, conn);
+    Ok(())
+}
+
+fn receive(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result<(), Close> {
+    match conn.received.carry_into(buffer, &cx.shared.budget) {
+        Some(carried) => {
+            let room = buffer.len() - carried;
+            let result = recv(&conn.socket, &mut buffer[carried..], RecvFlags::empty());
+            let count = received(cx, conn, result.map(|(_, count)| count), room);
+            let filled = carried + count.as_ref().map_or(0, |count| *count);
+            let outcome = work_on(cx, conn, buffer, 0, filled);
+            let done = outcome.as_ref().map_or(filled, |done| *done);
+            conn.received.keep(&buffer[done..filled], &cx.shared.budget);
+            outcome.and(count.map(|_| ()))
+        }
+        None => {
+            let max_bytes = cx.shared.config.socket_request_max_bytes;
+            let memory = conn.received.room(max_bytes, &cx.shared.budget);
+            let room = memory.capacity() - memory.len();
+            let result = recv(&conn.socket, spare_capacity(memory), RecvFlags::empty());
+            received(cx, conn, result.map(|(_, count)| count), room)?;
+            work_on_kept(cx, conn)
+        }
+    }
+}
+
+/// Notes what a receive says about the connection; the answer is the number of bytes.
+fn received(
+    cx: &Context,
+    conn: &mut Connection,
+    result: Result<usize, Errno>,
+    room: usize,
+) -> Result<usize, Close> {
+    match result {
+        Ok(0) => {
+            conn.ended = true;
+            conn.readable = false;
+            Ok(0)
+        }
+        Ok(count) => {
+            // A short read has emptied the socket: the next bytes raise a new event.
+            conn.readable = count == room;
+            conn.active_ms = cx.now.mono_ms;
+            cx.statistics.received_bytes.add(count as u64);
+            Ok(count)
+        }
+        Err(Errno::AGAIN) => {
+            conn.readable = false;
+            Ok(0)
+        }
+        Err(Errno::INTR) => Ok(0),
+        Err(_) => Err(Close::Peer),
+    }
+}
+
+fn work_on_kept(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
+    let (mut bytes, start) = conn.received.take();
+    let filled = bytes.len();
+    let outcome = work_on(cx, conn, &mut bytes, start, filled);
+    let done = outcome.as_ref().map_or(filled, |done| *done);
+    conn.received.put_back(bytes, done, &cx.shared.budget);
+    if conn.received.is_empty() && cx.shared.budget.is_exhausted() {
+        conn.received.shrink(&cx.shared.budget);
+    }
+    outcome.map(|_| ())
+}
+
+/// Works on the whole frames in `bytes[start..filled]`; the answer is where the first byte lies
+/// that was not worked on.
+fn work_on(
+    cx: &mut Context,
+    conn: &mut Connection,
+    bytes: &mut [u8],
+    start: usize,
+    filled: usize,
+) -> Result<usize, Close> {
+    let max_bytes = cx.shared.config.socket_request_max_bytes;
+    let mut at = start;
+    while !conn.is_busy() && !cx.is_draining {
+        let scanned = scan(&bytes[at..filled], max_bytes)
+            .map_err(|error| Close::Protocol(error.to_string()))?;
+        let Scan::Whole { content_len } = scanned else { break };
+        if conn.out.len() >= OUTPUT_MAX_BYTES || conn.out.file_len() > 0 {
+            conn.hold = Some(Hold::Output);
+            break;
+        }
+        let frame = &mut bytes[at + LENGTH_LEN..at + LENGTH_LEN + content_len];
+        if dispatch(cx, conn, frame)? == Step::Wait {
+            break;
+        }
+        at += LENGTH_LEN + content_len;
+    }
+    if at > start {
+        cx.shared.budget.release(conn.id);
+    }
+    Ok(at)
+}
+
+/// Whether the bytes kept hold a whole frame, or one that cannot be.
+pub fn has_whole_frame(cx: &Context, conn: &Connection) -> bool {
+    let max_bytes = cx.shared.config.socket_request_max_bytes;
+    !matches!(scan(conn.received.bytes(), max_bytes), Ok(Scan::Partial { .. }))
+}
+
+fn note_partial(cx: &Context, conn: &mut Connection) {
+    if conn.received.is_empty() || conn.is_busy() {
+        conn.partial_since_ms = NEVER_MS;
+    } else if conn.partial_since_ms == NEVER_MS {
+        conn.partial_since_ms = cx.now.mono_ms;
+    }
+}

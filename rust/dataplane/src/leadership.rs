@@ -1,0 +1,327 @@
+//! Taking up, changing and giving up the leadership of partitions.
+//!
+//! What lies in memory changes at once, on the caller's thread, so that the order of the commands
+//! is the order of their effects; opening, closing and deleting files follow as commands of the
+//! loader threads, one after another for each partition.
+
+use std::sync::Arc;
+
+use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
+use pyrklog_wire::ErrorCode;
+
+use crate::api::{LeaderSpec, StopSpec, TicketId};
+use crate::clock::Now;
+use crate::commands::{Command, Gathering};
+use crate::image::Image;
+use crate::log_dir::LogDirState;
+use crate::partition::{Partition, Role, Topic};
+use crate::registry::Held;
+use crate::shared::Shared;
+use crate::syncer::Deletion;
+
+/// How long a stopped partition's last bytes may take to be written, looked at this often.
+const DRAIN_LOOK_MS: u64 = 2;
+
+/// Makes this broker the leader; see [`crate::DataPlane::become_leaders`].
+pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId {
+    let ticket = shared.commands.ticket();
+    let image = shared.image.load_full();
+    let held = shared.registry.load();
+    let mut codes = vec![0; specs.len()];
+    let mut fresh: Vec<Arc<Partition>> = Vec::new();
+    let mut due: Vec<(usize, Arc<Partition>)> = Vec::new();
+    for (index, spec) in specs.iter().enumerate() {
+        match take_up(shared, &image, &held, &mut fresh, spec) {
+            Ok(partition) => due.push((index, partition)),
+            Err(error) => codes[index] = error.0,
+        }
+    }
+    if !fresh.is_empty() {
+        shared.registry.put(fresh);
+    }
+    let gathering = Gathering::new(ticket, codes, due.len());
+    if due.is_empty() {
+        gathering.complete(shared);
+        return ticket;
+    }
+    let commands = due.into_iter().map(|(index, partition)| {
+        let gathering = Arc::clone(&gathering);
+        Command {
+            key: (Arc::clone(&partition.topic.name), partition.index),
+            run: Box::new(move |shared| {
+                let code = load(shared, &partition);
+                gathering.done(shared, index, code.0);
+            }),
+        }
+    });
+    shared.commands.submit(shared, commands);
+    ticket
+}
+
+/// Finds or makes the partition and notes the decision.
+fn take_up(
+    shared: &Arc<Shared>,
+    image: &Image,
+    held: &Held,
+    fresh: &mut Vec<Arc<Partition>>,
+    spec: &LeaderSpec,
+) -> Result<Arc<Partition>, ErrorCode> {
+    let wanted = image.topic(&spec.topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+    if spec.partition < 0 {
+        return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    }
+    let is_it = |partition: &&Arc<Partition>| {
+        partition.index == spec.partition
+            && partition.topic.id == wanted.id
+            && *partition.topic.name == *spec.topic
+    };
+    let known = held
+        .partition(&spec.topic, spec.partition)
+        .filter(is_it)
+        .or_else(|| fresh.iter().find(is_it));
+    let partition = match known {
+        Some(partition) => Arc::clone(partition),
+        None => {
+            let dir = choose_dir(shared, spec)?;
+            let topic = topic_of(held, fresh, &spec.topic, wanted.id)
+                .unwrap_or_else(|| Arc::new(Topic::new(wanted)));
+            let node_id = shared.config.node_id;
+            let partition = Arc::new(Partition::new(topic, spec.partition, dir, node_id));
+            fresh.push(Arc::clone(&partition));
+            partition
+        }
+    };
+    let mut outbox = shared.outbox();
+    let mut state = partition.lock();
+    if !state.set_leadership(spec.leader_epoch, &spec.replicas, &spec.isr) {
+        return Err(ErrorCode::FENCED_LEADER_EPOCH);
+    }
+    state.release(usize::MAX, &mut outbox);
+    partition.unlock_and_write(state);
+    outbox.deliver(&shared.inboxes);
+    Ok(partition)
+}
+
+fn topic_of(
+    held: &Held,
+    fresh: &[Arc<Partition>],
+    name: &str,
+    id: crate::api::TopicId,
+) -> Option<Arc<Topic>> {
+    let of_held = held.topic(name).map(|held| &held.topic);
+    // A topic's partitions usually come together: look from the end.
+    let of_fresh = fresh.iter().rev().map(|partition| &partition.topic);
+    of_held.into_iter().chain(of_fresh).find(|topic| topic.id == id && *topic.name == *name).cloned()
+}
+
+fn choose_dir(shared: &Shared, spec: &LeaderSpec) -> Result<Arc<LogDirState>, ErrorCode> {
+    if let Some(index) = shared.placement.dir_of(&spec.topic, spec.partition) {
+        return Ok(Arc::clone(&shared.dirs[index]));
+    }
+    if !spec.is_new && shared.has_failed_dir() {
+        // It may lie in the directory that cannot be read: an empty one beside it would be worse.
+        return Err(ErrorCode::KAFKA_STORAGE_ERROR);
+    }
+    let chosen = shared.placement.choose(&spec.topic, spec.partition, &shared.dirs);
+    chosen.cloned().ok_or(ErrorCode::KAFKA_STORAGE_ERROR)
+}
+
+/// Opens the log if that is still to be done; the answer is the partition's state.
+fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
+    if partition.lock().role != Role::Loading {
+        return outcome(partition);
+    }
+    let (topic, index, dir) = (&partition.topic, partition.index, &partition.dir);
+    let config = Arc::clone(&topic.settings().log);
+    if config.flush_ms < i64::MAX {
+        dir.syncer.need_flush_ms();
+    }
+    let opened = Log::open(OpenRequest {
+        env: Arc::clone(dir.env()),
+        log_dir: dir.path(),
+        topic: &topic.name,
+        partition: index,
+        topic_id: (topic.id != [0; 16]).then_some(topic.id),
+        config,
+        state: dir.files.open_state(&topic.name, index),
+        now_ms: Now::read().wall_ms,
+        producer_id_expiration_ms: shared.config.producer_id_expiration_ms,
+    });
+    match opened {
+        Ok((log, report)) => {
+            shared.placement.opened(&topic.name, index, topic.id);
+            report_opening(shared, partition, &report);
+            serve(shared, partition, log);
+            outcome(partition)
+        }
+        Err(error) => refuse(shared, partition, error),
+    }
+}
+
+fn outcome(partition: &Partition) -> ErrorCode {
+    match partition.lock().role {
+        Role::Leader => ErrorCode::NONE,
+        Role::Offline => ErrorCode::KAFKA_STORAGE_ERROR,
+        Role::Loading | Role::Stopped => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+    }
+}
+
+fn serve(shared: &Shared, partition: &Arc<Partition>, mut log: Log) {
+    // The options may have changed while the log was being opened.
+    log.set_config(Arc::clone(&partition.topic.settings().log));
+    let mut outbox = shared.outbox();
+    let mut state = partition.lock();
+    match state.role {
+        Role::Loading if !partition.dir.has_failed() => state.role = Role::Leader,
+        Role::Loading => state.role = Role::Offline,
+        // Stopped in the meantime: the command that follows closes or deletes it.
+        _ => {}
+    }
+    log.assign_epoch_start(state.leader_epoch);
+    state.log = Some(log);
+    state.release(usize::MAX, &mut outbox);
+    partition.unlock_and_write(state);
+    outbox.deliver(&shared.inboxes);
+}
+
+fn refuse(shared: &Shared, partition: &Partition, error: OpenError) -> ErrorCode {
+    let reason = format!("opening {}-{}: {error}", partition.topic.name, partition.index);
+    let code = match &error {
+        OpenError::TopicIdMismatch { .. } => ErrorCode::INCONSISTENT_TOPIC_ID,
+        OpenError::Io(_) => {
+            shared.fail_dir(&partition.dir, reason.clone());
+            ErrorCode::KAFKA_STORAGE_ERROR
+        }
+        _ => ErrorCode::KAFKA_STORAGE_ERROR,
+    };
+    partition.lock().role = Role::Offline;
+    let fields = vec![
+        ("topic", partition.topic.name.to_string()),
+        ("partition", partition.index.to_string()),
+        ("reason", reason),
+    ];
+    shared.events.notice("partition_offline", "error", fields);
+    code
+}
+
+fn report_opening(shared: &Shared, partition: &Partition, report: &OpenReport) {
+    if report.recovered_segments == 0 && report.notes.is_empty() {
+        return;
+    }
+    let mut fields = vec![
+        ("topic", partition.topic.name.to_string()),
+        ("partition", partition.index.to_string()),
+        ("recovered_segments", report.recovered_segments.to_string()),
+        ("scanned_bytes", report.scanned_bytes.to_string()),
+        ("truncated_bytes", report.truncated_bytes.to_string()),
+        ("rebuilt_indexes", report.rebuilt_indexes.to_string()),
+    ];
+    fields.extend(report.notes.iter().map(|note| ("note", note.clone())));
+    let level = if report.truncated_bytes > 0 { "warning" } else { "info" };
+    shared.events.notice("log_recovered", level, fields);
+}
+
+/// Stops serving partitions; see [`crate::DataPlane::stop_partitions`].
+pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
+    let ticket = shared.commands.ticket();
+    let held = shared.registry.load();
+    let mut outbox = shared.outbox();
+    let mut stopped: Vec<Arc<Partition>> = Vec::new();
+    let mut commands = Vec::new();
+    let gathering = Gathering::new(ticket, vec![0; specs.len()], specs.len());
+    let is_empty = specs.is_empty();
+    for (index, spec) in specs.into_iter().enumerate() {
+        let partition = held.partition(&spec.topic, spec.partition).cloned();
+        if let Some(partition) = &partition {
+            let mut state = partition.lock();
+            state.role = Role::Stopped;
+            state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
+            stopped.push(Arc::clone(partition));
+        }
+        let gathering = Arc::clone(&gathering);
+        commands.push(Command {
+            key: (Arc::from(spec.topic.as_str()), spec.partition),
+            run: Box::new(move |shared| {
+                let code = stop(shared, partition.as_ref(), &spec);
+                gathering.done(shared, index, code.0);
+            }),
+        });
+    }
+    if !stopped.is_empty() {
+        shared.registry.remove(&stopped);
+    }
+    outbox.deliver(&shared.inboxes);
+    if is_empty {
+        gathering.complete(shared);
+    } else {
+        shared.commands.submit(shared, commands);
+    }
+    ticket
+}
+
+fn stop(shared: &Arc<Shared>, partition: Option<&Arc<Partition>>, spec: &StopSpec) -> ErrorCode {
+    let result = if spec.delete {
+        delete(shared, partition, spec)
+    } else {
+        partition.map_or(Ok(()), |partition| close(shared, partition))
+    };
+    match result {
+        Ok(()) => ErrorCode::NONE,
+        Err(error) => {
+            let fields = vec![
+                ("topic", spec.topic.clone()),
+                ("partition", spec.partition.to_string()),
+                ("reason", error.to_string()),
+            ];
+            shared.events.notice("stopping_failed", "error", fields);
+            ErrorCode::KAFKA_STORAGE_ERROR
+        }
+    }
+}
+
+/// Lets the log go; what of it was not written is not counted any more.
+fn take_log(partition: &Partition) -> Option<Log> {
+    let mut state = partition.lock();
+    let unwritten_bytes = std::mem::take(&mut state.unwritten_bytes);
+    partition.dir.written(unwritten_bytes);
+    state.log.take()
+}
+
+fn delete(
+    shared: &Arc<Shared>,
+    partition: Option<&Arc<Partition>>,
+    spec: &StopSpec,
+) -> std::io::Result<()> {
+    // Jobs on their way find no log when they are done, and are forgotten.
+    drop(partition.and_then(|partition| take_log(partition)));
+    if let Some(partition) = partition {
+        let mut outbox = shared.outbox();
+        partition.dir.unpark(&mut outbox);
+        outbox.deliver(&shared.inboxes);
+    }
+    let Some(dir) = shared.placement.dir_of(&spec.topic, spec.partition) else { return Ok(()) };
+    let dir = &shared.dirs[dir];
+    let folder = dir.files.delete_folder(&spec.topic, spec.partition, shared.unique())?;
+    shared.placement.removed(&spec.topic, spec.partition, &shared.dirs);
+    if let Some(folder) = folder {
+        dir.syncer.delete_later(Now::read().wall_ms, Deletion::Folder(folder));
+    }
+    Ok(())
+}
+
+/// Writes what is still in memory, then closes the log in order.
+fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> std::io::Result<()> {
+    loop {
+        let state = partition.lock();
+        let is_done = state.log.as_ref().is_none_or(|log| !log.has_unwritten());
+        if is_done || partition.dir.has_failed() || shared.is_ending() {
+            break;
+        }
+        partition.unlock_and_write(state);
+        std::thread::sleep(std::time::Duration::from_millis(DRAIN_LOOK_MS));
+    }
+    match take_log(partition) {
+        Some(mut log) => log.close_cleanly(),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,128 @@
+//! One log directory at run time: its queues, its back-pressure, and whether it has failed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use pyrklog_log::{LogDir, LogEnv};
+
+use crate::outbox::Outbox;
+use crate::request_channel::Place;
+use crate::syncer::SyncerQueue;
+use crate::writer::WriterQueue;
+
+/// See the module.
+#[derive(Debug)]
+pub struct LogDirState {
+    /// Position in `log.dirs`.
+    pub index: usize,
+    /// Files, lock and checkpoints.
+    pub files: LogDir,
+    /// Partitions with something to write.
+    pub writer: WriterQueue,
+    /// Slow work.
+    pub syncer: SyncerQueue,
+    /// Partitions placed here, for the choice of a new one's directory.
+    pub partitions: AtomicUsize,
+    unwritten_bytes: AtomicUsize,
+    unwritten_max_bytes: usize,
+    is_announced: AtomicBool,
+    is_parking: AtomicBool,
+    parked: Mutex<Vec<Place>>,
+}
+
+impl LogDirState {
+    /// A directory that was just opened.
+    pub fn new(index: usize, files: LogDir, unwritten_max_bytes: usize) -> Arc<LogDirState> {
+        Arc::new(LogDirState {
+            index,
+            files,
+            writer: WriterQueue::default(),
+            syncer: SyncerQueue::default(),
+            partitions: AtomicUsize::new(0),
+            unwritten_bytes: AtomicUsize::new(0),
+            unwritten_max_bytes: unwritten_max_bytes.max(1),
+            is_announced: AtomicBool::new(false),
+            is_parking: AtomicBool::new(false),
+            parked: Mutex::default(),
+        })
+    }
+
+    /// The directory's path.
+    pub fn path(&self) -> &Path {
+        self.files.path()
+    }
+
+    /// Shared by its logs.
+    pub fn env(&self) -> &Arc<LogEnv> {
+        self.files.env()
+    }
+
+    /// Whether it refuses everything since a write or sync failed.
+    pub fn has_failed(&self) -> bool {
+        self.env().poisoned().is_some()
+    }
+
+    /// True for the first caller: it tells of the failure.
+    pub fn announce_failure(&self) -> bool {
+        !self.is_announced.swap(true, Ordering::AcqRel)
+    }
+
+    /// Appended bytes that are not in files yet.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes were appended.
+    pub fn appended(&self, bytes: usize) {
+        self.unwritten_bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// Bytes were written, or given up.
+    pub fn written(&self, bytes: usize) {
+        self.unwritten_bytes.fetch_sub(bytes, Ordering::SeqCst);
+    }
+
+    /// Whether producing must wait (`pyrklog.unwritten.max.bytes`); never on a failed directory,
+    /// which answers with its error.
+    pub fn is_full(&self) -> bool {
+        self.unwritten_bytes.load(Ordering::SeqCst) >= self.unwritten_max_bytes
+            && !self.has_failed()
+    }
+
+    /// Lets a connection wait until the writer has caught up; false when it has already.
+    pub fn park(&self, place: Place) -> bool {
+        let mut parked = self.parked.lock();
+        parked.push(place);
+        self.is_parking.store(true, Ordering::SeqCst);
+        // The writer lowers the count first and looks at the flag afterwards; here it is the other
+        // way round, so one of the two sees the other.
+        if self.is_full() {
+            return true;
+        }
+        parked.pop();
+        false
+    }
+
+    /// After the count fell: lets parked connections go on once half of the room is free again.
+    pub fn unpark(&self, outbox: &mut Outbox) {
+        if !self.is_parking.load(Ordering::SeqCst) {
+            return;
+        }
+        let unwritten_bytes = self.unwritten_bytes.load(Ordering::SeqCst);
+        if unwritten_bytes > self.unwritten_max_bytes / 2 && !self.has_failed() {
+            return;
+        }
+        let mut parked = self.parked.lock();
+        self.is_parking.store(false, Ordering::SeqCst);
+        for place in parked.drain(..) {
+            outbox.unblock(place);
+        }
+    }
+
+    /// Connections that wait.
+    pub fn parked(&self) -> usize {
+        self.parked.lock().len()
+    }
+}

@@ -1,0 +1,376 @@
+//! One network thread: an epoll loop over its connections, its inbox and its timers.
+//!
+//! A turn: wait; read the clocks; take the messages; read, work and answer on every connection
+//! that has something; send each connection's answers at once; look at the timers. A request runs
+//! to its end here; nothing here waits for a disk or for the control plane.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+
+use crate::acceptor::NewConnection;
+use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
+use crate::connections::Connections;
+use crate::context::Context;
+use crate::inbox::{Inbox, Message, Token};
+use crate::input::{RECEIVE_BUFFER_BYTES, has_whole_frame, pump};
+use crate::read_path::COPY_BUFFER_BYTES;
+use crate::request_channel::Place;
+use crate::shared::Shared;
+use crate::timers::NEVER_MS;
+use crate::{answers, fetch, output, sweep};
+
+const INBOX: u64 = u64::MAX;
+
+/// Events taken from epoll at once.
+const EVENTS_PER_TURN: usize = 256;
+
+/// Rounds of reading, working and sending on one connection before the others get their turn.
+const ROUNDS_PER_VISIT: usize = 8;
+
+/// See the module.
+#[derive(Debug)]
+pub struct NetworkThread {
+    cx: Context,
+    inbox: Arc<Inbox>,
+    epoll: OwnedFd,
+    connections: Connections,
+    receive_buffer: Vec<u8>,
+    copy_buffer: Vec<u8>,
+    listed: Vec<Token>,
+    next_sweep_ms: i64,
+    drain_deadline_ms: i64,
+    is_stopped: bool,
+}
+
+impl NetworkThread {
+    /// Thread number `index`. Errors: no file descriptor left.
+    pub fn new(shared: Arc<Shared>, index: usize) -> std::io::Result<NetworkThread> {
+        let inbox = Arc::clone(&shared.inboxes[index]);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        // Edge-triggered and never read: each wake is an edge of its own.
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&epoll, inbox.fd(), EventData::new_u64(INBOX), flags)?;
+        Ok(NetworkThread {
+            cx: Context::new(shared, index),
+            inbox,
+            epoll,
+            connections: Connections::new(index),
+            receive_buffer: vec![0; RECEIVE_BUFFER_BYTES],
+            copy_buffer: vec![0; COPY_BUFFER_BYTES],
+            listed: Vec::new(),
+            next_sweep_ms: NEVER_MS,
+            drain_deadline_ms: NEVER_MS,
+            is_stopped: false,
+        })
+    }
+
+    /// Runs until told to stop, or until drained.
+    pub fn run(mut self) {
+        let mut events = Vec::with_capacity(EVENTS_PER_TURN);
+        let mut messages = Vec::new();
+        loop {
+            self.wait(&mut events);
+            self.cx.refresh();
+            self.inbox.take(&mut messages);
+            for message in messages.drain(..) {
+                self.receive(message);
+            }
+            for event in &events {
+                let (data, flags) = (event.data, event.flags);
+                if data.u64() != INBOX {
+                    self.note_event(data.u64(), flags);
+                }
+            }
+            self.look_at_timers();
+            self.visit_listed();
+            self.cx.outbox.deliver(&self.cx.shared.inboxes);
+            if self.is_stopped || self.is_drained() {
+                break;
+            }
+        }
+        for token in self.connections.tokens() {
+            if let Some(conn) = self.connections.take(token) {
+                self.close(conn, Close::Shutdown);
+            }
+        }
+    }
+
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) {
+        events.clear();
+        let timeout = self.timeout();
+        let must_not_sleep = timeout == Some(Timespec { tv_sec: 0, tv_nsec: 0 })
+            || !self.inbox.prepare_sleep();
+        let timeout =
+            if must_not_sleep { Some(Timespec { tv_sec: 0, tv_nsec: 0 }) } else { timeout };
+        match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => {
+                let fields = vec![("reason", error.to_string())];
+                self.cx.shared.events.notice("network_thread_failed", "error", fields);
+                self.is_stopped = true;
+            }
+        }
+        self.inbox.awake();
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        if !self.cx.again.is_empty() {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
+        let due_ms = self
+            .cx
+            .timers
+            .next_due_ms()
+            .min(self.next_sweep_ms)
+            .min(self.drain_deadline_ms);
+        if due_ms == NEVER_MS {
+            return None;
+        }
+        let wait_ms = due_ms.saturating_sub(crate::clock::mono_ms()).max(0);
+        Some(Timespec { tv_sec: wait_ms / 1000, tv_nsec: (wait_ms % 1000) * 1_000_000 })
+    }
+
+    fn list(&mut self, token: Token) {
+        if let Some(conn) = self.connections.get_mut(token)
+            && !conn.is_listed
+        {
+            conn.is_listed = true;
+            self.listed.push(token);
+        }
+    }
+
+    fn note_event(&mut self, token: Token, flags: EventFlags) {
+        let Some(conn) = self.connections.get_mut(token) else { return };
+        if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+            // Both directions are gone: no answer can arrive.
+            self.close_by_token(token, Close::Peer);
+            return;
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
+            conn.readable = true;
+        }
+        if flags.contains(EventFlags::OUT) {
+            conn.writable = true;
+        }
+        let ends = flags.contains(EventFlags::RDHUP);
+        if ends && matches!(conn.exclusive, Some(Exclusive::Fetch(_))) {
+            // The peer sends nothing more: it gets what there is, then the end.
+            self.with(token, |cx, conn| fetch::finish_waiting(cx, conn));
+        }
+        self.list(token);
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Connect(new) => self.connect(*new),
+            Message::Produced { token, sequence, index, error } => {
+                if let Some(produce) =
+                    self.connections.get_mut(token).and_then(|conn| conn.pending_mut(sequence))
+                {
+                    produce.settle(index, error);
+                    if produce.is_done() {
+                        self.list(token);
+                    }
+                }
+            }
+            Message::FetchWake { token, wait } => {
+                self.with(token, |cx, conn| fetch::wake(cx, conn, wait));
+            }
+            Message::FetchRead { token, work } => {
+                self.with(token, |cx, conn| fetch::finish_reading(cx, conn, work));
+            }
+            Message::OffsetsListed { token, work } => {
+                self.with(token, |cx, conn| answers::offsets_listed(cx, conn, &work));
+            }
+            Message::Sent { token, work } => {
+                self.with(token, |cx, conn| output::take_back(cx, conn, *work));
+            }
+            Message::Reply { token, request, answer } => {
+                self.with(token, |cx, conn| answers::reply(cx, conn, request, answer));
+            }
+            Message::Unblock { token } => self.unblock(token),
+            Message::Drain { deadline_ms } => self.drain(deadline_ms),
+            Message::Stop => self.is_stopped = true,
+        }
+    }
+
+    /// Does something to a connection, which is then visited, or closed if that fails.
+    fn with(
+        &mut self,
+        token: Token,
+        act: impl FnOnce(&mut Context, &mut Connection) -> Result<(), Close>,
+    ) {
+        let Some(mut conn) = self.connections.take(token) else { return };
+        match act(&mut self.cx, &mut conn) {
+            Ok(()) => {
+                self.connections.put_back(conn);
+                self.list(token);
+            }
+            Err(close) => self.close(conn, close),
+        }
+    }
+
+    fn unblock(&mut self, token: Token) {
+        let Some(conn) = self.connections.get_mut(token) else {
+            // It was to use a place in the control plane's channel: pass the turn on.
+            answers::pass_turn(&self.cx.shared);
+            return;
+        };
+        if matches!(conn.hold, Some(Hold::Parked | Hold::ControlFull)) {
+            conn.hold = None;
+        }
+        self.list(token);
+    }
+
+    fn connect(&mut self, new: NewConnection) {
+        if self.cx.is_draining {
+            return;
+        }
+        let principal = Arc::clone(&self.cx.shared.anonymous);
+        let now_ms = self.cx.now.mono_ms;
+        let conn =
+            self.connections.insert(|token| Connection::new(token, new, principal, now_ms));
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let data = EventData::new_u64(conn.token);
+        let token = conn.token;
+        if let Err(error) = epoll::add(&self.epoll, &conn.socket, data, flags) {
+            self.close_by_token(token, Close::Protocol(error.to_string()));
+            return;
+        }
+        self.cx.statistics.connections.set(self.connections.len() as u64);
+        if self.next_sweep_ms == NEVER_MS {
+            self.next_sweep_ms = now_ms + sweep::interval_ms(&self.cx.shared.config);
+        }
+        self.list(token);
+    }
+
+    fn visit_listed(&mut self) {
+        let again = std::mem::take(&mut self.cx.again);
+        for token in again {
+            self.list(token);
+        }
+        let mut listed = std::mem::take(&mut self.listed);
+        for token in listed.drain(..) {
+            let Some(mut conn) = self.connections.take(token) else { continue };
+            conn.is_listed = false;
+            match self.visit(&mut conn) {
+                Ok(()) => self.connections.put_back(conn),
+                Err(close) => self.close(conn, close),
+            }
+        }
+        if self.listed.is_empty() {
+            self.listed = listed;
+        }
+    }
+
+    fn visit(&mut self, conn: &mut Connection) -> Result<(), Close> {
+        for round in 0.. {
+            output::borrow_memory(&mut self.cx, conn);
+            pump(&mut self.cx, conn, &mut self.receive_buffer)?;
+            output::settle(&mut self.cx, conn);
+            output::flush(&mut self.cx, conn, &mut self.copy_buffer)?;
+            let has_work = !conn.is_busy()
+                && !self.cx.is_draining
+                && (conn.readable || has_whole_frame(&self.cx, conn));
+            if !has_work {
+                break;
+            }
+            if round == ROUNDS_PER_VISIT {
+                self.cx.again.push(conn.token);
+                break;
+            }
+        }
+        let is_over = conn.ended || self.cx.is_draining;
+        if is_over && conn.is_quiet() && conn.hold != Some(Hold::Parked) {
+            return Err(if conn.ended { Close::Peer } else { Close::Shutdown });
+        }
+        Ok(())
+    }
+
+    fn look_at_timers(&mut self) {
+        let now_ms = self.cx.now.mono_ms;
+        while let Some((due_ms, token)) = self.cx.timers.pop_due(now_ms) {
+            if self.connections.get_mut(token).is_some_and(|conn| conn.timer_ms == due_ms) {
+                self.with(token, sweep::expire);
+            }
+        }
+        if self.next_sweep_ms <= now_ms {
+            self.sweep();
+        }
+        if self.drain_deadline_ms <= now_ms {
+            self.is_stopped = true;
+        }
+    }
+
+    fn sweep(&mut self) {
+        let mut muted = 0;
+        let mut hungry = false;
+        for token in self.connections.tokens() {
+            let Some(conn) = self.connections.get_mut(token) else { continue };
+            muted += u64::from(conn.hold.is_some());
+            hungry |= conn.hold == Some(Hold::Memory);
+            match sweep::look(&self.cx, conn) {
+                sweep::Verdict::Keep => {}
+                sweep::Verdict::Visit => self.list(token),
+                sweep::Verdict::Close(close) => self.close_by_token(token, close),
+            }
+        }
+        self.cx.statistics.muted.set(muted);
+        let interval_ms =
+            if hungry { sweep::HUNGRY_MS } else { sweep::interval_ms(&self.cx.shared.config) };
+        let is_empty = self.connections.is_empty();
+        self.next_sweep_ms = if is_empty { NEVER_MS } else { self.cx.now.mono_ms + interval_ms };
+    }
+
+    fn drain(&mut self, deadline_ms: i64) {
+        self.cx.is_draining = true;
+        self.drain_deadline_ms = deadline_ms;
+        for token in self.connections.tokens() {
+            self.with(token, |cx, conn| match conn.exclusive {
+                Some(Exclusive::Fetch(_)) => fetch::finish_waiting(cx, conn),
+                _ => Ok(()),
+            });
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.cx.is_draining && self.connections.is_empty()
+    }
+
+    fn close_by_token(&mut self, token: Token, close: Close) {
+        if let Some(conn) = self.connections.take(token) {
+            self.close(conn, close);
+        }
+    }
+
+    fn close(&mut self, mut conn: Box<Connection>, close: Close) {
+        answers::report(&self.cx, &conn, &close);
+        if close == Close::Silently || matches!(close, Close::Protocol(_)) {
+            // What was answered before goes out first, as far as the socket takes it.
+            output::settle(&mut self.cx, &mut conn);
+            let _ = output::flush(&mut self.cx, &mut conn, &mut self.copy_buffer);
+        }
+        self.connections.forget(conn.token);
+        if let Some(Exclusive::Fetch(work)) = conn.exclusive.take() {
+            fetch::abandon(&self.cx, conn.token, *work);
+        }
+        let place = Place { thread: self.cx.thread, token: conn.token };
+        if conn.hold == Some(Hold::ControlFull) {
+            self.cx.shared.channel.forget(place);
+        }
+        self.cx.shared.budget.release(conn.id);
+        conn.received.clear(&self.cx.shared.budget);
+        let _ = epoll::delete(&self.epoll, &conn.socket);
+        if conn.sending == Sending::Reader {
+            // The reader holds the socket too; this ends its waiting.
+            let _ = rustix::net::shutdown(&conn.socket, Shutdown::Both);
+        }
+        self.cx.statistics.connections.set(self.connections.len() as u64);
+    }
+}

@@ -1,0 +1,301 @@
+//! What a connection has to send: memory with ranges of files between.
+//!
+//! All memory of the queue is one vector; a file range says at which of its positions it goes
+//! out. So a reply is built without an allocation per part, and the replies of a turn lie behind
+//! one another for a single send.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use pyrklog_log::disk::DiskFile;
+
+/// Bytes of one file, to be sent as they are.
+#[derive(Clone, Debug)]
+pub struct FileRange {
+    /// The file; a deleted one stays readable while this holds it.
+    pub file: Arc<dyn DiskFile>,
+    /// Position of the first byte.
+    pub position: u64,
+    /// Number of bytes.
+    pub len: usize,
+}
+
+#[derive(Debug)]
+struct FilePart {
+    /// Goes out when this many bytes of memory have gone.
+    at: usize,
+    range: FileRange,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct OutQueue {
+    memory: Vec<u8>,
+    sent: usize,
+    files: VecDeque<FilePart>,
+    file_len: usize,
+    /// File bytes ever queued; frames take their length from the difference.
+    file_len_queued: usize,
+}
+
+/// A frame that is being built; see [`OutQueue::begin_frame`].
+#[derive(Debug)]
+#[must_use = "a frame without its length cannot be read"]
+pub struct OpenFrame {
+    start: usize,
+    file_len_queued: usize,
+}
+
+/// What goes out next.
+#[derive(Debug)]
+pub enum Head<'a> {
+    /// Nothing is left.
+    Empty,
+    /// Memory, up to the next file range.
+    Memory(&'a [u8]),
+    /// A file range.
+    File(&'a FileRange),
+}
+
+impl OutQueue {
+    /// Bytes that are left, of memory and of files.
+    pub fn len(&self) -> usize {
+        self.memory.len() - self.sent + self.file_len
+    }
+
+    /// True when nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.sent == self.memory.len() && self.files.is_empty()
+    }
+
+    /// File bytes that are left.
+    pub fn file_len(&self) -> usize {
+        self.file_len
+    }
+
+    /// The memory, to append to.
+    pub fn memory(&mut self) -> &mut Vec<u8> {
+        &mut self.memory
+    }
+
+    /// Starts a frame: room for its length, which [`OutQueue::end_frame`] fills in.
+    pub fn begin_frame(&mut self) -> OpenFrame {
+        let start = self.memory.len();
+        self.memory.extend_from_slice(&[0; 4]);
+        OpenFrame { start, file_len_queued: self.file_len_queued }
+    }
+
+    /// Ends a frame. Panics for a frame of 2 GiB or more, which the limits of the replies exclude.
+    pub fn end_frame(&mut self, frame: OpenFrame) {
+        let memory_len = self.memory.len() - frame.start - 4;
+        let file_len = self.file_len_queued - frame.file_len_queued;
+        let len = i32::try_from(memory_len + file_len).expect("a reply under 2 GiB");
+        self.memory[frame.start..frame.start + 4].copy_from_slice(&len.to_be_bytes());
+    }
+
+    /// Takes back a frame that cannot be finished. Only while nothing of it was sent.
+    pub fn cancel_frame(&mut self, frame: OpenFrame) {
+        self.memory.truncate(frame.start);
+        while self.files.back().is_some_and(|part| part.at > frame.start) {
+            if let Some(part) = self.files.pop_back() {
+                self.file_len -= part.range.len;
+            }
+        }
+        self.file_len_queued = frame.file_len_queued;
+    }
+
+    /// Queues a file range behind the memory so far.
+    pub fn push_file(&mut self, range: FileRange) {
+        self.push_file_at(self.memory.len(), range);
+    }
+
+    /// Queues a file range to go out when the memory before position `at` has gone. Positions
+    /// rise from call to call and lie in the memory so far.
+    pub fn push_file_at(&mut self, at: usize, range: FileRange) {
+        debug_assert!(at <= self.memory.len());
+        debug_assert!(self.files.back().is_none_or(|last| last.at <= at));
+        if range.len > 0 {
+            self.file_len += range.len;
+            self.file_len_queued += range.len;
+            self.files.push_back(FilePart { at, range });
+        }
+    }
+
+    /// Tells the system which file bytes will be read soon.
+    pub fn read_ahead(&self) {
+        for part in &self.files {
+            part.range.file.read_ahead(part.range.position, part.range.len as u64);
+        }
+    }
+
+    /// What goes out next.
+    pub fn head(&self) -> Head<'_> {
+        match self.files.front() {
+            Some(part) if part.at == self.sent => Head::File(&part.range),
+            Some(part) => Head::Memory(&self.memory[self.sent..part.at]),
+            None if self.sent == self.memory.len() => Head::Empty,
+            None => Head::Memory(&self.memory[self.sent..]),
+        }
+    }
+
+    /// Copies what goes out next into `buffer`, memory and file bytes alike, as much as fits;
+    /// `read` reads file bytes. Returns the number of bytes. An error of `read` is returned only
+    /// when nothing was copied before it; so is `UnexpectedEof` for a file that ends too early.
+    pub fn fill(
+        &self,
+        buffer: &mut [u8],
+        read: impl Fn(&dyn DiskFile, &mut [u8], u64) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut filled = 0;
+        let mut memory_at = self.sent;
+        for part in &self.files {
+            filled += copy_some(&self.memory[memory_at..part.at], &mut buffer[filled..]);
+            memory_at = part.at;
+            let mut done = 0;
+            while done < part.range.len && filled < buffer.len() {
+                let want = (part.range.len - done).min(buffer.len() - filled);
+                let target = &mut buffer[filled..filled + want];
+                let result = match read(&*part.range.file, target, part.range.position + done as u64)
+                {
+                    Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                    other => other,
+                };
+                match result {
+                    Ok(count) => {
+                        done += count;
+                        filled += count;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if filled == 0 => return Err(error),
+                    Err(_) => return Ok(filled),
+                }
+            }
+            if filled == buffer.len() {
+                return Ok(filled);
+            }
+        }
+        filled += copy_some(&self.memory[memory_at..], &mut buffer[filled..]);
+        Ok(filled)
+    }
+
+    /// `count` bytes went out.
+    pub fn advance(&mut self, mut count: usize) {
+        while count > 0 {
+            match self.files.front_mut() {
+                Some(part) if part.at == self.sent => {
+                    let step = count.min(part.range.len);
+                    part.range.position += step as u64;
+                    part.range.len -= step;
+                    self.file_len -= step;
+                    count -= step;
+                    if part.range.len == 0 {
+                        self.files.pop_front();
+                    }
+                }
+                Some(part) => {
+                    let step = count.min(part.at - self.sent);
+                    self.sent += step;
+                    count -= step;
+                }
+                None => {
+                    assert!(count <= self.memory.len() - self.sent, "sent more than there was");
+                    self.sent += count;
+                    count = 0;
+                }
+            }
+        }
+        if self.is_empty() {
+            self.memory.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// Gives the memory away; only for an empty queue.
+    pub fn take_memory(&mut self) -> Vec<u8> {
+        debug_assert!(self.is_empty());
+        self.sent = 0;
+        std::mem::take(&mut self.memory)
+    }
+
+    /// Takes memory to build in; only for a queue that has none.
+    pub fn give_memory(&mut self, memory: Vec<u8>) {
+        debug_assert!(memory.is_empty() && self.memory.capacity() == 0);
+        self.memory = memory;
+    }
+}
+
+fn copy_some(from: &[u8], to: &mut [u8]) -> usize {
+    let count = from.len().min(to.len());
+    to[..count].copy_from_slice(&from[..count]);
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyrklog_log::disk::{Disk, OpenMode, RealDisk};
+
+    fn file(content: &[u8]) -> Arc<dyn DiskFile> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = RealDisk.open(&dir.path().join("data"), OpenMode::Create).unwrap();
+        file.write_all_at(content, 0).unwrap();
+        file
+    }
+
+    fn read(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        file.read_at(buffer, position)
+    }
+
+    fn sample() -> (OutQueue, Vec<u8>) {
+        let mut queue = OutQueue::default();
+        let frame = queue.begin_frame();
+        queue.memory().extend_from_slice(b"head");
+        queue.push_file(FileRange { file: file(b"0123456789"), position: 2, len: 5 });
+        queue.push_file(FileRange { file: file(b"abc"), position: 0, len: 3 });
+        queue.memory().extend_from_slice(b"tail");
+        queue.end_frame(frame);
+        (queue, b"\0\0\0\x10head23456abctail".to_vec())
+    }
+
+    #[test]
+    fn any_step_size_gives_the_same_bytes() {
+        for step in 1..=20 {
+            let (mut queue, expected) = sample();
+            let mut out = Vec::new();
+            let mut buffer = vec![0; step];
+            while !queue.is_empty() {
+                let count = queue.fill(&mut buffer, read).unwrap();
+                out.extend_from_slice(&buffer[..count]);
+                queue.advance(count);
+                assert_eq!(queue.len(), expected.len() - out.len());
+            }
+            assert_eq!(out, expected, "step {step}");
+            assert!(matches!(queue.head(), Head::Empty));
+        }
+    }
+
+    #[test]
+    fn a_cancelled_frame_leaves_no_trace() {
+        let (mut queue, expected) = sample();
+        let frame = queue.begin_frame();
+        queue.memory().extend_from_slice(b"rubbish");
+        queue.push_file(FileRange { file: file(b"xyz"), position: 0, len: 3 });
+        queue.cancel_frame(frame);
+        let mut out = vec![0; 100];
+        let count = queue.fill(&mut out, read).unwrap();
+        assert_eq!(&out[..count], expected);
+        assert_eq!((queue.len(), queue.file_len()), (expected.len(), 8));
+    }
+
+    #[test]
+    fn a_file_that_ends_too_early_is_an_error_not_a_loop() {
+        let mut queue = OutQueue::default();
+        queue.push_file(FileRange { file: file(b"abc"), position: 2, len: 5 });
+        let mut buffer = [0; 10];
+        assert_eq!(queue.fill(&mut buffer, read).unwrap(), 1);
+        queue.advance(1);
+        let error = queue.fill(&mut buffer, read).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

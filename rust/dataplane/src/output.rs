@@ -1,0 +1,123 @@
+//! From answers to the socket.
+
+use pyrklog_wire::api::key;
+use pyrklog_wire::header::encode_response_header;
+
+use crate::connection::{Close, Connection, Hold, Sending};
+use crate::context::Context;
+use crate::read_path::{Method, Sender, Stop, choose, copy_out};
+use crate::reader_pool::{Job, SendWork};
+use crate::request_channel::Place;
+
+/// Moves the answers of produce requests that are done, as far as the order allows, to the
+/// output.
+pub fn settle(cx: &mut Context, conn: &mut Connection) {
+    while conn.pending.front().is_some_and(|produce| produce.is_done()) {
+        let Some(produce) = conn.pending.pop_front() else { break };
+        conn.first_sequence += 1;
+        borrow_memory(cx, conn);
+        let frame = conn.out.begin_frame();
+        let out = conn.out.memory();
+        encode_response_header(out, key::PRODUCE, produce.api_version, produce.correlation_id);
+        produce.encode(&cx.image, &conn.listener, out);
+        conn.out.end_frame(frame);
+        cx.spare_produce(produce);
+    }
+    if conn.pending.is_empty() && conn.hold == Some(Hold::Order) {
+        conn.hold = None;
+    }
+}
+
+/// Sees that the output has memory from the thread's spares rather than new one.
+pub fn borrow_memory(cx: &mut Context, conn: &mut Connection) {
+    if conn.out.is_empty() && conn.out.memory().capacity() == 0 {
+        let memory = cx.take_memory();
+        conn.out.give_memory(memory);
+    }
+}
+
+/// Sends what the socket takes. `buffer` is the thread's, for file bytes.
+pub fn flush(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result<(), Close> {
+    match conn.sending {
+        Sending::Reader => return Ok(()),
+        Sending::Full if !conn.writable => return Ok(()),
+        Sending::Full | Sending::Own => conn.sending = Sending::Own,
+    }
+    if conn.out.is_empty() {
+        return Ok(());
+    }
+    let before = conn.out.len();
+    let file_before = conn.out.file_len();
+    let method = choose(cx.shared.config.fetch_read_path, file_before);
+    if method == Method::Sendfile {
+        hand_to_reader(cx, conn, method);
+        return Ok(());
+    }
+    let stop = copy_out(std::os::fd::AsFd::as_fd(&conn.socket), &mut conn.out, buffer, Sender::NetworkThread);
+    let sent = before - conn.out.len();
+    if sent > 0 {
+        conn.active_ms = cx.now.mono_ms;
+        cx.statistics.sent_bytes.add(sent as u64);
+        cx.statistics.fetched_bytes_copy.add((file_before - conn.out.file_len()) as u64);
+    }
+    match stop {
+        Stop::Done => {
+            let memory = conn.out.take_memory();
+            cx.spare_memory(memory);
+            if conn.hold == Some(Hold::Output) {
+                conn.hold = None;
+            }
+        }
+        Stop::SocketFull => {
+            conn.sending = Sending::Full;
+            conn.writable = false;
+        }
+        Stop::WouldRead => hand_to_reader(cx, conn, Method::Copy),
+        Stop::TurnOver => cx.again.push(conn.token),
+        Stop::PeerGone => return Err(Close::Peer),
+        Stop::ReadFailed(reason) => return Err(Close::Storage(reason)),
+    }
+    Ok(())
+}
+
+fn hand_to_reader(cx: &Context, conn: &mut Connection, method: Method) {
+    conn.sending = Sending::Reader;
+    conn.writable = false;
+    let work = SendWork {
+        socket: std::sync::Arc::clone(&conn.socket),
+        out: std::mem::take(&mut conn.out),
+        method,
+        place: Place { thread: cx.thread, token: conn.token },
+        stop: Stop::Done,
+        sent: 0,
+    };
+    cx.shared.readers.submit(Job::Send(Box::new(work)));
+}
+
+/// A reader gives the sending side back.
+pub fn take_back(cx: &mut Context, conn: &mut Connection, work: SendWork) -> Result<(), Close> {
+    debug_assert!(conn.out.is_empty(), "answers were built while a reader was sending");
+    conn.out = work.out;
+    conn.active_ms = cx.now.mono_ms;
+    cx.statistics.sent_bytes.add(work.sent as u64);
+    match work.method {
+        Method::Copy => cx.statistics.fetched_bytes_copy.add(work.sent as u64),
+        Method::Sendfile => cx.statistics.fetched_bytes_sendfile.add(work.sent as u64),
+    }
+    conn.sending = Sending::Own;
+    match work.stop {
+        Stop::Done => {
+            if conn.hold == Some(Hold::Output) {
+                conn.hold = None;
+            }
+            Ok(())
+        }
+        // An event in the meantime has set `writable`; then the next flush tries at once.
+        Stop::SocketFull | Stop::TurnOver | Stop::WouldRead => {
+            conn.sending = Sending::Full;
+            Ok(())
+        }
+        Stop::PeerGone => Err(Close::Peer),
+        Stop::ReadFailed(reason) => Err(Close::Storage(reason)),
+    }
+}

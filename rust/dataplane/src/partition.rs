@@ -1,0 +1,368 @@
+//! One partition that this broker holds: its log, its role, and who waits for it.
+//!
+//! Everything that changes lies behind one mutex, held for memory work only. What a holder of the
+//! mutex finds out for others (a produce request is done, a fetch may go on) goes to an [`Outbox`]
+//! that is delivered after the mutex is released.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+use pyrklog_log::{Isolation, Log, LogConfig};
+use pyrklog_wire::ErrorCode;
+
+use crate::api::TopicId;
+use crate::hash::FastMap;
+use crate::high_watermark::{Follower, high_watermark};
+use crate::image::TopicState;
+use crate::inbox::{Message, Token};
+use crate::log_dir::LogDirState;
+use crate::outbox::Outbox;
+
+/// What all partitions of a topic share.
+#[derive(Debug)]
+pub struct Topic {
+    /// Topic name.
+    pub name: Arc<str>,
+    /// Topic id.
+    pub id: TopicId,
+    /// Whether only the broker itself writes to it.
+    pub internal: bool,
+    settings: ArcSwap<TopicSettings>,
+}
+
+/// A topic's options, swapped as a whole when they change.
+#[derive(Clone, Debug)]
+pub struct TopicSettings {
+    /// The log's share.
+    pub log: Arc<LogConfig>,
+    /// `min.insync.replicas`.
+    pub min_insync_replicas: i32,
+}
+
+impl TopicSettings {
+    /// From the image's options.
+    pub fn new(topic: &TopicState) -> TopicSettings {
+        TopicSettings {
+            log: Arc::clone(&topic.log_config),
+            min_insync_replicas: topic.min_insync_replicas,
+        }
+    }
+}
+
+impl Topic {
+    /// As the image has it.
+    pub fn new(topic: &TopicState) -> Topic {
+        Topic {
+            name: Arc::clone(&topic.name),
+            id: topic.id,
+            internal: topic.internal,
+            settings: ArcSwap::from_pointee(TopicSettings::new(topic)),
+        }
+    }
+
+    /// The options now.
+    pub fn settings(&self) -> arc_swap::Guard<Arc<TopicSettings>> {
+        self.settings.load()
+    }
+
+    /// Replaces the options.
+    pub fn set_settings(&self, settings: TopicSettings) {
+        self.settings.store(Arc::new(settings));
+    }
+}
+
+/// What a partition does here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Its log is being opened.
+    Loading,
+    /// It serves.
+    Leader,
+    /// Its log directory failed.
+    Offline,
+    /// It is no longer held here.
+    Stopped,
+}
+
+/// A produce request's partition that is appended and waits to be acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub struct ProduceWaiter {
+    /// Done once the mark passes this offset (last offset + 1).
+    pub end_offset: i64,
+    /// Network thread.
+    pub thread: u32,
+    /// Index of the partition in its request.
+    pub index: u32,
+    /// Connection.
+    pub token: Token,
+    /// Number of the request on its connection.
+    pub sequence: u64,
+}
+
+/// A fetch that found too little, as one of its partitions knows it.
+#[derive(Debug)]
+pub struct FetchWaiter {
+    /// Network thread.
+    pub thread: u32,
+    /// Connection.
+    pub token: Token,
+    /// Number of the wait on its connection.
+    pub wait: u64,
+    /// What the fetch may see.
+    pub isolation: Isolation,
+    /// Bytes that the fetch still lacks, over all of its partitions.
+    pub missing_bytes: Arc<AtomicI64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Partition {
+    /// The topic.
+    pub topic: Arc<Topic>,
+    /// Partition index.
+    pub index: i32,
+    /// The log directory that holds it.
+    pub dir: Arc<LogDirState>,
+    state: Mutex<PartitionState>,
+}
+
+/// What the mutex guards.
+#[derive(Debug)]
+pub struct PartitionState {
+    /// What it does here.
+    pub role: Role,
+    /// Leader epoch, -1 before the first.
+    pub leader_epoch: i32,
+    /// Assigned replicas.
+    pub replicas: Vec<i32>,
+    /// In-sync replicas.
+    pub isr: Vec<i32>,
+    /// The log; present while the role is `Leader`.
+    pub log: Option<Log>,
+    /// Bytes of this partition that its directory counts as unwritten.
+    pub unwritten_bytes: usize,
+    /// Whether the directory's writer has it in its queue.
+    pub queued: bool,
+    node_id: i32,
+    followers: Vec<Follower>,
+    gate_waiters: VecDeque<ProduceWaiter>,
+    replication_waiters: VecDeque<ProduceWaiter>,
+    fetch_waiters: FastMap<Token, FetchWaiter>,
+}
+
+/// What a produce request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitFor {
+    /// acks=1: this broker's durability gate.
+    Gate,
+    /// acks=-1: the high watermark.
+    Replication,
+}
+
+impl Partition {
+    /// A partition whose log is yet to be opened.
+    pub fn new(topic: Arc<Topic>, index: i32, dir: Arc<LogDirState>, node_id: i32) -> Partition {
+        let state = PartitionState {
+            role: Role::Loading,
+            leader_epoch: -1,
+            replicas: Vec::new(),
+            isr: Vec::new(),
+            log: None,
+            unwritten_bytes: 0,
+            queued: false,
+            node_id,
+            followers: Vec::new(),
+            gate_waiters: VecDeque::new(),
+            replication_waiters: VecDeque::new(),
+            fetch_waiters: FastMap::default(),
+        };
+        Partition { topic, index, dir, state: Mutex::new(state) }
+    }
+
+    /// Takes the mutex.
+    pub fn lock(&self) -> MutexGuard<'_, PartitionState> {
+        self.state.lock()
+    }
+
+    /// Gives the mutex back, and the partition to its directory's writer if there is something to
+    /// write.
+    pub fn unlock_and_write(self: &Arc<Self>, mut state: MutexGuard<'_, PartitionState>) {
+        let has_unwritten = state.log.as_ref().is_some_and(Log::has_unwritten);
+        let queue = has_unwritten && !state.queued;
+        state.queued |= queue;
+        drop(state);
+        if queue {
+            self.dir.writer.push(Arc::clone(self));
+        }
+    }
+}
+
+impl PartitionState {
+    /// The log, if this broker leads: else the protocol's error.
+    pub fn led(&mut self) -> Result<&mut Log, ErrorCode> {
+        match (self.role, &mut self.log) {
+            (Role::Leader, Some(log)) => Ok(log),
+            (Role::Offline, _) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            _ => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
+    }
+
+    /// Checks the leader epoch that a client believes in; -1 = it does not say (KIP-320).
+    pub fn check_epoch(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
+        if current_leader_epoch < 0 || current_leader_epoch == self.leader_epoch {
+            Ok(())
+        } else if current_leader_epoch < self.leader_epoch {
+            Err(ErrorCode::FENCED_LEADER_EPOCH)
+        } else {
+            Err(ErrorCode::UNKNOWN_LEADER_EPOCH)
+        }
+    }
+
+    /// Takes the controller's decision. False for one that is older than what is known.
+    pub fn set_leadership(&mut self, leader_epoch: i32, replicas: &[i32], isr: &[i32]) -> bool {
+        if leader_epoch < self.leader_epoch {
+            return false;
+        }
+        let is_new_epoch = leader_epoch > self.leader_epoch;
+        self.leader_epoch = leader_epoch;
+        self.replicas = replicas.to_vec();
+        self.isr = isr.to_vec();
+        let mut followers = Vec::with_capacity(replicas.len());
+        for id in replicas.iter().copied().filter(|id| *id != self.node_id) {
+            let known = self.followers.iter().find(|follower| follower.id == id);
+            // What a follower fetched in an older epoch says nothing about its log in this one.
+            let log_end_offset = match known {
+                Some(follower) if !is_new_epoch => follower.log_end_offset,
+                _ => -1,
+            };
+            followers.push(Follower { id, log_end_offset });
+        }
+        self.followers = followers;
+        if is_new_epoch && let Some(log) = &mut self.log {
+            log.assign_epoch_start(leader_epoch);
+        }
+        true
+    }
+
+    /// Whether enough replicas are in sync for acks=-1.
+    pub fn has_min_isr(&self, min_insync_replicas: i32) -> bool {
+        i32::try_from(self.isr.len()).is_ok_and(|count| count >= min_insync_replicas)
+    }
+
+    /// Waits for the acknowledgement of what was appended up to `waiter.end_offset`; false when
+    /// there is nothing to wait for.
+    pub fn wait_for(&mut self, what: WaitFor, waiter: ProduceWaiter) -> bool {
+        let Some(log) = &self.log else { return false };
+        let (mark, waiters) = match what {
+            WaitFor::Gate => (log.gated_end(), &mut self.gate_waiters),
+            WaitFor::Replication => (log.high_watermark(), &mut self.replication_waiters),
+        };
+        if mark >= waiter.end_offset {
+            return false;
+        }
+        // Ascending, but for duplicates of batches that are themselves still waiting.
+        let place = waiters.partition_point(|other| other.end_offset <= waiter.end_offset);
+        waiters.insert(place, waiter);
+        true
+    }
+
+    /// Adds a fetch that waits; one of the same connection is replaced.
+    pub fn add_fetch_waiter(&mut self, waiter: FetchWaiter) {
+        self.fetch_waiters.insert(waiter.token, waiter);
+    }
+
+    /// The fetch of a connection waits no longer.
+    pub fn remove_fetch_waiter(&mut self, token: Token) {
+        self.fetch_waiters.remove(&token);
+    }
+
+    /// (produce waiters, fetch waiters).
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.gate_waiters.len() + self.replication_waiters.len(), self.fetch_waiters.len())
+    }
+
+    /// A follower's fetch says how far its log reaches; false when it is not a replica.
+    pub fn follower_fetched(&mut self, id: i32, offset: i64) -> bool {
+        match self.followers.iter_mut().find(|follower| follower.id == id) {
+            Some(follower) => {
+                follower.log_end_offset = offset;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// After the gate or a follower moved: raises the high watermark as far as it may, and
+    /// releases whoever waited for what is now reached. `new_bytes` is how many bytes became
+    /// readable, `usize::MAX` where that is not known. True when the high watermark moved.
+    pub fn release(&mut self, new_bytes: usize, outbox: &mut Outbox) -> bool {
+        let Some(log) = &mut self.log else { return false };
+        let gated_end = log.gated_end();
+        let moved = high_watermark(self.node_id, gated_end, &self.isr, &self.followers)
+            .is_some_and(|offset| log.advance_high_watermark(offset));
+        let reached = log.high_watermark();
+        answer_up_to(&mut self.gate_waiters, gated_end, outbox);
+        answer_up_to(&mut self.replication_waiters, reached, outbox);
+        self.notify_fetches(new_bytes, moved, outbox);
+        moved
+    }
+
+    fn notify_fetches(&mut self, new_bytes: usize, visible: bool, outbox: &mut Outbox) {
+        if self.fetch_waiters.is_empty() {
+            return;
+        }
+        let new_bytes = i64::try_from(new_bytes).unwrap_or(i64::MAX);
+        self.fetch_waiters.retain(|_, waiter| {
+            if !visible && waiter.isolation != Isolation::LogEnd {
+                return true;
+            }
+            if waiter.missing_bytes.fetch_sub(new_bytes, Ordering::Relaxed) > new_bytes {
+                return true;
+            }
+            wake_fetch(waiter, outbox);
+            false
+        });
+    }
+
+    /// The partition changed in a way that every waiting fetch must look at.
+    pub fn wake_fetches(&mut self, outbox: &mut Outbox) {
+        for (_, waiter) in self.fetch_waiters.drain() {
+            wake_fetch(&waiter, outbox);
+        }
+    }
+
+    /// Ends all waiting: produce requests fail with `error`, fetches look again.
+    pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
+        let waiters = self.gate_waiters.drain(..).chain(self.replication_waiters.drain(..));
+        for waiter in waiters {
+            answer(&waiter, error, outbox);
+        }
+        self.wake_fetches(outbox);
+    }
+}
+
+fn answer_up_to(waiters: &mut VecDeque<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
+    while waiters.front().is_some_and(|waiter| waiter.end_offset <= mark) {
+        if let Some(waiter) = waiters.pop_front() {
+            answer(&waiter, ErrorCode::NONE, outbox);
+        }
+    }
+}
+
+fn answer(waiter: &ProduceWaiter, error: ErrorCode, outbox: &mut Outbox) {
+    let message = Message::Produced {
+        token: waiter.token,
+        sequence: waiter.sequence,
+        index: waiter.index,
+        error,
+    };
+    outbox.push(waiter.thread as usize, message);
+}
+
+fn wake_fetch(waiter: &FetchWaiter, outbox: &mut Outbox) {
+    let message = Message::FetchWake { token: waiter.token, wait: waiter.wait };
+    outbox.push(waiter.thread as usize, message);
+}

@@ -1,0 +1,348 @@
+//! [`DataPlane`]: the commands of the seam. No call blocks on a disk or a network, but
+//! [`DataPlane::open`], which reads the directories' names.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+use pyrklog_log::disk::{Disk, RealDisk};
+use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
+
+use crate::acceptor::Listener;
+use crate::api::{
+    Event, FoundPartition, ImageDelta, LeaderSpec, PlaneConfig, RequestId, StopSpec, TicketId,
+    TicketOutcome,
+};
+use crate::image::ImageError;
+use crate::inbox::{Answer, Message};
+use crate::log_dir::LogDirState;
+use crate::partition::TopicSettings;
+use crate::placement::Placement;
+use crate::shared::Shared;
+use crate::syncer::Deletion;
+use crate::threads::Threads;
+use crate::{housekeeping, leadership, report, shutdown};
+
+/// The kernel's queue of connections that wait to be accepted.
+const LISTEN_BACKLOG: i32 = 1024;
+
+/// Segment files, over all logs of a directory, that may be open for reading only.
+const OPEN_FILES_MAX: usize = 4096;
+
+/// Why a plane cannot be opened. Each is one sentence for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process holds a directory's `.lock`.
+    #[error("{0}")]
+    Locked(String),
+    /// `meta.properties` names another cluster or broker, or a newer format.
+    #[error("{0}")]
+    Foreign(String),
+    /// No log directory can be used at all.
+    #[error("{0}")]
+    NoLogDir(String),
+    /// An option makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// The system refuses (file descriptors).
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The plane was shut down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the data plane was shut down")]
+pub struct Closed;
+
+/// The running data plane. Dropped without [`DataPlane::shutdown`], it ends as at a kill: what is
+/// acknowledged is in the files, nothing is synced or marked clean.
+#[derive(Debug)]
+pub struct DataPlane {
+    shared: Arc<Shared>,
+    threads: Arc<Threads>,
+    /// Commands change state one at a time; set once the plane ends.
+    is_closed: Mutex<bool>,
+    ending: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl DataPlane {
+    /// Creates and locks the log directories, checks or writes `meta.properties`, lists the
+    /// partition folders.
+    ///
+    /// # Errors
+    /// A directory that is locked or foreign; no directory that can be used. One of several that
+    /// cannot be read is told by [`Event::LogDirFailed`].
+    pub fn open(config: PlaneConfig) -> Result<DataPlane, OpenError> {
+        DataPlane::open_on(config, Arc::new(RealDisk))
+    }
+
+    /// The same on another disk (tests).
+    ///
+    /// # Errors
+    /// As [`DataPlane::open`].
+    pub fn open_on(config: PlaneConfig, disk: Arc<dyn Disk>) -> Result<DataPlane, OpenError> {
+        if config.log_dirs.is_empty() {
+            return Err(OpenError::Config("log.dirs names no directory".into()));
+        }
+        if !(1..=256).contains(&config.network_threads) {
+            let message = "num.network.threads must be between 1 and 256";
+            return Err(OpenError::Config(message.into()));
+        }
+        let placement = Placement::default();
+        let mut dirs: Vec<Arc<LogDirState>> = Vec::new();
+        let mut unusable: Vec<(PathBuf, String)> = Vec::new();
+        for path in &config.log_dirs {
+            match open_dir(&config, &disk, path, dirs.len(), &placement) {
+                Ok(dir) => dirs.push(dir),
+                Err(error @ LogDirError::Locked { .. }) => {
+                    return Err(OpenError::Locked(error.to_string()));
+                }
+                Err(LogDirError::Foreign(reason)) => return Err(OpenError::Foreign(reason)),
+                Err(error) => unusable.push((path.clone(), error.to_string())),
+            }
+        }
+        if dirs.is_empty() {
+            let reasons: Vec<String> = unusable.into_iter().map(|(_, reason)| reason).collect();
+            return Err(OpenError::NoLogDir(reasons.join("; ")));
+        }
+        let shared = Arc::new(Shared::new(config, dirs, unusable, placement)?);
+        tell_of_opening(&shared);
+        Ok(DataPlane {
+            shared,
+            threads: Arc::default(),
+            is_closed: Mutex::new(false),
+            ending: Mutex::new(None),
+        })
+    }
+
+    /// What the folders hold, in order of topic and partition.
+    pub fn found_partitions(&self) -> Vec<FoundPartition> {
+        self.shared.placement.list(&self.shared.dirs)
+    }
+
+    /// Binds a listener and accepts from it; returns the port. The first call starts the threads.
+    ///
+    /// # Errors
+    /// The address cannot be bound, or the plane was shut down.
+    pub fn listen(&self, listener: &str, host: &str, port: u16) -> io::Result<u16> {
+        let closed = self.is_closed.lock();
+        if *closed {
+            return Err(io::Error::other(Closed));
+        }
+        let socket = TcpListener::bind((host, port))?;
+        socket.set_nonblocking(true)?;
+        rustix::net::listen(&socket, LISTEN_BACKLOG)?;
+        let port = socket.local_addr()?.port();
+        self.threads.start_storage(&self.shared)?;
+        self.threads.start_network(&self.shared)?;
+        self.shared
+            .listeners
+            .add(Listener { name: Arc::from(listener), socket: OwnedFd::from(socket) });
+        self.shared.limits.wake();
+        Ok(port)
+    }
+
+    /// Swaps in a new image; topic options reach open logs at once.
+    ///
+    /// # Errors
+    /// An older version, or an image that contradicts itself; nothing has changed then.
+    pub fn apply_image(&self, delta: ImageDelta) -> Result<(), ImageError> {
+        let _one_at_a_time = self.is_closed.lock();
+        let changed: Vec<String> = delta.topics.iter().map(|topic| topic.name.clone()).collect();
+        let image = Arc::new(self.shared.image.load().apply(delta)?);
+        self.shared.image.store(Arc::clone(&image));
+        let held = self.shared.registry.load();
+        for name in &changed {
+            let (Some(held), Some(topic)) = (held.topic(name), image.topic(name)) else { continue };
+            if held.topic.id != topic.id {
+                continue;
+            }
+            held.topic.set_settings(TopicSettings::new(topic));
+            for partition in held.partitions() {
+                let mut state = partition.lock();
+                if let Some(log) = &mut state.log {
+                    log.set_config(Arc::clone(&topic.log_config));
+                }
+                if topic.log_config.flush_ms < i64::MAX {
+                    partition.dir.syncer.need_flush_ms();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// This broker leads these partitions: opens, recovers or creates their logs, then serves
+    /// them. Until then clients get NOT_LEADER_OR_FOLLOWER. Completes as
+    /// [`TicketOutcome::Partitions`].
+    ///
+    /// # Errors
+    /// The plane was shut down.
+    pub fn become_leaders(&self, specs: Vec<LeaderSpec>) -> Result<TicketId, Closed> {
+        let closed = self.open_for_commands()?;
+        let ticket = leadership::become_leaders(&self.shared, specs);
+        drop(closed);
+        Ok(ticket)
+    }
+
+    /// Stops serving these partitions; with `delete`, removes them. Completes as
+    /// [`TicketOutcome::Partitions`]; a partition that is not there is done.
+    ///
+    /// # Errors
+    /// The plane was shut down.
+    pub fn stop_partitions(&self, specs: Vec<StopSpec>) -> Result<TicketId, Closed> {
+        let closed = self.open_for_commands()?;
+        let ticket = leadership::stop_partitions(&self.shared, specs);
+        drop(closed);
+        Ok(ticket)
+    }
+
+    /// Moves log start offsets: (topic, partition, offset; -1 = high watermark). Completes as
+    /// [`TicketOutcome::DeleteRecords`].
+    ///
+    /// # Errors
+    /// The plane was shut down.
+    pub fn delete_records(&self, targets: Vec<(String, i32, i64)>) -> Result<TicketId, Closed> {
+        let closed = self.open_for_commands()?;
+        let ticket = housekeeping::delete_records(&self.shared, &targets);
+        drop(closed);
+        Ok(ticket)
+    }
+
+    /// Sizes of directories and partitions. Completes as [`TicketOutcome::LogDirs`].
+    ///
+    /// # Errors
+    /// The plane was shut down.
+    pub fn describe_log_dirs(&self) -> Result<TicketId, Closed> {
+        let closed = self.open_for_commands()?;
+        let ticket = housekeeping::describe_log_dirs(&self.shared);
+        drop(closed);
+        Ok(ticket)
+    }
+
+    fn open_for_commands(&self) -> Result<parking_lot::MutexGuard<'_, bool>, Closed> {
+        let closed = self.is_closed.lock();
+        if *closed {
+            return Err(Closed);
+        }
+        if let Err(error) = self.threads.start_storage(&self.shared) {
+            let fields = vec![("reason", error.to_string())];
+            self.shared.events.notice("threads_failed", "error", fields);
+        }
+        Ok(closed)
+    }
+
+    /// Answers a request with the body after the response header. An id that is unknown or
+    /// answered already is ignored.
+    pub fn reply(&self, request: RequestId, body: Vec<u8>) {
+        self.answer(request, Answer::Body(body));
+    }
+
+    /// Answers a Metadata request that waited for topics; `errors` are the codes of names that
+    /// could not be created.
+    pub fn resume(&self, request: RequestId, errors: Vec<(String, i16)>) {
+        self.answer(request, Answer::Resume(errors));
+    }
+
+    /// No answer fits: closes the request's connection.
+    pub fn close_request(&self, request: RequestId) {
+        self.answer(request, Answer::Close);
+    }
+
+    fn answer(&self, request: RequestId, answer: Answer) {
+        let Some((place, next)) = self.shared.channel.finish(request) else { return };
+        let inboxes = &self.shared.inboxes;
+        inboxes[place.thread].send(Message::Reply { token: place.token, request, answer });
+        if let Some(next) = next {
+            inboxes[next.thread].send(Message::Unblock { token: next.token });
+        }
+    }
+
+    /// Counters by name.
+    pub fn statistics(&self) -> Vec<(String, u64)> {
+        report::statistics(&self.shared)
+    }
+
+    /// Ends in order, within `grace_ms` for what is in flight. Completes as
+    /// [`TicketOutcome::Shutdown`]. A second call has no effect.
+    pub fn shutdown(&self, grace_ms: i64) -> TicketId {
+        let ticket = self.shared.commands.ticket();
+        let was_closed = std::mem::replace(&mut *self.is_closed.lock(), true);
+        if was_closed {
+            return ticket;
+        }
+        let (shared, threads) = (Arc::clone(&self.shared), Arc::clone(&self.threads));
+        let end = move || {
+            let is_clean = shutdown::end_in_order(&shared, &threads, grace_ms);
+            let outcome = TicketOutcome::Shutdown(is_clean);
+            shared.events.push(Event::Ticket { id: ticket, outcome });
+        };
+        match std::thread::Builder::new().name("shutdown".into()).spawn(end.clone()) {
+            Ok(thread) => *self.ending.lock() = Some(thread),
+            Err(_) => end(),
+        }
+        ticket
+    }
+
+    /// Readable while events wait; stays the plane's own.
+    pub fn event_fd(&self) -> RawFd {
+        self.shared.events.fd()
+    }
+
+    /// Takes up to `max` events.
+    pub fn drain_events(&self, max: usize) -> Vec<Event> {
+        self.shared.events.drain(max)
+    }
+}
+
+impl Drop for DataPlane {
+    fn drop(&mut self) {
+        match self.ending.get_mut().take() {
+            Some(ending) => {
+                let _ = ending.join();
+            }
+            None => shutdown::end_at_once(&self.shared, &self.threads),
+        }
+    }
+}
+
+fn open_dir(
+    config: &PlaneConfig,
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    index: usize,
+    placement: &Placement,
+) -> Result<Arc<LogDirState>, LogDirError> {
+    let env = LogEnv::new(Arc::clone(disk), OPEN_FILES_MAX);
+    let identity = Identity { cluster_id: config.cluster_id.clone(), node_id: config.node_id };
+    let files = LogDir::open(env, path, &identity)?;
+    let io_error = |error| LogDirError::Io { path: path.display().to_string(), error };
+    let folders = files.partitions().map_err(io_error)?;
+    let deleted = files.deleted_folders().map_err(io_error)?;
+    let dir = LogDirState::new(index, files, config.unwritten_max_bytes);
+    for folder in folders {
+        placement.found(folder.topic, folder.partition, folder.topic_id, &dir);
+    }
+    for folder in deleted {
+        dir.syncer.delete_later(0, Deletion::Folder(folder));
+    }
+    Ok(dir)
+}
+
+fn tell_of_opening(shared: &Shared) {
+    for (path, reason) in &shared.unusable_dirs {
+        let (path, reason) = (path.clone(), reason.clone());
+        shared.events.push(Event::LogDirFailed { path, reason, partitions: Vec::new() });
+    }
+    for dir in &shared.dirs {
+        for note in dir.files.notes() {
+            let fields =
+                vec![("log_dir", dir.path().display().to_string()), ("reason", note.clone())];
+            shared.events.notice("log_dir_note", "warning", fields);
+        }
+    }
+    shared.is_stopping.store(false, Ordering::Release);
+}

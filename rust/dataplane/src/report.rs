@@ -1,0 +1,61 @@
+//! Counters and gauges by name, for whoever watches the broker.
+
+use std::sync::atomic::Ordering;
+
+use pyrklog_wire::api::TABLE;
+
+use crate::shared::Shared;
+
+/// All of them; `requests.<API>` for each API of the table.
+pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
+    let counters = &shared.statistics;
+    let (control_queue_depth, control_queue_waiting) = shared.channel.depth();
+    let unwritten_bytes: usize = shared.dirs.iter().map(|dir| dir.unwritten_bytes()).sum();
+    let parked: usize = shared.dirs.iter().map(|dir| dir.parked()).sum();
+    let (mut produce_waiters, mut fetch_waiters, mut partitions) = (0, 0, 0);
+    for partition in shared.registry.load().partitions() {
+        let (produces, fetches) = partition.lock().waiting();
+        produce_waiters += produces;
+        fetch_waiters += fetches;
+        partitions += 1;
+    }
+    let gauges: [(&str, usize); 12] = [
+        ("connections", shared.limits.total()),
+        ("partitions", partitions),
+        ("unwritten_bytes", unwritten_bytes),
+        ("connections_parked", parked),
+        ("purgatory_produce", produce_waiters),
+        ("purgatory_fetch", fetch_waiters),
+        ("control_queue_depth", control_queue_depth),
+        ("control_queue_waiting", control_queue_waiting),
+        ("event_queue_depth", shared.events.len()),
+        ("reader_queue_depth", shared.readers.depth()),
+        ("command_queue_depth", shared.commands.depth()),
+        ("receive_memory_bytes", shared.budget.used_bytes()),
+    ];
+    let sums: [(&str, u64); 9] = [
+        ("received_bytes", counters.sum(|thread| &thread.received_bytes)),
+        ("sent_bytes", counters.sum(|thread| &thread.sent_bytes)),
+        ("produced_bytes", counters.sum(|thread| &thread.produced_bytes)),
+        ("fetched_bytes.copy", counters.sum(|thread| &thread.fetched_bytes_copy)),
+        ("fetched_bytes.sendfile", counters.sum(|thread| &thread.fetched_bytes_sendfile)),
+        ("fetched_bytes.inline", counters.sum(|thread| &thread.fetched_bytes_inline)),
+        ("connections_muted", counters.sum(|thread| &thread.muted)),
+        ("protocol_errors", counters.sum(|thread| &thread.protocol_errors)),
+        ("idle_closed", counters.sum(|thread| &thread.idle_closed)),
+    ];
+    let mut all: Vec<(String, u64)> =
+        gauges.into_iter().map(|(name, value)| (name.to_owned(), value as u64)).collect();
+    all.extend(sums.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    let at_limit = counters.connections_at_limit.load(Ordering::Relaxed);
+    all.push(("connections_at_limit".to_owned(), at_limit));
+    all.push(("reader_jobs".to_owned(), counters.reader_jobs.load(Ordering::Relaxed)));
+    let sessions = shared.sessions.lock().statistics();
+    all.push(("fetch_sessions".to_owned(), sessions.sessions as u64));
+    all.push(("fetch_session_partitions".to_owned(), sessions.partitions as u64));
+    all.push(("fetch_session_evictions".to_owned(), sessions.evictions));
+    all.extend(
+        TABLE.iter().map(|row| (format!("requests.{}", row.name), counters.requests(row.key))),
+    );
+    all
+}

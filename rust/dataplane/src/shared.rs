@@ -1,0 +1,161 @@
+//! What all threads of the plane share.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use pyrklog_wire::ErrorCode;
+
+use crate::acceptor::{ConnectionLimits, Listeners};
+use crate::api::{Event, PlaneConfig};
+use crate::commands::CommandQueue;
+use crate::events::EventQueue;
+use crate::fetch_session::SessionCache;
+use crate::image::Image;
+use crate::inbox::Inbox;
+use crate::log_dir::LogDirState;
+use crate::outbox::Outbox;
+use crate::partition::Role;
+use crate::placement::Placement;
+use crate::reader_pool::ReaderPool;
+use crate::receive::ReceiveBudget;
+use crate::registry::Registry;
+use crate::request_channel::RequestChannel;
+use crate::statistics::Statistics;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Shared {
+    /// Fixed options.
+    pub config: PlaneConfig,
+    /// The way up.
+    pub events: EventQueue,
+    /// Requests at the control plane.
+    pub channel: RequestChannel,
+    /// What the control plane wants everyone to know.
+    pub image: ArcSwap<Image>,
+    /// The partitions held here.
+    pub registry: Registry,
+    /// Where partitions lie.
+    pub placement: Placement,
+    /// The log directories that could be opened.
+    pub dirs: Vec<Arc<LogDirState>>,
+    /// Those that could not: (path, why).
+    pub unusable_dirs: Vec<(PathBuf, String)>,
+    /// One a network thread.
+    pub inboxes: Vec<Arc<Inbox>>,
+    /// Work for the readers.
+    pub readers: ReaderPool,
+    /// Slow commands.
+    pub commands: CommandQueue,
+    /// Fetch sessions (KIP-227).
+    pub sessions: Mutex<SessionCache>,
+    /// The bound on receive memory.
+    pub budget: ReceiveBudget,
+    /// The bounds on connections.
+    pub limits: Arc<ConnectionLimits>,
+    /// Sockets to accept from.
+    pub listeners: Listeners,
+    /// Counters.
+    pub statistics: Statistics,
+    /// The principal of everyone who has not authenticated.
+    pub anonymous: Arc<str>,
+    /// The plane ends, orderly or not.
+    pub is_stopping: AtomicBool,
+    session_seed: RandomState,
+    session_count: AtomicU64,
+}
+
+impl Shared {
+    /// Errors: no file descriptor left.
+    pub fn new(
+        config: PlaneConfig,
+        dirs: Vec<Arc<LogDirState>>,
+        unusable_dirs: Vec<(PathBuf, String)>,
+        placement: Placement,
+    ) -> std::io::Result<Shared> {
+        let threads = config.network_threads;
+        let inboxes = (0..threads).map(|_| Inbox::new().map(Arc::new)).collect::<Result<_, _>>()?;
+        Ok(Shared {
+            events: EventQueue::new()?,
+            channel: RequestChannel::new(config.control_queue_max_requests),
+            image: ArcSwap::from_pointee(Image::default()),
+            registry: Registry::default(),
+            placement,
+            commands: CommandQueue::new(config.recovery_threads_per_dir * dirs.len().max(1)),
+            dirs,
+            unusable_dirs,
+            inboxes,
+            readers: ReaderPool::default(),
+            sessions: Mutex::new(SessionCache::new(config.fetch_session_slots)),
+            budget: ReceiveBudget::new(config.receive_buffers_max_bytes),
+            limits: ConnectionLimits::new(config.max_connections, config.max_connections_per_ip)?,
+            listeners: Listeners::default(),
+            statistics: Statistics::new(threads),
+            anonymous: Arc::from("User:ANONYMOUS"),
+            is_stopping: AtomicBool::new(false),
+            session_seed: RandomState::new(),
+            session_count: AtomicU64::new(0),
+            config,
+        })
+    }
+
+    /// A fetch session id that cannot be guessed: 1 to 2^31-1.
+    pub fn fresh_session_id(&self) -> i32 {
+        let count = self.session_count.fetch_add(1, Ordering::Relaxed);
+        let id = (self.session_seed.hash_one(count) & 0x7fff_ffff) as i32;
+        id.max(1)
+    }
+
+    /// A number that names nothing else (names of deleted folders).
+    pub fn unique(&self) -> u128 {
+        let count = self.session_count.fetch_add(1, Ordering::Relaxed);
+        let half = |half: u8| u128::from(self.session_seed.hash_one((count, half)));
+        half(0) << 64 | half(1)
+    }
+
+    /// Whether the plane ends.
+    pub fn is_ending(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// An outbox for any thread.
+    pub fn outbox(&self) -> Outbox {
+        Outbox::new(self.inboxes.len())
+    }
+
+    /// A write or sync in `dir` failed: nothing of it is served any more. Its partitions go
+    /// offline, whoever waits for them is told, and so is the control plane, once.
+    pub fn fail_dir(&self, dir: &Arc<LogDirState>, reason: String) {
+        dir.env().poison(reason.clone());
+        if !dir.announce_failure() {
+            return;
+        }
+        let mut outbox = self.outbox();
+        let mut partitions = Vec::new();
+        for partition in self.registry.load().partitions() {
+            if !Arc::ptr_eq(&partition.dir, dir) {
+                continue;
+            }
+            partitions.push((partition.topic.name.to_string(), partition.index));
+            let mut state = partition.lock();
+            if state.role == Role::Leader {
+                state.role = Role::Offline;
+                state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
+            }
+        }
+        dir.unpark(&mut outbox);
+        outbox.deliver(&self.inboxes);
+        partitions.sort();
+        self.events.push(Event::LogDirFailed { path: dir.path().to_owned(), reason, partitions });
+    }
+
+    /// Whether any log directory cannot be used: what it holds cannot be known then.
+    pub fn has_failed_dir(&self) -> bool {
+        !self.unusable_dirs.is_empty() || self.dirs.iter().any(|dir| dir.has_failed())
+    }
+}

@@ -1,0 +1,97 @@
+//! The end, orderly or not.
+//!
+//! In order: nothing new is accepted or read; what is in flight is answered (delayed fetches with
+//! what there is), within the grace; the writers write every tail; logs are closed, checkpoints
+//! written; one sync of the whole file system a directory; then the marker that says so.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::answers::stop_all;
+use crate::clock::mono_ms;
+use crate::inbox::Message;
+use crate::log_dir::LogDirState;
+use crate::partition::Role;
+use crate::shared::Shared;
+use crate::threads::Threads;
+
+/// `brokerEpoch` in the marker of a broker that is not registered with a KRaft controller.
+const NO_BROKER_EPOCH: i64 = -1;
+
+/// Ends in order; true when every log directory is marked clean.
+pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> bool {
+    let deadline_ms = mono_ms() + grace_ms.max(0);
+    shared.listeners.stop();
+    shared.limits.wake();
+    for inbox in &shared.inboxes {
+        inbox.send(Message::Drain { deadline_ms });
+    }
+    threads.join_network();
+    shared.readers.stop();
+    threads.join_readers();
+    shared.is_stopping.store(true, Ordering::Release);
+    shared.commands.stop();
+    for dir in &shared.dirs {
+        dir.syncer.stop();
+        dir.writer.finish();
+    }
+    threads.join_storage();
+    let mut is_clean = shared.unusable_dirs.is_empty();
+    for dir in &shared.dirs {
+        if let Err(reason) = close_dir(shared, dir) {
+            is_clean = false;
+            let fields = vec![("log_dir", dir.path().display().to_string()), ("reason", reason)];
+            shared.events.notice("log_dir_not_clean", "error", fields);
+        }
+    }
+    is_clean
+}
+
+/// Closes all logs of a directory. The error is a sentence; the directory is then not marked
+/// clean, and the next start recovers it.
+fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
+    if let Some(reason) = dir.env().poisoned() {
+        return Err(reason.to_owned());
+    }
+    let held = shared.registry.load();
+    let mut logs = Vec::new();
+    for partition in held.partitions().filter(|partition| Arc::ptr_eq(&partition.dir, dir)) {
+        let mut state = partition.lock();
+        state.role = Role::Stopped;
+        if let Some(log) = &mut state.log {
+            log.close_cleanly().map_err(|error| {
+                format!("closing {}-{}: {error}", partition.topic.name, partition.index)
+            })?;
+            logs.push(Arc::clone(partition));
+        }
+    }
+    dir.files.sync_all().map_err(|error| format!("syncing: {error}"))?;
+    for partition in &logs {
+        if let Some(log) = &mut partition.lock().log {
+            log.all_synced();
+        }
+    }
+    let write = |result: std::io::Result<()>| {
+        result.map_err(|error| format!("writing a checkpoint: {error}"))
+    };
+    write(dir.write_recovery_points(shared))?;
+    write(dir.write_log_starts(shared))?;
+    write(dir.write_high_watermarks(shared))?;
+    dir.files.mark_clean(NO_BROKER_EPOCH).map_err(|error| format!("marking it clean: {error}"))
+}
+
+/// Ends at once, as a kill would, but for the threads: they are joined.
+pub fn end_at_once(shared: &Arc<Shared>, threads: &Threads) {
+    stop_all(shared);
+    shared.listeners.stop();
+    shared.limits.wake();
+    shared.readers.stop();
+    for dir in &shared.dirs {
+        dir.syncer.stop();
+        dir.writer.stop();
+    }
+    shared.commands.stop();
+    threads.join_network();
+    threads.join_readers();
+    threads.join_storage();
+}

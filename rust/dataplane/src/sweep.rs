@@ -1,0 +1,99 @@
+//! Deadlines of one connection, and the rare look at all of them: idle ones, slow ones, memory
+//! that is no longer needed.
+
+use crate::api::PlaneConfig;
+use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
+use crate::context::Context;
+use crate::fetch;
+
+/// The longest time between two looks at all connections.
+const SWEEP_MAX_MS: i64 = 30_000;
+
+/// The shortest.
+const SWEEP_MIN_MS: i64 = 20;
+
+/// The time between two looks while connections wait for receive memory.
+pub const HUNGRY_MS: i64 = 50;
+
+/// While receive memory is short, a connection that holds some loses it after this long without
+/// a byte.
+const STALLED_MS: i64 = 5_000;
+
+/// Receive memory unused for this long is given back.
+const KEEP_MEMORY_MS: i64 = 1_000;
+
+/// How often all connections are looked at.
+pub fn interval_ms(config: &PlaneConfig) -> i64 {
+    let idle_ms = config.connections_max_idle_ms;
+    if idle_ms <= 0 { SWEEP_MAX_MS } else { (idle_ms / 4).clamp(SWEEP_MIN_MS, SWEEP_MAX_MS) }
+}
+
+/// A timer of the connection fired: what has run out of time is answered.
+pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
+    conn.timer_ms = crate::timers::NEVER_MS;
+    let now_ms = cx.now.mono_ms;
+    for produce in &mut conn.pending {
+        if produce.deadline_ms <= now_ms {
+            produce.time_out();
+        }
+    }
+    if matches!(&conn.exclusive, Some(Exclusive::Fetch(work)) if work.deadline_ms <= now_ms) {
+        fetch::finish_waiting(cx, conn)?;
+    }
+    let next_ms = conn
+        .pending
+        .iter()
+        .filter(|produce| !produce.is_done())
+        .map(|produce| produce.deadline_ms)
+        .min()
+        .into_iter()
+        .chain(match &conn.exclusive {
+            Some(Exclusive::Fetch(work)) => Some(work.deadline_ms),
+            _ => None,
+        })
+        .min();
+    if let Some(due_ms) = next_ms {
+        cx.timers.want(conn.token, due_ms, &mut conn.timer_ms);
+    }
+    Ok(())
+}
+
+/// What is to become of a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing.
+    Keep,
+    /// It may go on.
+    Visit,
+    /// It is closed.
+    Close(Close),
+}
+
+/// Looks at one connection.
+pub fn look(cx: &Context, conn: &mut Connection) -> Verdict {
+    let now_ms = cx.now.mono_ms;
+    let silent_ms = now_ms - conn.active_ms;
+    let max_idle_ms = cx.shared.config.connections_max_idle_ms;
+    if max_idle_ms > 0 {
+        let is_idle = conn.is_quiet() && conn.hold.is_none() && silent_ms > max_idle_ms;
+        // A peer that takes nothing of what it asked for is as good as gone, whatever is pending.
+        let takes_nothing = conn.sending == Sending::Full && silent_ms > max_idle_ms;
+        let is_slow = now_ms.saturating_sub(conn.partial_since_ms) > max_idle_ms;
+        if is_idle || takes_nothing || is_slow {
+            return Verdict::Close(Close::Idle);
+        }
+    }
+    let budget = &cx.shared.budget;
+    if conn.received.is_empty() && silent_ms > KEEP_MEMORY_MS {
+        conn.received.shrink(budget);
+    }
+    if budget.is_exhausted() && conn.partial_since_ms < now_ms && silent_ms > STALLED_MS {
+        let reason = "its frame stopped arriving while receive memory was short";
+        return Verdict::Close(Close::Protocol(reason.into()));
+    }
+    if conn.hold == Some(Hold::Memory) && budget.allows(conn.id) {
+        conn.hold = None;
+        return Verdict::Visit;
+    }
+    Verdict::Keep
+}

@@ -1,0 +1,390 @@
+//! One thread a log directory for everything slow and periodic: syncing completed segments,
+//! checkpoints, retention, deferred deletion, forgetting idle producers. It sleeps until the next
+//! of these is due.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use pyrklog_log::{DeletedFolder, RemovedSegments, SyncScope};
+
+use crate::api::PlaneConfig;
+use crate::clock::Now;
+use crate::log_dir::LogDirState;
+use crate::partition::Partition;
+use crate::shared::Shared;
+
+/// `producer.id.expiration.check.interval.ms`.
+const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
+
+/// How often `flush.ms` is looked at, while any topic has it.
+const FLUSH_CHECK_MS: i64 = 500;
+
+/// After DeleteRecords the log start checkpoint is not left to its interval: this much later, so
+/// that many of them share one write.
+const LOG_START_SOON_MS: i64 = 200;
+
+/// The periodic work of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// `recovery-point-offset-checkpoint`.
+    RecoveryCheckpoint,
+    /// `log-start-offset-checkpoint`.
+    LogStartCheckpoint,
+    /// `replication-offset-checkpoint`.
+    HighWatermarkCheckpoint,
+    /// `retention.ms`, `retention.bytes`.
+    Retention,
+    /// `producer.id.expiration.ms`.
+    Producers,
+    /// `flush.ms`.
+    Flush,
+}
+
+const TIMERS: [Timer; 6] = [
+    Timer::RecoveryCheckpoint,
+    Timer::LogStartCheckpoint,
+    Timer::HighWatermarkCheckpoint,
+    Timer::Retention,
+    Timer::Producers,
+    Timer::Flush,
+];
+
+impl Timer {
+    fn interval_ms(self, config: &PlaneConfig) -> i64 {
+        match self {
+            Timer::RecoveryCheckpoint => config.recovery_checkpoint_interval_ms,
+            Timer::LogStartCheckpoint => config.log_start_checkpoint_interval_ms,
+            Timer::HighWatermarkCheckpoint => config.high_watermark_checkpoint_interval_ms,
+            Timer::Retention => config.retention_check_interval_ms,
+            Timer::Producers => PRODUCER_CHECK_MS,
+            Timer::Flush => FLUSH_CHECK_MS,
+        }
+        .max(1)
+    }
+}
+
+/// Files to be removed later.
+#[derive(Debug)]
+pub enum Deletion {
+    /// Segments that retention took out.
+    Segments(RemovedSegments),
+    /// The folder of a deleted partition.
+    Folder(DeletedFolder),
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    rolled: Vec<Arc<Partition>>,
+    trimmed: Vec<Arc<Partition>>,
+    deletions: Vec<(i64, Deletion)>,
+    is_stopped: bool,
+    log_start_soon: bool,
+}
+
+/// What the syncer of one directory has to do besides its timers.
+#[derive(Debug, Default)]
+pub struct SyncerQueue {
+    inner: Mutex<Inner>,
+    wake: Condvar,
+    high_watermark_moved: AtomicBool,
+    recovery_point_moved: AtomicBool,
+    log_start_moved: AtomicBool,
+    has_flush_ms: AtomicBool,
+}
+
+impl SyncerQueue {
+    /// A segment of the partition is complete: it is to be synced.
+    pub fn rolled(&self, partition: Arc<Partition>) {
+        self.inner.lock().rolled.push(partition);
+        self.wake.notify_one();
+    }
+
+    /// The partition's log start moved: segments below are to go.
+    pub fn trimmed(&self, partition: Arc<Partition>) {
+        self.log_start_moved.store(true, Ordering::Relaxed);
+        let mut inner = self.inner.lock();
+        inner.trimmed.push(partition);
+        inner.log_start_soon = true;
+        drop(inner);
+        self.wake.notify_one();
+    }
+
+    /// Files to be removed at `due_ms` (wall clock).
+    pub fn delete_later(&self, due_ms: i64, deletion: Deletion) {
+        self.inner.lock().deletions.push((due_ms, deletion));
+        self.wake.notify_one();
+    }
+
+    /// A high watermark moved: its checkpoint is due at the next interval.
+    pub fn high_watermark_moved(&self) {
+        if !self.high_watermark_moved.load(Ordering::Relaxed) {
+            self.high_watermark_moved.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A topic of the directory has `flush.ms`.
+    pub fn need_flush_ms(&self) {
+        if !self.has_flush_ms.swap(true, Ordering::Relaxed) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Ends the syncer after the work at hand.
+    pub fn stop(&self) {
+        self.inner.lock().is_stopped = true;
+        self.wake.notify_one();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.inner.lock().is_stopped
+    }
+}
+
+/// The syncer thread of one directory.
+#[derive(Debug)]
+pub struct Syncer {
+    shared: Arc<Shared>,
+    dir: Arc<LogDirState>,
+    /// Retention rolled their active segments, and goes on once those are written.
+    again: Vec<Arc<Partition>>,
+    /// When each timer is due, monotonic milliseconds.
+    due_ms: [i64; TIMERS.len()],
+}
+
+impl Syncer {
+    /// For one directory.
+    pub fn new(shared: Arc<Shared>, dir: Arc<LogDirState>) -> Syncer {
+        let now_ms = Now::read().mono_ms;
+        let due_ms = TIMERS.map(|timer| now_ms + timer.interval_ms(&shared.config));
+        Syncer { shared, dir, again: Vec::new(), due_ms }
+    }
+
+    /// Runs until told to stop or until the directory fails.
+    pub fn run(mut self) {
+        while !self.dir.syncer.is_stopped() {
+            if self.dir.has_failed() {
+                self.wait_for_stop();
+                return;
+            }
+            if let Err(reason) = self.turn() {
+                self.shared.fail_dir(&self.dir, reason);
+            }
+        }
+    }
+
+    fn wait_for_stop(&self) {
+        let queue = &self.dir.syncer;
+        let mut inner = queue.inner.lock();
+        while !inner.is_stopped {
+            queue.wake.wait(&mut inner);
+        }
+    }
+
+    /// Waits for work and does it. The error is a sentence.
+    fn turn(&mut self) -> Result<(), String> {
+        let (rolled, trimmed, deletions) = self.wait();
+        for partition in rolled {
+            self.sync(&partition, SyncScope::ClosedSegments)?;
+            if let Some(place) = self.again.iter().position(|other| Arc::ptr_eq(other, &partition))
+            {
+                self.again.swap_remove(place);
+                self.retain(&partition)?;
+            }
+        }
+        for partition in trimmed {
+            self.retain(&partition)?;
+        }
+        for deletion in deletions {
+            self.delete(deletion);
+        }
+        let now_ms = Now::read().mono_ms;
+        for (index, timer) in TIMERS.into_iter().enumerate() {
+            if self.due_ms[index] <= now_ms && !self.dir.syncer.is_stopped() {
+                self.due_ms[index] = now_ms + timer.interval_ms(&self.shared.config);
+                self.fire(timer)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn wait(&mut self) -> (Vec<Arc<Partition>>, Vec<Arc<Partition>>, Vec<Deletion>) {
+        let queue = &self.dir.syncer;
+        let mut inner = queue.inner.lock();
+        loop {
+            let now = Now::read();
+            if std::mem::take(&mut inner.log_start_soon) {
+                let due_ms = &mut self.due_ms[Timer::LogStartCheckpoint as usize];
+                *due_ms = (*due_ms).min(now.mono_ms + LOG_START_SOON_MS);
+            }
+            let due: Vec<Deletion> = inner
+                .deletions
+                .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
+                .map(|(_, deletion)| deletion)
+                .collect();
+            let timer_ms = self.next_timer_ms() - now.mono_ms;
+            let is_due = timer_ms <= 0 || !due.is_empty();
+            if is_due || inner.is_stopped || !inner.rolled.is_empty() || !inner.trimmed.is_empty()
+            {
+                return (
+                    std::mem::take(&mut inner.rolled),
+                    std::mem::take(&mut inner.trimmed),
+                    due,
+                );
+            }
+            let deletion_ms = inner.deletions.iter().map(|(due_ms, _)| due_ms - now.wall_ms).min();
+            let wait_ms = deletion_ms.map_or(timer_ms, |ms| ms.min(timer_ms)).max(1);
+            let wait = Duration::from_millis(u64::try_from(wait_ms).unwrap_or(1));
+            queue.wake.wait_for(&mut inner, wait);
+        }
+    }
+
+    /// The next due time of the timers that have a reason to fire.
+    fn next_timer_ms(&self) -> i64 {
+        let queue = &self.dir.syncer;
+        let has_reason = |timer| match timer {
+            Timer::RecoveryCheckpoint => queue.recovery_point_moved.load(Ordering::Relaxed),
+            Timer::LogStartCheckpoint => queue.log_start_moved.load(Ordering::Relaxed),
+            Timer::Flush => queue.has_flush_ms.load(Ordering::Relaxed),
+            // Set by the writer without a wake: looked at when its interval is over.
+            Timer::HighWatermarkCheckpoint | Timer::Retention | Timer::Producers => true,
+        };
+        TIMERS
+            .into_iter()
+            .zip(self.due_ms)
+            .filter(|(timer, _)| has_reason(*timer))
+            .map(|(_, due_ms)| due_ms)
+            .min()
+            .unwrap_or(i64::MAX)
+    }
+
+    fn fire(&mut self, timer: Timer) -> Result<(), String> {
+        let dir = Arc::clone(&self.dir);
+        let queue = &dir.syncer;
+        let moved = |flag: &AtomicBool| flag.swap(false, Ordering::Relaxed);
+        let written = match timer {
+            Timer::RecoveryCheckpoint if moved(&queue.recovery_point_moved) => {
+                self.dir.write_recovery_points(&self.shared)
+            }
+            Timer::LogStartCheckpoint if moved(&queue.log_start_moved) => {
+                self.dir.write_log_starts(&self.shared)
+            }
+            Timer::HighWatermarkCheckpoint if moved(&queue.high_watermark_moved) => {
+                self.dir.write_high_watermarks(&self.shared)
+            }
+            Timer::RecoveryCheckpoint
+            | Timer::LogStartCheckpoint
+            | Timer::HighWatermarkCheckpoint => Ok(()),
+            Timer::Retention => return self.each_partition(Self::retain),
+            Timer::Producers => {
+                let expiration_ms = self.shared.config.producer_id_expiration_ms;
+                return self.each_partition(|_, partition| {
+                    let now_ms = Now::read().wall_ms;
+                    if let Some(log) = &mut partition.lock().log {
+                        log.expire_producers(now_ms, expiration_ms);
+                    }
+                    Ok(())
+                });
+            }
+            Timer::Flush if queue.has_flush_ms.load(Ordering::Relaxed) => {
+                return self.each_partition(Self::flush);
+            }
+            Timer::Flush => Ok(()),
+        };
+        written.map_err(|error| format!("writing a checkpoint: {error}"))
+    }
+
+    fn each_partition(
+        &mut self,
+        act: impl Fn(&mut Self, &Arc<Partition>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for partition in self.shared.registry.load().partitions() {
+            if self.dir.syncer.is_stopped() {
+                break;
+            }
+            if Arc::ptr_eq(&partition.dir, &self.dir) {
+                act(self, partition)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, partition: &Arc<Partition>) -> Result<(), String> {
+        let due_ms = partition.lock().log.as_ref().and_then(|log| log.next_flush_due_ms());
+        if due_ms.is_some_and(|due_ms| due_ms <= Now::read().wall_ms) {
+            self.sync(partition, SyncScope::Written)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&self, partition: &Arc<Partition>, scope: SyncScope) -> Result<(), String> {
+        let job = partition.lock().log.as_mut().and_then(|log| log.take_sync(scope));
+        let Some(mut job) = job else { return Ok(()) };
+        let result = job.execute();
+        let failure = result.as_ref().err().map(|error| describe(partition, "syncing", error));
+        let mut state = partition.lock();
+        // Without a log the partition was stopped meanwhile, and its folder may be gone.
+        let Some(log) = &mut state.log else { return Ok(()) };
+        log.complete_sync(job, result);
+        self.dir.syncer.recovery_point_moved.store(true, Ordering::Relaxed);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Takes out what retention or DeleteRecords no longer keep.
+    fn retain(&mut self, partition: &Arc<Partition>) -> Result<(), String> {
+        let now_ms = Now::read().wall_ms;
+        let candidates = partition.lock().log.as_ref().map(|log| log.retention_candidates(now_ms));
+        let Some(candidates) = candidates else { return Ok(()) };
+        if let Err(error) = candidates.load() {
+            return self.unless_stopped(partition, describe(partition, "reading", &error));
+        }
+        let mut state = partition.lock();
+        let Some(log) = &mut state.log else { return Ok(()) };
+        let retention = log.plan_retention(now_ms);
+        partition.unlock_and_write(state);
+        if retention.again {
+            self.again.push(Arc::clone(partition));
+        }
+        let Some(removed) = retention.removed else { return Ok(()) };
+        self.dir.syncer.log_start_moved.store(true, Ordering::Relaxed);
+        if let Err(error) = removed.rename() {
+            return self.unless_stopped(partition, describe(partition, "renaming", &error));
+        }
+        self.shared.events.notice(
+            "segments_deleted",
+            "info",
+            vec![
+                ("topic", partition.topic.name.to_string()),
+                ("partition", partition.index.to_string()),
+                ("bytes", removed.size_bytes().to_string()),
+            ],
+        );
+        self.dir.syncer.delete_later(removed.due_ms, Deletion::Segments(removed));
+        Ok(())
+    }
+
+    fn unless_stopped(&self, partition: &Partition, reason: String) -> Result<(), String> {
+        if partition.lock().log.is_none() { Ok(()) } else { Err(reason) }
+    }
+
+    fn delete(&self, deletion: Deletion) {
+        let result = match &deletion {
+            Deletion::Segments(removed) => removed.delete(),
+            Deletion::Folder(folder) => folder.remove(),
+        };
+        if let Err(error) = result {
+            // The names say what they are: the next start removes them.
+            let fields = vec![
+                ("log_dir", self.dir.path().display().to_string()),
+                ("reason", error.to_string()),
+            ];
+            self.shared.events.notice("deletion_failed", "warning", fields);
+        }
+    }
+}
+
+fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> String {
+    format!("{doing} {}-{}: {error}", partition.topic.name, partition.index)
+}

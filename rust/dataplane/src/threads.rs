@@ -1,0 +1,98 @@
+//! The plane's threads: started when first needed, joined at the end.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use crate::acceptor::Acceptor;
+use crate::network_thread::NetworkThread;
+use crate::reader_pool;
+use crate::shared::Shared;
+use crate::syncer::Syncer;
+use crate::writer::Writer;
+
+#[derive(Debug, Default)]
+struct Running {
+    storage: Vec<JoinHandle<()>>,
+    network: Vec<JoinHandle<()>>,
+    readers: Vec<JoinHandle<()>>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Threads {
+    running: Mutex<Running>,
+}
+
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(run)
+}
+
+fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
+    for thread in threads {
+        // A thread that panicked has said so on standard error; the others still end in order.
+        let _ = thread.join();
+    }
+}
+
+impl Threads {
+    /// Starts a writer and a syncer for every log directory, once.
+    pub fn start_storage(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        let mut running = self.running.lock();
+        if !running.storage.is_empty() {
+            return Ok(());
+        }
+        for dir in &shared.dirs {
+            let writer = Writer::new(Arc::clone(shared), Arc::clone(dir));
+            running.storage.push(spawn(format!("writer-{}", dir.index), || writer.run())?);
+            let syncer = Syncer::new(Arc::clone(shared), Arc::clone(dir));
+            running.storage.push(spawn(format!("syncer-{}", dir.index), || syncer.run())?);
+        }
+        Ok(())
+    }
+
+    /// Starts the acceptor, the network threads and the readers, once.
+    pub fn start_network(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        let mut running = self.running.lock();
+        if running.acceptor.is_some() {
+            return Ok(());
+        }
+        for index in 0..shared.config.network_threads {
+            let thread = NetworkThread::new(Arc::clone(shared), index)?;
+            running.network.push(spawn(format!("network-{index}"), || thread.run())?);
+        }
+        for index in 0..shared.config.reader_threads.max(1) {
+            let shared = Arc::clone(shared);
+            let run = move || reader_pool::run(&shared);
+            running.readers.push(spawn(format!("reader-{index}"), run)?);
+        }
+        let acceptor = Acceptor::new(Arc::clone(shared))?;
+        running.acceptor = Some(spawn("acceptor".into(), || acceptor.run())?);
+        Ok(())
+    }
+
+    /// Waits for the acceptor and the network threads.
+    pub fn join_network(&self) {
+        let (acceptor, network) = {
+            let mut running = self.running.lock();
+            (running.acceptor.take(), std::mem::take(&mut running.network))
+        };
+        join(acceptor);
+        join(network);
+    }
+
+    /// Waits for the readers.
+    pub fn join_readers(&self) {
+        let readers = std::mem::take(&mut self.running.lock().readers);
+        join(readers);
+    }
+
+    /// Waits for the writers and syncers.
+    pub fn join_storage(&self) {
+        let storage = std::mem::take(&mut self.running.lock().storage);
+        join(storage);
+    }
+}
