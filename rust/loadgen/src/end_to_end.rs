@@ -110,7 +110,7 @@ fn open_pair(options: &Options, topic: &Topic, share: &Share, batch: &Batch) -> 
     let acks = (options.acks, (options.timeout_seconds * 1e3) as i32);
     // A frame is written anew for each record, so none may come round again while it is in flight.
     let rounds = options.in_flight.div_ceil(share.partitions.len()) + 1;
-    let ring = produce::build_ring(&topic.name, &share.partitions, rounds, acks, batch);
+    let ring = produce::build_ring(&topic.name, &share.partitions, rounds, acks, batch)?;
     let (reader, positions) = open_share(options, topic, share, LATEST)?;
     let part = share.partitions.len() as f64 / topic.partitions.len() as f64;
     let records_per_second = options.records_per_second.unwrap_or(1_000.0) * part;

@@ -4,10 +4,11 @@ use crate::budget::Budget;
 use crate::clock::now_ns;
 use crate::connection::Connection;
 use crate::error::{Failure, Result};
-use crate::messages::{FetchLimits, FetchedPartition, Topic, fetch_reply, fetch_request};
+use crate::messages::{FetchLimits, Topic, fetch_partition, fetch_reply, fetch_request};
 use crate::tally::Tally;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{BatchView, Batches};
+use pyrklog_wire::fetch::{FetchPartition, FetchPartitionHead};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -35,18 +36,18 @@ pub struct Plan {
 /// Told of every complete batch.
 pub type EachBatch<'a> = dyn FnMut(BatchView<'_>) + 'a;
 
-struct Position {
-    partition: i32,
+/// Where one partition's reading began, and whether it is over.
+#[derive(Clone, Copy)]
+struct Reading {
     begin: i64,
-    next: i64,
-    at: usize,
     ended: bool,
 }
 
 /// One fetch that is sent over and over; its correlation id is its index.
 struct Slot {
     frame: Vec<u8>,
-    positions: Vec<Position>,
+    partitions: Vec<FetchPartition>,
+    readings: Vec<Reading>,
 }
 
 struct Reader<'a, 'b> {
@@ -89,9 +90,9 @@ pub fn run(
         let Some(from_ns) = from_ns else { break };
         reader.tally_reply(from_ns);
         let ended = reader.slots[slot]
-            .positions
+            .readings
             .iter()
-            .all(|position| position.ended);
+            .all(|reading| reading.ended);
         if !ended && !is_over() && !budget.is_over(now_ns()) {
             reader.send(slot)?;
         }
@@ -101,91 +102,80 @@ pub fn run(
 
 fn build_slots(plan: &Plan) -> Vec<Slot> {
     let count = plan.in_flight.min(plan.positions.len());
+    let mine = |slot| plan.positions.iter().skip(slot).step_by(count);
     (0..count)
-        .map(|slot| {
-            let mine: Vec<_> = plan
-                .positions
-                .iter()
-                .skip(slot)
-                .step_by(count)
-                .copied()
-                .collect();
-            let (frame, offsets_at) = fetch_request(slot as i32, &plan.topic, &mine, plan.limits);
-            let positions = mine
-                .iter()
-                .zip(offsets_at)
-                .map(|(&(partition, begin), at)| Position {
-                    partition,
+        .map(|slot| Slot {
+            frame: Vec::new(),
+            partitions: mine(slot)
+                .map(|&(index, begin)| fetch_partition(index, begin, plan.limits))
+                .collect(),
+            readings: mine(slot)
+                .map(|&(_, begin)| Reading {
                     begin,
-                    next: begin,
-                    at,
                     ended: false,
                 })
-                .collect();
-            Slot { frame, positions }
+                .collect(),
         })
         .collect()
 }
 
 impl Reader<'_, '_> {
-    fn send(&mut self, slot: usize) -> Result<()> {
+    fn send(&mut self, index: usize) -> Result<()> {
         let from_ns = now_ns();
-        let mut rest = self.slots[slot].frame.as_slice();
+        let Slot {
+            frame, partitions, ..
+        } = &mut self.slots[index];
+        let Plan { topic, limits, .. } = &self.plan;
+        fetch_request(frame, index as i32, topic, partitions, *limits);
+        let mut rest = frame.as_slice();
         while !rest.is_empty() {
             let sent = self.connection.send_some(&[IoSlice::new(rest)])?;
             rest = &rest[sent..];
             if sent == 0 {
                 self.connection.wait(true, u64::MAX)?;
-                self.check_time(from_ns)?;
+                check_time(from_ns, self.plan.timeout_ns)?;
             }
         }
-        self.window.push_back((from_ns, slot));
+        self.window.push_back((from_ns, index));
         Ok(())
     }
 
     /// The send time and slot of the oldest fetch, once its reply was read; `None` as the time when
     /// the run ended while waiting.
     fn receive_oldest(&mut self, is_over: &dyn Fn() -> bool) -> Result<(Option<u64>, usize)> {
-        let (from_ns, slot) = self.window[0];
+        let (from_ns, index) = self.window[0];
         loop {
             if let Some(frame) = self.connection.next_frame()? {
-                let correlation_id = i32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]);
-                if usize::try_from(correlation_id).ok() != Some(slot) {
+                let (correlation_id, reply) = fetch_reply(frame)?;
+                if usize::try_from(correlation_id).ok() != Some(index) {
                     return Err(Failure::Protocol(format!(
-                        "a reply carries correlation id {correlation_id}, {slot} was expected: \
+                        "a reply carries correlation id {correlation_id}, {index} was expected: \
                          replies must come in the order of the requests"
                     )));
                 }
                 let measured = from_ns >= self.plan.measure_from_ns;
                 let mut take = Take {
-                    positions: &mut self.slots[slot].positions,
+                    slot: &mut self.slots[index],
                     plan: &self.plan,
                     tally: &mut self.tally,
                     measured,
                     each_batch: self.each_batch,
                     bytes: 0,
                 };
-                fetch_reply(frame, |part| take.partition(part))?;
-                let bytes = take.bytes;
-                self.patch_offsets(slot);
+                for part in reply.topics.iter().flat_map(|topic| &topic.partitions) {
+                    take.partition(&part.head, part.records.unwrap_or_default())?;
+                }
                 if measured {
-                    self.budget.claim(from_ns, bytes);
+                    self.budget.claim(from_ns, take.bytes);
                 }
                 self.window.pop_front();
-                return Ok((Some(from_ns), slot));
+                return Ok((Some(from_ns), index));
             }
             if is_over() {
-                return Ok((None, slot));
+                return Ok((None, index));
             }
             self.connection.receive(true)?;
-            self.check_time(from_ns)?;
-        }
-    }
-
-    fn patch_offsets(&mut self, slot: usize) {
-        let Slot { frame, positions } = &mut self.slots[slot];
-        for position in positions {
-            frame[position.at..position.at + 8].copy_from_slice(&position.next.to_be_bytes());
+            check_time(from_ns, self.plan.timeout_ns)?;
         }
     }
 
@@ -197,20 +187,21 @@ impl Reader<'_, '_> {
             self.tally.finished_ns = now;
         }
     }
-
-    fn check_time(&self, from_ns: u64) -> Result<()> {
-        if now_ns().saturating_sub(from_ns) < self.plan.timeout_ns {
-            return Ok(());
-        }
-        Err(Failure::TimedOut(format!(
-            "no reply to a fetch within {:.1} s",
-            self.plan.timeout_ns as f64 / 1e9
-        )))
-    }
 }
 
+fn check_time(from_ns: u64, timeout_ns: u64) -> Result<()> {
+    if now_ns().saturating_sub(from_ns) < timeout_ns {
+        return Ok(());
+    }
+    Err(Failure::TimedOut(format!(
+        "no reply to a fetch within {:.1} s",
+        timeout_ns as f64 / 1e9
+    )))
+}
+
+/// Takes one reply in.
 struct Take<'a, 'b> {
-    positions: &'a mut [Position],
+    slot: &'a mut Slot,
     plan: &'a Plan,
     tally: &'a mut Tally,
     measured: bool,
@@ -219,28 +210,24 @@ struct Take<'a, 'b> {
 }
 
 impl Take<'_, '_> {
-    fn partition(&mut self, part: FetchedPartition<'_>) -> Result<()> {
-        let found = self
-            .positions
-            .iter_mut()
-            .find(|own| own.partition == part.partition);
-        let Some(position) = found else {
-            return Err(Failure::Protocol(format!(
-                "partition {} was not asked",
-                part.partition
-            )));
+    fn partition(&mut self, head: &FetchPartitionHead<'_>, records: &[u8]) -> Result<()> {
+        let mut asked = self.slot.partitions.iter_mut().zip(&mut self.slot.readings);
+        let found = asked.find(|(partition, _)| partition.index == head.index);
+        let Some((partition, reading)) = found else {
+            let text = format!("partition {} was not asked", head.index);
+            return Err(Failure::Protocol(text));
         };
-        if !part.error.is_none() {
+        if !head.error_code.is_none() {
             // Out of range will not mend itself; anything else may be a passing state.
-            position.ended |= part.error == ErrorCode::OFFSET_OUT_OF_RANGE;
-            self.tally.error(part.error);
+            reading.ended |= head.error_code == ErrorCode::OFFSET_OUT_OF_RANGE;
+            self.tally.error(head.error_code);
             return Ok(());
         }
         let mut batches = 0;
-        for view in Batches::new(part.records) {
+        for view in Batches::new(records) {
             let view = view?;
             batches += 1;
-            position.next = view.header.next_offset();
+            partition.fetch_offset = view.header.next_offset();
             self.bytes += view.bytes.len() as u64;
             if self.measured {
                 self.tally.bytes += view.bytes.len() as u64;
@@ -248,19 +235,19 @@ impl Take<'_, '_> {
             }
             (self.each_batch)(view);
         }
-        if batches == 0 && !part.records.is_empty() {
+        if batches == 0 && !records.is_empty() {
             return Err(Failure::Protocol(format!(
                 "a fetch of partition {} at {} brought {} bytes without a whole batch",
-                part.partition,
-                position.next,
-                part.records.len()
+                head.index,
+                partition.fetch_offset,
+                records.len()
             )));
         }
-        if position.next >= part.high_watermark && !self.plan.follow {
-            if self.plan.repeat && position.begin < part.high_watermark {
-                position.next = position.begin;
+        if partition.fetch_offset >= head.high_watermark && !self.plan.follow {
+            if self.plan.repeat && reading.begin < head.high_watermark {
+                partition.fetch_offset = reading.begin;
             } else {
-                position.ended = true;
+                reading.ended = true;
             }
         }
         Ok(())

@@ -1,15 +1,27 @@
 //! The five requests that the generator sends, each in one fixed version, and their replies.
 //!
 //! Versions are the newest that Apache Kafka 3.9 clients use, so that brokers run the code that
-//! current clients make them run. Frames are built once and sent many times.
+//! current clients make them run. Replies are given from the correlation id on.
 
 use crate::error::{Failure, Result};
-use pyrklog_wire::{ErrorCode, Reader, Writer};
+use pyrklog_wire::api::key;
+use pyrklog_wire::fetch::{FetchPartition, FetchRequestToWrite, FetchResponse, FetchTopicToWrite};
+use pyrklog_wire::header::parse_response_header;
+use pyrklog_wire::list_offsets::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
+};
+use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+use pyrklog_wire::produce::{ProduceRequest, ProduceResponse, TopicToProduce, encode_request};
+use pyrklog_wire::{ErrorCode, RequestHeader, Span, Uuid, frame};
 
-const PRODUCE: (i16, i16) = (0, 11);
-const FETCH: (i16, i16) = (1, 17);
-const LIST_OFFSETS: (i16, i16) = (2, 7);
-const METADATA: (i16, i16) = (3, 12);
+/// API key and version.
+type Api = (i16, i16);
+
+const PRODUCE: Api = (key::PRODUCE, 11);
+const FETCH: Api = (key::FETCH, 17);
+const LIST_OFFSETS: Api = (key::LIST_OFFSETS, 7);
+const METADATA: Api = (key::METADATA, 12);
+const CLIENT_ID: &str = "pyrklog-loadgen";
 
 /// What a partition answers while it is being created or moved.
 const PASSING: [ErrorCode; 3] = [
@@ -24,131 +36,113 @@ pub struct Topic {
     /// Name.
     pub name: String,
     /// Topic id.
-    pub id: [u8; 16],
+    pub id: Uuid,
     /// (partition index, address of its leader), by index.
     pub partitions: Vec<(i32, String)>,
 }
 
-const CLIENT_ID: &str = "pyrklog-loadgen";
-
-/// Builds one frame: length, request header v2, and what `body` appends (all versions used here
-/// are flexible).
-fn frame(
-    (api_key, version): (i16, i16),
+/// Writes one frame over what `out` holds.
+fn write_frame(
+    out: &mut Vec<u8>,
+    (api_key, api_version): Api,
     correlation_id: i32,
-    body: impl FnOnce(&mut Writer<'_>),
-) -> Vec<u8> {
-    let mut out = vec![0; 4];
-    let mut writer = Writer::new(&mut out, true);
-    writer.i16(api_key);
-    writer.i16(version);
-    writer.i32(correlation_id);
-    writer.classic_nullable_string(Some(CLIENT_ID));
-    writer.no_tags();
-    body(&mut writer);
-    writer.no_tags();
-    let length = (out.len() - 4) as i32;
-    out[..4].copy_from_slice(&length.to_be_bytes());
-    out
+    body: impl FnOnce(&mut Vec<u8>, i16),
+) {
+    out.clear();
+    let start = frame::begin(out);
+    let client_id = Some(CLIENT_ID);
+    let header = RequestHeader {
+        api_key,
+        api_version,
+        correlation_id,
+        client_id,
+    };
+    header.encode(out);
+    body(out, api_version);
+    frame::end(out, start, 0);
 }
 
-/// Begins to read a reply: skips its header, of which the caller has checked the correlation id.
-fn reply(frame: &[u8]) -> Result<Reader<'_>> {
-    let mut reader = Reader::new(frame, true);
-    reader.i32()?;
-    reader.skip_tags()?;
-    Ok(reader)
+/// The correlation id and the body of a reply.
+fn open(frame: &[u8], (api_key, version): Api) -> Result<(i32, &[u8])> {
+    let (correlation_id, body_at) = parse_response_header(frame, api_key, version)?;
+    Ok((correlation_id, &frame[body_at..]))
 }
 
 /// Asks for one topic, without creating it.
 pub fn metadata_request(topic: &str) -> Vec<u8> {
-    frame(METADATA, 0, |writer| {
-        writer.array(&[topic], |writer, topic| {
-            writer.uuid(&[0; 16]);
-            writer.string(topic);
-            writer.no_tags();
-        });
-        writer.bool(false); // no auto-creation
-        writer.bool(false); // no authorized operations
-    })
+    let mut out = Vec::new();
+    let request = MetadataRequest {
+        topics: Some(vec![MetadataRequestTopic {
+            id: Uuid::default(),
+            name: Some(topic),
+        }]),
+        allow_auto_topic_creation: false,
+        include_cluster_authorized_operations: false,
+        include_topic_authorized_operations: false,
+    };
+    write_frame(&mut out, METADATA, 0, |out, version| {
+        request.encode(out, version)
+    });
+    out
 }
 
-/// Reads the reply to [`metadata_request`], from the correlation id on.
+/// Reads the reply to [`metadata_request`].
 ///
 /// # Errors
 /// A missing topic, a partition without a leader, bytes that are no such reply.
 pub fn metadata_reply(frame: &[u8]) -> Result<Topic> {
-    let mut reader = reply(frame)?;
-    reader.i32()?; // throttle time
-    let brokers = reader.array(9, |reader| {
-        let id = reader.i32()?;
-        let host = reader.string()?;
-        let port = reader.i32()?;
-        reader.nullable_string()?; // rack
-        reader.skip_tags()?;
-        Ok((id, format!("{host}:{port}")))
-    })?;
-    reader.nullable_string()?; // cluster id
-    reader.i32()?; // controller
-    if reader.array_len(2)? != 1 {
+    let (_, body) = open(frame, METADATA)?;
+    let reply = MetadataResponse::decode(body, METADATA.1)?;
+    let [topic] = reply.topics.as_slice() else {
         return Err(Failure::Protocol(
             "Metadata did not answer for the one topic asked".into(),
         ));
+    };
+    let name = topic.name.unwrap_or_default().to_owned();
+    if !topic.error_code.is_none() {
+        let text = format!("topic {name:?}: {}; create it first", topic.error_code);
+        return Err(Failure::Refused(text));
     }
-    let error = ErrorCode(reader.i16()?);
-    let name = reader.nullable_string()?.unwrap_or_default().to_owned();
-    if !error.is_none() {
-        return Err(Failure::Refused(format!(
-            "topic {name:?}: {error}; create it first"
-        )));
-    }
-    let id = reader.uuid()?;
-    reader.bool()?; // internal
-    let led = reader.array(15, |reader| {
-        reader.i16()?; // error: shown by the missing leader
-        let index = reader.i32()?;
-        let leader = reader.i32()?;
-        reader.i32()?; // leader epoch
-        for _ in 0..3 {
-            let replicas = reader.array_len(4)?;
-            reader.take(4 * replicas)?;
-        }
-        reader.skip_tags()?;
-        Ok((index, leader))
-    })?;
-    let mut partitions = Vec::with_capacity(led.len());
-    for (index, leader) in led {
-        match brokers.iter().find(|(id, _)| *id == leader) {
-            Some((_, address)) => partitions.push((index, address.clone())),
-            None => {
-                let text = format!("partition {index} of {name:?} has no leader at present");
-                return Err(Failure::NotYet(text));
-            }
-        }
+    let mut partitions = Vec::with_capacity(topic.partitions.len());
+    for partition in &topic.partitions {
+        let mut brokers = reply.head.brokers.iter();
+        let Some(leader) = brokers.find(|broker| broker.node_id == partition.leader_id) else {
+            let text = format!("partition {} of {name:?} has no leader", partition.index);
+            return Err(Failure::NotYet(text));
+        };
+        partitions.push((partition.index, format!("{}:{}", leader.host, leader.port)));
     }
     partitions.sort();
     Ok(Topic {
         name,
-        id,
+        id: topic.id,
         partitions,
     })
 }
 
 /// Asks for the offset at `timestamp` (-1 latest, -2 earliest) of `partitions`.
 pub fn list_offsets_request(topic: &str, partitions: &[i32], timestamp: i64) -> Vec<u8> {
-    frame(LIST_OFFSETS, 0, |writer| {
-        writer.i32(-1); // a client, not a replica
-        writer.i8(0); // read uncommitted
-        writer.array_len(1);
-        writer.string(topic);
-        writer.array(partitions, |writer, partition| {
-            writer.i32(*partition);
-            writer.i32(-1); // leader epoch unknown
-            writer.i64(timestamp);
-            writer.no_tags();
-        });
-        writer.no_tags();
-    })
+    let each = partitions.iter();
+    let partitions = each
+        .map(|&index| ListOffsetsPartition {
+            index,
+            current_leader_epoch: -1,
+            timestamp,
+        })
+        .collect();
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        isolation_level: 0,
+        topics: vec![ListOffsetsTopic {
+            name: topic,
+            partitions,
+        }],
+    };
+    let mut out = Vec::new();
+    write_frame(&mut out, LIST_OFFSETS, 0, |out, version| {
+        request.encode(out, version)
+    });
+    out
 }
 
 /// (partition, offset) of the reply to [`list_offsets_request`].
@@ -156,73 +150,67 @@ pub fn list_offsets_request(topic: &str, partitions: &[i32], timestamp: i64) -> 
 /// # Errors
 /// An error code for a partition, bytes that are no such reply.
 pub fn list_offsets_reply(frame: &[u8]) -> Result<Vec<(i32, i64)>> {
-    let mut reader = reply(frame)?;
-    reader.i32()?; // throttle time
+    let (_, body) = open(frame, LIST_OFFSETS)?;
+    let reply = ListOffsetsResponse::decode(body, LIST_OFFSETS.1)?;
     let mut offsets = Vec::new();
-    for _ in 0..reader.array_len(3)? {
-        reader.string()?;
-        for _ in 0..reader.array_len(27)? {
-            let index = reader.i32()?;
-            let error = ErrorCode(reader.i16()?);
-            if !error.is_none() {
-                let text = format!("offsets of partition {index}: {error}");
-                return Err(match PASSING.contains(&error) {
-                    true => Failure::NotYet(text),
-                    false => Failure::Refused(text),
-                });
-            }
-            reader.i64()?; // timestamp
-            offsets.push((index, reader.i64()?));
-            reader.i32()?; // leader epoch
-            reader.skip_tags()?;
+    for partition in reply.topics.iter().flat_map(|topic| &topic.partitions) {
+        let code = partition.error_code;
+        if !code.is_none() {
+            let text = format!("offsets of partition {}: {code}", partition.index);
+            return Err(match PASSING.contains(&code) {
+                true => Failure::NotYet(text),
+                false => Failure::Refused(text),
+            });
         }
-        reader.skip_tags()?;
+        offsets.push((partition.index, partition.offset));
     }
     Ok(offsets)
 }
 
-/// A Produce frame of one batch for one partition, and where the batch begins in it.
+/// A Produce frame of one batch for one partition, and the batch's place in it.
+///
+/// # Errors
+/// None for a topic's name and a batch within the protocol's limits.
 pub fn produce_request(
     correlation_id: i32,
     (topic, partition): (&str, i32),
     acks: i16,
     timeout_ms: i32,
     batch: &[u8],
-) -> (Vec<u8>, usize) {
-    let mut batch_at = 0;
-    let bytes = frame(PRODUCE, correlation_id, |writer| {
-        writer.nullable_string(None); // no transactional id
-        writer.i16(acks);
-        writer.i32(timeout_ms);
-        writer.array_len(1);
-        writer.string(topic);
-        writer.array_len(1);
-        writer.i32(partition);
-        writer.array_len(batch.len());
-        batch_at = writer.position();
-        writer.raw(batch);
-        writer.no_tags();
-        writer.no_tags();
+) -> Result<(Vec<u8>, Span)> {
+    let mut out = Vec::new();
+    let mut body_at = 0;
+    write_frame(&mut out, PRODUCE, correlation_id, |out, version| {
+        body_at = out.len();
+        let partitions = [(partition, Some(batch))];
+        let topics = [TopicToProduce {
+            name: topic,
+            partitions: &partitions,
+        }];
+        encode_request(out, version, None, acks, timeout_ms, &topics);
     });
-    (bytes, batch_at)
+    let mut written = ProduceRequest::default();
+    written.decode(&out, body_at, PRODUCE.1)?;
+    let place = written.partitions[0].records;
+    place
+        .map(|place| (out, place))
+        .ok_or_else(|| Failure::Protocol("a Produce request lost its batch".into()))
 }
 
-/// The error code of the one partition of a Produce reply; `frame` begins at the correlation id.
+/// The correlation id and the error code of the one partition of a Produce reply.
 ///
 /// # Errors
 /// Bytes that are no such reply.
-pub fn produce_reply(frame: &[u8]) -> Result<ErrorCode> {
-    let mut reader = reply(frame)?;
-    let topics = reader.array_len(3)?;
-    reader.string()?;
-    let partitions = reader.array_len(33)?;
-    if (topics, partitions) != (1, 1) {
-        return Err(Failure::Protocol(
+pub fn produce_reply(frame: &[u8]) -> Result<(i32, ErrorCode)> {
+    let (correlation_id, body) = open(frame, PRODUCE)?;
+    let reply = ProduceResponse::decode(body, PRODUCE.1)?;
+    let mut partitions = reply.topics.iter().flat_map(|topic| &topic.partitions);
+    match (partitions.next(), partitions.next()) {
+        (Some(partition), None) => Ok((correlation_id, partition.error_code)),
+        _ => Err(Failure::Protocol(
             "Produce did not answer for the one partition sent".into(),
-        ));
+        )),
     }
-    reader.i32()?; // partition
-    Ok(ErrorCode(reader.i16()?))
 }
 
 /// What a fetch asks of the broker, apart from positions.
@@ -234,121 +222,82 @@ pub struct FetchLimits {
     pub partition_bytes: i32,
 }
 
-/// A Fetch frame for several partitions (no fetch session), and where each one's offset stands.
+/// One partition of a consumer's fetch without a session.
+pub fn fetch_partition(index: i32, fetch_offset: i64, limits: FetchLimits) -> FetchPartition {
+    FetchPartition {
+        index,
+        current_leader_epoch: -1,
+        fetch_offset,
+        last_fetched_epoch: -1,
+        log_start_offset: -1,
+        max_bytes: limits.partition_bytes,
+        directory_id: Uuid::default(),
+    }
+}
+
+/// Writes a Fetch frame for several partitions over what `out` holds.
 pub fn fetch_request(
+    out: &mut Vec<u8>,
     correlation_id: i32,
     topic: &Topic,
-    positions: &[(i32, i64)],
+    partitions: &[FetchPartition],
     limits: FetchLimits,
-) -> (Vec<u8>, Vec<usize>) {
-    let mut offsets_at = Vec::with_capacity(positions.len());
-    let bytes = frame(FETCH, correlation_id, |writer| {
-        writer.i32(limits.max_wait_ms);
-        writer.i32(1); // min bytes
-        writer.i32(i32::MAX); // max bytes of the reply
-        writer.i8(0); // read uncommitted
-        writer.i32(0); // no session
-        writer.i32(-1);
-        writer.array_len(1);
-        writer.uuid(&topic.id);
-        writer.array(positions, |writer, (partition, offset)| {
-            writer.i32(*partition);
-            writer.i32(-1); // leader epoch unknown
-            offsets_at.push(writer.position());
-            writer.i64(*offset);
-            writer.i32(-1); // last fetched epoch: followers only
-            writer.i64(-1); // log start offset: followers only
-            writer.i32(limits.partition_bytes);
-            writer.no_tags();
-        });
-        writer.no_tags();
-        writer.array_len(0); // no forgotten topics
-        writer.string(""); // no rack
+) {
+    let topics = [FetchTopicToWrite {
+        name: &topic.name,
+        id: topic.id,
+        partitions,
+    }];
+    let request = FetchRequestToWrite {
+        max_wait_ms: limits.max_wait_ms,
+        topics: &topics,
+        ..FetchRequestToWrite::default()
+    };
+    write_frame(out, FETCH, correlation_id, |out, version| {
+        request.encode(out, version)
     });
-    (bytes, offsets_at)
 }
 
-/// One partition of a Fetch reply.
-#[derive(Debug)]
-pub struct FetchedPartition<'a> {
-    /// Partition index.
-    pub partition: i32,
-    /// 0 = none.
-    pub error: ErrorCode,
-    /// Visible end of the partition.
-    pub high_watermark: i64,
-    /// Bytes of record batches, the last perhaps cut off.
-    pub records: &'a [u8],
-}
-
-/// Hands every partition of a Fetch reply to `each`; `frame` begins at the correlation id.
+/// The correlation id and the content of a Fetch reply.
 ///
 /// # Errors
-/// An error of the whole reply, bytes that are no such reply, and what `each` returns.
-pub fn fetch_reply(
-    frame: &[u8],
-    mut each: impl FnMut(FetchedPartition<'_>) -> Result<()>,
-) -> Result<()> {
-    let mut reader = reply(frame)?;
-    reader.i32()?; // throttle time
-    let error = ErrorCode(reader.i16()?);
-    if !error.is_none() {
-        return Err(Failure::Refused(format!("Fetch: {error}")));
+/// An error of the whole reply, bytes that are no such reply.
+pub fn fetch_reply(frame: &[u8]) -> Result<(i32, FetchResponse<'_>)> {
+    let (correlation_id, body) = open(frame, FETCH)?;
+    let reply = FetchResponse::decode(body, FETCH.1)?;
+    match reply.head.error_code {
+        ErrorCode::NONE => Ok((correlation_id, reply)),
+        code => Err(Failure::Refused(format!("Fetch: {code}"))),
     }
-    reader.i32()?; // session
-    for _ in 0..reader.array_len(18)? {
-        reader.uuid()?;
-        for _ in 0..reader.array_len(37)? {
-            let partition = reader.i32()?;
-            let error = ErrorCode(reader.i16()?);
-            let high_watermark = reader.i64()?;
-            reader.i64()?; // last stable offset
-            reader.i64()?; // log start offset
-            for _ in 0..reader.nullable_array_len(17)?.unwrap_or(0) {
-                reader.take(16)?; // aborted transaction
-                reader.skip_tags()?;
-            }
-            reader.i32()?; // preferred read replica
-            let records = reader.nullable_bytes()?.unwrap_or_default();
-            reader.skip_tags()?;
-            each(FetchedPartition {
-                partition,
-                error,
-                high_watermark,
-                records,
-            })?;
-        }
-        reader.skip_tags()?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pyrklog_wire::fetch::FetchRequest;
+    use pyrklog_wire::header::encode_response_header;
+    use pyrklog_wire::metadata::{MetadataHead, MetadataTopic};
+    use pyrklog_wire::produce::{ProducePartitionResponse, ProduceTopicResponse};
 
-    fn bytes(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out, true);
-        writer.i32(5); // correlation id
-        writer.no_tags();
-        write(&mut writer);
-        out
+    fn body_at(frame: &[u8]) -> usize {
+        let announced = i32::from_be_bytes(frame[..4].try_into().unwrap());
+        assert_eq!(announced as usize, frame.len() - 4);
+        4 + RequestHeader::parse(&frame[4..]).unwrap().1
     }
 
     #[test]
     fn a_batch_is_where_it_is_said_to_be() {
-        let (frame, at) = produce_request(9, ("t", 3), 1, 30_000, b"batch");
-        assert_eq!(&frame[at..at + 5], b"batch");
-        assert_eq!(frame[8..12], 9_i32.to_be_bytes());
+        let (frame, place) = produce_request(9, ("t", 3), 1, 30_000, b"batch").unwrap();
+        assert_eq!(place.of(&frame), b"batch");
+        let (header, _) = RequestHeader::parse(&frame[4..]).unwrap();
         assert_eq!(
-            frame.len() - 4,
-            i32::from_be_bytes(frame[..4].try_into().unwrap()) as usize
+            (header.api_key, header.api_version, header.correlation_id),
+            (0, 11, 9)
         );
     }
 
     #[test]
-    fn fetch_offsets_are_where_they_are_said_to_be() {
+    fn a_fetch_names_its_positions() {
         let topic = Topic {
             name: "t".into(),
             id: [7; 16],
@@ -358,76 +307,67 @@ mod tests {
             max_wait_ms: 1,
             partition_bytes: 2,
         };
-        let (frame, at) = fetch_request(1, &topic, &[(0, 500), (4, 600)], limits);
-        assert_eq!(frame[at[0]..at[0] + 8], 500_i64.to_be_bytes());
-        assert_eq!(frame[at[1]..at[1] + 8], 600_i64.to_be_bytes());
+        let positions = [
+            fetch_partition(0, 500, limits),
+            fetch_partition(4, 600, limits),
+        ];
+        let mut frame = vec![1, 2, 3];
+        fetch_request(&mut frame, 1, &topic, &positions, limits);
+        let mut request = FetchRequest::default();
+        request.decode(&frame, body_at(&frame), FETCH.1).unwrap();
+        assert_eq!(request.partitions, positions);
+        assert_eq!((request.max_wait_ms, request.topics[0].id), (1, [7; 16]));
     }
 
     #[test]
     fn a_produce_reply_gives_the_error_code() {
-        let reply = bytes(|writer| {
-            writer.array_len(1);
-            writer.string("t");
-            writer.array_len(1);
-            writer.i32(2);
-            writer.i16(6);
-            for _ in 0..3 {
-                writer.i64(-1);
-            }
-            writer.array_len(0);
-            writer.nullable_string(None);
-            writer.no_tags();
-        });
+        let mut reply = Vec::new();
+        encode_response_header(&mut reply, PRODUCE.0, PRODUCE.1, 5);
+        let failed = ProducePartitionResponse::failed(2, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        let topics = vec![ProduceTopicResponse {
+            name: "t",
+            partitions: vec![failed],
+        }];
+        let response = ProduceResponse {
+            topics,
+            throttle_ms: 0,
+            endpoints: Vec::new(),
+        };
+        response.encode(&mut reply, PRODUCE.1);
         assert_eq!(
             produce_reply(&reply).unwrap(),
-            ErrorCode::NOT_LEADER_OR_FOLLOWER
+            (5, ErrorCode::NOT_LEADER_OR_FOLLOWER)
         );
-        for cut in 0..reply.len() - 1 {
+        for cut in 0..reply.len() {
             assert!(produce_reply(&reply[..cut]).is_err(), "cut at {cut}");
         }
     }
 
     #[test]
-    fn a_fetch_reply_gives_its_records() {
-        let reply = bytes(|writer| {
-            writer.i32(0);
-            writer.i16(0);
-            writer.i32(0);
-            writer.array_len(1);
-            writer.uuid(&[7; 16]);
-            writer.array_len(1);
-            writer.i32(2);
-            writer.i16(0);
-            writer.i64(44);
-            writer.i64(44);
-            writer.i64(0);
-            writer.nullable_len(None);
-            writer.i32(-1);
-            writer.bytes(b"abc");
-            writer.no_tags();
-            writer.no_tags();
-            writer.no_tags();
-        });
-        let mut seen = Vec::new();
-        let result = fetch_reply(&reply, |part| {
-            seen.push((part.partition, part.high_watermark, part.records.to_vec()));
-            Ok(())
-        });
-        result.unwrap();
-        assert_eq!(seen, [(2, 44, b"abc".to_vec())]);
-    }
-
-    #[test]
     fn a_missing_topic_is_refused_by_name() {
-        let reply = bytes(|writer| {
-            writer.i32(0);
-            writer.array_len(0);
-            writer.nullable_string(Some("cluster"));
-            writer.i32(1);
-            writer.array_len(1);
-            writer.i16(3);
-            writer.nullable_string(Some("absent"));
-        });
+        let mut reply = Vec::new();
+        encode_response_header(&mut reply, METADATA.0, METADATA.1, 0);
+        let head = MetadataHead {
+            throttle_ms: 0,
+            brokers: vec![],
+            cluster_id: None,
+            controller_id: 1,
+        };
+        let topic = MetadataTopic {
+            error_code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            name: Some("absent"),
+            id: Uuid::default(),
+            is_internal: false,
+            partitions: Vec::new(),
+            authorized_operations: i32::MIN,
+        };
+        let topics = vec![topic];
+        let response = MetadataResponse {
+            head,
+            topics,
+            cluster_authorized_operations: i32::MIN,
+        };
+        response.encode(&mut reply, METADATA.1);
         let error = metadata_reply(&reply).unwrap_err().to_string();
         assert!(
             error.contains("absent") && error.contains("UNKNOWN_TOPIC_OR_PARTITION"),

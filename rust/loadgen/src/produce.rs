@@ -8,6 +8,7 @@ use crate::error::{Failure, Result};
 use crate::messages::{produce_reply, produce_request};
 use crate::pacing::Schedule;
 use crate::tally::Tally;
+use pyrklog_wire::Span;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -19,38 +20,32 @@ const PIECES_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Frame {
     bytes: Vec<u8>,
-    batch_at: usize,
-    batch_bytes: usize,
+    batch: Span,
     records: u32,
 }
 
 /// Builds a ring of frames, one after the other for each of `partitions`, `rounds` times.
+///
+/// # Errors
+/// As [`produce_request`].
 pub fn build_ring(
     topic: &str,
     partitions: &[i32],
     rounds: usize,
     (acks, timeout_ms): (i16, i32),
     batch: &batch::Batch,
-) -> Vec<Frame> {
+) -> Result<Vec<Frame>> {
     let each_round = std::iter::repeat_n(partitions, rounds).flatten();
-    each_round
-        .enumerate()
-        .map(|(place, partition)| {
-            let (bytes, batch_at) = produce_request(
-                place as i32,
-                (topic, *partition),
-                acks,
-                timeout_ms,
-                &batch.bytes,
-            );
-            Frame {
-                bytes,
-                batch_at,
-                batch_bytes: batch.bytes.len(),
-                records: batch.records,
-            }
+    let build = |(place, partition): (usize, &i32)| {
+        let target = (topic, *partition);
+        let (bytes, place) = produce_request(place as i32, target, acks, timeout_ms, &batch.bytes)?;
+        Ok(Frame {
+            bytes,
+            batch: place,
+            records: batch.records,
         })
-        .collect()
+    };
+    each_round.enumerate().map(build).collect()
 }
 
 /// What a producing connection is to do.
@@ -158,7 +153,7 @@ impl Producer<'_> {
             let frame = &mut self.plan.ring[self.next];
             let measured = from_ns >= self.plan.measure_from_ns;
             let bytes = if measured {
-                frame.batch_bytes as u64
+                frame.batch.len() as u64
             } else {
                 0
             };
@@ -179,8 +174,7 @@ impl Producer<'_> {
                 )));
             }
             if let Some(value_at) = self.plan.stamp_value_at {
-                let batch = &mut frame.bytes[frame.batch_at..frame.batch_at + frame.batch_bytes];
-                batch::write_stamp(batch, value_at, from_ns);
+                batch::write_stamp(frame.batch.of_mut(&mut frame.bytes), value_at, from_ns);
             }
             if self.window.is_empty() {
                 self.progress_ns = now;
@@ -251,14 +245,13 @@ impl Producer<'_> {
                 .front()
                 .filter(|_| answered > 0)
                 .map(|sent| sent.place);
-            let correlation_id = i32::from_be_bytes([reply[0], reply[1], reply[2], reply[3]]);
+            let (correlation_id, code) = produce_reply(reply)?;
             if expected != usize::try_from(correlation_id).ok() {
                 return Err(Failure::Protocol(format!(
                     "a reply carries correlation id {correlation_id}, {expected:?} was expected: \
                      replies must come in the order of the requests"
                 )));
             }
-            let code = produce_reply(reply)?;
             self.progress_ns = now;
             if code.is_none() {
                 self.finish_oldest(now, each_answered);
@@ -280,7 +273,7 @@ impl Producer<'_> {
             self.tally.latency.record(now.saturating_sub(sent.from_ns));
             self.tally.requests += 1;
             self.tally.records += u64::from(frame.records);
-            self.tally.bytes += frame.batch_bytes as u64;
+            self.tally.bytes += frame.batch.len() as u64;
             self.tally.finished_ns = now;
         }
     }

@@ -127,7 +127,7 @@ fn run_produce(options: &Options, topic: &Topic) -> Result<Outcome> {
     for share in &shares {
         let (connection, _) = open_share(options, topic, share, EARLIEST)?;
         let acks = (options.acks, timeout_ms);
-        let ring = produce::build_ring(&topic.name, &share.partitions, 1, acks, &batch);
+        let ring = produce::build_ring(&topic.name, &share.partitions, 1, acks, &batch)?;
         ready.push((connection, ring));
     }
     let requests_per_second = options
