@@ -277,6 +277,10 @@ fn scan_to(
     limit: u64,
     wait: Wait,
 ) -> Result<Option<Met>, ReadError> {
+    if from > 0 && from >= limit {
+        let message = format!("the offset index leads to position {from} for {offset}");
+        return Err(ReadError::Corrupt(message));
+    }
     let file = segment.log_file(wait)?;
     let mut scanner = BatchScanner::new(&*file, from, limit, LOOK_UP_CHUNK_BYTES, wait);
     let mut first = true;
@@ -456,6 +460,11 @@ impl Slice {
     /// The file's descriptor and the slice's first byte in it, for sendfile(2).
     pub fn descriptor(&self) -> Option<(BorrowedFd<'_>, u64)> {
         Some((self.file.as_ref()?.descriptor()?, self.position))
+    }
+
+    /// The file, for those who keep the range rather than the slice; `None` without bytes.
+    pub fn file(&self) -> Option<&Arc<dyn DiskFile>> {
+        self.file.as_ref()
     }
 
     /// Position of the slice's first byte in its file.
