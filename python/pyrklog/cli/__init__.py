@@ -1,0 +1,17 @@
+"""The command line. Nothing slow is imported before the command that needs it is known."""
+
+import sys
+
+
+def main() -> None:
+    """Entry point of ``pyrklog``; ends the process with the command's exit code."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["serve"]:
+        from pyrklog.cli.serve import parse_fast, serve
+
+        options = parse_fast(arguments[1:])
+        if options is not None:
+            sys.exit(serve(options))
+    from pyrklog.cli.app import app
+
+    app(prog_name="pyrklog")

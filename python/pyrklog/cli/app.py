@@ -1,0 +1,120 @@
+"""All commands, put together."""
+
+from typing import Annotated
+
+import typer
+
+from pyrklog.cli import consume, log, produce, serve, topic
+from pyrklog.cli.failures import guarded
+from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
+
+HELP = """A distributed log broker that speaks Kafka's protocol, and tools for any Kafka.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 not found, 5 exists, 6 denied, 7 timed out,
+8 differs, 9 partly done, 130 interrupted; of serve: 78 configuration, 75 try again, 74 disk.
+"""
+
+app = typer.Typer(
+    help=HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(topic.app, name="topic")
+app.add_typer(log.app, name="log")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from pyrklog import __version__
+
+        typer.echo(f"pyrklog {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+@guarded
+def root(
+    context: typer.Context,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Options before the command hold for it too."""
+    context.obj = settings(
+        context, bootstrap or _environment_bootstrap(), properties, timeout, verbose, quiet
+    )
+
+
+def _environment_bootstrap() -> str | None:
+    import os
+
+    return os.environ.get("PYRKLOG_BOOTSTRAP") or None
+
+
+@app.command("serve")
+@guarded
+def serve_command(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where the data lies. Default: ~/.local/share/pyrklog/default.",
+            show_default=False,
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where to listen; port 0 picks a free one. Default: 127.0.0.1:9092.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A server.properties of Kafka, unchanged.", show_default=False
+        ),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="K=V",
+            help="One option; wins over file and environment; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the configuration and end (0 good, 78 not).")
+    ] = False,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print every option with its source and end.")
+    ] = False,
+    tmp: Annotated[
+        bool, typer.Option("--tmp", help="Keep data in a temporary directory, removed at the end.")
+    ] = False,
+) -> None:
+    """Run a broker until Ctrl-C."""
+    options = serve.ServeOptions(
+        data=data,
+        listen=listen,
+        config=config,
+        sets=sets or [],
+        check=check,
+        print_config=print_config,
+        tmp=tmp,
+    )
+    raise typer.Exit(serve.serve(options))

@@ -1,0 +1,137 @@
+"""Handles of confluent-kafka, which serve any Kafka, and a quick answer where nobody is at home."""
+
+import logging
+import socket
+from typing import Any
+
+from pyrklog.cli.failures import CliError, Exit, cli_error
+from pyrklog.cli.options import Settings
+
+PROBE_TIMEOUT_S = 3.0
+DEFAULT_PORT = 9092
+
+
+def addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """(host, port) of each entry of a bootstrap list."""
+    found: list[tuple[str, int]] = []
+    for entry in filter(None, (part.strip() for part in bootstrap.split(","))):
+        address = entry.rpartition("://")[2]
+        host, colon, port = address.rpartition(":")
+        if not colon or address.endswith("]"):
+            host, port = address, str(DEFAULT_PORT)
+        if not port.isdecimal() or not 0 < int(port) < 65536:
+            raise CliError(Exit.USAGE, f"-b takes HOST:PORT, not {entry!r}")
+        found.append((host.strip("[]") or "127.0.0.1", int(port)))
+    if not found:
+        raise CliError(Exit.USAGE, "-b takes HOST:PORT, not an empty text")
+    return found
+
+
+def probe(settings: Settings) -> None:
+    """Fails at once where no bootstrap broker accepts connections.
+
+    librdkafka would go on trying until the time-out, without saying why.
+    """
+    reasons: list[str] = []
+    for host, port in addresses(settings.bootstrap):
+        try:
+            timeout_s = min(PROBE_TIMEOUT_S, settings.timeout_s)
+            socket.create_connection((host, port), timeout=timeout_s).close()
+        except OSError as error:
+            reason = error.strerror or str(error) or type(error).__name__
+            reasons.append(f"{host}:{port}: {reason}")
+        else:
+            return
+    raise CliError(
+        Exit.UNREACHABLE,
+        f"no broker reached ({', '.join(reasons)})",
+        "start one with `pyrklog serve`, or name another with -b HOST:PORT",
+    )
+
+
+class Connection:
+    """One cluster, as the settings name it. Remembers what librdkafka said last."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Connects once to see whether somebody is there; :class:`CliError` where nobody is."""
+        probe(settings)
+        self.settings = settings
+        self._said: list[str] = []
+        self._admin: Any = None
+
+    def configuration(self, **more: Any) -> dict[str, Any]:
+        """Properties of a handle: ours under the user's."""
+        logger = logging.getLogger("pyrklog.cli.librdkafka")
+        logger.propagate = False
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+        return {
+            "client.id": "pyrklog-cli",
+            "logger": logger,
+            "error_cb": lambda error: self._said.append(error.str()),
+            "log.connection.close": False,
+            **more,
+            **self.settings.properties,
+            "bootstrap.servers": self.settings.bootstrap,
+        }
+
+    @property
+    def admin(self) -> Any:
+        """The ``AdminClient``, made at first use."""
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient
+
+            self._admin = self.make(AdminClient, self.configuration())
+        return self._admin
+
+    def make(self, kind: Any, configuration: dict[str, Any]) -> Any:
+        """A handle; properties that librdkafka refuses are the user's mistake."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return kind(configuration)
+        except KafkaException as error:
+            raise CliError(Exit.USAGE, str(error.args[0].str()), "see -X") from None
+        except (TypeError, ValueError) as error:
+            raise CliError(Exit.USAGE, str(error), "see -X") from None
+
+    def metadata(self) -> Any:
+        """Metadata of all topics."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return self.admin.list_topics(timeout=self.settings.timeout_s)
+        except KafkaException as error:
+            raise self.explain(error.args[0], "cannot read metadata") from None
+
+    def explain(self, kafka_error: Any, about: str) -> CliError:
+        """An error of librdkafka with what it said meanwhile."""
+        if self._admin is not None:
+            self._admin.poll(0)
+        said = [line for line in self._said if line]
+        error = cli_error(kafka_error, about)
+        if said and error.code in (Exit.UNREACHABLE, Exit.TIMED_OUT):
+            return CliError(error.code, f"{error.what} ({said[0]})", error.fix)
+        return error
+
+    def topic_partitions(self, names: list[str]) -> dict[str, list[int]]:
+        """Partitions of each topic; :class:`CliError` where one is missing."""
+        topics = self.metadata().topics
+        found: dict[str, list[int]] = {}
+        for name in names:
+            topic = topics.get(name)
+            if topic is None:
+                raise missing_topic(name, list(topics))
+            if topic.error is not None:
+                raise cli_error(topic.error, f"topic {name}")
+            found[name] = sorted(topic.partitions)
+        return found
+
+
+def missing_topic(name: str, names: list[str]) -> CliError:
+    """No such topic; names the one that looks most like it."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, names, n=1, cutoff=0.75)
+    fix = f"did you mean {near[0]}?" if near else f"create it with `pyrklog topic create {name}`"
+    return CliError(Exit.NOT_FOUND, f"topic {name} does not exist", fix)

@@ -1,0 +1,150 @@
+"""``pyrklog consume``: reads partitions that it assigns itself, without a consumer group."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
+
+if TYPE_CHECKING:
+    from pyrklog.cli.reading import Reading
+    from pyrklog.cli.records import Record
+
+BATCH_RECORDS_MAX = 1000
+POLL_S = 0.1
+
+
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option(
+        "-p", "--partition", metavar="N", help="Only this partition; may be repeated.", min=0
+    ),
+]
+Offsets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--offset",
+        metavar="RANGE",
+        help="START, START:END or :END, END left out. Each is beginning, end, N, -N (before the "
+        "end) or @TIME: milliseconds, 2024-01-31T12:00:00 or -90m. Default: beginning.",
+        show_default=False,
+    ),
+]
+Count = Annotated[
+    int | None,
+    typer.Option("-c", "-n", "--count", metavar="N", help="Stop after so many records.", min=1),
+]
+ExitAtEnd = Annotated[bool, typer.Option("-e", "--exit", help="Stop at the end of all partitions.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "-f",
+        "--format",
+        metavar="FORMAT",
+        help=r"What to print of each record, for example '%t %p %o %k %v\n'; or jsonl. Verbs: "
+        "%t %p %o %k %v %h %T %d{iso} %e %a %K %V %H %[ %| %]; {hex} {base64} {json}.",
+        show_default=False,
+    ),
+]
+KeyDelimiter = Annotated[
+    str | None,
+    typer.Option("-K", metavar="TEXT", help="Print the key too, then this, then the value."),
+]
+Null = Annotated[
+    str,
+    typer.Option("-Z", "--null", metavar="TEXT", help="What to print for null keys and values."),
+]
+ReadCommitted = Annotated[
+    bool, typer.Option("--read-committed", help="Leave out records of aborted transactions.")
+]
+
+
+@guarded
+def consume(
+    context: typer.Context,
+    topics: Topics,
+    partitions: Partitions = None,
+    offset: Offsets = None,
+    count: Count = None,
+    exit_at_end: ExitAtEnd = False,
+    format_: Format = None,
+    key_delimiter: KeyDelimiter = None,
+    null: Null = "",
+    read_committed: ReadCommitted = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Read records and print them."""
+    from pyrklog.cli.offsets import RangeError, parse_range
+    from pyrklog.cli.reading import Reading
+    from pyrklog.cli.record_format import FormatError
+
+    options = settings(context, bootstrap, properties, timeout, verbose, quiet)
+    try:
+        wanted = parse_range(offset or [], time.time_ns() // 1_000_000)
+        reading = Reading(options, topics, partitions, read_committed=read_committed)
+        source = _format(format_, key_delimiter)
+        write = _writer(source, null.encode(), reading)
+    except (RangeError, FormatError) as error:
+        raise CliError(Exit.USAGE, str(error)) from None
+    started = time.monotonic()
+    try:
+        reading.start(wanted)
+        read = _copy(reading, write, count, exit_at_end)
+    except RangeError as error:
+        raise CliError(Exit.FAILED, str(error), "give another -o") from None
+    finally:
+        reading.close()
+    if options.verbose:
+        elapsed_s = time.monotonic() - started
+        typer.echo(f"{read} records in {elapsed_s:.2f} s", err=True)
+
+
+def _format(format_: str | None, key_delimiter: str | None) -> str:
+    if format_ is not None and key_delimiter is not None:
+        raise CliError(Exit.USAGE, "-f and -K exclude each other")
+    if format_ is not None:
+        return format_
+    if key_delimiter is None:
+        return r"%v\n"
+    escaped = key_delimiter.replace("%", "%%")
+    return rf"%k{escaped}%v\n"
+
+
+def _writer(source: str, null: bytes, reading: "Reading") -> "Callable[[Record], bytes]":
+    from pyrklog.cli.record_format import RecordFormat
+    from pyrklog.cli.records import to_json
+
+    if source in ("jsonl", "json"):
+        return to_json
+    return RecordFormat(source, null=null, bounds=reading.bounds).write
+
+
+def _copy(
+    reading: "Reading",
+    write: "Callable[[Record], bytes]",
+    count: int | None,
+    exit_at_end: bool,
+) -> int:
+    """Prints records until one of the reasons to stop; their number."""
+    from pyrklog.cli.records import from_message
+
+    read = 0
+    out = sys.stdout.buffer
+    while not reading.finished(exit_at_end) and (count is None or read < count):
+        limit = BATCH_RECORDS_MAX if count is None else min(count - read, BATCH_RECORDS_MAX)
+        messages = reading.read(limit, POLL_S)
+        if messages:
+            out.write(b"".join([write(from_message(message)) for message in messages]))
+            out.flush()
+            read += len(messages)
+    return read

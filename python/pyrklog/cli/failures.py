@@ -1,0 +1,124 @@
+"""How a command ends: exit codes, and errors as one line ``error: what; fix: ...``."""
+
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Exit(IntEnum):
+    """Exit codes of every command but ``serve``, whose own are in :mod:`pyrklog.errors`."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    NOT_FOUND = 4
+    EXISTS = 5
+    DENIED = 6
+    TIMED_OUT = 7
+    DIFFERS = 8
+    PARTIAL = 9
+    INTERRUPTED = 130
+
+
+class CliError(Exception):
+    """A command that cannot go on: exit code, what happened, what to do about it."""
+
+    def __init__(self, code: Exit, what: str, fix: str | None = None) -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.fix = fix
+
+    def line(self) -> str:
+        """The error as one line."""
+        what = " ".join(self.what.split()).rstrip(".")
+        return f"error: {what}; fix: {self.fix}" if self.fix else f"error: {what}"
+
+
+_CODES: dict[str, Exit] = {
+    "_TRANSPORT": Exit.UNREACHABLE,
+    "_ALL_BROKERS_DOWN": Exit.UNREACHABLE,
+    "_RESOLVE": Exit.UNREACHABLE,
+    "BROKER_NOT_AVAILABLE": Exit.UNREACHABLE,
+    "_UNKNOWN_TOPIC": Exit.NOT_FOUND,
+    "_UNKNOWN_PARTITION": Exit.NOT_FOUND,
+    "UNKNOWN_TOPIC_OR_PART": Exit.NOT_FOUND,
+    "UNKNOWN_TOPIC_ID": Exit.NOT_FOUND,
+    "RESOURCE_NOT_FOUND": Exit.NOT_FOUND,
+    "TOPIC_ALREADY_EXISTS": Exit.EXISTS,
+    "_AUTHENTICATION": Exit.DENIED,
+    "SASL_AUTHENTICATION_FAILED": Exit.DENIED,
+    "TOPIC_AUTHORIZATION_FAILED": Exit.DENIED,
+    "GROUP_AUTHORIZATION_FAILED": Exit.DENIED,
+    "CLUSTER_AUTHORIZATION_FAILED": Exit.DENIED,
+    "_TIMED_OUT": Exit.TIMED_OUT,
+    "_TIMED_OUT_QUEUE": Exit.TIMED_OUT,
+    "_MSG_TIMED_OUT": Exit.TIMED_OUT,
+    "REQUEST_TIMED_OUT": Exit.TIMED_OUT,
+}
+
+_FIXES: dict[Exit, str] = {
+    Exit.UNREACHABLE: "check -b, and that the broker runs",
+    Exit.EXISTS: "choose another name, or use --if-not-exists",
+    Exit.DENIED: "check the credentials given with -X",
+    Exit.TIMED_OUT: "try again, or raise --timeout",
+}
+
+
+def exit_code(kafka_error: Any) -> Exit:
+    """The exit code of a ``confluent_kafka.KafkaError``."""
+    return _CODES.get(kafka_error.name(), Exit.FAILED)
+
+
+def cli_error(kafka_error: Any, about: str, fix: str | None = None) -> CliError:
+    """A ``confluent_kafka.KafkaError`` as an error of ours; ``about`` begins the sentence."""
+    code = exit_code(kafka_error)
+    reason = kafka_error.str() or kafka_error.name()
+    return CliError(code, f"{about}: {reason}", fix or _FIXES.get(code))
+
+
+def worst(codes: Iterable[Exit]) -> Exit:
+    """One exit code for several items: theirs where they agree, partial where some succeeded."""
+    seen = set(codes)
+    if len(seen) <= 1:
+        return seen.pop() if seen else Exit.OK
+    return Exit.PARTIAL if Exit.OK in seen else Exit.FAILED
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """Makes a command end as this module says, whatever it raises of what it may raise."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        import typer
+
+        from pyrklog.errors import StartError
+
+        try:
+            return command(*args, **kwargs)
+        except CliError as error:
+            typer.echo(error.line(), err=True)
+            raise typer.Exit(error.code) from None
+        except StartError as error:
+            typer.echo(CliError(Exit.FAILED, error.what, error.fix).line(), err=True)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        except BrokenPipeError:
+            _discard_output()
+            raise typer.Exit(Exit.OK) from None
+
+    return run
+
+
+def _discard_output() -> None:
+    """Whoever read our output has gone: what is buffered must not raise again at the exit."""
+    import os
+    import sys
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

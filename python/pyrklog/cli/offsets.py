@@ -1,0 +1,126 @@
+"""The range of ``consume -o``: ``START``, ``START:END`` or ``:END``; the end is left out.
+
+Each of both is ``beginning``/``start``, ``end``, an offset, ``-N`` (N before the end), or a time:
+``@1700000000000`` (milliseconds), ``@2024-01-31``, ``@2024-01-31T12:00:00`` (UTC, unless it says
+otherwise), ``@-90m`` (s, m, h, d). kcat's ``s@TIME`` and ``e@TIME`` are taken too.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """One end of a range. ``kind``: ``beginning``, ``end``, ``offset``, ``tail`` or ``time``."""
+
+    kind: str
+    value: int = 0
+    """The offset, the number of records before the end, or milliseconds since 1970."""
+
+
+class Range(NamedTuple):
+    """Where to begin, and where to stop; ``stop`` is None to go on for ever."""
+
+    start: Place
+    stop: Place | None
+
+
+class RangeError(ValueError):
+    """A range that means nothing."""
+
+
+BEGINNING = Place("beginning")
+END = Place("end")
+_WORDS = {"beginning": BEGINNING, "start": BEGINNING, "earliest": BEGINNING}
+_WORDS |= {"end": END, "latest": END}
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_AGO = re.compile(r"-(\d+)(ms|s|m|h|d)")
+_TIME = r"(?:\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?|[^:@]*)"
+_RANGE = re.compile(rf"(@{_TIME}|[^:@]*)(?:(:)(@{_TIME}|[^:@]*))?")
+
+
+def parse_range(texts: list[str], now_ms: int) -> Range:
+    """The range that one or, in kcat's way, two ``-o`` give."""
+    start: Place | None = None
+    stop: Place | None = None
+    for text in texts:
+        if text.startswith(("s@", "e@")):
+            place = _place(text[1:], now_ms)
+            start, stop = (place, stop) if text[0] == "s" else (start, place)
+            continue
+        match = _RANGE.fullmatch(text)
+        if match is None or not text:
+            raise RangeError(f"-o {text!r} is no range")
+        first, colon, second = match.groups()
+        if first:
+            start = _place(first, now_ms)
+        if colon and second:
+            stop = _place(second, now_ms)
+    return Range(start or BEGINNING, stop)
+
+
+def _place(text: str, now_ms: int) -> Place:
+    if text in _WORDS:
+        return _WORDS[text]
+    if text.startswith("@"):
+        return Place("time", _time_ms(text[1:], now_ms))
+    if re.fullmatch(r"-\d+", text, re.ASCII):
+        return Place("tail", int(text[1:]))
+    if re.fullmatch(r"\d+", text, re.ASCII):
+        return Place("offset", int(text))
+    raise RangeError(f"-o {text!r} is no offset; try beginning, end, 5, -10 or @2024-01-31")
+
+
+def _time_ms(text: str, now_ms: int) -> int:
+    if text.isdecimal():
+        return int(text)
+    if text == "now":
+        return now_ms
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now_ms - int(ago[1]) * _UNITS_MS[ago[2]]
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        raise RangeError(f"-o @{text} is no time; try @2024-01-31T12:00:00 or @-90m") from None
+    date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+    return round(date.timestamp() * 1000)
+
+
+class Bounded(NamedTuple):
+    """The offsets to read of one partition: from ``start``, up to but not including ``stop``."""
+
+    start: int
+    stop: int | None
+
+
+def resolve(
+    wanted: Range, low: int, high: int, offset_at: Callable[[int], int]
+) -> tuple[Bounded, str | None]:
+    """The offsets of one partition whose log is ``low`` to ``high``, and a remark for people.
+
+    ``offset_at(timestamp_ms)`` is the first offset of that time or later, -1 where there is none.
+    """
+
+    def offset(place: Place) -> int:
+        match place.kind:
+            case "beginning":
+                return low
+            case "end":
+                return high
+            case "tail":
+                return max(low, high - place.value)
+            case "time":
+                found = offset_at(place.value)
+                return high if found < 0 else found
+            case _:
+                return place.value
+
+    start = offset(wanted.start)
+    stop = None if wanted.stop is None else offset(wanted.stop)
+    if start < low:
+        return Bounded(low, stop), f"offset {start} is gone; the log starts at {low}"
+    if start > high:
+        raise RangeError(f"offset {start} is behind the end of the log, which is {high}")
+    return Bounded(start, stop), None

@@ -1,0 +1,111 @@
+"""Options that many commands share, and the settings made of them.
+
+A shared option may stand before the command or behind it; behind wins.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_TIMEOUT_S = 30.0
+
+
+class OutputFormat(StrEnum):
+    """What ``-o`` takes wherever something is listed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    JSONL = "jsonl"
+    YAML = "yaml"
+    CSV = "csv"
+    NAME = "name"
+
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help=f"Broker to start from; environment PYRKLOG_BOOTSTRAP; default {DEFAULT_BOOTSTRAP}.",
+        show_default=False,
+    ),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-X",
+        "--property",
+        metavar="K=V",
+        help="Any property of librdkafka; may be repeated.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        help=f"How long to wait for the broker; default {DEFAULT_TIMEOUT_S:g}.",
+        show_default=False,
+    ),
+]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more, on standard error.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")]
+Output = Annotated[
+    OutputFormat,
+    typer.Option("-o", "--output", help="How to print what is listed.", case_sensitive=False),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Let the broker check it, but change nothing.")
+]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to reach the cluster and how much to say."""
+
+    bootstrap: str = DEFAULT_BOOTSTRAP
+    properties: dict[str, str] = field(default_factory=dict)
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    verbose: bool = False
+    quiet: bool = False
+
+
+def settings(
+    context: typer.Context,
+    bootstrap: str | None = None,
+    properties: list[str] | None = None,
+    timeout_s: float | None = None,
+    verbose: bool = False,
+    quiet: bool = False,
+) -> Settings:
+    """The options behind the command over those before it."""
+    base = context.find_object(Settings) or Settings()
+    return replace(
+        base,
+        bootstrap=bootstrap or base.bootstrap,
+        properties={**base.properties, **parse_pairs(properties, "-X")},
+        timeout_s=base.timeout_s if timeout_s is None else timeout_s,
+        verbose=base.verbose or verbose,
+        quiet=base.quiet or quiet,
+    )
+
+
+def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
+    """``K=V`` texts as a dictionary."""
+    found: dict[str, str] = {}
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise CliError(Exit.USAGE, f"{option} takes KEY=VALUE, not {pair!r}")
+        found[name.strip()] = value
+    return found

@@ -1,0 +1,170 @@
+"""Prints lists: tables for people, and formats for programs that are only ever added to.
+
+``json`` and ``yaml`` print an envelope ``{schema, cluster_id, at, items}``; ``jsonl`` one item a
+line; ``csv`` the columns of the wide table; ``name`` the first column only.
+"""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyrklog.cli.options import OutputFormat
+
+Item = Mapping[str, Any]
+_YAML_WORDS = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: the item's key, the heading, and whether only ``wide`` shows it."""
+
+    key: str
+    heading: str
+    right: bool = False
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a command lists. ``schema`` is ``name/version``; items hold only JSON's types."""
+
+    schema: str
+    columns: Sequence[Column]
+    items: Sequence[Item]
+    cluster_id: str | None = None
+
+
+def print_listing(listing: Listing, output: OutputFormat) -> None:
+    """Prints a listing to standard output."""
+    if output is OutputFormat.TABLE and sys.stdout.isatty():
+        _print_rich(listing)
+        return
+    sys.stdout.write(render(listing, output))
+    sys.stdout.flush()
+
+
+def render(listing: Listing, output: OutputFormat) -> str:
+    """A listing as text."""
+    match output:
+        case OutputFormat.JSON:
+            return json.dumps(envelope(listing), indent=2, ensure_ascii=False) + "\n"
+        case OutputFormat.YAML:
+            return "".join(_yaml(envelope(listing), 0))
+        case OutputFormat.JSONL:
+            lines = (json.dumps(item, ensure_ascii=False) for item in listing.items)
+            return "".join(f"{line}\n" for line in lines)
+        case OutputFormat.CSV:
+            return _csv(listing)
+        case OutputFormat.NAME:
+            key = listing.columns[0].key
+            return "".join(f"{text(item.get(key))}\n" for item in listing.items)
+        case _:
+            return plain_table(_shown(listing, output), listing.items)
+
+
+def envelope(listing: Listing) -> dict[str, Any]:
+    """The listing with where and when it was made."""
+    return {
+        "schema": listing.schema,
+        "cluster_id": listing.cluster_id,
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "items": list(listing.items),
+    }
+
+
+def text(value: Any) -> str:
+    """A value in a cell."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ",".join(map(text, value))
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def plain_table(columns: Sequence[Column], items: Iterable[Item]) -> str:
+    """Columns padded with blanks, two between them."""
+    rows = [[column.heading for column in columns]]
+    rows += [[text(item.get(column.key)) for column in columns] for item in items]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines: list[str] = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for cell, width, column in zip(row, widths, columns, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip() + "\n")
+    return "".join(lines)
+
+
+def _shown(listing: Listing, output: OutputFormat) -> list[Column]:
+    wide = output is not OutputFormat.TABLE
+    return [column for column in listing.columns if wide or not column.wide]
+
+
+def _print_rich(listing: Listing) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    columns = _shown(listing, OutputFormat.TABLE)
+    for column in columns:
+        table.add_column(
+            column.heading, justify="right" if column.right else "left", overflow="fold"
+        )
+    for item in listing.items:
+        table.add_row(*(_plain(text(item.get(column.key))) for column in columns))
+    Console(highlight=False).print(table)
+
+
+def _plain(cell: str) -> Any:
+    from rich.text import Text
+
+    return Text(cell)
+
+
+def _csv(listing: Listing) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([column.key for column in listing.columns])
+    for item in listing.items:
+        values = (item.get(column.key) for column in listing.columns)
+        writer.writerow(["" if value is None else text(value) for value in values])
+    return out.getvalue()
+
+
+def _yaml(value: Any, depth: int) -> Iterable[str]:
+    """Block style; every text is quoted as in JSON, which YAML reads alike."""
+    pad = "  " * depth
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _yaml_entry(f"{pad}{_yaml_key(key)}:", inner, depth + 1)
+    elif isinstance(value, list) and value:
+        for inner in value:
+            block = "".join(_yaml(inner, depth + 1))
+            yield f"{pad}- {block[len(pad) + 2 :]}"
+    else:
+        yield f"{pad}{json.dumps(value, ensure_ascii=False)}\n"
+
+
+def _yaml_entry(head: str, value: Any, depth: int) -> Iterable[str]:
+    if isinstance(value, Mapping | list) and value:
+        yield f"{head}\n"
+        yield from _yaml(value, depth)
+    else:
+        yield f"{head} {json.dumps(value, ensure_ascii=False)}\n"
+
+
+def _yaml_key(key: str) -> str:
+    plain = key.replace("_", "").replace(".", "").replace("-", "")
+    if plain.isalnum() and plain[0].isalpha() and key.lower() not in _YAML_WORDS:
+        return key
+    return json.dumps(key, ensure_ascii=False)

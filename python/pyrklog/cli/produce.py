@@ -1,0 +1,114 @@
+"""``pyrklog produce``: records from arguments, standard input or a file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS = ("all", "-1", "1", "0")
+
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+Values = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="VALUE", help="Values; without any, lines of standard input."),
+]
+Key = Annotated[str | None, typer.Option("-k", "--key", metavar="KEY", help="Key of every record.")]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option("-H", "--header", metavar="K=V", help="Header; may be repeated."),
+]
+KeyDelimiter = Annotated[
+    str | None, typer.Option("-K", metavar="TEXT", help="Lines are key, this, value.")
+]
+Partition = Annotated[
+    int | None,
+    typer.Option("-p", "--partition", metavar="N", help="Partition; default: by key.", min=0),
+]
+Codec = Annotated[
+    str,
+    typer.Option("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd."),
+]
+Acks = Annotated[str, typer.Option("--acks", metavar="ACKS", help="all, 1 or 0.")]
+Tombstone = Annotated[
+    bool, typer.Option("--tombstone", help="A null value for the key given with -k.")
+]
+EmptyIsNull = Annotated[bool, typer.Option("-Z", "--null", help="Empty keys and values are null.")]
+Format = Annotated[
+    str | None,
+    typer.Option("-f", "--format", metavar="FORMAT", help="jsonl: lines of `consume -f jsonl`."),
+]
+Source = Annotated[
+    Path | None, typer.Option("--from", metavar="FILE", help="Read lines from a file.")
+]
+
+
+@guarded
+def produce(
+    context: typer.Context,
+    topic: Topic,
+    values: Values = None,
+    key: Key = None,
+    headers: Headers = None,
+    key_delimiter: KeyDelimiter = None,
+    partition: Partition = None,
+    codec: Codec = "none",
+    acks: Acks = "all",
+    tombstone: Tombstone = False,
+    empty_is_null: EmptyIsNull = False,
+    format_: Format = None,
+    source: Source = None,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write records: one a value, or one a line. With -v, print where each one went."""
+    options = settings(context, bootstrap, properties, timeout, verbose, quiet)
+    if codec not in CODECS:
+        raise CliError(Exit.USAGE, f"-z {codec} is no codec", f"one of {', '.join(CODECS)}")
+    if acks not in ACKS:
+        raise CliError(Exit.USAGE, f"--acks {acks} is not all, 1 or 0")
+    if format_ not in (None, "jsonl"):
+        raise CliError(Exit.USAGE, f"-f {format_} is not jsonl")
+    if values and source is not None:
+        raise CliError(Exit.USAGE, "values and --from exclude each other")
+    if tombstone and (key is None or values or source is not None):
+        raise CliError(Exit.USAGE, "--tombstone takes a key and no value", "give -k KEY")
+    from pyrklog.cli.records import NewRecord
+    from pyrklog.cli.sending import (
+        LineReader,
+        Sender,
+        argument_bytes,
+        parse_headers,
+        read_lines,
+        send_all,
+    )
+
+    template = NewRecord(
+        key=None if key is None else argument_bytes(key),
+        value=None,
+        headers=parse_headers(headers or []),
+        partition=partition,
+    )
+    reader = LineReader(
+        template,
+        key_delimiter=argument_bytes(key_delimiter or ""),
+        empty_is_null=empty_is_null,
+        json_lines=format_ == "jsonl",
+    )
+    if tombstone:
+        records = iter([template])
+    elif values:
+        records = reader.records(map(argument_bytes, values))
+    else:
+        records = reader.records(read_lines(source))
+    sender = Sender(options, topic, codec, acks)
+    send_all(sender, records)
+    if not quiet:
+        sender.sum_up()

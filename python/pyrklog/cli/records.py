@@ -1,0 +1,128 @@
+"""A record as the command line sees it, and its lossless form as a line of JSON.
+
+``consume -f jsonl | produce -f jsonl`` copies records as they are: nulls, bytes that are no text,
+repeated headers and timestamps. Bytes that are valid UTF-8 are a JSON string, all others an object
+``{"base64": "..."}``.
+"""
+
+import base64
+import binascii
+import json
+from typing import Any, NamedTuple
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """A record with its place. ``leader_epoch`` and ``timestamp_ms`` are None where unknown."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    timestamp_type: str
+    leader_epoch: int | None
+    headers: Headers
+    key: bytes | None
+    value: bytes | None
+
+
+class NewRecord(NamedTuple):
+    """What is to be produced; None for the place and time means "whatever fits"."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class BadLineError(ValueError):
+    """A line that is not what its format says; the message is half a sentence."""
+
+
+_TIMESTAMP_TYPES = {0: "none", 1: "CreateTime", 2: "LogAppendTime"}
+
+
+def from_message(message: Any) -> Record:
+    """A ``confluent_kafka.Message`` without an error."""
+    timestamp_type, timestamp_ms = message.timestamp()
+    return Record(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        timestamp_ms=timestamp_ms if timestamp_type else None,
+        timestamp_type=_TIMESTAMP_TYPES.get(timestamp_type, "none"),
+        leader_epoch=message.leader_epoch(),
+        headers=tuple(message.headers() or ()),
+        key=message.key(),
+        value=message.value(),
+    )
+
+
+def to_json(record: Record) -> bytes:
+    """One line."""
+    fields = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "timestamp_type": record.timestamp_type,
+        "leader_epoch": record.leader_epoch,
+        "headers": [{"key": name, "value": json_value(value)} for name, value in record.headers],
+        "key": json_value(record.key),
+        "value": json_value(record.value),
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def json_value(data: bytes | None) -> str | dict[str, str] | None:
+    """Bytes as JSON holds them."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def from_json(line: bytes) -> NewRecord:
+    """The record in a line of :func:`to_json`; only ``value`` must be there."""
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise BadLineError(f"is not JSON: {error}") from None
+    if not isinstance(fields, dict) or "value" not in fields:
+        raise BadLineError('is no object with a "value"')
+    headers = fields.get("headers") or []
+    if not isinstance(headers, list) or not all(_is_header(one) for one in headers):
+        raise BadLineError('has "headers" that are no list of {"key", "value"}')
+    return NewRecord(
+        key=_bytes(fields.get("key"), "key"),
+        value=_bytes(fields["value"], "value"),
+        headers=tuple((one["key"], _bytes(one.get("value"), "header")) for one in headers),
+        partition=_integer(fields, "partition"),
+        timestamp_ms=_integer(fields, "timestamp_ms"),
+    )
+
+
+def _is_header(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("key"), str)
+
+
+def _integer(fields: dict[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise BadLineError(f'has a "{name}" that is no integer')
+    return value
+
+
+def _bytes(value: Any, name: str) -> bytes | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else value.encode("utf-8", "surrogatepass")
+    if isinstance(value, dict) and isinstance(value.get("base64"), str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except binascii.Error:
+            raise BadLineError(f'has a "{name}" that is no base64') from None
+    raise BadLineError(f'has a "{name}" that is neither text, null nor {{"base64": ...}}')

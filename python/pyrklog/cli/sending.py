@@ -1,0 +1,185 @@
+"""Makes records of lines, and hands them to a ``confluent_kafka.Producer``."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import typer
+
+from pyrklog.cli.connection import Connection
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code
+from pyrklog.cli.options import Settings
+from pyrklog.cli.records import BadLineError, Headers, NewRecord, from_json
+
+ANY_PARTITION = -1
+DRAIN_S = 0.5
+LINGER_MS = 5
+
+
+def argument_bytes(value: str) -> bytes:
+    """An argument's own bytes, which need not be UTF-8."""
+    return value.encode("utf-8", "surrogateescape")
+
+
+def parse_headers(headers: list[str]) -> Headers:
+    """``K=V`` texts; without ``=`` the value is null."""
+    found: list[tuple[str, bytes | None]] = []
+    for header in headers:
+        name, equals, value = header.partition("=")
+        found.append((name, argument_bytes(value) if equals else None))
+    return tuple(found)
+
+
+def read_lines(source: Path | None) -> Iterator[bytes]:
+    """Lines of a file or of standard input, without their ends."""
+    try:
+        stream: BinaryIO = source.open("rb") if source is not None else sys.stdin.buffer
+    except OSError as error:
+        raise CliError(Exit.FAILED, f"cannot read {source}: {error.strerror}") from None
+    if source is None and sys.stdin.isatty():
+        typer.echo("one record a line; end with Ctrl-D", err=True)
+    with stream:
+        for line in stream:
+            yield line.removesuffix(b"\n")
+
+
+class LineReader:
+    """Makes records of lines; what a line does not say comes from the template."""
+
+    def __init__(
+        self,
+        template: NewRecord,
+        *,
+        key_delimiter: bytes = b"",
+        empty_is_null: bool = False,
+        json_lines: bool = False,
+    ) -> None:
+        self._template = template
+        self._delimiter = key_delimiter
+        self._empty_is_null = empty_is_null
+        self._json_lines = json_lines
+
+    def records(self, lines: Iterable[bytes]) -> Iterator[NewRecord]:
+        """One record a line. Raises :class:`CliError` at a line that is none."""
+        for number, line in enumerate(lines, start=1):
+            if not self._json_lines:
+                yield self._plain(line)
+            elif line.strip():
+                try:
+                    yield self._from_json(line)
+                except BadLineError as error:
+                    raise CliError(Exit.USAGE, f"line {number} {error}") from None
+
+    def _plain(self, line: bytes) -> NewRecord:
+        key, value = self._template.key, line
+        if self._delimiter and self._delimiter in line:
+            key, _, value = line.partition(self._delimiter)
+        if self._empty_is_null:
+            return self._template._replace(key=key or None, value=value or None)
+        return self._template._replace(key=key, value=value)
+
+    def _from_json(self, line: bytes) -> NewRecord:
+        record, template = from_json(line), self._template
+        return record._replace(
+            key=record.key if template.key is None else template.key,
+            headers=record.headers + template.headers,
+            partition=record.partition if template.partition is None else template.partition,
+        )
+
+
+class Sender:
+    """A producer, and what became of its records.
+
+    With ``verbose`` each acknowledged record is a line ``topic partition@offset`` on standard
+    output.
+    """
+
+    def __init__(self, settings: Settings, topic: str, codec: str, acks: str) -> None:
+        """Raises :class:`CliError` where nobody answers."""
+        from confluent_kafka import Producer
+
+        self._verbose = settings.verbose
+        self._topic = topic
+        self._connection = Connection(settings)
+        configuration = self._connection.configuration(
+            **{
+                "compression.type": codec,
+                "acks": acks,
+                "enable.idempotence": acks in ("all", "-1"),
+                "partitioner": "murmur2_random",
+                "message.timeout.ms": round(settings.timeout_s * 1000),
+                "linger.ms": LINGER_MS,
+            }
+        )
+        self._producer = self._connection.make(Producer, configuration)
+        self._delivered = 0
+        self._failed = 0
+        self._first_error: Any = None
+
+    def send(self, record: NewRecord) -> None:
+        """Queues a record; waits while the queue is full."""
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    key=record.key,
+                    value=record.value,
+                    headers=list(record.headers),
+                    partition=ANY_PARTITION if record.partition is None else record.partition,
+                    timestamp=record.timestamp_ms or 0,
+                    on_delivery=self._on_delivery,
+                )
+                self._producer.poll(0)
+                return
+            except BufferError:
+                self._producer.poll(DRAIN_S)
+
+    def finish(self) -> None:
+        """Waits until every record is acknowledged or has failed."""
+        while self._producer.flush(DRAIN_S) > 0:
+            pass
+        sys.stdout.flush()
+
+    def failure(self) -> CliError | None:
+        """How the command ends, where not every record arrived."""
+        if self._first_error is None:
+            return None
+        about = f"{self._failed} of {self._failed + self._delivered} records not written"
+        error = self._connection.explain(self._first_error, about)
+        code = Exit.PARTIAL if self._delivered else exit_code(self._first_error)
+        return CliError(code, error.what, error.fix)
+
+    def sum_up(self) -> None:
+        """Tells a person how many records were written."""
+        if sys.stderr.isatty():
+            plural = "" if self._delivered == 1 else "s"
+            typer.echo(f"{self._delivered} record{plural} written to {self._topic}", err=True)
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed += 1
+            self._first_error = self._first_error or error
+            return
+        self._delivered += 1
+        if self._verbose:
+            place = f"{message.topic()} {message.partition()}@{message.offset()}\n"
+            sys.stdout.write(place)
+
+
+def send_all(sender: Sender, records: Iterator[NewRecord]) -> None:
+    """Sends all records and waits for their acknowledgements. Raises :class:`CliError`."""
+    from confluent_kafka import KafkaException
+
+    problem: CliError | None = None
+    try:
+        for record in records:
+            sender.send(record)
+    except KafkaException as error:
+        problem = cli_error(error.args[0], "record not written")
+    except CliError as error:
+        problem = error
+    sender.finish()
+    problem = sender.failure() or problem
+    if problem is not None:
+        raise problem

@@ -1,0 +1,120 @@
+"""``pyrklog serve``: reads its options without typer, so that a broker starts without it.
+
+:func:`parse_fast` knows the same options as the command in :mod:`.app`; whatever it does not
+understand (``--help`` too) goes there, which explains it.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_VALUES = {"--data": "data", "--listen": "listen", "--config": "config"}
+_FLAGS = {"--check": "check", "--print-config": "print_config", "--tmp": "tmp"}
+
+
+@dataclass
+class ServeOptions:
+    """What the command line says. ``sets`` are KEY=VALUE texts."""
+
+    data: str | None = None
+    listen: str | None = None
+    config: str | None = None
+    sets: list[str] = field(default_factory=list)
+    check: bool = False
+    print_config: bool = False
+    tmp: bool = False
+
+
+def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
+    """The options behind ``serve``; None where they need a better parser than this."""
+    options = ServeOptions()
+    rest = list(arguments)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if name in _FLAGS and not equals:
+            setattr(options, _FLAGS[name], True)
+            continue
+        if name not in _VALUES and name != "--set":
+            return None
+        if not equals:
+            if not rest or rest[0].startswith("-"):
+                return None
+            value = rest.pop(0)
+        if name == "--set":
+            options.sets.append(value)
+        else:
+            setattr(options, _VALUES[name], value)
+    return options
+
+
+def serve(options: ServeOptions) -> int:
+    """Runs a broker until it is stopped; the exit code."""
+    from pyrklog.errors import StartError
+
+    try:
+        if options.tmp:
+            return _serve_temporarily(options)
+        return _serve(options, options.data)
+    except StartError as error:
+        return _report(error.what, error.fix, error.exit_code)
+
+
+def _serve_temporarily(options: ServeOptions) -> int:
+    import tempfile
+
+    from pyrklog.errors import ConfigError
+
+    if options.data is not None:
+        raise ConfigError("--tmp and --data exclude each other", fix="give one of them")
+    with tempfile.TemporaryDirectory(prefix="pyrklog-") as folder:
+        return _serve(options, folder)
+
+
+def _serve(options: ServeOptions, data: str | None) -> int:
+    from pyrklog.config import load_config
+
+    flags: dict[str, str] = {}
+    if data is not None:
+        flags["pyrklog.data.dir"] = data
+    if options.listen is not None:
+        flags["listeners"] = _listeners(options.listen)
+    config = load_config(
+        file=Path(options.config) if options.config is not None else None,
+        overrides=options.sets,
+        environ=os.environ,
+        flags=flags,
+    )
+    if options.print_config:
+        for name, value, source in config.explain():
+            print(f"{name}={value}  # {source}")
+        return 0
+    if options.check:
+        for notice in config.notices:
+            print(f"note: {notice}")
+        print("configuration is good")
+        return 0
+    from pyrklog.broker import run_broker
+
+    return run_broker(config)
+
+
+def _listeners(listen: str) -> str:
+    """``HOST:PORT`` or ``:PORT`` as Kafka's ``listeners``; a full listener stays as it is."""
+    from pyrklog.errors import ConfigError
+
+    if "://" in listen:
+        return listen
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(
+            f"--listen takes HOST:PORT, not {listen!r}", fix="for example --listen 127.0.0.1:9092"
+        )
+    return f"PLAINTEXT://{host}:{port}"
+
+
+def _report(what: str, fix: str | None, code: int) -> int:
+    sentence = " ".join(what.split()).rstrip(".")
+    print(f"error: {sentence}; fix: {fix}" if fix else f"error: {sentence}", file=sys.stderr)
+    return code

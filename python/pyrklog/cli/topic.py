@@ -1,0 +1,290 @@
+"""``pyrklog topic``: create, list, describe, alter, delete."""
+
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, guarded, worst
+from pyrklog.cli.options import (
+    Bootstrap,
+    DryRun,
+    Output,
+    OutputFormat,
+    Properties,
+    Quiet,
+    Settings,
+    Timeout,
+    Yes,
+    parse_pairs,
+    settings,
+)
+
+if TYPE_CHECKING:
+    from pyrklog.cli.connection import Connection
+
+app = typer.Typer(
+    help="Create, list, describe, alter and delete topics.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+BROKER_DEFAULT = -1
+INTERNAL_PREFIX = "__"
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
+
+
+@app.command("create")
+@guarded
+def create(
+    context: typer.Context,
+    names: Names,
+    partitions: Annotated[
+        int,
+        typer.Option("-n", "-p", "--partitions", help="Partitions; -1: the broker's default."),
+    ] = BROKER_DEFAULT,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "-r", "--replication-factor", help="Replicas of each; -1: the broker's default."
+        ),
+    ] = BROKER_DEFAULT,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-c", "--config", metavar="K=V", help="An option of the topic; may be repeated."
+        ),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
+    ] = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Create topics and wait until they are usable."""
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    configs = parse_pairs(config, "-c")
+    connection = _connect(options)
+    from confluent_kafka.admin import NewTopic
+
+    wanted = [
+        NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            config=configs,
+        )
+        for name in dict.fromkeys(names)
+    ]
+    futures = connection.admin.create_topics(
+        wanted, validate_only=dry_run, **_time_outs(options.timeout_s)
+    )
+    done = "would be created" if dry_run else "created"
+    ignore = {"TOPIC_ALREADY_EXISTS": "exists already"} if if_not_exists else {}
+    _report_each(futures, done, options, ignore)
+
+
+@app.command("list")
+@guarded
+def list_topics(
+    context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
+    regex: Annotated[
+        str | None, typer.Option("--regex", help="Only names that it matches somewhere.")
+    ] = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Internal topics too (__consumer_offsets, ...).")
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """List topics."""
+    pattern = _pattern(regex)
+    connection = _connect(settings(context, bootstrap, properties, timeout))
+    from pyrklog.cli import topic_details
+    from pyrklog.cli.output import print_listing
+
+    def wanted(name: str) -> bool:
+        if names:
+            return name in names
+        return internal or not name.startswith(INTERNAL_PREFIX)
+
+    listing = topic_details.list_topics(
+        connection,
+        names or [],
+        lambda name: wanted(name) and (pattern is None or pattern.search(name) is not None),
+    )
+    print_listing(listing, output)
+
+
+def _connect(options: Settings) -> "Connection":
+    from pyrklog.cli.connection import Connection
+
+    return Connection(options)
+
+
+def _pattern(regex: str | None) -> re.Pattern[str] | None:
+    if regex is None:
+        return None
+    try:
+        return re.compile(regex)
+    except re.error as error:
+        raise CliError(Exit.USAGE, f"--regex {regex!r} is no regular expression: {error}") from None
+
+
+@app.command("describe")
+@guarded
+def describe(
+    context: typer.Context,
+    names: Names,
+    configs: Annotated[
+        bool, typer.Option("--configs", help="Options too: value and where it comes from.")
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """Describe topics: partitions with leader, replicas and offsets, and options."""
+    from pyrklog.cli import topic_details
+
+    connection = _connect(settings(context, bootstrap, properties, timeout))
+    described = topic_details.describe_topics(connection, list(dict.fromkeys(names)), configs)
+    topic_details.print_described(described, output)
+
+
+@app.command("alter")
+@guarded
+def alter(
+    context: typer.Context,
+    names: Names,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="K=V", help="Give an option a value; may be repeated."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="K", help="Back to the default; may be repeated."),
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option("-n", "-p", "--partitions", help="New number of partitions.")
+    ] = None,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Change options of topics, or add partitions. Options not named stay as they are."""
+    changes = parse_pairs(set_, "--set")
+    if not changes and not unset and partitions is None:
+        raise CliError(Exit.USAGE, "nothing to change", "give --set, --unset or --partitions")
+    from pyrklog.cli import topic_details
+
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    connection = _connect(options)
+    names = list(dict.fromkeys(names))
+    if partitions is not None:
+        counts = {name: len(found) for name, found in connection.topic_partitions(names).items()}
+        _add_partitions(connection, counts, partitions, dry_run)
+    if changes or unset:
+        lines = topic_details.alter_configs(connection, names, changes, unset or [], dry_run)
+        _say(options, lines)
+
+
+def _add_partitions(
+    connection: "Connection", counts: dict[str, int], total: int, dry_run: bool
+) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    options = connection.settings
+    futures = connection.admin.create_partitions(
+        [NewPartitions(name, total) for name in counts],
+        validate_only=dry_run,
+        **_time_outs(options.timeout_s),
+    )
+    would = " (not done)" if dry_run else ""
+    done = {name: f"partitions {count} -> {total}{would}" for name, count in counts.items()}
+    _report_each(futures, done, options, {})
+
+
+@app.command("delete")
+@guarded
+def delete(
+    context: typer.Context,
+    names: Names,
+    yes: Yes = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be deleted.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Delete topics with all their records. Asks for the name, unless -y is given."""
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    connection = _connect(options)
+    names = list(dict.fromkeys(names))
+    found = connection.topic_partitions(names)
+    if dry_run:
+        _say(options, [f"{name}: {len(found[name])} partitions would be deleted" for name in names])
+        return
+    if not yes:
+        _confirm(names)
+    futures = connection.admin.delete_topics(names, **_time_outs(options.timeout_s))
+    _report_each(futures, "deleted", options, {})
+
+
+def _confirm(names: list[str]) -> None:
+    if not sys.stdin.isatty():
+        raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
+    for name in names:
+        if typer.prompt(f"Type {name} to delete it") != name:
+            raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was deleted")
+
+
+def _time_outs(timeout_s: float) -> dict[str, float]:
+    """The broker answers before we stop waiting for it."""
+    return {"operation_timeout": timeout_s, "request_timeout": timeout_s + 5.0}
+
+
+def _report_each(
+    futures: dict[str, Any],
+    done: str | dict[str, str],
+    options: Settings,
+    ignore: dict[str, str],
+) -> None:
+    """Says what became of each topic, and ends with the exit code of them all."""
+    from confluent_kafka import KafkaException
+
+    codes: list[Exit] = []
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            kafka_error = error.args[0]
+            if kafka_error.name() in ignore:
+                codes.append(Exit.OK)
+                _say(options, [f"{name}: {ignore[kafka_error.name()]}"])
+                continue
+            codes.append(exit_code(kafka_error))
+            typer.echo(cli_error(kafka_error, f"topic {name}").line(), err=True)
+        else:
+            codes.append(Exit.OK)
+            _say(options, [f"{name}: {done if isinstance(done, str) else done[name]}"])
+    if worst(codes):
+        raise typer.Exit(worst(codes))
+
+
+def _say(options: Settings, lines: list[str]) -> None:
+    if not options.quiet:
+        for line in lines:
+            typer.echo(line)

@@ -1,0 +1,266 @@
+"""What ``topic list`` and ``topic describe`` show, and what ``topic alter`` changes."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyrklog.cli.connection import Connection, missing_topic
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
+from pyrklog.cli.options import OutputFormat
+from pyrklog.cli.output import Column, Listing, plain_table, print_listing
+
+LIST_COLUMNS = (
+    Column("name", "NAME"),
+    Column("partitions", "PARTITIONS", right=True),
+    Column("replication_factor", "RF", right=True),
+    Column("under_replicated", "UNDER-REP", right=True),
+    Column("offline", "OFFLINE", right=True, wide=True),
+    Column("internal", "INTERNAL", wide=True),
+)
+PARTITION_COLUMNS = (
+    Column("partition", "PARTITION", right=True),
+    Column("leader", "LEADER", right=True),
+    Column("replicas", "REPLICAS"),
+    Column("isr", "ISR"),
+    Column("start_offset", "START", right=True),
+    Column("end_offset", "END", right=True),
+)
+CONFIG_COLUMNS = (
+    Column("name", "OPTION"),
+    Column("value", "VALUE"),
+    Column("source", "SOURCE"),
+)
+FLAT_COLUMNS = (Column("name", "NAME"), *PARTITION_COLUMNS)
+
+
+def list_topics(connection: Connection, names: list[str], wanted: Callable[[str], bool]) -> Listing:
+    """One item a topic whose name is wanted; each of ``names`` must exist."""
+    metadata = connection.metadata()
+    for name in names:
+        if name not in metadata.topics:
+            raise missing_topic(name, list(metadata.topics))
+    items = [_listed(topic) for name, topic in sorted(metadata.topics.items()) if wanted(name)]
+    return Listing("pyrklog.topics/1", LIST_COLUMNS, items, metadata.cluster_id)
+
+
+def _listed(topic: Any) -> dict[str, Any]:
+    partitions = topic.partitions.values()
+    return {
+        "name": topic.topic,
+        "partitions": len(topic.partitions),
+        "replication_factor": max((len(one.replicas) for one in partitions), default=0),
+        "under_replicated": sum(len(one.isrs) < len(one.replicas) for one in partitions),
+        "offline": sum(one.leader < 0 for one in partitions),
+        "internal": topic.topic.startswith("__"),
+    }
+
+
+def describe_topics(connection: Connection, names: list[str], configs: bool) -> Listing:
+    """One item a topic, with its partitions and, where asked for, its options."""
+    metadata = connection.metadata()
+    connection.topic_partitions(names)
+    ids = _topic_ids(connection, names)
+    offsets = _offsets(connection, {name: metadata.topics[name] for name in names})
+    options = describe_configs(connection, names) if configs else {}
+    items: list[dict[str, Any]] = []
+    for name in names:
+        partitions = [
+            {
+                "partition": one.id,
+                "leader": one.leader,
+                "replicas": list(one.replicas),
+                "isr": list(one.isrs),
+                "start_offset": offsets.get((name, one.id), (None, None))[0],
+                "end_offset": offsets.get((name, one.id), (None, None))[1],
+            }
+            for one in sorted(metadata.topics[name].partitions.values(), key=lambda one: one.id)
+        ]
+        item: dict[str, Any] = {"name": name, "topic_id": ids.get(name), "partitions": partitions}
+        if configs:
+            item["configs"] = options[name]
+        items.append(item)
+    return Listing("pyrklog.topic-details/1", FLAT_COLUMNS, items, metadata.cluster_id)
+
+
+def print_described(listing: Listing, output: OutputFormat) -> None:
+    """Tables for people; one row a partition in ``csv``."""
+    if output in (OutputFormat.CSV, OutputFormat.NAME):
+        key = "partitions" if output is OutputFormat.CSV else None
+        rows = [
+            {"name": item["name"], **partition}
+            for item in listing.items
+            for partition in (item[key] if key else [{}])
+        ]
+        flat = Listing(listing.schema, listing.columns, rows, listing.cluster_id)
+        print_listing(flat, output)
+    elif output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        sys.stdout.write("\n".join(_page(item) for item in listing.items))
+    else:
+        print_listing(listing, output)
+
+
+def _page(item: Any) -> str:
+    partitions = item["partitions"]
+    factor = max((len(one["replicas"]) for one in partitions), default=0)
+    head = f"{item['name']}  {len(partitions)} partitions  replication factor {factor}"
+    head += f"  id {item['topic_id']}" if item["topic_id"] else ""
+    page = f"{head}\n{plain_table(PARTITION_COLUMNS, partitions)}"
+    if "configs" in item:
+        page += f"\n{plain_table(CONFIG_COLUMNS, item['configs'])}"
+    return page
+
+
+def _topic_ids(connection: Connection, names: list[str]) -> dict[str, str]:
+    """Topic ids, where the broker has them."""
+    from confluent_kafka import KafkaException, TopicCollection
+
+    futures = connection.admin.describe_topics(
+        TopicCollection(names), request_timeout=connection.settings.timeout_s
+    )
+    found: dict[str, str] = {}
+    for name, future in futures.items():
+        try:
+            found[name] = str(future.result().topic_id)
+        except KafkaException as error:
+            raise connection.explain(error.args[0], f"topic {name}") from None
+    return found
+
+
+def _offsets(
+    connection: Connection, topics: dict[str, Any]
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """(start, end) of every partition that has a leader."""
+    from confluent_kafka.admin import OffsetSpec
+
+    places = [
+        (name, one.id)
+        for name, topic in topics.items()
+        for one in topic.partitions.values()
+        if one.leader >= 0
+    ]
+    starts = query_offsets(connection, places, OffsetSpec.earliest())
+    ends = query_offsets(connection, places, OffsetSpec.latest())
+    return {place: (starts[place], ends[place]) for place in places}
+
+
+def query_offsets(
+    connection: Connection, places: Sequence[tuple[str, int]], spec: Any, *, committed: bool = False
+) -> dict[tuple[str, int], int]:
+    """The offset that ``spec`` names in each partition; -1 where a time names none."""
+    if not places:
+        return {}
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    futures = connection.admin.list_offsets(
+        {TopicPartition(*place): spec for place in places},
+        isolation_level=level,
+        request_timeout=connection.settings.timeout_s,
+    )
+    found: dict[tuple[str, int], int] = {}
+    for place, future in futures.items():
+        try:
+            found[place.topic, place.partition] = future.result().offset
+        except KafkaException as error:
+            about = f"offsets of {place.topic} [{place.partition}]"
+            raise connection.explain(error.args[0], about) from None
+    return found
+
+
+def describe_configs(connection: Connection, names: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """Options of each topic by name: value, source, and whether it is hidden or read-only."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+
+    futures = connection.admin.describe_configs(
+        [ConfigResource(ResourceType.TOPIC, name) for name in names],
+        request_timeout=connection.settings.timeout_s,
+    )
+    found: dict[str, list[dict[str, Any]]] = {}
+    for resource, future in futures.items():
+        try:
+            entries = future.result()
+        except KafkaException as error:
+            raise connection.explain(error.args[0], f"topic {resource.name}") from None
+        found[resource.name] = [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "source": _source(ConfigSource(entry.source).name),
+                "sensitive": bool(entry.is_sensitive),
+                "read_only": bool(entry.is_read_only),
+            }
+            for entry in sorted(entries.values(), key=lambda entry: str(entry.name))
+        ]
+    return found
+
+
+def _source(name: str) -> str:
+    """``DYNAMIC_TOPIC_CONFIG`` -> ``topic``, and so on."""
+    words = name.removesuffix("_CONFIG").lower().split("_")
+    return "topic" if "topic" in words else "-".join(words)
+
+
+def alter_configs(
+    connection: Connection,
+    names: list[str],
+    changes: dict[str, str],
+    unset: list[str],
+    dry_run: bool,
+) -> list[str]:
+    """Sets and resets options; one line ``topic: option before -> after`` for each."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import (
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    connection.topic_partitions(names)
+    before = describe_configs(connection, names)
+    operations: list[tuple[str, str | None, Any]] = [
+        (name, value, AlterConfigOpType.SET) for name, value in changes.items()
+    ]
+    operations += [(name, None, AlterConfigOpType.DELETE) for name in unset]
+    resources = [
+        ConfigResource(
+            ResourceType.TOPIC,
+            name,
+            incremental_configs=[
+                ConfigEntry(option, value, incremental_operation=operation)
+                for option, value, operation in operations
+            ],
+        )
+        for name in names
+    ]
+    futures = connection.admin.incremental_alter_configs(
+        resources, validate_only=dry_run, request_timeout=connection.settings.timeout_s
+    )
+    codes: list[Exit] = []
+    errors: list[CliError] = []
+    for resource, future in futures.items():
+        try:
+            future.result()
+            codes.append(Exit.OK)
+        except KafkaException as error:
+            codes.append(exit_code(error.args[0]))
+            errors.append(cli_error(error.args[0], f"topic {resource.name}"))
+    if errors:
+        raise CliError(worst(codes), "; ".join(error.what for error in errors), errors[0].fix)
+    touched = [option for option, _, _ in operations]
+    if dry_run:
+        return [f"{name}: {', '.join(touched)} would be changed" for name in names]
+    after = describe_configs(connection, names)
+    return [
+        f"{name}: {option} {_value(before[name], option)} -> {_value(after[name], option)}"
+        for name in names
+        for option in touched
+    ]
+
+
+def _value(entries: list[dict[str, Any]], option: str) -> str:
+    for entry in entries:
+        if entry["name"] == option:
+            return "(hidden)" if entry["sensitive"] else str(entry["value"])
+    return "(none)"
