@@ -23,6 +23,7 @@ from pyrklog.admin.topics import TopicAdmin
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
 from pyrklog.controller.driver import ControllerDriver, ControllerSettings
+from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.dataplane import CorePlane, Plane, PlaneSettings
 from pyrklog.errors import EX_IO, StartError, TemporaryError
 from pyrklog.events import EventHandler, Handlers
@@ -135,8 +136,9 @@ class Broker:
     ) -> None:
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
+        state_log = StateChangeLog(self.config.meta_dir)
         controller = ControllerDriver(
-            node_id, store, lambda _: replication, self._controller_settings(metadata)
+            node_id, store, lambda _: replication, self._controller_settings(metadata), state_log
         )
         service = self._service(
             node_id, cluster_id, store, plane, metadata, replication, controller
@@ -172,6 +174,7 @@ class Broker:
             await self._end.wait()
             await self._shut_down(plane)
             nursery.cancel_scope.cancel()
+        state_log.close()
 
     # --- parts -----------------------------------------------------------------------------------
 

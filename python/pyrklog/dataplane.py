@@ -337,20 +337,6 @@ class _Ticket:
         return self._outcome
 
 
-def api_table() -> Sequence[_core.ApiRow]:
-    """The APIs that this broker serves, with versions and owners."""
-    from pyrklog import _core
-
-    return _core.api_table()
-
-
-def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[Mapping[str, object]]:
-    """Rows of one file of a partition folder, or of a checkpoint; see ``_core.dump_file``."""
-    from pyrklog import _core
-
-    return _core.dump_file(path, records=records, verify=verify)
-
-
 def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartError:
     import errno
 

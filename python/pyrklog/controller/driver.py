@@ -37,6 +37,7 @@ from pyrklog.controller.requests import (
     TopicPartition,
 )
 from pyrklog.controller.state import LiveBroker
+from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.controller.store_writes import ControllerMovedError, Term
 from pyrklog.image import BrokerImage
 from pyrklog.logs import get_logger
@@ -55,11 +56,10 @@ from pyrklog.metastore.interface import (
 
 FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5
-QUIET_STATES = frozenset({"NewPartition", "NewReplica", "OnlineReplica"})
-"""Entered on the way to others; logged only at the level of debugging."""
+NUMEROUS_EVENTS = frozenset({"partition_state", "replica_state"})
+"""Written to the state-change log only."""
 
 log = get_logger("controller")
-state_log = get_logger("state_change")
 
 Handler = Callable[[], Any]
 
@@ -92,6 +92,7 @@ class ControllerDriver:
         store: Metastore,
         channel: Callable[[int], BrokerChannel],
         settings: ControllerSettings,
+        state_log: StateChangeLog,
     ) -> None:
         self.node_id = node_id
         self.controller_id = -1
@@ -100,6 +101,7 @@ class ControllerDriver:
         self._store = store
         self._channel = channel
         self._settings = settings
+        self._state_log = state_log
         self._moved = trio.Event()
         self._announced = False
         self._term: Term | None = None
@@ -361,16 +363,16 @@ class ControllerDriver:
             try:
                 effect = steps.send(result)
             except StopIteration:
+                self._state_log.flush()
                 return
             result = await self._execute(effect)
 
     async def _execute(self, effect: Effect) -> object:
         match effect:
             case StateChange(event, fields):
-                quiet = fields.get("to") in QUIET_STATES
-                failed = event.endswith("_failed")
-                level = "error" if failed else "debug" if quiet else "info"
-                state_log.log(level, event, fields)
+                self._state_log.write(event, fields)
+                if event not in NUMEROUS_EVENTS:
+                    log.log("error" if event.endswith("_failed") else "info", event, fields)
                 return None
             case Send(broker, request):
                 self._channel(broker).post(request, self._answer_of(broker))

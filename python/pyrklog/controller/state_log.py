@@ -1,0 +1,80 @@
+"""The state-change log: one JSON line each time a partition or a replica changes its state.
+
+Fields: ``at`` (UTC), ``event`` (partition_state, replica_state, ...), ``topic``, ``partition``,
+``from``, ``to``, ``leader``, ``leader_epoch``, ``isr``, ``controller_epoch``, ``broker``. The file
+is renamed to ``*.1`` at a size, so that two of that size are kept at most. Nothing depends on it:
+when it cannot be written, the broker says so once and goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from pyrklog.logs import get_logger
+
+FILE_NAME = "state-change.jsonl"
+SIZE_MAX_BYTES = 32 * 2**20
+
+log = get_logger("state_change")
+
+
+class StateChangeLog:
+    """Appends lines; buffered, flushed at the end of each procedure of the controller."""
+
+    def __init__(self, directory: Path, size_max_bytes: int = SIZE_MAX_BYTES) -> None:
+        self._path = directory / FILE_NAME
+        self._size_max_bytes = size_max_bytes
+        self._size_bytes = 0
+        self._file: TextIO | None = None
+        self._failed = False
+
+    def write(self, event: str, fields: Mapping[str, object]) -> None:
+        """One line."""
+        if self._failed:
+            return
+        now = time.time()
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
+        line = json.dumps({"at": at, "event": event, **fields}, default=str) + "\n"
+        try:
+            file = self._open()
+            file.write(line)
+            self._size_bytes += len(line)
+            if self._size_bytes > self._size_max_bytes:
+                self._rotate()
+        except OSError as error:
+            self._give_up(error)
+
+    def flush(self) -> None:
+        """Hands what is buffered to the operating system."""
+        if self._file is not None and not self._failed:
+            try:
+                self._file.flush()
+            except OSError as error:
+                self._give_up(error)
+
+    def _open(self) -> TextIO:
+        if self._file is None:
+            self._file = self._path.open("a", encoding="utf-8")
+            self._size_bytes = self._path.stat().st_size
+        return self._file
+
+    def _rotate(self) -> None:
+        self.close()
+        self._path.replace(self._path.with_name(FILE_NAME + ".1"))
+
+    def _give_up(self, error: OSError) -> None:
+        self._failed = True
+        log.warning("state_change_log_failed", path=str(self._path), reason=str(error))
+
+    def close(self) -> None:
+        """Flushes and closes."""
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError as error:
+                self._give_up(error)

@@ -1,0 +1,217 @@
+"""A data plane in memory, for tests of what drives one. It moves no bytes and opens no sockets.
+
+It keeps what it was told (image, led partitions, folders), holds its callers to the contract of
+``dataplane.Plane`` by assertions, and lets a test hand in events, hold back tickets and make
+partitions and directories fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import trio
+
+from pyrklog.dataplane import (
+    FoundPartition,
+    LogDirUsage,
+    PlaneListener,
+    PlaneSettings,
+    Request,
+    Session,
+)
+from pyrklog.errors import ErrorCode, TemporaryError
+from pyrklog.image import ImageDelta, LeaderSpec, PartitionImage, TopicImage
+
+FIRST_FREE_PORT = 40000
+
+
+class FakeSession(NamedTuple):
+    """Who a fake request comes from."""
+
+    connection: int = 1
+    principal: str = "User:ANONYMOUS"
+    host: str = "127.0.0.1"
+    client_id: str | None = "test"
+    listener: str = "PLAINTEXT"
+
+
+class FakeRequest(NamedTuple):
+    """A request to hand in."""
+
+    id: int
+    api_key: int
+    api_version: int
+    body: bytes = b""
+    session: FakeSession = FakeSession()
+
+
+class FakePlane:
+    """Implements ``dataplane.Plane``."""
+
+    def __init__(
+        self, settings: PlaneSettings | None = None, found: Sequence[FoundPartition] = ()
+    ) -> None:
+        self.settings = settings
+        self.deltas: list[ImageDelta] = []
+        self.topics: dict[str, TopicImage] = {}
+        self.led: dict[tuple[str, int], LeaderSpec] = {}
+        self.stopped: list[tuple[str, int, bool]] = []
+        self.deleted_records: list[tuple[str, int, int]] = []
+        self.ports: dict[str, int] = {}
+        self.ports_taken: set[int] = set()
+        self.replies: dict[int, bytes] = {}
+        self.resumed: dict[int, dict[str, int]] = {}
+        self.closed: list[int] = []
+        self.failing: dict[tuple[str, int], ErrorCode] = {}
+        """Errors that become_leaders and stop_partitions shall answer."""
+        self.is_shut_down = False
+        self._found = list(found)
+        self._answering = trio.Event()
+        self._answering.set()
+        self._changed = trio.Event()
+        self._inject: trio.MemorySendChannel[Callable[[PlaneListener], None]]
+        self._inject, self._events = trio.open_memory_channel(1000)
+
+    # --- what a test does ------------------------------------------------------------------------
+
+    def hold_tickets(self) -> None:
+        """Slow commands do not complete until :meth:`release_tickets`."""
+        self._answering = trio.Event()
+
+    def release_tickets(self) -> None:
+        """Held commands complete."""
+        self._answering.set()
+
+    def request(self, request: Request) -> None:
+        """A request arrives."""
+        self._inject.send_nowait(lambda listener: listener.on_request(request))
+
+    def topics_missing(self, request_id: int, topics: Sequence[str]) -> None:
+        """A Metadata request names missing topics."""
+        session: Session = FakeSession()  # type: ignore[assignment]
+        self._inject.send_nowait(
+            lambda listener: listener.on_topics_missing(request_id, topics, session)
+        )
+
+    def fail_log_dir(self, path: str, partitions: Sequence[tuple[str, int]]) -> None:
+        """A log directory fails."""
+        for key in partitions:
+            self.failing[key] = ErrorCode.KAFKA_STORAGE_ERROR
+            self.led.pop(key, None)
+        self._inject.send_nowait(
+            lambda listener: listener.on_log_dir_failed(path, "Input/output error", partitions)
+        )
+
+    def notice(self, event: str, fields: Mapping[str, str], level: str = "info") -> None:
+        """The plane has something to say."""
+        self._inject.send_nowait(lambda listener: listener.on_notice(event, fields, level))
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Returns when the condition over this plane holds."""
+        while not condition():
+            await self._changed.wait()
+
+    def partition(self, topic: str, index: int) -> PartitionImage:
+        """A partition of the image."""
+        return self.topics[topic].partitions[index]
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    # --- Plane -----------------------------------------------------------------------------------
+
+    def found_partitions(self) -> Sequence[FoundPartition]:
+        return list(self._found)
+
+    def listen(self, listener: str, host: str, port: int) -> int:
+        assert host
+        if port in self.ports_taken:
+            raise TemporaryError(f"{host}:{port} is taken by another program.")
+        self.ports[listener] = port or FIRST_FREE_PORT + len(self.ports)
+        self._notify()
+        return self.ports[listener]
+
+    def apply_image(self, delta: ImageDelta) -> None:
+        assert delta.version > (self.deltas[-1].version if self.deltas else 0)
+        self.deltas.append(delta)
+        for topic in delta.topics:
+            assert [item.partition for item in topic.partitions] == list(
+                range(len(topic.partitions))
+            )
+            self.topics[topic.name] = topic
+        for name in delta.removed_topics:
+            del self.topics[name]
+        self._notify()
+
+    async def become_leaders(self, specs: Sequence[LeaderSpec]) -> Sequence[int]:
+        assert specs
+        for spec in specs:
+            # The contract: a topic is in the image before anything of it is led.
+            assert spec.partition < len(self.topics[spec.topic].partitions)
+        await self._answering.wait()
+        codes = [self._lead(spec) for spec in specs]
+        self._notify()
+        return codes
+
+    def _lead(self, spec: LeaderSpec) -> int:
+        key = (spec.topic, spec.partition)
+        known = self.led.get(key)
+        if key in self.failing:
+            return self.failing[key]
+        if known is not None and spec.leader_epoch < known.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        self.led[key] = spec
+        return ErrorCode.NONE
+
+    async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
+        assert specs
+        await self._answering.wait()
+        codes = []
+        for topic, partition, delete in specs:
+            codes.append(int(self.failing.get((topic, partition), ErrorCode.NONE)))
+            self.led.pop((topic, partition), None)
+            self.stopped.append((topic, partition, delete))
+        self._notify()
+        return codes
+
+    async def delete_records(
+        self, targets: Sequence[tuple[str, int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        await self._answering.wait()
+        self.deleted_records += targets
+        return [(ErrorCode.NONE, max(0, offset)) for _, _, offset in targets]
+
+    async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
+        await self._answering.wait()
+        partitions = [(topic, index, 0, 0) for topic, index in sorted(self.led)]
+        paths = self.settings.log_dirs if self.settings else ["/fake"]
+        return [LogDirUsage(path, 0, 1000, 500, partitions) for path in paths[:1]]
+
+    def reply(self, request_id: int, body: bytes) -> None:
+        assert request_id not in self.replies
+        self.replies[request_id] = body
+        self._notify()
+
+    def resume(self, request_id: int, errors: Mapping[str, int]) -> None:
+        self.resumed[request_id] = dict(errors)
+        self._notify()
+
+    def close_request(self, request_id: int) -> None:
+        self.closed.append(request_id)
+        self._notify()
+
+    def statistics(self) -> Mapping[str, int]:
+        return {"led_partitions": len(self.led)}
+
+    async def shutdown(self, grace_ms: int) -> bool:
+        with trio.move_on_after(grace_ms / 1000) as scope:
+            await self._answering.wait()
+        self.is_shut_down = True
+        self._notify()
+        return not scope.cancelled_caught
+
+    async def run(self, listener: PlaneListener) -> None:
+        async for event in self._events:
+            event(listener)
