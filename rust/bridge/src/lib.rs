@@ -6,6 +6,7 @@ mod errors;
 mod events;
 mod image;
 mod log_config;
+mod plane;
 mod tables;
 
 use pyo3::prelude::*;
@@ -33,6 +34,8 @@ mod _core {
     use crate::image::{BrokerImage, ImageDelta, LeaderSpec, PartitionImage, TopicImage};
     #[pymodule_export]
     use crate::log_config::LogConfig;
+    #[pymodule_export]
+    use crate::plane::DataPlane;
     #[pymodule_export]
     use crate::tables::{ApiRow, api_table};
 

@@ -21,7 +21,9 @@ impl DataPlane {
     #[new]
     fn new(py: Python<'_>, config: &Bound<'_, PlaneConfig>) -> PyResult<Self> {
         let config = config.get().0.clone();
-        py.detach(|| pyrklog_dataplane::DataPlane::open(config)).map(Self).map_err(errors::open)
+        py.detach(|| pyrklog_dataplane::DataPlane::open(config))
+            .map(Self)
+            .map_err(errors::open)
     }
 
     fn found_partitions(&self, py: Python<'_>) -> Vec<Found> {
@@ -33,12 +35,14 @@ impl DataPlane {
     }
 
     fn listen(&self, py: Python<'_>, listener: &str, host: &str, port: u16) -> PyResult<u16> {
-        py.detach(|| self.0.listen(listener, host, port)).map_err(errors::listen)
+        py.detach(|| self.0.listen(listener, host, port))
+            .map_err(|error| errors::os(&error, None))
     }
 
     fn apply_image(&self, py: Python<'_>, delta: &Bound<'_, ImageDelta>) -> PyResult<()> {
         let delta = delta.get().0.clone();
-        py.detach(|| self.0.apply_image(delta)).map_err(errors::image)
+        py.detach(|| self.0.apply_image(delta))
+            .map_err(errors::image)
     }
 
     fn become_leaders(
@@ -47,7 +51,8 @@ impl DataPlane {
         specs: Vec<Bound<'_, LeaderSpec>>,
     ) -> PyResult<api::TicketId> {
         let specs = inner(&specs, |spec| &spec.0);
-        py.detach(|| self.0.become_leaders(specs)).map_err(errors::closed)
+        py.detach(|| self.0.become_leaders(specs))
+            .map_err(errors::closed)
     }
 
     fn stop_partitions(
@@ -55,9 +60,14 @@ impl DataPlane {
         py: Python<'_>,
         specs: Vec<(String, i32, bool)>,
     ) -> PyResult<api::TicketId> {
-        let spec = |(topic, partition, delete)| api::StopSpec { topic, partition, delete };
+        let spec = |(topic, partition, delete)| api::StopSpec {
+            topic,
+            partition,
+            delete,
+        };
         let specs = specs.into_iter().map(spec).collect();
-        py.detach(|| self.0.stop_partitions(specs)).map_err(errors::closed)
+        py.detach(|| self.0.stop_partitions(specs))
+            .map_err(errors::closed)
     }
 
     fn delete_records(
@@ -65,11 +75,13 @@ impl DataPlane {
         py: Python<'_>,
         targets: Vec<(String, i32, i64)>,
     ) -> PyResult<api::TicketId> {
-        py.detach(|| self.0.delete_records(targets)).map_err(errors::closed)
+        py.detach(|| self.0.delete_records(targets))
+            .map_err(errors::closed)
     }
 
     fn describe_log_dirs(&self, py: Python<'_>) -> PyResult<api::TicketId> {
-        py.detach(|| self.0.describe_log_dirs()).map_err(errors::closed)
+        py.detach(|| self.0.describe_log_dirs())
+            .map_err(errors::closed)
     }
 
     fn reply(&self, py: Python<'_>, request: api::RequestId, body: Vec<u8>) {
@@ -84,12 +96,12 @@ impl DataPlane {
         py.detach(|| self.0.close_request(request));
     }
 
-    fn statistics(&self, py: Python<'_>) -> BTreeMap<&'static str, i64> {
+    fn statistics(&self, py: Python<'_>) -> BTreeMap<String, u64> {
         py.detach(|| self.0.statistics()).into_iter().collect()
     }
 
-    fn shutdown(&self, py: Python<'_>, grace_ms: i64) -> PyResult<api::TicketId> {
-        py.detach(|| self.0.shutdown(grace_ms)).map_err(errors::closed)
+    fn shutdown(&self, py: Python<'_>, grace_ms: i64) -> api::TicketId {
+        py.detach(|| self.0.shutdown(grace_ms))
     }
 
     fn event_fd(&self) -> i32 {
@@ -98,6 +110,9 @@ impl DataPlane {
 
     fn drain_events(&self, py: Python<'_>, max: usize) -> PyResult<Vec<Py<PyAny>>> {
         let drained = py.detach(|| self.0.drain_events(max));
-        drained.into_iter().map(|event| events::into_python(py, event)).collect()
+        drained
+            .into_iter()
+            .map(|event| events::into_python(py, event))
+            .collect()
     }
 }
