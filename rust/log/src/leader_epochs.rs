@@ -29,6 +29,25 @@ pub struct EpochEntry {
     pub start_offset: i64,
 }
 
+/// The lines of `leader-epoch-checkpoint` as they are, contradictions included.
+///
+/// # Errors
+/// [`CheckpointError`].
+pub(crate) fn parse_entries(path: &str, bytes: &[u8]) -> Result<Vec<EpochEntry>, CheckpointError> {
+    checkpoint::parse(path, bytes, |fields| {
+        let wanted = "\"epoch offset\"";
+        let [epoch, start_offset] = fields else {
+            return Err(wanted);
+        };
+        let epoch = epoch.parse().ok().filter(|epoch| *epoch >= 0);
+        let start_offset = start_offset.parse().ok().filter(|offset| *offset >= 0);
+        Ok(EpochEntry {
+            epoch: epoch.ok_or(wanted)?,
+            start_offset: start_offset.ok_or(wanted)?,
+        })
+    })
+}
+
 /// The epochs of one partition, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaderEpochs {
@@ -47,21 +66,10 @@ impl LeaderEpochs {
     /// # Errors
     /// [`CheckpointError`]; the epochs can then be rebuilt from the log.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, CheckpointError> {
-        let entries = checkpoint::parse(path, bytes, |fields| {
-            let wanted = "\"epoch offset\"";
-            let [epoch, start_offset] = fields else {
-                return Err(wanted);
-            };
-            let epoch = epoch.parse::<i32>().ok().filter(|epoch| *epoch >= 0);
-            let start_offset = start_offset
-                .parse::<i64>()
-                .ok()
-                .filter(|offset| *offset >= 0);
-            Ok((epoch.ok_or(wanted)?, start_offset.ok_or(wanted)?))
-        })?;
+        let entries = parse_entries(path, bytes)?;
         let mut epochs = Self::new();
-        for (epoch, start_offset) in entries {
-            epochs.assign(epoch, start_offset);
+        for entry in entries {
+            epochs.assign(entry.epoch, entry.start_offset);
         }
         Ok(epochs)
     }

@@ -174,7 +174,7 @@ impl<'a> OffsetIndexView<'a> {
     /// # Errors
     /// [`IndexError`] for the first thing that does not hold.
     pub fn checked(base_offset: i64, bytes: &'a [u8], log_size: u64) -> Result<Self, IndexError> {
-        if bytes.len() % ENTRY_BYTES != 0 {
+        if !bytes.len().is_multiple_of(ENTRY_BYTES) {
             let error = IndexError::PartialEntry {
                 len: bytes.len(),
                 entry_bytes: ENTRY_BYTES,

@@ -193,14 +193,13 @@ impl ProducerStates {
         if origin == Origin::Replication {
             return Ok(Check::New);
         }
-        if origin == Origin::Client {
-            if let Some(original) = state.find(info) {
-                return Ok(Check::Duplicate(DuplicateBatch {
-                    base_offset: original.first_offset(),
-                    last_offset: original.last_offset,
-                    timestamp: original.timestamp,
-                }));
-            }
+        let repeated = state.find(info).filter(|_| origin == Origin::Client);
+        if let Some(original) = repeated {
+            return Ok(Check::Duplicate(DuplicateBatch {
+                base_offset: original.first_offset(),
+                last_offset: original.last_offset,
+                timestamp: original.timestamp,
+            }));
         }
         check_epoch(state, info)?;
         if info.is_control {

@@ -120,7 +120,7 @@ impl TransactionIndex {
     /// # Errors
     /// [`TransactionIndexError`]: rebuild the file from the `.log`.
     pub fn load(start_offset: i64, bytes: &[u8]) -> Result<Self, TransactionIndexError> {
-        if bytes.len() % ENTRY_BYTES != 0 {
+        if !bytes.len().is_multiple_of(ENTRY_BYTES) {
             return Err(TransactionIndexError::PartialEntry(bytes.len()));
         }
         let mut index = Self::new(start_offset);

@@ -1,0 +1,292 @@
+//! What a file of a log directory holds, row by row, and what is wrong with it.
+//!
+//! A row is a list of named values; the first one is `kind`. Damage is a row too (`kind` =
+//! "damage", with `position`, `offset` and `message`), behind which the reading goes on where that
+//! makes sense. Only a file that cannot be read, or is none of ours, is an error.
+//!
+//! Files are read through [`Source`] in pieces: a segment of a gigabyte takes as much memory as its
+//! largest batch.
+
+mod batch_rows;
+mod flipped_bit;
+mod header_scan;
+mod index_rows;
+mod log_rows;
+mod text_rows;
+mod txn_rows;
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::disk::{Disk, DiskFile, OpenMode, RealDisk, read_file};
+use crate::names::{FileKind, LEADER_EPOCH_CHECKPOINT, file_kind, file_name, parse_segment_file};
+
+/// Files other than segments are read whole, up to this size.
+const WHOLE_FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// A value of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Not there.
+    Null,
+    /// Yes or no.
+    Bool(bool),
+    /// Offsets, sizes, epochs, milliseconds.
+    Int(i64),
+    /// Text.
+    Text(String),
+    /// Keys and values of records.
+    Bytes(Vec<u8>),
+    /// Several.
+    List(Vec<Value>),
+}
+
+impl Value {
+    fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    fn bytes(bytes: Option<&[u8]>) -> Self {
+        bytes.map_or(Self::Null, |bytes| Self::Bytes(bytes.to_vec()))
+    }
+
+    fn int(value: Option<i64>) -> Self {
+        value.map_or(Self::Null, Self::Int)
+    }
+}
+
+/// Named values, in the order in which they are to be shown.
+pub type Row = Vec<(&'static str, Value)>;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Show the records of each batch.
+    pub records: bool,
+    /// Check everything that can be checked: records against headers, indexes against the segment
+    /// beside them. Checksums and order are always checked.
+    pub verify: bool,
+}
+
+/// A file that cannot be dumped.
+#[derive(Debug, Error)]
+pub enum DumpError {
+    /// Its name is none that a log directory has.
+    #[error("{} is not a file of a log directory that holds anything to show", .0.display())]
+    UnknownFile(PathBuf),
+    /// It cannot be read.
+    #[error("{} cannot be read: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Bytes to read from at any position.
+pub trait Source: Send {
+    /// Size in bytes.
+    ///
+    /// # Errors
+    /// What the file says.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Reads up to `buffer.len()` bytes at `position`; 0 at the end.
+    ///
+    /// # Errors
+    /// What the file says.
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+}
+
+impl Source for Vec<u8> {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let start = usize::try_from(position)
+            .unwrap_or(usize::MAX)
+            .min(self.len());
+        let len = buffer.len().min(self.len() - start);
+        buffer[..len].copy_from_slice(&self[start..start + len]);
+        Ok(len)
+    }
+}
+
+impl Source for Arc<dyn DiskFile> {
+    fn size(&self) -> io::Result<u64> {
+        self.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        DiskFile::read_at(&**self, buffer, position)
+    }
+}
+
+/// Reads exactly `len` bytes.
+fn read_exact(source: &dyn Source, position: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; len];
+    let mut done = 0;
+    while done < len {
+        match source.read_at(&mut buffer[done..], position + done as u64)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => done += read,
+        }
+    }
+    Ok(buffer)
+}
+
+/// Reads all of a file that is not a segment.
+fn read_whole(source: &dyn Source) -> io::Result<Vec<u8>> {
+    let len = source.size()?;
+    if len > WHOLE_FILE_BYTES_MAX {
+        let message = format!("{len} bytes are more than any such file has");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    read_exact(source, 0, len as usize)
+}
+
+/// Something wrong at a byte of the file, at an offset if one is known.
+fn damage(position: u64, offset: Option<i64>, message: impl Into<String>) -> Row {
+    vec![
+        ("kind", Value::text("damage")),
+        (
+            "position",
+            Value::Int(i64::try_from(position).unwrap_or(i64::MAX)),
+        ),
+        ("offset", Value::int(offset)),
+        ("message", Value::text(message)),
+    ]
+}
+
+/// Produces the rows of one kind of file.
+trait RowSource: Send {
+    /// Adds the next rows; false when there are no more.
+    fn next_rows(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool>;
+}
+
+/// Rows that are all there.
+impl RowSource for Vec<Row> {
+    fn next_rows(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool> {
+        rows.extend(std::mem::take(self));
+        Ok(false)
+    }
+}
+
+/// The rows of a file, read as they are asked for. After an error there are no more.
+pub struct Dump {
+    path: PathBuf,
+    rows: VecDeque<Row>,
+    source: Option<Box<dyn RowSource>>,
+}
+
+impl std::fmt::Debug for Dump {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dump")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Dump {
+    type Item = Result<Row, DumpError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.rows.pop_front() {
+                return Some(Ok(row));
+            }
+            match self.source.as_mut()?.next_rows(&mut self.rows) {
+                Ok(true) => {}
+                Ok(false) => self.source = None,
+                Err(source) => {
+                    self.source = None;
+                    let path = self.path.clone();
+                    return Some(Err(DumpError::Io { path, source }));
+                }
+            }
+        }
+    }
+}
+
+/// Other files of the folder, for the checks of `verify`.
+#[derive(Default)]
+pub struct Beside {
+    /// The `.log` that an index belongs to.
+    pub log: Option<Box<dyn Source>>,
+    /// Content of `leader-epoch-checkpoint`.
+    pub leader_epochs: Option<Vec<u8>>,
+}
+
+/// Opens a file by what its name says that it is, and with `verify` those beside it that it can be
+/// held against.
+///
+/// # Errors
+/// [`DumpError`].
+pub fn open(path: &Path, options: Options) -> Result<Dump, DumpError> {
+    let disk = RealDisk;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let Some(kind) = name.and_then(file_kind) else {
+        return Err(DumpError::UnknownFile(path.to_owned()));
+    };
+    let io_error = |source| DumpError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let file = disk.open(path, OpenMode::Read).map_err(io_error)?;
+    let mut beside = Beside::default();
+    if options.verify && kind == FileKind::Log {
+        let checkpoint = path.with_file_name(LEADER_EPOCH_CHECKPOINT);
+        beside.leader_epochs = read_file(&disk, &checkpoint, WHOLE_FILE_BYTES_MAX).ok();
+    } else if let Some(segment) = name.and_then(parse_segment_file).filter(|_| options.verify) {
+        let log = file_name(segment.base_offset, FileKind::Log) + segment.suffix.text();
+        let log = disk.open(&path.with_file_name(log), OpenMode::Read).ok();
+        beside.log = log.map(|log| Box::new(log) as Box<dyn Source>);
+    }
+    dump(path, Box::new(file), beside, options)
+}
+
+/// Dumps a file that is open; `path` tells by its name what it is.
+///
+/// # Errors
+/// [`DumpError`].
+pub fn dump(
+    path: &Path,
+    file: Box<dyn Source>,
+    beside: Beside,
+    options: Options,
+) -> Result<Dump, DumpError> {
+    let unknown = || DumpError::UnknownFile(path.to_owned());
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .ok_or_else(unknown)?;
+    let kind = file_kind(name)
+        .filter(|kind| *kind != FileKind::Lock)
+        .ok_or_else(unknown)?;
+    let base_offset = parse_segment_file(name).map_or(0, |file| file.base_offset);
+    let rows = match kind {
+        FileKind::Log => log_rows::open(file, base_offset, beside.leader_epochs, options),
+        FileKind::OffsetIndex => index_rows::offsets(&*file, beside.log, base_offset, options),
+        FileKind::TimeIndex => index_rows::times(&*file, beside.log, base_offset, options),
+        FileKind::TransactionIndex => txn_rows::open(&*file, beside.log, base_offset, options),
+        other => text_rows::open(other, &path.display().to_string(), &*file),
+    };
+    let source = rows.map_err(|source| DumpError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Dump {
+        path: path.to_owned(),
+        rows: VecDeque::new(),
+        source: Some(source),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! Going through a segment header by header, for checks of what points into it.
+
+use std::io;
+
+use pyrklog_wire::batch::{BatchHeader, HEADER_LEN};
+
+use super::Source;
+
+const WINDOW_BYTES: usize = 64 * 1024;
+
+/// Reads one batch header after the other, through a window so that small batches cost few reads.
+pub(super) struct HeaderScan {
+    source: Box<dyn Source>,
+    size: u64,
+    position: u64,
+    window: Vec<u8>,
+    window_start: u64,
+}
+
+impl HeaderScan {
+    /// At the start of the segment.
+    pub fn new(source: Box<dyn Source>) -> io::Result<Self> {
+        let size = source.size()?;
+        Ok(Self {
+            source,
+            size,
+            position: 0,
+            window: Vec::new(),
+            window_start: 0,
+        })
+    }
+
+    /// Size of the segment in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The header at the current position, which stays; `None` at the end, and where no whole batch
+    /// follows.
+    pub fn peek(&mut self) -> io::Result<Option<(u64, BatchHeader)>> {
+        self.at(self.position)
+    }
+
+    /// Goes behind `header`, which was peeked at.
+    pub fn skip(&mut self, header: &BatchHeader) {
+        self.position += header.total_len() as u64;
+    }
+
+    /// The header at any position.
+    pub fn at(&mut self, position: u64) -> io::Result<Option<(u64, BatchHeader)>> {
+        if self.size.saturating_sub(position) < HEADER_LEN as u64 {
+            return Ok(None);
+        }
+        let window_end = self.window_start + self.window.len() as u64;
+        if position < self.window_start || position + HEADER_LEN as u64 > window_end {
+            self.fill(position)?;
+        }
+        let start = (position - self.window_start) as usize;
+        let header = self
+            .window
+            .get(start..)
+            .and_then(|bytes| BatchHeader::parse(bytes).ok());
+        let whole = header.filter(|header| header.total_len() as u64 <= self.size - position);
+        Ok(whole.map(|header| (position, header)))
+    }
+
+    fn fill(&mut self, position: u64) -> io::Result<()> {
+        let len = (self.size - position).min(WINDOW_BYTES as u64) as usize;
+        self.window = super::read_exact(&*self.source, position, len)?;
+        self.window_start = position;
+        Ok(())
+    }
+}
