@@ -6,7 +6,6 @@ use crate::compression::{compress, decompress};
 use pyrklog_wire::batch::{refresh_crc, set_max_timestamp, set_timestamp_type};
 use pyrklog_wire::builder::BatchBuilder;
 
-
 const NOW: i64 = 1_700_000_000_000;
 const CODECS: [Compression; 5] = [
     Compression::None,
