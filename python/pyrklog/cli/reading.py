@@ -31,16 +31,11 @@ class Reading:
         *,
         read_committed: bool,
     ) -> None:
-        """Finds the partitions; :class:`CliError` where one is missing or nobody answers."""
+        """Nothing is asked of the broker yet. ``partitions`` empty or None: all of them."""
         self._settings = settings
         self._committed = read_committed
-        self._connection = Connection(settings)
-        names = list(dict.fromkeys(topics))
-        self._keys = [
-            (name, partition)
-            for name, existing in self._connection.topic_partitions(names).items()
-            for partition in _chosen(name, existing, partitions)
-        ]
+        self._topics = list(dict.fromkeys(topics))
+        self._partitions = partitions or ()
         self._bounded: dict[Key, Bounded] = {}
         self._open: set[Key] = set()
         self._at_end: set[Key] = set()
@@ -48,10 +43,21 @@ class Reading:
         self._consumer: Any = None
 
     def start(self, wanted: Range) -> None:
-        """Turns the range into offsets and begins to read. Raises :class:`RangeError`."""
+        """Connects, turns the range into offsets and begins to read.
+
+        Raises :class:`RangeError`, and :class:`CliError` where a partition is missing or nobody
+        answers.
+        """
+        self._connection = Connection(self._settings)
         from confluent_kafka import Consumer, TopicPartition
 
-        self._bounded = self._resolve(wanted)
+        existing = self._connection.topic_partitions(self._topics)
+        keys = [
+            (name, partition)
+            for name, all_of_them in existing.items()
+            for partition in _chosen(name, all_of_them, self._partitions)
+        ]
+        self._bounded = self._resolve(keys, wanted)
         self._open = {
             key for key, one in self._bounded.items() if one.stop is None or one.start < one.stop
         }
@@ -115,19 +121,19 @@ class Reading:
         if self._consumer is not None:
             self._consumer.close()
 
-    def _resolve(self, wanted: Range) -> dict[Key, Bounded]:
+    def _resolve(self, keys: list[Key], wanted: Range) -> dict[Key, Bounded]:
         from confluent_kafka.admin import OffsetSpec
 
         query = self._connection
-        lows = query_offsets(query, self._keys, OffsetSpec.earliest())
-        highs = query_offsets(query, self._keys, OffsetSpec.latest(), committed=self._committed)
+        lows = query_offsets(query, keys, OffsetSpec.earliest())
+        highs = query_offsets(query, keys, OffsetSpec.latest(), committed=self._committed)
         at: dict[int, dict[Key, int]] = {
-            place.value: query_offsets(query, self._keys, OffsetSpec.for_timestamp(place.value))
+            place.value: query_offsets(query, keys, OffsetSpec.for_timestamp(place.value))
             for place in wanted
             if place is not None and place.kind == "time"
         }
         found: dict[Key, Bounded] = {}
-        for key in self._keys:
+        for key in keys:
             offsets = {timestamp_ms: answer[key] for timestamp_ms, answer in at.items()}
             found[key], remark = resolve(wanted, lows[key], highs[key], offsets.__getitem__)
             if remark is not None and not self._settings.quiet:
@@ -165,7 +171,7 @@ class Reading:
         raise self._connection.explain(error, where)
 
 
-def _chosen(name: str, existing: list[int], partitions: Sequence[int] | None) -> list[int]:
+def _chosen(name: str, existing: list[int], partitions: Sequence[int]) -> list[int]:
     if not partitions:
         return existing
     for partition in partitions:

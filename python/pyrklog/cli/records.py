@@ -94,7 +94,8 @@ def from_json(line: bytes) -> NewRecord:
         raise BadLineError(f"is not JSON: {error}") from None
     if not isinstance(fields, dict) or "value" not in fields:
         raise BadLineError('is no object with a "value"')
-    headers = fields.get("headers") or []
+    headers = fields.get("headers")
+    headers = [] if headers is None else headers
     if not isinstance(headers, list) or not all(_is_header(one) for one in headers):
         raise BadLineError('has "headers" that are no list of {"key", "value"}')
     return NewRecord(

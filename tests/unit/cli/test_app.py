@@ -1,0 +1,127 @@
+"""The command line as a whole: help, usage, and what it says where nobody is at home."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner
+
+from pyrklog import __version__
+from pyrklog.cli.app import app
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address of this machine at which nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+def invoke(*arguments: str, stdin: str | None = None) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    done = CliRunner().invoke(app, list(arguments), input=stdin)
+    return done.exit_code, done.stdout, done.stderr
+
+
+COMMANDS = [
+    ["topic", "list"],
+    ["topic", "create", "a"],
+    ["topic", "describe", "a"],
+    ["topic", "alter", "a", "--set", "x=1"],
+    ["topic", "delete", "a", "-y"],
+    ["consume", "a"],
+    ["produce", "a", "v"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_nobody_at_home_is_said_at_once(command: list[str], nobody: str) -> None:
+    code, out, err = invoke(*command, "-b", nobody)
+    assert (code, out) == (3, "")
+    assert err.startswith(f"error: no broker reached ({nobody}: Connection refused); fix: start")
+    assert err.count("\n") == 1
+
+
+def test_the_address_may_come_first_or_from_the_environment(
+    nobody: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nobody in invoke("-b", nobody, "topic", "list")[2]
+    monkeypatch.setenv("PYRKLOG_BOOTSTRAP", nobody)
+    assert nobody in invoke("topic", "list")[2]
+    assert "127.0.0.1:1:" in invoke("-b", nobody, "topic", "list", "-b", "127.0.0.1:1")[2]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nope"],
+        ["topic", "nope"],
+        ["topic", "create"],
+        ["topic", "list", "-o", "xml"],
+        ["topic", "create", "a", "-c", "x"],
+        ["topic", "alter", "a"],
+        ["topic", "list", "--regex", "("],
+        ["topic", "list", "-X", "x"],
+        ["-X", "x", "topic", "list"],
+        ["topic", "list", "-b", "a:b"],
+        ["consume"],
+        ["consume", "a", "-c", "0"],
+        ["consume", "a", "-o", "nope"],
+        ["consume", "a", "-f", "%t", "-K", ":"],
+        ["produce", "a", "v", "-z", "rar"],
+        ["produce", "a", "v", "--acks", "2"],
+        ["produce", "a", "v", "-f", "avro"],
+        ["produce", "a", "v", "--from", "x"],
+        ["produce", "a", "--tombstone"],
+        ["produce", "a", "v", "-k", "k", "--tombstone"],
+        ["log", "dump"],
+    ],
+    ids=" ".join,
+)
+def test_mistakes_in_usage(arguments: list[str]) -> None:
+    code, out, err = invoke(*arguments)
+    assert (code, out) == (2, "")
+    assert "rror" in err
+
+
+@pytest.mark.parametrize("command", [[], ["topic"], ["log"]], ids=" ".join)
+def test_a_group_without_a_command_shows_its_help(command: list[str]) -> None:
+    out = "".join(invoke(*command)[1:])
+    assert "Usage:" in out
+    assert "Commands:" in out
+
+
+def test_every_command_has_help_with_an_example_of_what_it_takes() -> None:
+    for command in ("serve", "produce", "consume", "topic create", "topic alter", "log dump"):
+        code, out, _ = invoke(*command.split(), "--help")
+        assert code == 0
+        assert "Options:" in out
+    assert "Exit codes: 0 ok" in invoke("--help")[1]
+
+
+def test_the_version() -> None:
+    assert invoke("--version")[:2] == (0, f"pyrklog {__version__}\n")
+
+
+def test_help_needs_no_broker_library() -> None:
+    program = (
+        "import sys; sys.argv = ['pyrklog', '--help']\n"
+        "from pyrklog.cli import main\n"
+        "try: main()\n"
+        "finally: print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=dict(os.environ),
+    )
+    loaded = set(done.stdout.split())
+    assert "typer" in loaded
+    assert not {"trio", "confluent_kafka", "rich", "msgspec", "pydantic"} & loaded

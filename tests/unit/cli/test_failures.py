@@ -1,0 +1,122 @@
+"""Exit codes, and errors of one line."""
+
+import pytest
+import typer
+from confluent_kafka import KafkaError
+
+from pyrklog.cli.connection import addresses, missing_topic
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, guarded, worst
+from pyrklog.cli.options import parse_pairs
+from pyrklog.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (KafkaError._TRANSPORT, 3),
+        (KafkaError._ALL_BROKERS_DOWN, 3),
+        (KafkaError._RESOLVE, 3),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, 4),
+        (KafkaError._UNKNOWN_PARTITION, 4),
+        (KafkaError._UNKNOWN_TOPIC, 4),
+        (KafkaError.TOPIC_ALREADY_EXISTS, 5),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, 6),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, 6),
+        (KafkaError._AUTHENTICATION, 6),
+        (KafkaError._TIMED_OUT, 7),
+        (KafkaError._MSG_TIMED_OUT, 7),
+        (KafkaError.REQUEST_TIMED_OUT, 7),
+        (KafkaError.INVALID_CONFIG, 1),
+    ],
+)
+def test_errors_of_kafka_have_exit_codes(code: int, expected: int) -> None:
+    assert exit_code(KafkaError(code)) == expected
+
+
+def test_an_error_is_one_line() -> None:
+    error = CliError(Exit.FAILED, "it\nbroke  twice.", "mend it")
+    assert error.line() == "error: it broke twice; fix: mend it"
+    assert CliError(Exit.FAILED, "it broke").line() == "error: it broke"
+
+
+def test_an_error_of_kafka_says_what_it_is_about() -> None:
+    error = cli_error(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS), "topic a")
+    assert error.line().startswith("error: topic a: ")
+    assert "--if-not-exists" in error.line()
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ([], Exit.OK),
+        ([Exit.OK, Exit.OK], Exit.OK),
+        ([Exit.EXISTS, Exit.EXISTS], Exit.EXISTS),
+        ([Exit.OK, Exit.EXISTS], Exit.PARTIAL),
+        ([Exit.NOT_FOUND, Exit.EXISTS], Exit.FAILED),
+    ],
+)
+def test_several_items_end_with_one_code(codes: list[Exit], expected: Exit) -> None:
+    assert worst(codes) is expected
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (CliError(Exit.NOT_FOUND, "x"), 4),
+        (ConfigError("x"), 78),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_what_a_command_raises_is_its_exit_code(raised: BaseException, expected: int) -> None:
+    @guarded
+    def command() -> None:
+        raise raised
+
+    with pytest.raises(typer.Exit) as caught:
+        command()
+    assert caught.value.exit_code == expected
+
+
+def test_bugs_are_not_hidden() -> None:
+    @guarded
+    def command() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        command()
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "expected"),
+    [
+        ("a:1", [("a", 1)]),
+        ("a", [("a", 9092)]),
+        ("a:1, b:2,", [("a", 1), ("b", 2)]),
+        ("[::1]:9093", [("::1", 9093)]),
+        ("[::1]", [("::1", 9092)]),
+        ("PLAINTEXT://a:1", [("a", 1)]),
+        (":9095", [("127.0.0.1", 9095)]),
+    ],
+)
+def test_bootstrap_addresses(bootstrap: str, expected: list[tuple[str, int]]) -> None:
+    assert addresses(bootstrap) == expected
+
+
+@pytest.mark.parametrize("bootstrap", ["", ",", "a:b", "a:0", "a:70000"])
+def test_texts_that_are_no_address(bootstrap: str) -> None:
+    with pytest.raises(CliError, match="-b takes HOST:PORT") as caught:
+        addresses(bootstrap)
+    assert caught.value.code is Exit.USAGE
+
+
+def test_a_topic_with_a_like_name_is_proposed() -> None:
+    assert missing_topic("oders", ["orders", "x"]).fix == "did you mean orders?"
+    fix = missing_topic("new", ["orders"]).fix
+    assert fix == "create it with `pyrklog topic create new`"
+
+
+def test_pairs() -> None:
+    assert parse_pairs(["a=1", "b=2=3", "c="], "-X") == {"a": "1", "b": "2=3", "c": ""}
+    for bad in ("a", "=1"):
+        with pytest.raises(CliError, match="-X takes KEY=VALUE"):
+            parse_pairs([bad], "-X")

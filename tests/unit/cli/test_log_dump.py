@@ -1,0 +1,114 @@
+"""``pyrklog log dump`` over rows of our own making; the rows themselves are tested in Rust."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pyrklog import dataplane
+from pyrklog.cli.app import app
+
+BATCH = {"kind": "batch", "position": 0, "base_offset": 5, "crc": 77, "valid": True}
+RECORD = {"kind": "record", "offset": 5, "key": None, "value": b"\xff", "headers": [["h", b"x"]]}
+DAMAGE = {"kind": "damage", "position": 61, "offset": 6, "message": "the CRC is wrong"}
+LOG = "00000000000000000000.log"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A partition folder whose segment has rows, one of them damage."""
+    for name in (LOG, "00000000000000000000.index", "partition.metadata", "notes.txt"):
+        (tmp_path / name).touch()
+
+    def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[Mapping[str, Any]]:
+        if path.endswith("notes.txt"):
+            raise ValueError(f"{path} is none of ours")
+        if path.endswith(".log"):
+            yield BATCH
+            if records:
+                yield RECORD
+            if verify:
+                yield DAMAGE
+
+    monkeypatch.setattr(dataplane, "dump_file", dump_file)
+    return tmp_path
+
+
+def dump(*arguments: str | Path) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    done = CliRunner().invoke(app, ["log", "dump", *map(str, arguments)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_damage_is_located_and_ends_with_8(folder: Path) -> None:
+    code, out, err = dump(folder / LOG)
+    assert code == 8
+    assert err.splitlines() == [
+        f"damaged: {folder / LOG}: byte 61, offset 6: the CRC is wrong",
+        "error: 1 damage found",
+    ]
+    assert out.splitlines() == [
+        str(folder / LOG),
+        "POSITION  BASE_OFFSET  VALID",
+        "       0            5    yes",
+        "batch 1; 1 damaged",
+        "",
+    ]
+
+
+def test_without_verification_nothing_is_amiss(folder: Path) -> None:
+    code, out, err = dump(folder / LOG, "--no-verify", "-o", "wide")
+    assert (code, err) == (0, "")
+    assert "CRC" in out
+    assert "batch 1; no damage found" in out
+
+
+def test_a_folder_stands_for_the_files_that_are_ours(folder: Path) -> None:
+    _, out, _ = dump(folder)
+    shown = [line for line in out.splitlines() if line.startswith(str(folder))]
+    names = ["00000000000000000000.index", LOG, "partition.metadata"]
+    assert shown == [str(folder / name) for name in names]
+
+
+def test_records_are_lines_under_their_batch(folder: Path) -> None:
+    _, out, _ = dump(folder / LOG, "--records")
+    assert out.splitlines()[1:3] == [
+        "batch position=0 base_offset=5 crc=77 valid=yes",
+        '  record offset=5 key=- value={"base64": "/w=="} headers=[["h", "x"]]',
+    ]
+
+
+def test_programs_get_every_row_of_every_file_in_one_document(folder: Path) -> None:
+    code, out, _ = dump(folder, folder / LOG, "-o", "json")
+    assert code == 8
+    items = json.loads(out)["items"]
+    assert [(item["file"], item["kind"]) for item in items] == [
+        (LOG, "batch"),
+        (LOG, "damage"),
+    ] * 2
+    lines = dump(folder / LOG, "-o", "jsonl", "--records")[1].splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["batch", "record", "damage"]
+    assert json.loads(lines[1])["value"] == {"base64": "/w=="}
+    rows = list(csv.DictReader(io.StringIO(dump(folder / LOG, "-o", "csv")[1])))
+    assert [row["position"] for row in rows] == ["0", "61"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "complaint"),
+    [("notes.txt", 2, "is none of ours"), ("missing.log", 4, "does not exist")],
+)
+def test_what_cannot_be_dumped(folder: Path, name: str, code: int, complaint: str) -> None:
+    got, _, err = dump(folder / name)
+    assert got == code
+    assert complaint in err
+
+
+def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
+    code, _, err = dump(tmp_path)
+    assert code == 4
+    assert "holds no log files" in err

@@ -1,0 +1,103 @@
+"""The range of ``consume -o``."""
+
+import pytest
+
+from pyrklog.cli.offsets import (
+    BEGINNING,
+    END,
+    Bounded,
+    Place,
+    Range,
+    RangeError,
+    parse_range,
+    resolve,
+)
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("texts", "start", "stop"),
+    [
+        ([], BEGINNING, None),
+        (["beginning"], BEGINNING, None),
+        (["start"], BEGINNING, None),
+        (["earliest"], BEGINNING, None),
+        (["end"], END, None),
+        (["latest"], END, None),
+        (["5"], Place("offset", 5), None),
+        (["-10"], Place("tail", 10), None),
+        (["5:9"], Place("offset", 5), Place("offset", 9)),
+        ([":end"], BEGINNING, END),
+        (["5:"], Place("offset", 5), None),
+        (["-10:end"], Place("tail", 10), END),
+        (["start:-3"], BEGINNING, Place("tail", 3)),
+        (["@1600000000000"], Place("time", 1_600_000_000_000), None),
+        (["@5"], Place("time", 5), None),
+        (["@-1h"], Place("time", NOW_MS - HOUR_MS), None),
+        (["@-90m:end"], Place("time", NOW_MS - 90 * 60_000), END),
+        (["@-2d:@-1d"], Place("time", NOW_MS - 48 * HOUR_MS), Place("time", NOW_MS - 24 * HOUR_MS)),
+        (["@-5s:@now"], Place("time", NOW_MS - 5000), Place("time", NOW_MS)),
+        (["@2023-11-14"], Place("time", 1_699_920_000_000), None),
+        (["@2023-11-14T22:13:20"], Place("time", NOW_MS), None),
+        (["@2023-11-14T22:13:20Z"], Place("time", NOW_MS), None),
+        (["@2023-11-15T00:13:20+02:00"], Place("time", NOW_MS), None),
+        (
+            ["@2023-11-14T22:13:20:@2023-11-14T22:13:21.500"],
+            Place("time", NOW_MS),
+            Place("time", NOW_MS + 1500),
+        ),
+        (["s@1000", "e@2000"], Place("time", 1000), Place("time", 2000)),
+        (["e@2000"], BEGINNING, Place("time", 2000)),
+    ],
+)
+def test_ranges(texts: list[str], start: Place, stop: Place | None) -> None:
+    assert parse_range(texts, NOW_MS) == Range(start, stop)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "xx", "1:2:3", "--5", "@", "@yesterday", "5-9", "@2023-13-01", "1.5", "+3", "٣"]
+)
+def test_texts_that_are_no_range(text: str) -> None:
+    with pytest.raises(RangeError, match="-o "):
+        parse_range([text], NOW_MS)
+
+
+def no_time(_timestamp_ms: int) -> int:
+    """For ranges without a time."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("text", "bounded"),
+    [
+        ("beginning", Bounded(10, None)),
+        ("end", Bounded(20, None)),
+        ("10:20", Bounded(10, 20)),
+        ("-3", Bounded(17, None)),
+        ("-300:end", Bounded(10, 20)),
+        ("20", Bounded(20, None)),
+        ("15:100", Bounded(15, 100)),
+        ("start:-2", Bounded(10, 18)),
+    ],
+)
+def test_a_range_meets_a_log_from_10_to_20(text: str, bounded: Bounded) -> None:
+    assert resolve(parse_range([text], NOW_MS), 10, 20, no_time) == (bounded, None)
+
+
+def test_times_are_looked_up() -> None:
+    answers = {1000: 12, 2000: -1}
+    found, remark = resolve(parse_range(["@1000:@2000"], NOW_MS), 10, 20, answers.__getitem__)
+    assert (found, remark) == (Bounded(12, 20), None)
+
+
+def test_an_offset_that_is_gone_is_remarked_upon() -> None:
+    found, remark = resolve(parse_range(["3:15"], NOW_MS), 10, 20, no_time)
+    assert found == Bounded(10, 15)
+    assert remark == "offset 3 is gone; the log starts at 10"
+
+
+def test_an_offset_behind_the_end_is_an_error() -> None:
+    with pytest.raises(RangeError, match="behind the end of the log, which is 20"):
+        resolve(parse_range(["21"], NOW_MS), 10, 20, no_time)

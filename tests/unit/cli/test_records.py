@@ -1,0 +1,109 @@
+"""Records as lines of JSON, and lines as records."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.records import BadLineError, NewRecord, Record, from_json, to_json
+from pyrklog.cli.sending import LineReader, parse_headers
+
+payloads = st.none() | st.binary(max_size=50) | st.text(max_size=50).map(str.encode)
+header_lists = st.lists(st.tuples(st.text(max_size=10), payloads), max_size=4).map(tuple)
+EMPTY = NewRecord(key=None, value=None)
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(0, 2**62), payloads, payloads, header_lists)
+def test_a_line_of_json_holds_the_whole_record(
+    partition: int,
+    timestamp_ms: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: tuple[tuple[str, bytes | None], ...],
+) -> None:
+    record = Record("t", partition, 5, timestamp_ms, "CreateTime", None, headers, key, value)
+    line = to_json(record)
+    assert line.endswith(b"\n")
+    assert b"\n" not in line[:-1]
+    assert from_json(line) == NewRecord(key, value, headers, partition, timestamp_ms)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"{", "is not JSON"),
+        (b"\xff", "is not JSON"),
+        (b"[]", 'is no object with a "value"'),
+        (b'{"key": "a"}', 'is no object with a "value"'),
+        (b'{"value": 5}', 'has a "value" that is neither text'),
+        (b'{"value": {"base64": "*"}}', 'has a "value" that is no base64'),
+        (b'{"value": null, "partition": "x"}', 'has a "partition" that is no integer'),
+        (b'{"value": null, "timestamp_ms": true}', 'has a "timestamp_ms" that is no integer'),
+        (b'{"value": null, "headers": {}}', 'has "headers"'),
+        (b'{"value": null, "headers": [{"value": "x"}]}', 'has "headers"'),
+    ],
+)
+def test_lines_that_are_no_record(line: bytes, complaint: str) -> None:
+    with pytest.raises(BadLineError) as caught:
+        from_json(line)
+    assert complaint in str(caught.value)
+
+
+def read(reader: LineReader, *lines: bytes) -> list[NewRecord]:
+    """The records of some lines."""
+    return list(reader.records(lines))
+
+
+def test_a_line_is_a_value() -> None:
+    reader = LineReader(EMPTY._replace(key=b"k", partition=2))
+    assert read(reader, b"a", b"") == [
+        NewRecord(b"k", b"a", (), 2),
+        NewRecord(b"k", b"", (), 2),
+    ]
+
+
+def test_a_delimiter_parts_key_and_value_once() -> None:
+    reader = LineReader(EMPTY, key_delimiter=b"::")
+    assert read(reader, b"a::b::c", b"::v", b"plain") == [
+        NewRecord(b"a", b"b::c"),
+        NewRecord(b"", b"v"),
+        NewRecord(None, b"plain"),
+    ]
+
+
+def test_empty_may_mean_null() -> None:
+    reader = LineReader(EMPTY, key_delimiter=b":", empty_is_null=True)
+    assert read(reader, b"k:", b":v", b"") == [
+        NewRecord(b"k", None),
+        NewRecord(None, b"v"),
+        NewRecord(None, None),
+    ]
+
+
+def test_options_add_to_what_a_json_line_says() -> None:
+    template = NewRecord(b"mine", None, (("h", b"1"),), 4)
+    line = json.dumps({"key": "theirs", "value": "v", "headers": [{"key": "x"}], "partition": 1})
+    reader = LineReader(template, json_lines=True)
+    assert read(reader, line.encode(), b"  ") == [
+        NewRecord(b"mine", b"v", (("x", None), ("h", b"1")), 4)
+    ]
+
+
+def test_a_bad_line_is_named_by_its_number() -> None:
+    reader = LineReader(EMPTY, json_lines=True)
+    records = reader.records([b'{"value": "v"}', b"oops"])
+    assert next(records).value == b"v"
+    with pytest.raises(CliError, match=r"^line 2 is not JSON") as caught:
+        next(records)
+    assert caught.value.code is Exit.USAGE
+
+
+def test_headers_may_be_null_and_may_repeat() -> None:
+    assert parse_headers(["a=1", "a=2=3", "b", "c="]) == (
+        ("a", b"1"),
+        ("a", b"2=3"),
+        ("b", None),
+        ("c", b""),
+    )

@@ -1,0 +1,106 @@
+"""``pyrklog serve``: options read without typer, and what they become."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from pyrklog.cli import serve
+from pyrklog.cli.app import app
+from pyrklog.cli.serve import ServeOptions, parse_fast
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command line in a process of its own."""
+    command = [sys.executable, "-m", "pyrklog", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], ServeOptions()),
+        (["--data", "d", "--listen", ":0"], ServeOptions(data="d", listen=":0")),
+        (["--data=d", "--config=f"], ServeOptions(data="d", config="f")),
+        (["--set", "a=1", "--set=b=2=3"], ServeOptions(sets=["a=1", "b=2=3"])),
+        (["--check", "--print-config", "--tmp"], ServeOptions(None, None, None, [], *[True] * 3)),
+    ],
+)
+def test_options(arguments: list[str], expected: ServeOptions) -> None:
+    assert parse_fast(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--nope"], ["x"], ["--data"], ["--data", "--check"], ["--check=1"]]
+)
+def test_what_needs_an_explanation_is_left_to_typer(arguments: list[str]) -> None:
+    assert parse_fast(arguments) is None
+
+
+def test_both_parsers_know_the_same_options() -> None:
+    command = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    declared = {name: one.is_flag for one in command.params for name in one.opts}
+    known = {**dict.fromkeys(serve._VALUES, False), **dict.fromkeys(serve._FLAGS, True)}
+    assert {**known, "--set": False} == {k: v for k, v in declared.items() if k != "--help"}
+
+
+@pytest.mark.parametrize(
+    ("listen", "expected"),
+    [
+        ("127.0.0.1:9092", "PLAINTEXT://127.0.0.1:9092"),
+        (":9095", "PLAINTEXT://:9095"),
+        ("[::1]:0", "PLAINTEXT://[::1]:0"),
+        ("PLAINTEXT://a:1", "PLAINTEXT://a:1"),
+    ],
+)
+def test_addresses_become_listeners(listen: str, expected: str) -> None:
+    assert serve._listeners(listen) == expected
+
+
+@pytest.mark.parametrize("listen", ["9092", "a:b", "a:99999", ""])
+def test_a_bad_address_is_a_configuration_error(listen: str) -> None:
+    done = run("serve", "--listen", listen, "--check")
+    assert done.returncode == 78
+    assert done.stderr.startswith("error: --listen takes HOST:PORT")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_configuration_is_checked_and_printed(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("num.partitions=7\nlog.retention.ms=5000\n")
+    good = run("serve", "--config", str(properties), "--data", str(tmp_path / "d"), "--check")
+    assert (good.returncode, good.stderr) == (0, "")
+    shown = run("serve", "--config", str(properties), "--set", "num.partitions=8", "--print-config")
+    assert shown.returncode == 0
+    assert "num.partitions=8  # --set" in shown.stdout
+    assert "log.retention.ms=5000  # server.properties line 2" in shown.stdout
+    assert not (tmp_path / "d").exists()
+
+
+def test_an_unknown_option_names_the_nearest() -> None:
+    done = run("serve", "--set", "num.partition=3", "--check")
+    assert done.returncode == 78
+    assert "did you mean num.partitions" in done.stderr
+
+
+def test_temporary_data_excludes_a_directory(tmp_path: Path) -> None:
+    done = run("serve", "--tmp", "--data", str(tmp_path))
+    assert done.returncode == 78
+    assert done.stderr.startswith("error: --tmp and --data exclude each other")
+
+
+def test_starting_a_broker_loads_no_command_line_library() -> None:
+    program = (
+        "import sys; sys.argv = ['pyrklog', 'serve', '--check'];"
+        "from pyrklog.cli import main\n"
+        "try: main()\n"
+        "finally: print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "pyrklog.config" in loaded
+    assert not {"typer", "rich", "confluent_kafka", "click", "pydantic"} & loaded
