@@ -1,0 +1,254 @@
+"""The command line against a broker: `--against HOST:PORT` runs these tests against any Kafka."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner
+
+from pyrklog.cli.app import app
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(bootstrap: str) -> Run:
+    """Runs a command, which must end with `code`; its standard output (or error, if it failed)."""
+
+    def call(*arguments: str, code: int = 0, stdin: str | bytes | None = None) -> str:
+        command = ["-b", bootstrap, "--timeout", "20", *arguments]
+        done = CliRunner().invoke(app, command, input=stdin)
+        assert done.exit_code == code, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
+        return done.stdout if code == 0 else done.stderr
+
+    return call
+
+
+def test_the_life_of_a_topic(run: Run, topic: str) -> None:
+    assert run("topic", "create", topic, "-n", "3", "-c", "retention.ms=1000000") == (
+        f"{topic}: created\n"
+    )
+    assert topic in run("topic", "list", "-o", "name").splitlines()
+    (item,) = json.loads(run("topic", "list", topic, "-o", "json"))["items"]
+    assert (item["partitions"], item["replication_factor"]) == (3, 1)
+    assert (item["under_replicated"], item["offline"], item["internal"]) == (0, 0, False)
+    changed = run("topic", "alter", topic, "--set", "retention.ms=5000", "--unset", "segment.ms")
+    assert f"{topic}: retention.ms 1000000 -> 5000" in changed
+    assert run("topic", "alter", topic, "-p", "4") == f"{topic}: partitions 3 -> 4\n"
+    assert run("topic", "delete", topic, "-y") == f"{topic}: deleted\n"
+    assert "does not exist" in run("topic", "describe", topic, code=4)
+
+
+def test_describing_a_topic(run: Run, topic: str) -> None:
+    run("topic", "create", topic, "-n", "2", "-c", "cleanup.policy=compact")
+    run("produce", topic, "a", "b", "c", "-k", "k", "-p", "1")
+    document = json.loads(run("topic", "describe", topic, "--configs", "-o", "json"))
+    assert document["schema"] == "pyrklog.topic-details/1"
+    assert document["cluster_id"]
+    (item,) = document["items"]
+    first, second = item["partitions"]
+    assert (first["start_offset"], first["end_offset"]) == (0, 0)
+    assert (second["start_offset"], second["end_offset"]) == (0, 3)
+    assert first["replicas"] == first["isr"] == [first["leader"]]
+    assert len(item["topic_id"]) == 22
+    configs = {entry["name"]: (entry["value"], entry["source"]) for entry in item["configs"]}
+    assert configs["cleanup.policy"] == ("compact", "topic")
+    assert configs["min.insync.replicas"] == ("1", "default")
+    rows = list(csv.DictReader(io.StringIO(run("topic", "describe", topic, "-o", "csv"))))
+    assert [(row["name"], row["partition"]) for row in rows] == [(topic, "0"), (topic, "1")]
+    page = run("topic", "describe", topic, "--configs")
+    assert page.startswith(f"{topic}  2 partitions  replication factor 1  id ")
+    assert "PARTITION  LEADER" in page
+    assert "OPTION" in page
+
+
+def test_creating_what_exists(run: Run, topic: str) -> None:
+    run("topic", "create", topic)
+    error = run("topic", "create", topic, code=5)
+    assert error.startswith(f"error: topic {topic}: ")
+    assert "fix:" in error
+    assert run("topic", "create", topic, "--if-not-exists") == f"{topic}: exists already\n"
+    assert "exists" in run("topic", "create", f"{topic}-2", topic, code=9)
+
+
+def test_a_dry_run_changes_nothing(run: Run, topic: str) -> None:
+    assert run("topic", "create", topic, "--dry-run") == f"{topic}: would be created\n"
+    run("topic", "describe", topic, code=4)
+    run("topic", "create", topic, "-n", "1")
+    run("topic", "alter", topic, "--set", "retention.ms=7", "-p", "5", "--dry-run")
+    run("topic", "delete", topic, "--dry-run")
+    (item,) = json.loads(run("topic", "describe", topic, "--configs", "-o", "json"))["items"]
+    assert len(item["partitions"]) == 1
+    assert {entry["value"] for entry in item["configs"]} >= {"604800000"}
+
+
+def test_the_broker_s_refusals_are_told(run: Run, topic: str) -> None:
+    run("topic", "create", topic, "-n", "2")
+    assert "retention.mss" in run("topic", "alter", topic, "--set", "retention.mss=5", code=1)
+    assert "error: " in run("topic", "alter", topic, "--set", "retention.ms=soon", code=1)
+    assert "error: " in run("topic", "alter", topic, "-p", "1", code=1)
+    assert "error: " in run("topic", "create", "no/slash", code=1)
+    assert "error: " in run("topic", "create", f"{topic}-x", "-r", "9", code=1)
+    assert "give -y" in run("topic", "delete", topic, code=2)
+    assert f"did you mean {topic}?" in run("topic", "describe", topic + "x", code=4)
+
+
+def test_records_come_back_as_they_went(run: Run, topic: str) -> None:
+    run("topic", "create", topic, "-n", "2")
+    lines = "k1:v1\nk2:v:2\nplain\n"
+    where = run("produce", topic, "-K", ":", "-p", "0", "-v", stdin=lines)
+    assert where == f"{topic} 0@0\n{topic} 0@1\n{topic} 0@2\n"
+    run("produce", topic, "né", "-k", "kk", "-H", "a=1", "-H", "a=2", "-H", "b", "-p", "1")
+    run("produce", topic, "--tombstone", "-k", "k1", "-p", "0")
+    out = run("consume", topic, "-e", "-p", "0", "-f", r"%t %p %o %k %v %K %V\n", "-Z", "NULL")
+    assert out.splitlines() == [
+        f"{topic} 0 0 k1 v1 2 2",
+        f"{topic} 0 1 k2 v:2 2 3",
+        f"{topic} 0 2 NULL plain -1 5",
+        f"{topic} 0 3 k1 NULL 2 -1",
+    ]
+    assert run("consume", topic, "-e", "-p", "1", "-f", r"%h %v\n") == "a=1,a=2,b=NULL né\n"
+    assert run("consume", topic, "-c", "2", "-p", "0", "-K", "=") == "k1=v1\nk2=v:2\n"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_compression_is_written_and_read(run: Run, topic: str, codec: str) -> None:
+    run("topic", "create", topic, "-n", "1")
+    lines = [f"{number} {'x' * 200}" for number in range(500)]
+    run("produce", topic, "-z", codec, stdin="\n".join(lines) + "\n")
+    assert run("consume", topic, "-e").splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        ("beginning", range(10)),
+        ("7", range(7, 10)),
+        ("-3", range(7, 10)),
+        ("2:5", range(2, 5)),
+        (":end", range(10)),
+        ("-4:-1", range(6, 9)),
+        ("end", range(0)),
+        ("@0:end", range(10)),
+        ("@1500:@3500", range(2, 4)),
+        ("@99999:end", range(0)),
+    ],
+)
+def test_ranges(run: Run, topic: str, offset: str, expected: range) -> None:
+    run("topic", "create", topic, "-n", "1")
+    lines = "".join(
+        json.dumps({"value": str(number), "timestamp_ms": 1000 * number or 1}) + "\n"
+        for number in range(10)
+    )
+    run("produce", topic, "-f", "jsonl", stdin=lines)
+    out = run("consume", topic, "-o", offset, "-e")
+    assert [int(line) for line in out.splitlines()] == list(expected)
+
+
+def test_offsets_outside_of_the_log(run: Run, topic: str) -> None:
+    run("topic", "create", topic, "-n", "1")
+    run("produce", topic, "a")
+    assert "is behind the end of the log, which is 1" in run(
+        "consume", topic, "-o", "2", "-e", code=1
+    )
+    assert "has no partition 3" in run("consume", topic, "-p", "3", code=4)
+    assert "not written" in run("produce", topic, "x", "-p", "3", code=4)
+
+
+def test_json_lines_copy_a_topic_without_loss(run: Run, topic: str) -> None:
+    copy = f"{topic}-copy"
+    for name in (topic, copy):
+        run("topic", "create", name, "-n", "3")
+    lines = [
+        {"key": None, "value": "text", "partition": 0, "timestamp_ms": 5},
+        {"key": "", "value": "", "partition": 2, "timestamp_ms": 1_600_000_000_000},
+        {"key": {"base64": "/w=="}, "value": None, "partition": 1, "timestamp_ms": 7},
+        {
+            "key": "k",
+            "value": {"base64": "AP8="},
+            "partition": 1,
+            "timestamp_ms": 8,
+            "headers": [{"key": "h", "value": "1"}, {"key": "h", "value": None}],
+        },
+    ]
+    run("produce", topic, "-f", "jsonl", stdin="".join(json.dumps(one) + "\n" for one in lines))
+    read = run("consume", topic, "-e", "-f", "jsonl")
+    run("produce", copy, "-f", "jsonl", stdin=read)
+
+    def contents(text: str) -> list[dict[str, object]]:
+        records = [json.loads(line) for line in text.splitlines()]
+        for record in records:
+            del record["topic"]
+        return sorted(records, key=lambda record: (record["partition"], record["offset"]))
+
+    assert contents(run("consume", copy, "-e", "-f", "jsonl")) == contents(read)
+    assert [record["value"] for record in contents(read)] == [
+        "text",
+        None,
+        {"base64": "AP8="},
+        "",
+    ]
+
+
+def test_what_is_known_of_a_record(run: Run, topic: str) -> None:
+    run("topic", "create", topic, "-n", "1", "-c", "message.timestamp.type=LogAppendTime")
+    before_ms = time.time_ns() // 1_000_000
+    run("produce", topic, "a", "b")
+    out = run("consume", topic, "-c", "1", "-f", "%T %d{iso} %e %a %[ %| %]")
+    timestamp, iso, epoch, kind, *marks = out.split()
+    assert before_ms - 5000 < int(timestamp) < before_ms + 60_000
+    assert iso.endswith("Z")
+    assert (epoch, kind, marks) == ("0", "LogAppendTime", ["0", "2", "2"])
+
+
+def test_a_topic_that_is_missing_is_made_by_the_first_record(run: Run, topic: str) -> None:
+    assert run("produce", topic, "hello", "-v") == f"{topic} 0@0\n"
+    assert run("consume", topic, "-c", "1") == "hello\n"
+
+
+def test_following_a_topic_until_interrupted(bootstrap: str, run: Run, topic: str) -> None:
+    run("topic", "create", topic, "-n", "1")
+    command = [sys.executable, "-m", "pyrklog", "consume", topic, "-o", "end", "-b", bootstrap]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as reader:
+        try:
+            assert reader.stdout is not None
+            assert reader.stderr is not None
+            # "end" is looked up some time after the start: write until the first record arrives.
+            os.set_blocking(reader.stdout.fileno(), False)
+            for _ in range(200):
+                run("produce", topic, "tick")
+                if reader.stdout.readline() == "tick\n":
+                    break
+            else:
+                pytest.fail("nothing was read")
+            reader.send_signal(signal.SIGINT)
+            assert reader.wait(20) == 130
+            assert reader.stderr.read() == ""
+        finally:
+            reader.kill()
+
+
+def test_a_reader_that_goes_away_is_no_error(bootstrap: str, run: Run, topic: str) -> None:
+    run("topic", "create", topic, "-n", "1")
+    run("produce", topic, stdin="".join(f"{number}\n" for number in range(20_000)))
+    command = f"{sys.executable} -m pyrklog consume {topic} -e -b {bootstrap}"
+    script = f'{command} | head -1; exit "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_properties_of_librdkafka_are_handed_on(run: Run, topic: str) -> None:
+    assert "no.such.property" in run("topic", "list", "-X", "no.such.property=1", code=2)
+    run("topic", "list", "-X", "socket.timeout.ms=20000")
