@@ -162,21 +162,21 @@ impl Log {
         let position = self.active.size;
         self.tail_mut();
         self.tail.push_batch(&self.active.segment, position, batch);
-        let segment = &self.active.segment;
-        if !self
-            .sync
-            .segments
-            .last()
-            .is_some_and(|last| Arc::ptr_eq(last, segment))
-        {
-            self.sync.segments.push(segment.clone());
-        }
+        self.note_unsynced_active();
         self.sync.since_ms.get_or_insert(now_ms);
         self.active
             .appended(facts, self.config.index_interval_bytes);
         Place {
             segment_base: self.active.base_offset(),
             position,
+        }
+    }
+
+    fn note_unsynced_active(&mut self) {
+        let segment = &self.active.segment;
+        let last = self.sync.segments.last();
+        if !last.is_some_and(|last| Arc::ptr_eq(last, segment)) {
+            self.sync.segments.push(segment.clone());
         }
     }
 
@@ -207,6 +207,8 @@ impl Log {
     /// lies behind it, for a replica). The writer completes the old segment's files, saves the
     /// producers' state and creates the new files, in this order.
     pub(crate) fn roll(&mut self, base_offset: i64, now_ms: i64) {
+        // Its indexes get their last entries now, even if its batches were synced before.
+        self.note_unsynced_active();
         let segment = Segment::new(&self.env, &self.folder, base_offset, 0, false);
         let next = ActiveSegment::new(segment.clone(), &self.config, self.jitter_seed, now_ms);
         let mut closed = std::mem::replace(&mut self.active, next);

@@ -12,6 +12,7 @@ pub mod checkpoint;
 pub mod compression;
 pub mod config;
 pub mod disk;
+pub mod dump;
 pub mod leader_epochs;
 pub mod meta_properties;
 pub mod names;

@@ -59,7 +59,9 @@ pub struct Log {
 /// What is written but not durable.
 #[derive(Debug, Default)]
 pub(crate) struct SyncState {
+    /// Batches below it were synced.
     pub recovery_point: i64,
+    /// Segments with anything that was not, in order.
     pub segments: Vec<Arc<Segment>>,
     pub files: Vec<String>,
     pub since_ms: Option<i64>,
@@ -114,8 +116,31 @@ impl Log {
         self.stable_position().offset
     }
 
-    /// Everything below was synced; goes into the recovery point checkpoint.
+    /// Recovery has to look at nothing below; goes into the recovery point checkpoint. It lies
+    /// within the first segment of which anything, be it only an index, was not synced; so it is
+    /// the base offset of a segment only if all before it is durable.
     pub fn recovery_point(&self) -> i64 {
+        let synced = self.sync.recovery_point;
+        let first = self
+            .sync
+            .segments
+            .first()
+            .unwrap_or(&self.active.segment)
+            .base_offset();
+        let after = self.segment_index(first) + 1;
+        let end = self
+            .segments
+            .get(after)
+            .map_or(synced, |next| next.base_offset());
+        if synced > first {
+            synced.min(end) - 1
+        } else {
+            synced
+        }
+    }
+
+    /// Batches below it were synced.
+    pub fn synced_end(&self) -> i64 {
         self.sync.recovery_point
     }
 

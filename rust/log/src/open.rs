@@ -379,7 +379,7 @@ impl Loader<'_> {
             return self.open_unclean(loading, offset, log_start, report);
         };
         let end = end_offset;
-        self.load_producers(loading, log_start..end, true, report)?;
+        self.load_producers(loading, log_start.min(end)..end, true, report)?;
         Ok((active, end_offset))
     }
 
@@ -453,6 +453,7 @@ impl Loader<'_> {
             for segment in std::mem::take(&mut loading.segments) {
                 self.remove_segment_files(&segment)?;
             }
+            self.env.disk().sync_dir(&self.folder.path())?;
             let segment = Segment::new(self.env, self.folder, log_start, 0, false);
             active = ActiveSegment::new(
                 segment.clone(),

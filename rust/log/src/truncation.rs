@@ -93,6 +93,7 @@ impl Log {
     /// Installs what is left and lets appends through again; after an error the log is poisoned.
     pub fn complete_truncation(&mut self, job: TruncateJob, result: Result<(), OpenError>) {
         self.truncating = false;
+        let recovery_point = self.recovery_point();
         let loaded = match (result, job.loaded) {
             (Ok(()), Some(loaded)) => loaded,
             (Ok(()), None) => return self.poison("a truncation was completed but not executed"),
@@ -116,7 +117,7 @@ impl Log {
         self.producers.on_high_watermark(self.high_watermark.offset);
         self.snapshots = loaded.snapshots;
         self.aborted = loaded.aborted;
-        self.sync.recovery_point = self.sync.recovery_point.min(end_offset);
+        self.sync.recovery_point = recovery_point.min(end_offset);
         // What was not synced before is not now; the segments are others.
         let unsynced = |segment: &&Arc<Segment>| {
             let next = self

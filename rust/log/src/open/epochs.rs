@@ -19,7 +19,14 @@ impl Loader<'_> {
         let path = self.folder.file(names::LEADER_EPOCH_CHECKPOINT);
         if files.has_epochs {
             let content = disk::read_file(self.env.disk(), &path, SMALL_FILE_BYTES_MAX)?;
-            match LeaderEpochs::parse(&path.to_string_lossy(), &content) {
+            let parsed = LeaderEpochs::parse(&path.to_string_lossy(), &content);
+            match parsed {
+                // Every line ends with a line feed. Where the last one does not, the machine died
+                // before the file was whole, and the last number may lack digits.
+                Ok(_) if !content.ends_with(b"\n") => {}
+                // Whoever writes batches writes epochs too, so none at all means that the file was
+                // lost.
+                Ok(epochs) if epochs.entries().is_empty() => {}
                 Ok(epochs) => {
                     loading.epochs = epochs;
                     return Ok(());

@@ -1,5 +1,6 @@
 //! Recovery after an unclean end: every batch from the recovery point's segment on is checked.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyrklog_wire::batch::{self, HEADER_LEN};
@@ -17,6 +18,10 @@ use crate::segment::{BatchFacts, Segment, SegmentIndexes};
 use crate::transaction_index::TransactionIndex;
 
 use super::LoadedState;
+
+/// Follows `.log` in the name of a segment that recovery took out of the log. No broker looks at
+/// such files; an operator may remove them.
+const CUT_SUFFIX: &str = ".cut";
 
 /// A segment whose batches are all sound, up to `size`.
 pub(super) struct Recovered {
@@ -48,10 +53,15 @@ impl Loader<'_> {
             }
             let mut recovered = self.recover_segment(&segment, end_offset, state)?;
             end_offset = recovered.end_offset;
-            report.recovered_segments += 1;
+            report.recovered_segments += usize::from(segment.written() > 0);
             report.scanned_bytes += recovered.size;
-            let is_last = i + 1 == state.segments.len();
-            let becomes_active = is_last || recovered.cut.is_some();
+            let next_base = state.segments.get(i + 1).map(|next| next.base_offset());
+            if recovered.cut.is_none()
+                && next_base.is_some_and(|base| self.is_hole(end_offset, base))
+            {
+                recovered.cut = Some(format!("the next segment does not begin at {end_offset}"));
+            }
+            let becomes_active = next_base.is_none() || recovered.cut.is_some();
             if !becomes_active {
                 // A closed segment ends with its largest timestamp, as its roll left it.
                 recovered.indexes.add_largest(true);
@@ -67,6 +77,12 @@ impl Loader<'_> {
         }
     }
 
+    /// Without compaction segments follow one another without a gap, so what is missing between
+    /// two was written, but lost before it was synced.
+    fn is_hole(&self, end_offset: i64, next_base: i64) -> bool {
+        !self.config.cleanup_compact && next_base > end_offset
+    }
+
     fn recover_segment(
         &self,
         segment: &Arc<Segment>,
@@ -74,7 +90,6 @@ impl Loader<'_> {
         state: &mut LoadedState,
     ) -> Result<Recovered, OpenError> {
         let base_offset = segment.base_offset();
-        let file = segment.log_file(Wait::Blocking)?;
         let mut recovered = Recovered {
             indexes: SegmentIndexes::new(base_offset, self.config.segment_index_bytes),
             transactions: TransactionIndex::new(base_offset),
@@ -83,13 +98,13 @@ impl Loader<'_> {
             first_timestamp: None,
             cut: None,
         };
-        let mut scanner = BatchScanner::new(
-            &*file,
-            0,
-            segment.written(),
-            WALK_CHUNK_BYTES,
-            Wait::Blocking,
-        );
+        let size = segment.written();
+        if size == 0 {
+            // Perhaps not even its files are there yet.
+            return Ok(recovered);
+        }
+        let file = segment.log_file(Wait::Blocking)?;
+        let mut scanner = BatchScanner::new(&*file, 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
         loop {
             let (met, bytes) = match scanner.next_whole() {
                 Ok(Some(whole)) => whole,
@@ -136,13 +151,19 @@ impl Loader<'_> {
                 recovered.size,
             ));
             if cut_bytes > 0 {
-                segment.log_file_for_writing()?.set_len(recovered.size)?;
+                // Durable at once: new batches must never have the cut ones behind them.
+                let file = segment.log_file_for_writing()?;
+                file.set_len(recovered.size)?;
+                file.sync_data()?;
                 segment.set_written(recovered.size);
             }
         }
-        recovered
-            .indexes
-            .write(self.env.disk(), &|kind| segment.path(kind))?;
+        if recovered.size > 0 {
+            recovered
+                .indexes
+                .write(self.env.disk(), &|kind| segment.path(kind))?;
+            state.unsynced.push(segment.clone());
+        }
         let path = segment.path(FileKind::TransactionIndex);
         if recovered.transactions.is_empty() {
             state.aborted.remove(&segment.base_offset());
@@ -154,27 +175,37 @@ impl Loader<'_> {
                 .aborted
                 .insert(segment.base_offset(), recovered.transactions.clone());
         }
-        state.unsynced.push(segment.clone());
         Ok(())
     }
 
     /// What lies behind a cut is not part of the log: keeping it would leave a hole, or an old tail
-    /// behind new data.
+    /// behind new data. The batches stay on the disk under another name, for whoever wants to see
+    /// what was lost.
     fn drop_segments(
         &self,
         state: &mut LoadedState,
         first: usize,
         report: &mut OpenReport,
     ) -> Result<(), OpenError> {
-        for segment in state.segments.split_off(first) {
+        let dropped = state.segments.split_off(first);
+        for segment in &dropped {
             report.truncated_bytes += segment.written();
             let path = segment.path(FileKind::Log);
+            let mut aside = path.clone().into_os_string();
+            aside.push(CUT_SUFFIX);
+            let aside = PathBuf::from(aside);
             report.notes.push(format!(
-                "removed {}, which lies behind the cut",
-                path.display()
+                "took {} out of the log, since it lies behind the cut; its content is kept in {}",
+                path.display(),
+                aside.display()
             ));
-            self.remove_segment_files(&segment)?;
+            self.env.disk().rename(&path, &aside)?;
+            self.remove_segment_files(segment)?;
             state.aborted.remove(&segment.base_offset());
+        }
+        if !dropped.is_empty() {
+            // Durable at once: otherwise they could come back behind what is appended next.
+            self.env.disk().sync_dir(&self.folder.path())?;
         }
         Ok(())
     }

@@ -1,0 +1,279 @@
+//! What the tests of the log share: a directory on a disk in memory, and short names for the steps
+//! that the threads of a broker take.
+#![allow(dead_code)] // Each test crate uses its own part.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pyrklog_log::disk::Disk;
+use pyrklog_log::disk::testing::{FaultyDisk, MemDisk};
+use pyrklog_log::{
+    AppendError, Appended, BatchInfo, Isolation, Log, LogConfig, LogEnv, OpenReport, OpenRequest,
+    OpenState, Origin, ReadError, Slice, SyncScope, Wait,
+};
+use pyrklog_wire::batch::{Batches, HEADER_LEN};
+use pyrklog_wire::builder::BatchBuilder;
+use pyrklog_wire::records::Records;
+
+pub const DIR: &str = "/data";
+pub const FOLDER: &str = "/data/t-0";
+
+/// One log on a disk in memory.
+pub struct Rig {
+    pub memory: MemDisk,
+    pub disk: FaultyDisk,
+    pub config: LogConfig,
+    pub now_ms: i64,
+    pub epoch: i32,
+    pub log: Log,
+    pub report: OpenReport,
+}
+
+/// Segments of 1,000 bytes with an index entry about every 200.
+pub fn small() -> LogConfig {
+    LogConfig {
+        segment_bytes: 1000,
+        index_interval_bytes: 200,
+        ..LogConfig::default()
+    }
+}
+
+impl Rig {
+    pub fn new(config: LogConfig) -> Self {
+        let memory = MemDisk::default();
+        memory.create_dir_all(Path::new(DIR)).unwrap();
+        let disk = FaultyDisk::new(Arc::new(memory.clone()));
+        let (log, report) = open(&disk, &config, OpenState::default(), 1_000).unwrap();
+        Self {
+            memory,
+            disk,
+            config,
+            now_ms: 1_000,
+            epoch: 0,
+            log,
+            report,
+        }
+    }
+
+    pub fn reopen(&mut self, state: OpenState) -> &OpenReport {
+        let (log, report) = open(&self.disk, &self.config, state, self.now_ms).unwrap();
+        self.log = log;
+        self.report = report;
+        &self.report
+    }
+
+    /// Closes in order and opens again.
+    pub fn restart_clean(&mut self) -> &OpenReport {
+        self.log.close_cleanly().unwrap();
+        self.memory.sync_file_system(Path::new(DIR)).unwrap();
+        let state = self.state(true);
+        self.reopen(state)
+    }
+
+    /// The process dies.
+    pub fn restart_killed(&mut self) -> &OpenReport {
+        self.memory.kill_process();
+        let state = self.state(false);
+        self.reopen(state)
+    }
+
+    /// What the checkpoints would say now.
+    pub fn state(&self, clean: bool) -> OpenState {
+        OpenState {
+            clean,
+            recovery_point: self.log.recovery_point(),
+            log_start_offset: self.log.log_start_offset(),
+            high_watermark: self.log.high_watermark(),
+        }
+    }
+
+    pub fn append(&mut self, batch: &mut [u8]) -> Result<Appended, AppendError> {
+        let info = BatchInfo::parse(batch).unwrap();
+        self.log
+            .append(batch, &info, Origin::Client, self.epoch, self.now_ms)
+    }
+
+    /// Appends one batch of records with these values, written and visible.
+    pub fn put(&mut self, values: &[&str]) -> Appended {
+        let appended = self.append(&mut batch(self.now_ms, values)).unwrap();
+        self.drain();
+        appended
+    }
+
+    /// The writer's turn; then everything written becomes visible.
+    pub fn drain(&mut self) {
+        self.write();
+        self.log.advance_high_watermark(self.log.gated_end());
+    }
+
+    pub fn write(&mut self) {
+        while let Some(mut job) = self.log.take_writes() {
+            let result = job.execute();
+            self.log.complete_writes(job, result);
+        }
+    }
+
+    pub fn sync(&mut self, scope: SyncScope) {
+        if let Some(mut job) = self.log.take_sync(scope) {
+            let result = job.execute();
+            self.log.complete_sync(job, result);
+        }
+    }
+
+    /// Retention's whole turn, files deleted at once.
+    pub fn retain(&mut self) -> usize {
+        let before = self.log.segment_count();
+        loop {
+            self.log.retention_candidates(self.now_ms).load().unwrap();
+            let retention = self.log.plan_retention(self.now_ms);
+            if let Some(removed) = retention.removed {
+                removed.rename().unwrap();
+                removed.delete().unwrap();
+            }
+            self.write();
+            if !retention.again {
+                return before.saturating_sub(self.log.segment_count());
+            }
+        }
+    }
+
+    pub fn read(&self, offset: i64, max_bytes: usize) -> Result<Vec<u8>, ReadError> {
+        self.read_as(offset, max_bytes, Isolation::HighWatermark)
+    }
+
+    pub fn read_as(
+        &self,
+        offset: i64,
+        max_bytes: usize,
+        isolation: Isolation,
+    ) -> Result<Vec<u8>, ReadError> {
+        let slice = self
+            .log
+            .locate(offset, isolation)?
+            .resolve(max_bytes, true, Wait::Blocking)?;
+        Ok(bytes(&slice))
+    }
+
+    /// All visible records from the log start on: (offset, value).
+    pub fn contents(&self) -> Vec<(i64, String)> {
+        let mut records = Vec::new();
+        let mut offset = self.log.log_start_offset();
+        loop {
+            let bytes = self.read(offset, 1 << 20).unwrap();
+            let found = records_in(&bytes);
+            let Some((last, _)) = found.last() else {
+                return records;
+            };
+            let next = last + 1;
+            records.extend(found.into_iter().filter(|(found, _)| *found >= offset));
+            offset = next;
+        }
+    }
+
+    pub fn files(&self) -> Vec<String> {
+        let name = |path: PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        let files = self.memory.files().into_iter();
+        files
+            .filter(|path| path.starts_with(FOLDER))
+            .map(name)
+            .collect()
+    }
+
+    pub fn file(&self, name: &str) -> Vec<u8> {
+        let path = Path::new(FOLDER).join(name);
+        self.memory
+            .content(&path)
+            .unwrap_or_else(|| panic!("{name} is not there"))
+    }
+
+    pub fn put_file(&self, name: &str, content: &[u8]) {
+        self.memory.put(&Path::new(FOLDER).join(name), content);
+    }
+
+    pub fn remove_file(&self, name: &str) {
+        self.memory
+            .remove_file(&Path::new(FOLDER).join(name))
+            .unwrap();
+    }
+}
+
+pub fn open(
+    disk: &FaultyDisk,
+    config: &LogConfig,
+    state: OpenState,
+    now_ms: i64,
+) -> Result<(Log, OpenReport), pyrklog_log::OpenError> {
+    Log::open(OpenRequest {
+        env: LogEnv::new(Arc::new(disk.clone()), 16),
+        log_dir: Path::new(DIR),
+        topic: "t",
+        partition: 0,
+        topic_id: Some([7; 16]),
+        config: Arc::new(config.clone()),
+        state,
+        now_ms,
+        producer_id_expiration_ms: 86_400_000,
+    })
+}
+
+/// One batch, all of its records with one timestamp.
+pub fn batch(timestamp: i64, values: &[&str]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    for value in values {
+        builder.append(timestamp, None, Some(value.as_bytes()));
+    }
+    builder.build()
+}
+
+/// One batch of an idempotent producer.
+pub fn produced(producer_id: i64, sequence: i32, values: &[&str]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new().producer(producer_id, 0, sequence);
+    for value in values {
+        builder.append(1_000, None, Some(value.as_bytes()));
+    }
+    builder.build()
+}
+
+/// One batch of a transaction.
+pub fn transactional(producer_id: i64, sequence: i32, values: &[&str]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new()
+        .producer(producer_id, 0, sequence)
+        .transactional();
+    for value in values {
+        builder.append(1_000, None, Some(value.as_bytes()));
+    }
+    builder.build()
+}
+
+pub fn bytes(slice: &Slice) -> Vec<u8> {
+    let mut bytes = vec![0; slice.len()];
+    let mut done = 0;
+    while done < bytes.len() {
+        let n = slice.read_at(done, &mut bytes[done..]).unwrap();
+        assert!(n > 0, "a slice ends before its length");
+        done += n;
+    }
+    bytes
+}
+
+/// (offset, value) of the whole, uncompressed data batches in a reply.
+pub fn records_in(bytes: &[u8]) -> Vec<(i64, String)> {
+    let mut found = Vec::new();
+    for view in Batches::new(bytes) {
+        let view = view.unwrap();
+        pyrklog_wire::batch::verify_crc(view.bytes).unwrap();
+        if view.header.is_control() {
+            found.push((view.header.last_offset(), "<control>".to_owned()));
+            continue;
+        }
+        for record in Records::new(&view.bytes[HEADER_LEN..]) {
+            let record = record.unwrap();
+            let value = String::from_utf8(record.value.unwrap_or_default().to_vec()).unwrap();
+            found.push((
+                view.header.base_offset + i64::from(record.offset_delta),
+                value,
+            ));
+        }
+    }
+    found
+}

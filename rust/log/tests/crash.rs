@@ -1,0 +1,227 @@
+//! A log against a list: whatever is done to it, and however it dies, what can be read is what was
+//! appended, without a hole; what was written survives the process, what was synced the machine.
+//!
+//! One idempotent producer writes all records, with the offset as sequence number, so that after
+//! each restart its state is held to what survived, too.
+
+mod common;
+
+use common::Rig;
+use proptest::prelude::*;
+use pyrklog_log::{Isolation, LogConfig, OpenState, SyncScope, TimeSpec, TruncateError, Wait};
+use pyrklog_wire::builder::BatchBuilder;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append { records: usize, size: usize },
+    NewEpoch,
+    Write,
+    Sync(SyncScope),
+    Checkpoint,
+    DeleteRecords(usize),
+    Retain,
+    Truncate(usize),
+    RestartClean,
+    Kill,
+    PowerLoss(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (1_usize..4, 0_usize..150).prop_map(|(records, size)| Step::Append { records, size }),
+        1 => Just(Step::NewEpoch),
+        5 => Just(Step::Write),
+        2 => Just(Step::Sync(SyncScope::ClosedSegments)),
+        2 => Just(Step::Sync(SyncScope::Written)),
+        2 => Just(Step::Checkpoint),
+        1 => (0_usize..100).prop_map(Step::DeleteRecords),
+        1 => Just(Step::Retain),
+        1 => (0_usize..100).prop_map(Step::Truncate),
+        1 => Just(Step::RestartClean),
+        2 => Just(Step::Kill),
+        2 => any::<u64>().prop_map(Step::PowerLoss),
+    ]
+}
+
+/// What was appended: value, epoch and timestamp of each offset from 0.
+struct Model {
+    rig: Rig,
+    records: Vec<(String, i32, i64)>,
+    checkpoint: OpenState,
+    written: u64,
+    /// The epochs of deleted records are forgotten, even when a crash brings the records back.
+    epochs_from: i64,
+}
+
+impl Model {
+    fn new() -> Self {
+        let config = LogConfig {
+            segment_bytes: 700,
+            index_interval_bytes: 150,
+            retention_bytes: 1_500,
+            retention_ms: -1,
+            ..LogConfig::default()
+        };
+        let rig = Rig::new(config);
+        Self {
+            rig,
+            records: Vec::new(),
+            checkpoint: OpenState::default(),
+            written: 0,
+            epochs_from: 0,
+        }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Append { records, size } => self.append(*records, *size),
+            Step::NewEpoch => self.rig.epoch += 1,
+            Step::Write => self.rig.drain(),
+            Step::Sync(scope) => self.rig.sync(*scope),
+            Step::Checkpoint => self.checkpoint = self.rig.state(false),
+            Step::DeleteRecords(percent) => {
+                let (start, end) = (
+                    self.rig.log.log_start_offset(),
+                    self.rig.log.high_watermark(),
+                );
+                let target = start + (end - start) * *percent as i64 / 100;
+                assert_eq!(self.rig.log.advance_log_start(target).unwrap(), target);
+            }
+            Step::Retain => {
+                self.rig.write();
+                self.rig.retain();
+                self.checkpoint = self.rig.state(false);
+            }
+            Step::Truncate(percent) => self.truncate(*percent),
+            Step::RestartClean => {
+                self.rig.restart_clean();
+                assert_eq!(self.rig.report.truncated_bytes, 0);
+                assert_eq!(self.rig.log.log_end_offset(), self.records.len() as i64);
+                self.checkpoint = self.rig.state(false);
+            }
+            Step::Kill => {
+                let written = self.rig.log.gated_end();
+                self.rig.memory.kill_process();
+                self.restart();
+                assert_eq!(self.rig.log.log_end_offset(), written);
+                assert_eq!(self.rig.report.truncated_bytes, 0);
+            }
+            Step::PowerLoss(seed) => {
+                let synced = self.rig.log.synced_end();
+                self.rig.memory.reboot(*seed);
+                self.restart();
+                assert!(self.rig.log.log_end_offset() >= synced);
+            }
+        }
+    }
+
+    fn append(&mut self, records: usize, size: usize) {
+        let sequence = self.records.len() as i32;
+        let mut builder = BatchBuilder::new().producer(7, 0, sequence);
+        for _ in 0..records {
+            self.written += 1;
+            let timestamp = 1_000 + (self.written as i64 * 7919) % 500;
+            let value = format!("{} {}", self.written, "x".repeat(size));
+            builder.append(timestamp, None, Some(value.as_bytes()));
+            self.records.push((value, self.rig.epoch, timestamp));
+        }
+        let appended = self.rig.append(&mut builder.build()).unwrap();
+        assert!(!appended.duplicate);
+        assert_eq!(appended.base_offset, i64::from(sequence));
+    }
+
+    fn truncate(&mut self, percent: usize) {
+        let (start, end) = (
+            self.rig.log.log_start_offset(),
+            self.rig.log.log_end_offset(),
+        );
+        let target = start + (end - start) * percent as i64 / 100;
+        let begin = |rig: &mut Rig| rig.log.begin_truncation(target, rig.now_ms, 86_400_000);
+        let mut begun = begin(&mut self.rig);
+        if matches!(begun, Err(TruncateError::Busy)) {
+            self.rig.write();
+            begun = begin(&mut self.rig);
+        }
+        let Some(mut job) = begun.unwrap() else {
+            return;
+        };
+        let result = job.execute();
+        self.rig.log.complete_truncation(job, result);
+        let left = self.rig.log.log_end_offset();
+        assert!(
+            left <= target && left > target - 4,
+            "at most the batch of the offset goes too"
+        );
+        self.records.truncate(left as usize);
+        self.checkpoint = self.rig.state(false);
+    }
+
+    /// Opens what is left, and takes over how much that is.
+    fn restart(&mut self) {
+        let state = OpenState {
+            clean: false,
+            ..self.checkpoint
+        };
+        self.rig.reopen(state);
+        self.rig.drain();
+        let end = self.rig.log.log_end_offset() as usize;
+        assert!(end <= self.records.len());
+        self.records.truncate(end);
+    }
+
+    fn check(&mut self) {
+        let log = &self.rig.log;
+        assert_eq!(log.poisoned(), None);
+        assert_eq!(log.log_end_offset(), self.records.len() as i64);
+        assert!(log.recovery_point() <= log.gated_end());
+        let start = log.log_start_offset();
+        let visible = start as usize..log.high_watermark().max(start) as usize;
+        let values = self.records[visible.clone()]
+            .iter()
+            .map(|(value, _, _)| value.clone());
+        let expected: Vec<_> = (start..).zip(values).collect();
+        assert_eq!(self.rig.contents(), expected);
+        self.check_epochs();
+        self.check_times(visible);
+    }
+
+    fn check_epochs(&mut self) {
+        self.epochs_from = self.epochs_from.max(self.rig.log.log_start_offset());
+        let start = self.epochs_from as usize;
+        for epoch in self.records[start.min(self.records.len())..]
+            .iter()
+            .map(|record| record.1)
+        {
+            let end = self.records.iter().position(|record| record.1 > epoch);
+            let end = end.unwrap_or(self.records.len()) as i64;
+            assert_eq!(self.rig.log.end_offset_for_epoch(epoch), (epoch, end));
+        }
+    }
+
+    fn check_times(&self, visible: std::ops::Range<usize>) {
+        let records = &self.records[visible.clone()];
+        for timestamp in [0, 1_100, 1_250, 1_400, 1_499, 1_500] {
+            let first = records.iter().position(|record| record.2 >= timestamp);
+            let query = self
+                .rig
+                .log
+                .offset_for_time(TimeSpec::At(timestamp), Isolation::HighWatermark);
+            let found = query.resolve(Wait::Blocking).unwrap();
+            let expected = first.map(|i| (visible.start + i) as i64);
+            assert_eq!(found.map(|found| found.offset), expected, "at {timestamp}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_can_be_read_is_what_was_appended(steps in prop::collection::vec(step(), 1..80)) {
+        let mut model = Model::new();
+        for step in &steps {
+            model.apply(step);
+            model.check();
+        }
+    }
+}
