@@ -48,8 +48,21 @@ class Bench:
         per_broker = len([c for c in (cases.IDLE, *cases.CASES) if self.wanted(c.name)]) + 2
         return self.effort.pairs * len(self.brokers) * per_broker
 
+    def check_space(self) -> None:
+        """BenchError unless the disk holds what one broker writes at most before it is removed."""
+        produced = [c for c in cases.CASES if c.name.startswith("produce") and self.wanted(c.name)]
+        each = self.effort.warm_bytes + self.effort.measure_bytes
+        needed = self.effort.fill_bytes + len(produced) * each + cases.FETCHED_BYTES
+        free = shutil.disk_usage(self.folder).free
+        if free < needed * 1.1:
+            raise BenchError(
+                f"{self.folder} has {free / 1e9:.0f} GB free, {needed * 1.1 / 1e9:.0f} GB are "
+                "needed: choose another folder with --out, fewer cases with --only, or --quick"
+            )
+
     def run(self) -> None:
         """All pairs."""
+        self.check_space()
         columns = (
             BarColumn(),
             MofNCompleteColumn(),

@@ -15,6 +15,8 @@ IN_FLIGHT = 5
 # Unwritten bytes that a broker may hold: pyrklog.unwritten.max.bytes. Kafka has none, beyond the
 # page cache, where its acknowledged bytes lie too.
 UNWRITTEN_MAX_BYTES = 64 << 20
+# What the fetch case reads again and again: it fits into the memory group beside Kafka's heap.
+FETCHED_BYTES = 600_000_000
 _SETTLE_S = 5.0
 _FILES_TIMEOUT_S = 60.0
 
@@ -167,7 +169,7 @@ def fetch(broker: Broker, effort: Effort) -> Row:
     """One connection reads 600 MB that lie in memory, again and again."""
     topic = "fetch"
     create_topic(broker, topic)
-    loadgen.run("produce", broker.bootstrap, topic, bytes=600_000_000, seconds=60, connections=2)
+    loadgen.run("produce", broker.bootstrap, topic, bytes=FETCHED_BYTES, seconds=60, connections=2)
 
     def load(seconds: float, most_bytes: int) -> loadgen.Load:
         return loadgen.run(
