@@ -120,10 +120,9 @@ fn snapshots_and_aborted_transactions_are_rebuilt_to_the_byte() {
         for view in batches(&segment(base_offset)) {
             let info = BatchInfo::parse(view.bytes).expect("a good batch");
             assert_eq!(states.check(&info, Origin::Coordinator).map(drop), Ok(()));
-            if let Some(completed) = states.update(&info, info.base_offset, None) {
-                if let Some(txn) = completed.aborted_txn() {
-                    aborted.append(txn).expect("rises");
-                }
+            let completed = states.update(&info, info.base_offset, None);
+            if let Some(txn) = completed.and_then(|completed| completed.aborted_txn()) {
+                aborted.append(txn).expect("rises");
             }
             stable.push(states.first_open().map(|start| start.first_offset));
         }
