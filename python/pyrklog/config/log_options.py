@@ -107,7 +107,7 @@ LOG_OPTIONS = (
     integer(
         "log.roll.jitter.hours",
         0,
-        "The same in hours.",
+        "Random time in hours taken off the age; log.roll.jitter.ms has precedence.",
         importance="high",
         minimum=0,
     ),

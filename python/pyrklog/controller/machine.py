@@ -323,7 +323,7 @@ class Controller:
             current = partition.replica_state(broker)
             if current in (ReplicaState.NEW, ReplicaState.ONLINE):
                 yield from self._replicas.mark([(partition, broker)], ReplicaState.OFFLINE)
-            if current is not ReplicaState.DELETION_INELIGIBLE:
+            if current not in (ReplicaState.DELETION_INELIGIBLE, ReplicaState.DELETION_SUCCESSFUL):
                 ineligible = ReplicaState.DELETION_INELIGIBLE
                 yield from self._replicas.mark([(partition, broker)], ineligible)
 

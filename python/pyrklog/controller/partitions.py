@@ -54,9 +54,9 @@ class PartitionChanges:
     ) -> Steps:
         """New partitions get their first leader, all others are elected anew."""
         fresh = [item for item in partitions if item.leadership is None]
+        led = [item for item in partitions if item.leadership is not None]
         if fresh:
             yield from self._first_leaders(fresh)
-        led = [item for item in partitions if item.leadership is not None and item not in fresh]
         if led:
             yield from self._elect(led, election)
 

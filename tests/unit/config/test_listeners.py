@@ -1,0 +1,81 @@
+"""Listeners against what is advertised for them."""
+
+import socket
+
+import pytest
+
+from pyrklog.config.listeners import Endpoint, Listeners, resolve_listeners
+from pyrklog.errors import ConfigError
+
+MAP = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,SSL:SSL"
+
+
+def resolve(
+    listeners: str,
+    advertised: str | None = None,
+    inter_broker: str | None = None,
+    controllers: str | None = None,
+) -> Listeners:
+    return resolve_listeners(listeners, advertised, MAP, inter_broker, controllers)
+
+
+def test_a_named_host_is_advertised_as_it_is() -> None:
+    found = resolve("PLAINTEXT://db.example:9092")
+    assert found.bound == found.advertised == [Endpoint("PLAINTEXT", "db.example", 9092)]
+    assert found.inter_broker == "PLAINTEXT"
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
+def test_for_every_interface_the_machines_name_is_advertised(host: str) -> None:
+    (shown,) = resolve(f"PLAINTEXT://{host}:9092").advertised
+    assert shown == Endpoint("PLAINTEXT", socket.gethostname(), 9092)
+
+
+def test_several_listeners_and_ipv6() -> None:
+    found = resolve(
+        "inside://[::1]:9092, OUTSIDE://0.0.0.0:9093",
+        "OUTSIDE://kafka.example:19093,INSIDE://[fd00::1]:9092",
+        "OUTSIDE",
+    )
+    assert found.bound == [Endpoint("INSIDE", "::1", 9092), Endpoint("OUTSIDE", "0.0.0.0", 9093)]
+    assert found.advertised[0] == Endpoint("INSIDE", "fd00::1", 9092)
+    assert str(found.advertised[0]) == "INSIDE://[fd00::1]:9092"
+    assert found.inter_broker == "OUTSIDE"
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised", "said"),
+    [
+        ("", None, "empty"),
+        ("localhost:9092", None, "not NAME://HOST:PORT"),
+        ("PLAINTEXT://localhost", None, "not NAME://HOST:PORT"),
+        ("PLAINTEXT://localhost:port", None, "number up to 65535"),
+        ("PLAINTEXT://localhost:70000", None, "number up to 65535"),
+        ("PLAINTEXT://::1:9092", None, "brackets"),
+        ("PLAINTEXT://a:1,PLAINTEXT://a:2", None, "twice"),
+        ("INSIDE://a:1,OUTSIDE://a:1", None, "share port 1"),
+        ("INSIDE://0.0.0.0:1,OUTSIDE://a:1", None, "share port 1"),
+        ("STRANGE://a:1", None, "no protocol for the listener STRANGE"),
+        ("SSL://a:1", None, "serves PLAINTEXT only"),
+        ("PLAINTEXT://a:1", "PLAINTEXT://0.0.0.0:1", "cannot connect to 0.0.0.0"),
+        ("PLAINTEXT://a:1", "INSIDE://a:1", "which listeners does not"),
+        ("INSIDE://a:1,OUTSIDE://a:2", "INSIDE://a:1", "lacks the listener OUTSIDE"),
+    ],
+)
+def test_mistakes(listeners: str, advertised: str | None, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        resolve(listeners, advertised)
+
+
+def test_two_free_ports_may_share_an_address() -> None:
+    assert len(resolve("INSIDE://a:0,OUTSIDE://a:0").bound) == 2
+
+
+def test_the_inter_broker_listener_must_exist() -> None:
+    with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name is OUTSIDE"):
+        resolve("INSIDE://a:1", inter_broker="OUTSIDE")
+
+
+def test_only_controller_listeners_are_too_few() -> None:
+    with pytest.raises(ConfigError, match="no listener for clients"):
+        resolve("CONTROLLER://a:1", controllers="CONTROLLER")

@@ -1,0 +1,186 @@
+"""Where values come from, and what is said of keys that mean nothing here."""
+
+from pathlib import Path
+
+import pytest
+
+from pyrklog.config import load_config
+from pyrklog.config.listeners import Endpoint
+from pyrklog.errors import ConfigError
+
+ZOOKEEPER_MODE = """
+broker.id=4
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/var/lib/kafka/a,/var/lib/kafka/b
+num.partitions=6
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+log.retention.hours=24
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+
+KRAFT_MODE = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
+log.dirs=/tmp/kraft-combined-logs
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text(text)
+    return path
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    config = load_config()
+    assert config.integer("num.partitions") == 1
+    assert config.listeners.bound == [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
+    assert config.data_dir == Path("~/.local/share/pyrklog/default").expanduser()
+    assert config.log_dirs == [config.data_dir / "logs"]
+    assert config.meta_dir == config.data_dir / "meta"
+    assert config.configured_node_id == -1
+    assert config.notices == []
+
+
+def test_flags_before_environment_before_file_before_default(tmp_path: Path) -> None:
+    file = write(tmp_path, "num.partitions=2\nnum.io.threads=2\nmin.insync.replicas=2")
+    environ = {"PYRKLOG_NUM_PARTITIONS": "3", "PYRKLOG_NUM_IO_THREADS": "3", "HOME": "/x"}
+    config = load_config(file=file, environ=environ, overrides=["num.partitions=4"])
+    assert config.integer("num.partitions") == 4
+    assert config.integer("num.io.threads") == 3
+    assert config.integer("min.insync.replicas") == 2
+    assert config.integer("num.network.threads") == 3
+    origins = {name: origin for name, _, origin in config.explain()}
+    assert origins["num.partitions"] == "--set"
+    assert origins["num.io.threads"] == "environment PYRKLOG_NUM_IO_THREADS"
+    assert origins["min.insync.replicas"] == "server.properties line 3"
+    assert origins["num.network.threads"] == "default"
+
+
+def test_flags_of_serve(tmp_path: Path) -> None:
+    config = load_config(
+        flags={"pyrklog.data.dir": str(tmp_path), "listeners": "PLAINTEXT://0.0.0.0:0"}
+    )
+    assert config.log_dirs == [tmp_path / "logs"]
+    assert config.meta_dir == tmp_path / "meta"
+    assert config.listeners.bound[0].port == 0
+
+
+def test_kafkas_own_file_for_zookeeper_mode_is_read_unchanged(tmp_path: Path) -> None:
+    config = load_config(file=write(tmp_path, ZOOKEEPER_MODE))
+    assert config.configured_node_id == 4
+    assert config.log_dirs == [Path("/var/lib/kafka/a"), Path("/var/lib/kafka/b")]
+    assert config.meta_dir == Path("/var/lib/kafka/a-meta")
+    ignored = " ".join(config.notices)
+    assert "zookeeper.connect (server.properties line 16) has no effect" in ignored
+    assert "num.partitions" not in ignored
+
+
+def test_kafkas_own_file_for_kraft_mode_is_read_unchanged(tmp_path: Path) -> None:
+    config = load_config(file=write(tmp_path, KRAFT_MODE))
+    assert config.configured_node_id == 1
+    assert config.listeners.bound == [Endpoint("PLAINTEXT", "", 9092)]
+    assert config.listeners.advertised == [Endpoint("PLAINTEXT", "localhost", 9092)]
+    assert any("CONTROLLER is left out" in notice for notice in config.notices)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("log.retention.hour=3", "did you mean log.retention.hours"),
+        ("listener=PLAINTEXT://:1", "did you mean listeners"),
+        ("completely.elsewhere=1", r"Unknown option completely.elsewhere \(--set\)\."),
+        ("num.partitions", "KEY=VALUE"),
+        ("=1", "KEY=VALUE"),
+        ("num.partitions=none", "num.partitions"),
+        ("authorizer.class.name=kafka.security.Authorizer", "open to everyone"),
+        ("listeners=SSL://:9093", "serves PLAINTEXT only"),
+        ("log.dirs=/a,,/b", "empty entry"),
+        ("node.id=-2", "at least -1"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(override: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as refused:
+        load_config(overrides=[override])
+    assert refused.value.exit_code == 78
+    assert "\n" not in str(refused.value)
+
+
+def test_two_numbers_for_one_broker() -> None:
+    with pytest.raises(ConfigError, match="must be equal"):
+        load_config(overrides=["broker.id=1", "node.id=2"])
+    assert load_config(overrides=["broker.id=2", "node.id=2"]).configured_node_id == 2
+
+
+def test_a_wrong_value_names_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"server.properties line 2"):
+        load_config(file=write(tmp_path, "\nnum.partitions=x"))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Cannot read"):
+        load_config(file=tmp_path / "none")
+
+
+def test_a_file_in_latin_1(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes("broker.rack=Zürich".encode("latin-1"))
+    assert load_config(file=path).string("broker.rack") == "Zürich"
+
+
+def test_a_key_given_twice_is_mentioned(tmp_path: Path) -> None:
+    config = load_config(file=write(tmp_path, "num.partitions=1\nnum.partitions=5"))
+    assert config.integer("num.partitions") == 5
+    assert "again in line 2" in config.notices[0]
+
+
+def test_foreign_environment_variables_are_mentioned_not_refused() -> None:
+    config = load_config(environ={"PYRKLOG_NUM_PARTITION": "3"})
+    assert config.integer("num.partitions") == 1
+    assert "did you mean PYRKLOG_NUM_PARTITIONS" in config.notices[0]
+
+
+def test_our_own_options_in_the_environment_lose_their_prefix() -> None:
+    assert load_config(environ={"PYRKLOG_DATA_DIR": "/x"}).data_dir == Path("/x")
+
+
+def test_the_metadata_stays_out_of_the_log_directories() -> None:
+    with pytest.raises(ConfigError, match="choose a place outside"):
+        load_config(overrides=["log.dirs=/x", "pyrklog.meta.dir=/x/meta"])
+
+
+def test_receive_buffers_hold_at_least_one_request() -> None:
+    config = load_config()
+    largest = config.integer("socket.request.max.bytes")
+    assert config.receive_buffers_max_bytes(2**34) == 2**32
+    assert config.receive_buffers_max_bytes(2**20) > largest
+    small = load_config(overrides=["queued.max.request.bytes=1"])
+    assert small.receive_buffers_max_bytes(2**34) == largest
+
+
+def test_run_time_changes_stand_over_static_ones() -> None:
+    config = load_config(overrides=["log.retention.ms=1000"])
+    changed = config.with_dynamic(
+        default={"log.retention.ms": "2000", "num.io.threads": "1"},
+        broker={"message.max.bytes": "5"},
+    )
+    assert changed.integer("log.retention.ms") == 2000
+    assert changed.integer("message.max.bytes") == 5
+    assert changed.integer("num.io.threads") == 8, "may not change at run time"
+    assert config.integer("log.retention.ms") == 1000

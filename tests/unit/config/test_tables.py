@@ -1,0 +1,101 @@
+"""The tables of options are sound: documented, in bounds, unambiguous."""
+
+import pytest
+
+from pyrklog.config.broker import OPTIONS
+from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
+from pyrklog.config.load import environment_name
+from pyrklog.config.log_options import LOG_OPTIONS
+from pyrklog.config.log_options import TOPIC_OPTIONS as TOPIC_TABLE
+from pyrklog.config.option import CLUSTER_WIDE, READ_ONLY, InvalidValueError, Option
+from pyrklog.config.topic import TOPIC_OPTIONS
+
+ALL = [*OPTIONS.values(), *(item.option for item in TOPIC_TABLE)]
+
+
+@pytest.mark.parametrize("option", ALL, ids=lambda option: option.name)
+def test_every_option_is_documented_and_its_default_is_a_value(option: Option) -> None:
+    assert option.documentation.endswith(".")
+    assert len(option.documentation) > 20
+    assert option.importance in ("high", "medium", "low")
+    assert option.update_mode in (READ_ONLY, CLUSTER_WIDE)
+    text = option.format(option.default)
+    if text is not None:
+        assert option.parse(text) == option.default
+
+
+def test_no_name_stands_twice() -> None:
+    assert len(TOPIC_OPTIONS) == len(TOPIC_TABLE)
+    assert not OPTIONS.keys() & (JVM_ONLY | WITHOUT_EFFECT)
+    assert not JVM_ONLY & WITHOUT_EFFECT
+    environment = {environment_name(name) for name in OPTIONS}
+    assert len(environment) == len(OPTIONS)
+
+
+def test_topic_options_fall_back_to_broker_options() -> None:
+    fallbacks = {fallback.name for item in TOPIC_TABLE for fallback in item.fallbacks}
+    assert fallbacks <= OPTIONS.keys()
+    # Every broker default of a topic option is the default of one.
+    assert {option.name for option in LOG_OPTIONS} <= fallbacks
+
+
+def test_what_the_plane_acts_on_is_listed_as_effective() -> None:
+    without = {item.option.name for item in TOPIC_TABLE if not item.option.effective}
+    assert "retention.ms" not in without
+    assert "preallocate" in without
+
+
+def test_all_topic_options_of_kafka_are_there() -> None:
+    kafka = """
+        cleanup.policy compression.gzip.level compression.lz4.level compression.type
+        compression.zstd.level delete.retention.ms file.delete.delay.ms flush.messages flush.ms
+        follower.replication.throttled.replicas index.interval.bytes
+        leader.replication.throttled.replicas local.retention.bytes local.retention.ms
+        max.compaction.lag.ms max.message.bytes message.downconversion.enable
+        message.format.version message.timestamp.after.max.ms message.timestamp.before.max.ms
+        message.timestamp.difference.max.ms message.timestamp.type min.cleanable.dirty.ratio
+        min.compaction.lag.ms min.insync.replicas preallocate remote.log.copy.disable
+        remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms
+        segment.bytes segment.index.bytes segment.jitter.ms segment.ms
+        unclean.leader.election.enable
+    """
+    assert set(kafka.split()) == set(TOPIC_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("num.partitions", "0", "at least 1"),
+        ("num.partitions", "many", "32-bit integer"),
+        ("num.partitions", "3000000000", "32-bit integer"),
+        ("num.partitions", "", "32-bit integer"),
+        ("num.partitions", "１", "32-bit integer"),
+        ("auto.create.topics.enable", "yes", "true or false"),
+        ("log.cleanup.policy", "delete,shrink", "one of compact, delete"),
+        ("fetch.read.path", "mmap", "one of auto, sendfile, copy"),
+        ("queued.max.request.bytes", "0", "-1 or at least 1"),
+    ],
+)
+def test_wrong_values_are_told_in_one_sentence(name: str, text: str, why: str) -> None:
+    with pytest.raises(InvalidValueError, match=why) as refused:
+        OPTIONS[name].parse(text)
+    assert name in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [("*", True), ("", True), ("0:1,1:2", True), ("0", False), ("a:b", False), ("*,0:1", False)],
+)
+def test_throttled_replicas(text: str, good: bool) -> None:
+    option = TOPIC_OPTIONS["leader.replication.throttled.replicas"].option
+    if good:
+        option.parse(text)
+    else:
+        with pytest.raises(InvalidValueError):
+            option.parse(text)
+
+
+def test_numbers_and_booleans_are_trimmed() -> None:
+    assert OPTIONS["num.partitions"].parse(" +7 ") == 7
+    assert OPTIONS["auto.create.topics.enable"].parse(" FALSE ") is False
+    assert OPTIONS["log.cleanup.policy"].parse("compact , delete") == ("compact", "delete")

@@ -1,0 +1,149 @@
+"""Topic options over the broker's defaults, and how they are described."""
+
+import pytest
+
+from pyrklog.config import InvalidValueError, load_config
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.topic import (
+    TopicDefaults,
+    check_topic_options,
+    describe_broker_options,
+    describe_topic_options,
+)
+from pyrklog.controller.service import (
+    SOURCE_DEFAULT,
+    SOURCE_DYNAMIC_DEFAULT_BROKER,
+    SOURCE_STATIC_BROKER,
+    SOURCE_TOPIC,
+    TYPE_LONG,
+    ConfigEntry,
+    Synonym,
+)
+
+HOUR_MS = 3_600_000
+
+
+def broker(*overrides: str) -> BrokerConfig:
+    return load_config(overrides=overrides)
+
+
+def retention_ms(*overrides: str) -> int:
+    return TopicDefaults(broker(*overrides)).resolve({}).log.retention_ms
+
+
+def test_milliseconds_before_minutes_before_hours() -> None:
+    assert retention_ms() == 168 * HOUR_MS
+    assert retention_ms("log.retention.hours=1") == HOUR_MS
+    assert retention_ms("log.retention.hours=1", "log.retention.minutes=2") == 120_000
+    assert retention_ms("log.retention.minutes=2", "log.retention.ms=3") == 3
+    assert retention_ms("log.retention.hours=-1") == -1
+
+
+def test_segment_age_and_jitter() -> None:
+    log = TopicDefaults(broker("log.roll.hours=2", "log.roll.jitter.hours=5")).resolve({}).log
+    assert log.segment_ms == 2 * HOUR_MS
+    assert log.segment_jitter_ms == 2 * HOUR_MS, "never more than the age itself"
+
+
+def test_the_flush_interval_has_its_own_fall_back() -> None:
+    assert TopicDefaults(broker("log.flush.scheduler.interval.ms=7")).resolve({}).log.flush_ms == 7
+
+
+def test_overrides_stand_over_defaults() -> None:
+    defaults = TopicDefaults(broker("log.retention.ms=5", "min.insync.replicas=2"))
+    resolved = defaults.resolve(
+        {"retention.ms": "-1", "cleanup.policy": "compact", "max.message.bytes": "77"}
+    )
+    assert resolved.log.retention_ms == -1
+    assert (resolved.log.cleanup_delete, resolved.log.cleanup_compact) == (False, True)
+    assert resolved.log.max_message_bytes == 77
+    assert resolved.min_insync_replicas == 2
+    assert not resolved.unclean_leader_election
+    assert defaults.resolve({"unclean.leader.election.enable": "true"}).unclean_leader_election
+
+
+def test_what_cannot_be_read_falls_back() -> None:
+    """A metadata store filled by another program must not stop a topic."""
+    defaults = TopicDefaults(broker())
+    assert defaults.resolve({"retention.ms": "soon", "no.such": "x"}) == defaults.resolve({})
+
+
+def test_the_older_timestamp_bound_counts_where_the_newer_are_not_given() -> None:
+    defaults = TopicDefaults(broker())
+    log = defaults.resolve(
+        {"message.timestamp.difference.max.ms": "9", "message.timestamp.after.max.ms": "4"}
+    ).log
+    assert (log.message_timestamp_before_max_ms, log.message_timestamp_after_max_ms) == (9, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"retention.mss": "1"}, "Unknown topic config name: retention.mss"),
+        ({"retention.ms": None}, "Null value not supported"),
+        ({"retention.ms": "-2"}, "at least -1"),
+        ({"cleanup.policy": "none"}, "one of compact, delete"),
+        ({"remote.storage.enable": "true"}, "no remote storage"),
+    ],
+)
+def test_wrong_topic_options(options: dict[str, str | None], said: str) -> None:
+    with pytest.raises(InvalidValueError, match=said):
+        check_topic_options(options)
+
+
+def entry(entries: list[ConfigEntry], name: str) -> ConfigEntry:
+    (found,) = [item for item in entries if item.name == name]
+    return found
+
+
+def described(config: BrokerConfig, overrides: dict[str, str], name: str) -> ConfigEntry:
+    entries = describe_topic_options(
+        overrides, TopicDefaults(config), None, include_synonyms=True, include_documentation=True
+    )
+    return entry(entries, name)
+
+
+def test_synonyms_of_a_default() -> None:
+    found = described(broker(), {}, "retention.ms")
+    assert found.value == str(168 * HOUR_MS)
+    assert (found.source, found.type, found.read_only) == (SOURCE_DEFAULT, TYPE_LONG, False)
+    assert found.synonyms == [Synonym("log.retention.hours", "168", SOURCE_DEFAULT)]
+    assert found.documentation
+
+
+def test_synonyms_from_all_sources_strongest_first() -> None:
+    config = broker("log.retention.minutes=3").with_dynamic(
+        default={"log.retention.ms": "4"}, broker={}
+    )
+    found = described(config, {"retention.ms": "5"}, "retention.ms")
+    assert found.value == "5"
+    assert found.synonyms == [
+        Synonym("retention.ms", "5", SOURCE_TOPIC),
+        Synonym("log.retention.ms", "4", SOURCE_DYNAMIC_DEFAULT_BROKER),
+        Synonym("log.retention.minutes", "3", SOURCE_STATIC_BROKER),
+        Synonym("log.retention.hours", "168", SOURCE_DEFAULT),
+    ]
+
+
+def test_only_what_was_asked_for() -> None:
+    entries = describe_topic_options(
+        {},
+        TopicDefaults(broker()),
+        ["retention.ms", "no.such"],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    assert [item.name for item in entries] == ["retention.ms"]
+    assert entries[0].synonyms == ()
+    assert entries[0].documentation is None
+
+
+def test_broker_options_say_whether_they_may_change() -> None:
+    entries = describe_broker_options(
+        broker("num.io.threads=3"), None, include_synonyms=True, include_documentation=True
+    )
+    threads = entry(entries, "num.io.threads")
+    assert (threads.value, threads.source, threads.read_only) == ("3", SOURCE_STATIC_BROKER, True)
+    assert threads.synonyms[1] == Synonym("num.io.threads", "8", SOURCE_DEFAULT)
+    retention = entry(entries, "log.retention.ms")
+    assert (retention.value, retention.read_only) == (None, False)

@@ -1,0 +1,136 @@
+"""Kafka's znodes: what Kafka writes we read, and the other way round."""
+
+import json
+
+import pytest
+
+from pyrklog.metastore import znodes
+from pyrklog.metastore.znodes import (
+    RECOVERING,
+    BrokerRegistration,
+    Leadership,
+    ProducerIdBlock,
+    TopicAssignment,
+    ZnodeError,
+)
+
+TOPIC_ID = bytes(range(16))
+
+
+def test_paths() -> None:
+    assert znodes.state_path("t", 3) == "/brokers/topics/t/partitions/3/state"
+    assert znodes.topic_config_path("t") == "/config/topics/t"
+    assert znodes.broker_config_path(znodes.DEFAULT_ENTITY) == "/config/brokers/<default>"
+    assert znodes.delete_topic_path("t") == "/admin/delete_topics/t"
+
+
+def test_a_broker_as_kafka_registers_it() -> None:
+    registration = BrokerRegistration(
+        [("INSIDE", "10.0.0.1", 9092), ("OUTSIDE", "::1", 9093)],
+        {"INSIDE": "PLAINTEXT", "OUTSIDE": "SSL"},
+        "r1",
+        1700000000000,
+    )
+    data = znodes.encode_broker(registration)
+    assert json.loads(data) == {
+        "version": 5,
+        "host": "10.0.0.1",
+        "port": 9092,
+        "jmx_port": -1,
+        "timestamp": "1700000000000",
+        "endpoints": ["INSIDE://10.0.0.1:9092", "OUTSIDE://[::1]:9093"],
+        "listener_security_protocol_map": {"INSIDE": "PLAINTEXT", "OUTSIDE": "SSL"},
+        "features": {},
+        "rack": "r1",
+    }
+    assert znodes.decode_broker("/brokers/ids/1", data) == registration
+    assert "rack" not in json.loads(znodes.encode_broker(registration._replace(rack=None)))
+
+
+def test_a_topic_as_kafka_writes_it() -> None:
+    topic = TopicAssignment(TOPIC_ID, {0: (1, 2), 10: (2, 1), 9: (1, 2)}, {9: (2,)}, {})
+    data = znodes.encode_topic(topic)
+    assert json.loads(data) == {
+        "version": 3,
+        "topic_id": "AAECAwQFBgcICQoLDA0ODw",
+        "partitions": {"0": [1, 2], "9": [1, 2], "10": [2, 1]},
+        "adding_replicas": {"9": [2]},
+        "removing_replicas": {},
+    }
+    assert znodes.decode_topic("/brokers/topics/t", data) == topic
+
+
+def test_a_topic_of_before_topic_ids() -> None:
+    old = b'{"version":1,"partitions":{"0":[1]}}'
+    assert znodes.decode_topic("/t", old) == TopicAssignment(bytes(16), {0: (1,)}, {}, {})
+
+
+def test_a_partition_state_as_kafka_writes_it() -> None:
+    state = Leadership(2, 48, (2, 1), 29)
+    data = znodes.encode_state(state)
+    assert data == (b'{"controller_epoch":29,"leader":2,"version":1,"leader_epoch":48,"isr":[2,1]}')
+    assert znodes.decode_state("/s", data) == state
+    recovering = state._replace(recovery_state=RECOVERING)
+    assert json.loads(znodes.encode_state(recovering))["leader_recovery_state"] == 1
+    assert znodes.decode_state("/s", znodes.encode_state(recovering)) == recovering
+
+
+def test_the_controller() -> None:
+    data = znodes.encode_controller(3, 17)
+    assert json.loads(data) == {
+        "version": 2,
+        "brokerid": 3,
+        "timestamp": "17",
+        "kraftControllerEpoch": -1,
+    }
+    assert znodes.decode_controller(data) == 3
+    assert znodes.decode_controller(b'{"version":1,"brokerid":8,"timestamp":"0"}') == 8
+
+
+def test_options_and_their_announcements() -> None:
+    data = znodes.encode_config({"retention.ms": "1"})
+    assert json.loads(data) == {"version": 1, "config": {"retention.ms": "1"}}
+    assert znodes.decode_config("/c", data) == {"retention.ms": "1"}
+    assert znodes.decode_config("/c", b"") == {}
+    change = znodes.encode_config_change("topics/t")
+    assert json.loads(change) == {"version": 2, "entity_path": "topics/t"}
+    assert znodes.decode_config_change("/c", change) == "topics/t"
+
+
+def test_small_nodes() -> None:
+    block = ProducerIdBlock(1, 1000, 1999)
+    data = znodes.encode_producer_ids(block)
+    assert json.loads(data) == {
+        "version": 1,
+        "broker": 1,
+        "block_start": "1000",
+        "block_end": "1999",
+    }
+    assert znodes.decode_producer_ids(data) == block
+    assert json.loads(znodes.encode_cluster_id("abc")) == {"version": "1", "id": "abc"}
+    assert znodes.decode_cluster_id(znodes.encode_cluster_id("abc")) == "abc"
+    event = znodes.encode_log_dir_event(4)
+    assert json.loads(event) == {"version": 1, "broker": 4, "event": 1}
+    assert znodes.decode_log_dir_event("/e", event) == 4
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"brokerid":"x"}', b"\xff"])
+def test_content_that_is_not_kafkas_names_its_node(data: bytes) -> None:
+    for decode in (
+        lambda: znodes.decode_broker("/x", data),
+        lambda: znodes.decode_topic("/x", data),
+        lambda: znodes.decode_state("/x", data),
+        lambda: znodes.decode_config_change("/x", data),
+        lambda: znodes.decode_log_dir_event("/x", data),
+        lambda: znodes.decode_controller(data),
+        lambda: znodes.decode_producer_ids(data),
+        lambda: znodes.decode_cluster_id(data),
+    ):
+        with pytest.raises(ZnodeError, match=r"^/"):
+            decode()
+
+
+@pytest.mark.parametrize("data", [b'{"config":[]}', b'{"config":{"a":1}}'])
+def test_options_that_are_no_texts(data: bytes) -> None:
+    with pytest.raises(ZnodeError, match="no configuration"):
+        znodes.decode_config("/c", data)
