@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -61,11 +61,11 @@ def broker(bootstrap: str | None, folder: Path, console: Console) -> Iterator[st
         return
     from pyrklog.testing import BrokerExited, TestBroker
 
-    try:
-        own = TestBroker(folder / "broker").start()
-    except BrokerExited as error:
-        raise DemoError(f"the broker did not start: {error}") from error
-    with own:
+    with ExitStack() as stack:
+        try:
+            own = stack.enter_context(TestBroker(folder / "broker"))
+        except BrokerExited as error:
+            raise DemoError(f"the broker did not start: {error}") from error
         console.print(f"pyrklog listens on {own.bootstrap}, data in {own.data}", highlight=False)
         yield own.bootstrap
 

@@ -16,8 +16,12 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.jvm
 @pytest.mark.spark
-def test_a_month_of_flights_agrees_with_the_csv(bootstrap: str, tmp_path: Path) -> None:
-    done = demo("-b", bootstrap, "--months", "2", "--pieces", "2", "--out", str(tmp_path))
+def test_a_month_of_flights_agrees_with_the_csv(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    against = request.config.getoption("--against")  # else the demo starts a broker of its own
+    broker = ["-b", against] if against else []
+    done = demo(*broker, "--months", "2", "--pieces", "2", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "read 24,951 flights: 4,648 pairs of carrier and hour" in done.stdout
     assert "12,448 rows through the query" in done.stdout
