@@ -102,7 +102,10 @@ impl ConnectionLimits {
         }
         *of_host += 1;
         counts.total += 1;
-        Ok(Permit { limits: Arc::clone(self), host })
+        Ok(Permit {
+            limits: Arc::clone(self),
+            host,
+        })
     }
 
     /// Connections now.
@@ -180,8 +183,19 @@ impl Acceptor {
     pub fn new(shared: Arc<Shared>) -> std::io::Result<Acceptor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let waker = &shared.limits.waker;
-        epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
-        Ok(Acceptor { shared, epoll, listeners: Vec::new(), next_thread: 0, paused: false })
+        epoll::add(
+            &epoll,
+            waker,
+            EventData::new_u64(WAKER),
+            EventFlags::IN | EventFlags::ET,
+        )?;
+        Ok(Acceptor {
+            shared,
+            epoll,
+            listeners: Vec::new(),
+            next_thread: 0,
+            paused: false,
+        })
     }
 
     /// Runs until [`Listeners::stop`].
@@ -189,11 +203,17 @@ impl Acceptor {
         let mut events = Vec::with_capacity(16);
         while !self.shared.listeners.stopping.load(Ordering::Acquire) {
             self.adopt_listeners();
-            let timeout = Timespec { tv_sec: 0, tv_nsec: RETRY_MS * 1_000_000 };
+            let timeout = Timespec {
+                tv_sec: 0,
+                tv_nsec: RETRY_MS * 1_000_000,
+            };
             let timeout = if self.paused { Some(&timeout) } else { None };
             events.clear();
-            let waited =
-                epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout);
+            let waited = epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                timeout,
+            );
             match waited {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
@@ -212,7 +232,12 @@ impl Acceptor {
         for listener in self.shared.listeners.added.lock().drain(..) {
             let data = EventData::new_u64(self.listeners.len() as u64);
             // Edge-triggered: while paused, waiting connections must not spin the loop.
-            match epoll::add(&self.epoll, &listener.socket, data, EventFlags::IN | EventFlags::ET) {
+            match epoll::add(
+                &self.epoll,
+                &listener.socket,
+                data,
+                EventFlags::IN | EventFlags::ET,
+            ) {
                 Ok(()) => self.listeners.push(listener),
                 Err(error) => self.shared.events.notice(
                     "listener_failed",
@@ -230,7 +255,10 @@ impl Acceptor {
         loop {
             if !self.shared.limits.has_room() {
                 if !self.paused {
-                    self.shared.statistics.connections_at_limit.fetch_add(1, Ordering::Relaxed);
+                    self.shared
+                        .statistics
+                        .connections_at_limit
+                        .fetch_add(1, Ordering::Relaxed);
                 }
                 self.paused = true;
                 return;
@@ -263,7 +291,11 @@ impl Acceptor {
                     Refused::Host => "max.connections.per.ip",
                     Refused::Total => "max.connections",
                 };
-                self.notice("connection_refused", "warning", format!("{host}: {limit} is reached"));
+                self.notice(
+                    "connection_refused",
+                    "warning",
+                    format!("{host}: {limit} is reached"),
+                );
                 return;
             }
         };
@@ -294,7 +326,9 @@ impl Acceptor {
     }
 
     fn notice(&self, event: &'static str, level: &'static str, reason: String) {
-        self.shared.events.notice(event, level, vec![("reason", reason)]);
+        self.shared
+            .events
+            .notice(event, level, vec![("reason", reason)]);
     }
 }
 

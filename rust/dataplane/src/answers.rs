@@ -30,11 +30,21 @@ pub fn reply(
     if !is_under_way {
         return Ok(());
     }
-    let Some(exclusive) = conn.exclusive.take() else { return Ok(()) };
+    let Some(exclusive) = conn.exclusive.take() else {
+        return Ok(());
+    };
     borrow_memory(cx, conn);
     match (exclusive, answer) {
         (_, Answer::Close) => Err(Close::Silently),
-        (Exclusive::Control { api_key, api_version, correlation_id, .. }, Answer::Body(body)) => {
+        (
+            Exclusive::Control {
+                api_key,
+                api_version,
+                correlation_id,
+                ..
+            },
+            Answer::Body(body),
+        ) => {
             let frame = conn.out.begin_frame();
             let out = conn.out.memory();
             encode_response_header(out, api_key, api_version, correlation_id);
@@ -43,9 +53,22 @@ pub fn reply(
             Ok(())
         }
         (
-            Exclusive::Metadata { api_version, correlation_id, frame, body_start, .. },
+            Exclusive::Metadata {
+                api_version,
+                correlation_id,
+                frame,
+                body_start,
+                ..
+            },
             Answer::Resume(errors),
-        ) => answer_metadata(cx, conn, api_version, correlation_id, &frame[body_start..], &errors),
+        ) => answer_metadata(
+            cx,
+            conn,
+            api_version,
+            correlation_id,
+            &frame[body_start..],
+            &errors,
+        ),
         // `reply` to what needs `resume`, or the other way round: no answer fits.
         _ => Err(Close::Silently),
     }

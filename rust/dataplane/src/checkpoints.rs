@@ -46,5 +46,7 @@ impl LogDirState {
 }
 
 fn borrowed(rows: &[Row]) -> Vec<(&str, i32, i64)> {
-    rows.iter().map(|(topic, partition, offset)| (&**topic, *partition, *offset)).collect()
+    rows.iter()
+        .map(|(topic, partition, offset)| (&**topic, *partition, *offset))
+        .collect()
 }

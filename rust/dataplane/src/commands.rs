@@ -7,8 +7,9 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::api::{Event, TicketId, TicketOutcome};
 use crate::shared::Shared;
@@ -16,17 +17,22 @@ use crate::shared::Shared;
 /// What a command is about; two with the same key never run at the same time.
 pub type Key = (Arc<str>, i32);
 
+/// What a command does.
+pub type Run = Box<dyn FnOnce(&Arc<Shared>) + Send>;
+
 /// One piece of slow work.
 pub struct Command {
     /// What it is about.
     pub key: Key,
     /// What to do.
-    pub run: Box<dyn FnOnce(&Arc<Shared>) + Send>,
+    pub run: Run,
 }
 
 impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Command").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("Command")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
     }
 }
 
@@ -35,6 +41,7 @@ struct Inner {
     waiting: VecDeque<Command>,
     running: HashSet<Key>,
     threads: usize,
+    handles: Vec<JoinHandle<()>>,
     last_ticket: TicketId,
     is_stopped: bool,
 }
@@ -44,7 +51,6 @@ struct Inner {
 pub struct CommandQueue {
     max_threads: usize,
     inner: Mutex<Inner>,
-    idle: Condvar,
 }
 
 impl CommandQueue {
@@ -53,7 +59,6 @@ impl CommandQueue {
         CommandQueue {
             max_threads: max_threads.max(1),
             inner: Mutex::default(),
-            idle: Condvar::new(),
         }
     }
 
@@ -68,27 +73,33 @@ impl CommandQueue {
     pub fn submit(&self, shared: &Arc<Shared>, commands: impl IntoIterator<Item = Command>) {
         let mut inner = self.inner.lock();
         inner.waiting.extend(commands);
-        while inner.threads < self.max_threads.min(inner.waiting.len() + inner.running.len()) {
+        while inner.threads
+            < self
+                .max_threads
+                .min(inner.waiting.len() + inner.running.len())
+        {
             inner.threads += 1;
             let shared = Arc::clone(shared);
             let spawned = std::thread::Builder::new()
                 .name("loader".into())
                 .spawn(move || shared.commands.work(&shared));
-            if let Err(error) = spawned {
-                inner.threads -= 1;
-                if inner.threads == 0 {
-                    drop(inner);
-                    return self.run_here(error);
+            match spawned {
+                Ok(handle) => {
+                    inner.handles.retain(|handle| !handle.is_finished());
+                    inner.handles.push(handle);
                 }
-                break;
+                Err(error) => {
+                    inner.threads -= 1;
+                    // The process is out of threads. With none for this work the ticket would
+                    // never complete: better a loud end than a broker that hangs.
+                    assert!(
+                        inner.threads > 0,
+                        "no thread to open logs can be started: {error}"
+                    );
+                    break;
+                }
             }
         }
-    }
-
-    /// No thread can be had at all: nothing would ever run.
-    fn run_here(&self, error: std::io::Error) {
-        // The process is out of threads; nothing can be served in this state.
-        panic!("no thread for opening logs can be started: {error}");
     }
 
     fn work(&self, shared: &Arc<Shared>) {
@@ -101,27 +112,21 @@ impl CommandQueue {
             inner = self.inner.lock();
             inner.running.remove(&key);
         }
-        inner.threads -= 1;
         // A command that was held back by one of another thread is left to that thread, which
         // looks again when it is done.
-        self.idle.notify_all();
+        inner.threads -= 1;
     }
 
-    /// Waits until nothing runs or waits.
-    pub fn wait_idle(&self) {
-        let mut inner = self.inner.lock();
-        while inner.threads > 0 {
-            self.idle.wait(&mut inner);
-        }
-    }
-
-    /// Drops what waits and lets what runs come to its end.
+    /// Drops what waits, lets what runs come to its end, and waits for that.
     pub fn stop(&self) {
         let mut inner = self.inner.lock();
         inner.is_stopped = true;
         inner.waiting.clear();
+        let handles = std::mem::take(&mut inner.handles);
         drop(inner);
-        self.wait_idle();
+        for handle in handles {
+            let _ = handle.join();
+        }
     }
 
     /// Commands that wait or run.
@@ -161,7 +166,11 @@ pub struct Gathering {
 impl Gathering {
     /// For a ticket of `count` commands, of which `known` are decided already (the others 0).
     pub fn new(ticket: TicketId, known: Vec<i16>, left: usize) -> Arc<Gathering> {
-        Arc::new(Gathering { ticket, codes: Mutex::new(known), left: AtomicUsize::new(left) })
+        Arc::new(Gathering {
+            ticket,
+            codes: Mutex::new(known),
+            left: AtomicUsize::new(left),
+        })
     }
 
     /// One command is done.

@@ -129,7 +129,7 @@ pub struct Connection {
     pub writable: bool,
 
     /// Produce requests whose answers are due, in order.
-    pub pending: VecDeque<Box<PendingProduce>>,
+    pub pending: VecDeque<PendingProduce>,
     /// Number of the first one.
     pub first_sequence: u64,
     /// The request that nothing overlaps with.
@@ -180,12 +180,14 @@ impl Connection {
 
     /// Whether the next frame has to wait.
     pub fn is_busy(&self) -> bool {
-        self.hold.is_some() || self.exclusive.is_some()
+        self.hold.is_some() || self.exclusive.is_some() || self.sending == Sending::Reader
     }
 
     /// Whether nothing is under way.
     pub fn is_quiet(&self) -> bool {
-        self.exclusive.is_none() && self.pending.is_empty() && self.out.is_empty()
+        self.exclusive.is_none()
+            && self.pending.is_empty()
+            && self.out.is_empty()
             && self.sending != Sending::Reader
     }
 
@@ -197,17 +199,7 @@ impl Connection {
     /// A pending produce request by number; `None` when it was answered already.
     pub fn pending_mut(&mut self, sequence: u64) -> Option<&mut PendingProduce> {
         let index = sequence.checked_sub(self.first_sequence)?;
-        self.pending.get_mut(usize::try_from(index).ok()?).map(|pending| &mut **pending)
-    }
-
-    /// When something that is under way runs out of time; [`NEVER_MS`] for nothing.
-    pub fn next_deadline_ms(&self) -> i64 {
-        let produce = self.pending.iter().map(|pending| pending.deadline_ms).min();
-        let fetch = match &self.exclusive {
-            Some(Exclusive::Fetch(work)) => work.deadline_ms,
-            _ => NEVER_MS,
-        };
-        produce.unwrap_or(NEVER_MS).min(fetch)
+        self.pending.get_mut(usize::try_from(index).ok()?)
     }
 
     /// Who stands behind it, for the control plane.

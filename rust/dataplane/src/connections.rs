@@ -26,7 +26,11 @@ struct Slot {
 impl Connections {
     /// None yet, for network thread `thread` of at most 256.
     pub fn new(thread: usize) -> Connections {
-        Connections { thread: thread as u64 & ((1 << THREAD_BITS) - 1), slots: Vec::new(), free: Vec::new() }
+        Connections {
+            thread: thread as u64 & ((1 << THREAD_BITS) - 1),
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
     }
 
     /// Adds the connection that `make` gives for its token.
@@ -47,7 +51,9 @@ impl Connections {
     fn slot(&mut self, token: Token) -> Option<&mut Slot> {
         let index = (token & ((1 << SLOT_BITS) - 1)) as usize;
         let generation = (token >> (SLOT_BITS + THREAD_BITS)) as u32;
-        self.slots.get_mut(index).filter(|slot| slot.is_used && slot.generation == generation)
+        self.slots
+            .get_mut(index)
+            .filter(|slot| slot.is_used && slot.generation == generation)
     }
 
     /// A connection, unless it is gone or taken out.

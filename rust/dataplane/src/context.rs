@@ -47,6 +47,8 @@ pub struct Context {
     pub outbox: Outbox,
     /// Connections to visit again in the next turn.
     pub again: Vec<Token>,
+    /// A connection waits for receive memory: look again soon.
+    pub is_hungry: bool,
     /// No new requests.
     pub is_draining: bool,
     /// Decoded request, its memory reused.
@@ -56,7 +58,7 @@ pub struct Context {
     /// The partitions of the request at hand, its memory reused.
     pub targets: Vec<Option<Arc<Partition>>>,
     spare_memories: Vec<Vec<u8>>,
-    spare_produces: Vec<Box<PendingProduce>>,
+    spare_produces: Vec<PendingProduce>,
 }
 
 impl Context {
@@ -78,6 +80,7 @@ impl Context {
             timers: Timers::default(),
             outbox,
             again: Vec::new(),
+            is_hungry: false,
             is_draining: false,
             produce_request: ProduceRequest::default(),
             fetch_request: FetchRequest::default(),
@@ -118,12 +121,12 @@ impl Context {
     }
 
     /// A produce answer to fill, reused when possible.
-    pub fn take_produce(&mut self) -> Box<PendingProduce> {
+    pub fn take_produce(&mut self) -> PendingProduce {
         self.spare_produces.pop().unwrap_or_default()
     }
 
     /// Gives a produce answer back.
-    pub fn spare_produce(&mut self, mut produce: Box<PendingProduce>) {
+    pub fn spare_produce(&mut self, mut produce: PendingProduce) {
         if self.spare_produces.len() < SPARE_PRODUCES {
             produce.answers.clear();
             self.spare_produces.push(produce);

@@ -28,7 +28,12 @@ pub enum Step {
 pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Result<Step, Close> {
     let (header, body_start) = RequestHeader::parse(frame)
         .map_err(|error| Close::Protocol(format!("request header: {error}")))?;
-    let RequestHeader { api_key, api_version, correlation_id, .. } = header;
+    let RequestHeader {
+        api_key,
+        api_version,
+        correlation_id,
+        ..
+    } = header;
     let Some(row) = api::lookup(api_key) else {
         return Err(Close::Protocol(format!("API key {api_key} is unknown")));
     };
@@ -92,7 +97,12 @@ fn answer_api_versions(
     frame: &[u8],
     body_start: usize,
 ) -> Result<Step, Close> {
-    let RequestHeader { api_key, api_version, correlation_id, .. } = header;
+    let RequestHeader {
+        api_key,
+        api_version,
+        correlation_id,
+        ..
+    } = header;
     let open = conn.out.begin_frame();
     encode_response_header(conn.out.memory(), api_key, api_version, correlation_id);
     api_versions::answer(&frame[body_start..], api_version, conn.out.memory())
@@ -108,7 +118,11 @@ fn begin_metadata(
     frame: &[u8],
     body_start: usize,
 ) -> Result<Step, Close> {
-    let RequestHeader { api_version, correlation_id, .. } = header;
+    let RequestHeader {
+        api_version,
+        correlation_id,
+        ..
+    } = header;
     let auto_create = cx.shared.config.auto_create_topics;
     let plan = metadata::plan(&cx.image, &frame[body_start..], api_version, auto_create)
         .map_err(|error| Close::Protocol(format!("Metadata v{api_version}: {error}")))?;
@@ -120,7 +134,10 @@ fn begin_metadata(
         }
         MetadataPlan::TopicsMissing(topics) => topics,
     };
-    let place = Place { thread: cx.thread, token: conn.token };
+    let place = Place {
+        thread: cx.thread,
+        token: conn.token,
+    };
     let Some(id) = cx.shared.channel.begin(place) else {
         conn.hold = Some(Hold::ControlFull);
         return Ok(Step::Wait);
@@ -133,7 +150,11 @@ fn begin_metadata(
         frame: frame.to_vec(),
         body_start,
     });
-    cx.shared.events.push(Event::TopicsMissing { id, topics, session });
+    cx.shared.events.push(Event::TopicsMissing {
+        id,
+        topics,
+        session,
+    });
     Ok(Step::Taken)
 }
 
@@ -148,10 +169,18 @@ pub fn answer_metadata(
     errors: &[(String, i16)],
 ) -> Result<(), Close> {
     let open = conn.out.begin_frame();
-    encode_response_header(conn.out.memory(), key::METADATA, api_version, correlation_id);
+    encode_response_header(
+        conn.out.memory(),
+        key::METADATA,
+        api_version,
+        correlation_id,
+    );
     let listener = Arc::clone(&conn.listener);
-    let asker =
-        Asker { listener: &listener, cluster_id: &cx.shared.config.cluster_id, errors };
+    let asker = Asker {
+        listener: &listener,
+        cluster_id: &cx.shared.config.cluster_id,
+        errors,
+    };
     metadata::answer(&cx.image, body, api_version, asker, conn.out.memory())
         .map_err(|error| Close::Protocol(format!("Metadata v{api_version}: {error}")))?;
     conn.out.end_frame(open);
@@ -165,13 +194,26 @@ fn to_control_plane(
     frame: &[u8],
     body_start: usize,
 ) -> Result<Step, Close> {
-    let RequestHeader { api_key, api_version, correlation_id, .. } = header;
-    let place = Place { thread: cx.thread, token: conn.token };
+    let RequestHeader {
+        api_key,
+        api_version,
+        correlation_id,
+        ..
+    } = header;
+    let place = Place {
+        thread: cx.thread,
+        token: conn.token,
+    };
     let Some(id) = cx.shared.channel.begin(place) else {
         conn.hold = Some(Hold::ControlFull);
         return Ok(Step::Wait);
     };
-    conn.exclusive = Some(Exclusive::Control { id, api_key, api_version, correlation_id });
+    conn.exclusive = Some(Exclusive::Control {
+        id,
+        api_key,
+        api_version,
+        correlation_id,
+    });
     cx.shared.events.push(Event::Request(ControlRequest {
         id,
         api_key,

@@ -32,7 +32,10 @@ impl EventQueue {
     /// An empty queue. Errors: no file descriptor left.
     pub fn new() -> std::io::Result<EventQueue> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(EventQueue { fd, inner: Mutex::default() })
+        Ok(EventQueue {
+            fd,
+            inner: Mutex::default(),
+        })
     }
 
     /// Readable while events wait. The descriptor stays the queue's own.
@@ -66,7 +69,11 @@ impl EventQueue {
         level: &'static str,
         fields: Vec<(&'static str, String)>,
     ) {
-        self.push(Event::Notice { event, fields, level });
+        self.push(Event::Notice {
+            event,
+            fields,
+            level,
+        });
     }
 
     /// Takes up to `max` events; the descriptor stays readable while more are left.
@@ -93,11 +100,6 @@ impl EventQueue {
     pub fn len(&self) -> usize {
         self.inner.lock().events.len()
     }
-
-    /// True without events.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 #[cfg(test)]
@@ -107,7 +109,15 @@ mod tests {
 
     fn readable(queue: &EventQueue) -> bool {
         let mut fds = [PollFd::new(&queue.fd, PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+        poll(
+            &mut fds,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        )
+        .unwrap()
+            == 1
     }
 
     #[test]
@@ -134,7 +144,9 @@ mod tests {
         }
         let events = queue.drain(usize::MAX);
         assert_eq!(events.len(), NOTICES_MAX + 1);
-        let Some(Event::Notice { event, fields, .. }) = events.last() else { panic!("{events:?}") };
+        let Some(Event::Notice { event, fields, .. }) = events.last() else {
+            panic!("{events:?}")
+        };
         assert_eq!(*event, "notices_dropped");
         assert_eq!(fields[0].1, "7");
     }

@@ -69,7 +69,11 @@ pub fn handle(
     frame: &[u8],
     body_start: usize,
 ) -> Result<Step, Close> {
-    let RequestHeader { api_version, correlation_id, .. } = header;
+    let RequestHeader {
+        api_version,
+        correlation_id,
+        ..
+    } = header;
     let mut request = std::mem::take(&mut cx.fetch_request);
     if let Err(error) = request.decode(frame, body_start, api_version) {
         return Err(Close::Protocol(format!("Fetch v{api_version}: {error}")));
@@ -79,7 +83,14 @@ pub fn handle(
     let begun = {
         let mut fresh_id = || shared.fresh_session_id();
         let mut sessions = shared.sessions.lock();
-        sessions.begin(&request, frame, api_version, &cx.image, now_ms, &mut fresh_id)
+        sessions.begin(
+            &request,
+            frame,
+            api_version,
+            &cx.image,
+            now_ms,
+            &mut fresh_id,
+        )
     };
     let context = match begun {
         Ok(context) => context,
@@ -132,7 +143,10 @@ fn find_parts(
             }
             Ok(partition)
         });
-        parts.push(FetchPart { partition, read: PartitionRead::default() });
+        parts.push(FetchPart {
+            partition,
+            read: PartitionRead::default(),
+        });
     }
     parts
 }
@@ -192,7 +206,10 @@ fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) {
     for _ in 0..WAIT_TRIES {
         if work.read(Wait::Nowait).is_err() {
             conn.exclusive = Some(Exclusive::Reading);
-            let place = Place { thread: cx.thread, token: conn.token };
+            let place = Place {
+                thread: cx.thread,
+                token: conn.token,
+            };
             cx.shared.readers.submit(Job::Fetch(place, work));
             return;
         }
@@ -201,9 +218,13 @@ fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) {
         }
         conn.last_wait += 1;
         work.wait = conn.last_wait;
-        let place = Place { thread: cx.thread, token: conn.token };
+        let place = Place {
+            thread: cx.thread,
+            token: conn.token,
+        };
         if work.leave_waiters(place) {
-            cx.timers.want(conn.token, work.deadline_ms, &mut conn.timer_ms);
+            cx.timers
+                .want(conn.token, work.deadline_ms, &mut conn.timer_ms);
             conn.exclusive = Some(Exclusive::Fetch(work));
             return;
         }
@@ -295,7 +316,9 @@ impl FetchWork {
         let missing = i64::try_from(self.min_bytes - self.bytes).unwrap_or(i64::MAX);
         self.missing_bytes.store(missing, Ordering::Relaxed);
         for (position, part) in self.parts.iter().enumerate() {
-            let Ok(partition) = &part.partition else { continue };
+            let Ok(partition) = &part.partition else {
+                continue;
+            };
             let mut state = partition.lock();
             if part.read.bound != crate::fetch_read::bound(&mut state, self.isolation) {
                 drop(state);
@@ -332,7 +355,12 @@ fn respond(cx: &mut Context, conn: &mut Connection, mut work: FetchWork) {
     borrow_memory(cx, conn);
     policy::charge(&cx.image, &conn.principal, Quota::Fetch, work.bytes);
     let open = conn.out.begin_frame();
-    encode_response_header(conn.out.memory(), key::FETCH, work.api_version, work.correlation_id);
+    encode_response_header(
+        conn.out.memory(),
+        key::FETCH,
+        work.api_version,
+        work.correlation_id,
+    );
     fetch_reply::encode(cx, conn, &mut work);
     conn.out.end_frame(open);
     cx.shared.sessions.lock().finish(work.context);
@@ -343,7 +371,11 @@ fn answer_error(conn: &mut Connection, api_version: i16, correlation_id: i32, er
     let open = conn.out.begin_frame();
     let out = conn.out.memory();
     encode_response_header(out, key::FETCH, api_version, correlation_id);
-    let head = FetchResponseHead { throttle_ms: 0, error_code: error, session_id: 0 };
+    let head = FetchResponseHead {
+        throttle_ms: 0,
+        error_code: error,
+        session_id: 0,
+    };
     FetchResponseWriter::begin(out, api_version, head, 0).end(&[]);
     conn.out.end_frame(open);
 }

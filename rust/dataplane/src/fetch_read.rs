@@ -107,7 +107,10 @@ fn read_once(
     let bound = bound(&mut state, isolation);
     // Kafka looks at the epoch first: a client with a newer one must not take this for a leader.
     if let Err(error) = checked {
-        return Ok(PartitionRead { bound, ..PartitionRead::failed(error) });
+        return Ok(PartitionRead {
+            bound,
+            ..PartitionRead::failed(error)
+        });
     }
     let log = match state.led() {
         Ok(log) => log,
@@ -146,5 +149,8 @@ fn read_once(
 }
 
 fn aborted_transaction(txn: pyrklog_log::AbortedTxn) -> AbortedTransaction {
-    AbortedTransaction { producer_id: txn.producer_id, first_offset: txn.first_offset }
+    AbortedTransaction {
+        producer_id: txn.producer_id,
+        first_offset: txn.first_offset,
+    }
 }

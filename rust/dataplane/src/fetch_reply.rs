@@ -37,7 +37,11 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
             record_bytes += read.len();
         }
     }
-    let inline_max = if record_bytes < SENDFILE_MIN_BYTES { usize::MAX } else { INLINE_MAX_BYTES };
+    let inline_max = if record_bytes < SENDFILE_MIN_BYTES {
+        usize::MAX
+    } else {
+        INLINE_MAX_BYTES
+    };
     let mut files: Vec<(usize, FileRange)> = Vec::new();
     let mut leaders: Vec<i32> = Vec::new();
     let mut inline_bytes = 0;
@@ -51,7 +55,11 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
     let mut writer = FetchResponseWriter::begin(out, work.api_version, head, runs.len());
     for run in &runs {
         let topic = work.context.target(run[0]);
-        writer.topic(topic.topic.as_deref().unwrap_or_default(), &topic.id, run.len());
+        writer.topic(
+            topic.topic.as_deref().unwrap_or_default(),
+            &topic.id,
+            run.len(),
+        );
         for &position in run {
             let target = work.context.target(position);
             let read = &work.parts[position].read;
@@ -69,8 +77,10 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
             });
         }
     }
-    let endpoints: Vec<NodeEndpoint<'_>> =
-        leaders.iter().filter_map(|leader| cx.image.endpoint(*leader, &conn.listener)).collect();
+    let endpoints: Vec<NodeEndpoint<'_>> = leaders
+        .iter()
+        .filter_map(|leader| cx.image.endpoint(*leader, &conn.listener))
+        .collect();
     writer.end(&endpoints);
     cx.statistics.fetched_bytes_inline.add(inline_bytes as u64);
     for (at, range) in files {
@@ -97,7 +107,9 @@ fn put_records(
     inline_max: usize,
     files: &mut Vec<(usize, FileRange)>,
 ) -> bool {
-    let Some(file) = slice.file() else { return true };
+    let Some(file) = slice.file() else {
+        return true;
+    };
     let start = out.len();
     if slice.len() <= inline_max {
         out.resize(start + slice.len(), 0);
@@ -144,5 +156,8 @@ fn leader_hint(
     if !leaders.contains(&leader_id) {
         leaders.push(leader_id);
     }
-    Some(CurrentLeader { leader_id, leader_epoch })
+    Some(CurrentLeader {
+        leader_id,
+        leader_epoch,
+    })
 }

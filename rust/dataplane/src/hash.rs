@@ -76,11 +76,18 @@ mod tests {
         let buckets: std::collections::HashSet<u64> = (0..1000)
             .map(|index| WordHash.hash_one(format!("topic-{index}").as_str()) % 1024)
             .collect();
-        assert!(buckets.len() > 500, "{} buckets of 1024 for 1000 names", buckets.len());
+        assert!(
+            buckets.len() > 500,
+            "{} buckets of 1024 for 1000 names",
+            buckets.len()
+        );
     }
 
     #[test]
     fn length_matters() {
-        assert_ne!(WordHash.hash_one([0u8; 3].as_slice()), WordHash.hash_one([0u8; 4].as_slice()));
+        assert_ne!(
+            WordHash.hash_one([0u8; 3].as_slice()),
+            WordHash.hash_one([0u8; 4].as_slice())
+        );
     }
 }

@@ -47,12 +47,19 @@ mod tests {
         let followers = [follower(2, 30), follower(3, 10)];
         assert_eq!(high_watermark(1, 42, &[1, 2], &followers), Some(30));
         assert_eq!(high_watermark(1, 42, &[1, 2, 3], &followers), Some(10));
-        assert_eq!(high_watermark(1, 20, &[1, 2], &followers), Some(20), "never above the gate");
+        assert_eq!(
+            high_watermark(1, 20, &[1, 2], &followers),
+            Some(20),
+            "never above the gate"
+        );
     }
 
     #[test]
     fn an_unknown_member_holds_it() {
-        let silent = Follower { id: 2, log_end_offset: -1 };
+        let silent = Follower {
+            id: 2,
+            log_end_offset: -1,
+        };
         assert_eq!(high_watermark(1, 42, &[1, 2], &[]), None);
         assert_eq!(high_watermark(1, 42, &[1, 2], &[silent]), None);
     }

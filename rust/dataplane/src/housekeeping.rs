@@ -23,7 +23,10 @@ pub fn delete_records(shared: &Arc<Shared>, targets: &[(String, i32, i64)]) -> T
             }
         })
         .collect();
-    shared.events.push(Event::Ticket { id, outcome: TicketOutcome::DeleteRecords(results) });
+    shared.events.push(Event::Ticket {
+        id,
+        outcome: TicketOutcome::DeleteRecords(results),
+    });
     id
 }
 
@@ -69,10 +72,16 @@ pub fn describe_log_dirs(shared: &Arc<Shared>) -> TicketId {
     let command = Command {
         key: (Arc::from("describe log dirs"), -1),
         run: Box::new(move |shared| {
-            let mut dirs: Vec<LogDirDescription> =
-                shared.dirs.iter().map(|dir| describe(shared, dir)).collect();
+            let mut dirs: Vec<LogDirDescription> = shared
+                .dirs
+                .iter()
+                .map(|dir| describe(shared, dir))
+                .collect();
             dirs.extend(shared.unusable_dirs.iter().map(|(path, _)| failed(path)));
-            shared.events.push(Event::Ticket { id, outcome: TicketOutcome::LogDirs(dirs) });
+            shared.events.push(Event::Ticket {
+                id,
+                outcome: TicketOutcome::LogDirs(dirs),
+            });
         }),
     };
     shared.commands.submit(shared, [command]);
@@ -100,7 +109,12 @@ fn describe(shared: &Shared, dir: &Arc<LogDirState>) -> LogDirDescription {
         }
         if let Some(log) = &partition.lock().log {
             let size_bytes = i64::try_from(log.size_bytes()).unwrap_or(i64::MAX);
-            partitions.push((partition.topic.name.to_string(), partition.index, size_bytes, 0));
+            partitions.push((
+                partition.topic.name.to_string(),
+                partition.index,
+                size_bytes,
+                0,
+            ));
         }
     }
     partitions.sort();

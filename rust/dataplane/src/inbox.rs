@@ -107,7 +107,11 @@ impl Inbox {
     /// An empty inbox. Errors: no file descriptor left.
     pub fn new() -> std::io::Result<Inbox> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Inbox { messages: Mutex::default(), fd, asleep: AtomicBool::new(false) })
+        Ok(Inbox {
+            messages: Mutex::default(),
+            fd,
+            asleep: AtomicBool::new(false),
+        })
     }
 
     /// To be watched edge-triggered; it is never read.

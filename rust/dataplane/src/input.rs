@@ -29,6 +29,7 @@ pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resul
         }
         if !cx.shared.budget.allows(conn.id) {
             conn.hold = Some(Hold::Memory);
+            cx.is_hungry = true;
             break;
         }
         receive(cx, conn, buffer)?;
@@ -115,7 +116,9 @@ fn work_on(
     while !conn.is_busy() && !cx.is_draining {
         let scanned = scan(&bytes[at..filled], max_bytes)
             .map_err(|error| Close::Protocol(error.to_string()))?;
-        let Scan::Whole { content_len } = scanned else { break };
+        let Scan::Whole { content_len } = scanned else {
+            break;
+        };
         if conn.out.len() >= OUTPUT_MAX_BYTES || conn.out.file_len() > 0 {
             conn.hold = Some(Hold::Output);
             break;
@@ -135,7 +138,10 @@ fn work_on(
 /// Whether the bytes kept hold a whole frame, or one that cannot be.
 pub fn has_whole_frame(cx: &Context, conn: &Connection) -> bool {
     let max_bytes = cx.shared.config.socket_request_max_bytes;
-    !matches!(scan(conn.received.bytes(), max_bytes), Ok(Scan::Partial { .. }))
+    !matches!(
+        scan(conn.received.bytes(), max_bytes),
+        Ok(Scan::Partial { .. })
+    )
 }
 
 fn note_partial(cx: &Context, conn: &mut Connection) {

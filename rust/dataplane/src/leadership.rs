@@ -66,7 +66,9 @@ fn take_up(
     fresh: &mut Vec<Arc<Partition>>,
     spec: &LeaderSpec,
 ) -> Result<Arc<Partition>, ErrorCode> {
-    let wanted = image.topic(&spec.topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+    let wanted = image
+        .topic(&spec.topic)
+        .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
     if spec.partition < 0 {
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
@@ -111,7 +113,11 @@ fn topic_of(
     let of_held = held.topic(name).map(|held| &held.topic);
     // A topic's partitions usually come together: look from the end.
     let of_fresh = fresh.iter().rev().map(|partition| &partition.topic);
-    of_held.into_iter().chain(of_fresh).find(|topic| topic.id == id && *topic.name == *name).cloned()
+    of_held
+        .into_iter()
+        .chain(of_fresh)
+        .find(|topic| topic.id == id && *topic.name == *name)
+        .cloned()
 }
 
 fn choose_dir(shared: &Shared, spec: &LeaderSpec) -> Result<Arc<LogDirState>, ErrorCode> {
@@ -122,7 +128,9 @@ fn choose_dir(shared: &Shared, spec: &LeaderSpec) -> Result<Arc<LogDirState>, Er
         // It may lie in the directory that cannot be read: an empty one beside it would be worse.
         return Err(ErrorCode::KAFKA_STORAGE_ERROR);
     }
-    let chosen = shared.placement.choose(&spec.topic, spec.partition, &shared.dirs);
+    let chosen = shared
+        .placement
+        .choose(&spec.topic, spec.partition, &shared.dirs);
     chosen.cloned().ok_or(ErrorCode::KAFKA_STORAGE_ERROR)
 }
 
@@ -185,7 +193,10 @@ fn serve(shared: &Shared, partition: &Arc<Partition>, mut log: Log) {
 }
 
 fn refuse(shared: &Shared, partition: &Partition, error: OpenError) -> ErrorCode {
-    let reason = format!("opening {}-{}: {error}", partition.topic.name, partition.index);
+    let reason = format!(
+        "opening {}-{}: {error}",
+        partition.topic.name, partition.index
+    );
     let code = match &error {
         OpenError::TopicIdMismatch { .. } => ErrorCode::INCONSISTENT_TOPIC_ID,
         OpenError::Io(_) => {
@@ -217,7 +228,11 @@ fn report_opening(shared: &Shared, partition: &Partition, report: &OpenReport) {
         ("rebuilt_indexes", report.rebuilt_indexes.to_string()),
     ];
     fields.extend(report.notes.iter().map(|note| ("note", note.clone())));
-    let level = if report.truncated_bytes > 0 { "warning" } else { "info" };
+    let level = if report.truncated_bytes > 0 {
+        "warning"
+    } else {
+        "info"
+    };
     shared.events.notice("log_recovered", level, fields);
 }
 
@@ -299,12 +314,19 @@ fn delete(
         partition.dir.unpark(&mut outbox);
         outbox.deliver(&shared.inboxes);
     }
-    let Some(dir) = shared.placement.dir_of(&spec.topic, spec.partition) else { return Ok(()) };
+    let Some(dir) = shared.placement.dir_of(&spec.topic, spec.partition) else {
+        return Ok(());
+    };
     let dir = &shared.dirs[dir];
-    let folder = dir.files.delete_folder(&spec.topic, spec.partition, shared.unique())?;
-    shared.placement.removed(&spec.topic, spec.partition, &shared.dirs);
+    let folder = dir
+        .files
+        .delete_folder(&spec.topic, spec.partition, shared.unique())?;
+    shared
+        .placement
+        .removed(&spec.topic, spec.partition, &shared.dirs);
     if let Some(folder) = folder {
-        dir.syncer.delete_later(Now::read().wall_ms, Deletion::Folder(folder));
+        dir.syncer
+            .delete_later(Now::read().wall_ms, Deletion::Folder(folder));
     }
     Ok(())
 }

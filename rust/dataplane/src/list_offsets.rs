@@ -53,7 +53,11 @@ pub fn handle(
     frame: &[u8],
     body_start: usize,
 ) -> Result<Step, Close> {
-    let RequestHeader { api_version, correlation_id, .. } = header;
+    let RequestHeader {
+        api_version,
+        correlation_id,
+        ..
+    } = header;
     let request = ListOffsetsRequest::decode(&frame[body_start..], api_version)
         .map_err(|error| Close::Protocol(format!("ListOffsets v{api_version}: {error}")))?;
     let isolation = match (request.replica_id, request.isolation_level) {
@@ -61,8 +65,12 @@ pub fn handle(
         (CONSUMER_REPLICA_ID, _) => Isolation::Committed,
         _ => Isolation::LogEnd,
     };
-    let mut work =
-        ListOffsetsWork { api_version, correlation_id, topics: Vec::new(), queries: Vec::new() };
+    let mut work = ListOffsetsWork {
+        api_version,
+        correlation_id,
+        topics: Vec::new(),
+        queries: Vec::new(),
+    };
     let mut seen = HashSet::new();
     for topic in &request.topics {
         let mut answers = Vec::with_capacity(topic.partitions.len());
@@ -76,7 +84,11 @@ pub fn handle(
                 Ok(Found::Answer(answer)) => answer,
                 Ok(Found::Later(time)) => {
                     let (topic, partition) = (work.topics.len(), answers.len());
-                    work.queries.push(Query { topic, partition, time });
+                    work.queries.push(Query {
+                        topic,
+                        partition,
+                        time,
+                    });
                     ListOffsetsPartitionResponse::none(wanted.index, ErrorCode::NONE)
                 }
                 Err(error) => ListOffsetsPartitionResponse::none(wanted.index, error),
@@ -88,8 +100,13 @@ pub fn handle(
         finish(conn, &work);
     } else {
         conn.exclusive = Some(Exclusive::Reading);
-        let place = Place { thread: cx.thread, token: conn.token };
-        cx.shared.readers.submit(Job::ListOffsets(place, Box::new(work)));
+        let place = Place {
+            thread: cx.thread,
+            token: conn.token,
+        };
+        cx.shared
+            .readers
+            .submit(Job::ListOffsets(place, Box::new(work)));
     }
     Ok(Step::Taken)
 }
@@ -191,7 +208,12 @@ pub fn finish(conn: &mut Connection, work: &ListOffsetsWork) {
     };
     let open = conn.out.begin_frame();
     let out = conn.out.memory();
-    encode_response_header(out, key::LIST_OFFSETS, work.api_version, work.correlation_id);
+    encode_response_header(
+        out,
+        key::LIST_OFFSETS,
+        work.api_version,
+        work.correlation_id,
+    );
     response.encode(out, work.api_version);
     conn.out.end_frame(open);
 }

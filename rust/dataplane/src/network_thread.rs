@@ -89,6 +89,10 @@ impl NetworkThread {
             }
             self.look_at_timers();
             self.visit_listed();
+            if self.cx.is_hungry {
+                let soon_ms = self.cx.now.mono_ms + sweep::HUNGRY_MS;
+                self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
+            }
             self.cx.outbox.deliver(&self.cx.shared.inboxes);
             if self.is_stopped || self.is_drained() {
                 break;
@@ -104,15 +108,28 @@ impl NetworkThread {
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
         events.clear();
         let timeout = self.timeout();
-        let must_not_sleep = timeout == Some(Timespec { tv_sec: 0, tv_nsec: 0 })
+        let must_not_sleep = timeout
+            == Some(Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            })
             || !self.inbox.prepare_sleep();
-        let timeout =
-            if must_not_sleep { Some(Timespec { tv_sec: 0, tv_nsec: 0 }) } else { timeout };
+        let timeout = if must_not_sleep {
+            Some(Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            })
+        } else {
+            timeout
+        };
         match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
                 let fields = vec![("reason", error.to_string())];
-                self.cx.shared.events.notice("network_thread_failed", "error", fields);
+                self.cx
+                    .shared
+                    .events
+                    .notice("network_thread_failed", "error", fields);
                 self.is_stopped = true;
             }
         }
@@ -121,7 +138,10 @@ impl NetworkThread {
 
     fn timeout(&self) -> Option<Timespec> {
         if !self.cx.again.is_empty() {
-            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+            return Some(Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            });
         }
         let due_ms = self
             .cx
@@ -133,7 +153,10 @@ impl NetworkThread {
             return None;
         }
         let wait_ms = due_ms.saturating_sub(crate::clock::mono_ms()).max(0);
-        Some(Timespec { tv_sec: wait_ms / 1000, tv_nsec: (wait_ms % 1000) * 1_000_000 })
+        Some(Timespec {
+            tv_sec: wait_ms / 1000,
+            tv_nsec: (wait_ms % 1000) * 1_000_000,
+        })
     }
 
     fn list(&mut self, token: Token) {
@@ -146,7 +169,9 @@ impl NetworkThread {
     }
 
     fn note_event(&mut self, token: Token, flags: EventFlags) {
-        let Some(conn) = self.connections.get_mut(token) else { return };
+        let Some(conn) = self.connections.get_mut(token) else {
+            return;
+        };
         if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
             // Both directions are gone: no answer can arrive.
             self.close_by_token(token, Close::Peer);
@@ -161,7 +186,7 @@ impl NetworkThread {
         let ends = flags.contains(EventFlags::RDHUP);
         if ends && matches!(conn.exclusive, Some(Exclusive::Fetch(_))) {
             // The peer sends nothing more: it gets what there is, then the end.
-            self.with(token, |cx, conn| fetch::finish_waiting(cx, conn));
+            self.with(token, fetch::finish_waiting);
         }
         self.list(token);
     }
@@ -169,9 +194,16 @@ impl NetworkThread {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Connect(new) => self.connect(*new),
-            Message::Produced { token, sequence, index, error } => {
-                if let Some(produce) =
-                    self.connections.get_mut(token).and_then(|conn| conn.pending_mut(sequence))
+            Message::Produced {
+                token,
+                sequence,
+                index,
+                error,
+            } => {
+                if let Some(produce) = self
+                    .connections
+                    .get_mut(token)
+                    .and_then(|conn| conn.pending_mut(sequence))
                 {
                     produce.settle(index, error);
                     if produce.is_done() {
@@ -191,7 +223,11 @@ impl NetworkThread {
             Message::Sent { token, work } => {
                 self.with(token, |cx, conn| output::take_back(cx, conn, *work));
             }
-            Message::Reply { token, request, answer } => {
+            Message::Reply {
+                token,
+                request,
+                answer,
+            } => {
                 self.with(token, |cx, conn| answers::reply(cx, conn, request, answer));
             }
             Message::Unblock { token } => self.unblock(token),
@@ -206,7 +242,9 @@ impl NetworkThread {
         token: Token,
         act: impl FnOnce(&mut Context, &mut Connection) -> Result<(), Close>,
     ) {
-        let Some(mut conn) = self.connections.take(token) else { return };
+        let Some(mut conn) = self.connections.take(token) else {
+            return;
+        };
         match act(&mut self.cx, &mut conn) {
             Ok(()) => {
                 self.connections.put_back(conn);
@@ -234,8 +272,9 @@ impl NetworkThread {
         }
         let principal = Arc::clone(&self.cx.shared.anonymous);
         let now_ms = self.cx.now.mono_ms;
-        let conn =
-            self.connections.insert(|token| Connection::new(token, new, principal, now_ms));
+        let conn = self
+            .connections
+            .insert(|token| Connection::new(token, new, principal, now_ms));
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let data = EventData::new_u64(conn.token);
         let token = conn.token;
@@ -243,7 +282,10 @@ impl NetworkThread {
             self.close_by_token(token, Close::Protocol(error.to_string()));
             return;
         }
-        self.cx.statistics.connections.set(self.connections.len() as u64);
+        self.cx
+            .statistics
+            .connections
+            .set(self.connections.len() as u64);
         if self.next_sweep_ms == NEVER_MS {
             self.next_sweep_ms = now_ms + sweep::interval_ms(&self.cx.shared.config);
         }
@@ -257,7 +299,9 @@ impl NetworkThread {
         }
         let mut listed = std::mem::take(&mut self.listed);
         for token in listed.drain(..) {
-            let Some(mut conn) = self.connections.take(token) else { continue };
+            let Some(mut conn) = self.connections.take(token) else {
+                continue;
+            };
             conn.is_listed = false;
             match self.visit(&mut conn) {
                 Ok(()) => self.connections.put_back(conn),
@@ -288,7 +332,11 @@ impl NetworkThread {
         }
         let is_over = conn.ended || self.cx.is_draining;
         if is_over && conn.is_quiet() && conn.hold != Some(Hold::Parked) {
-            return Err(if conn.ended { Close::Peer } else { Close::Shutdown });
+            return Err(if conn.ended {
+                Close::Peer
+            } else {
+                Close::Shutdown
+            });
         }
         Ok(())
     }
@@ -296,7 +344,11 @@ impl NetworkThread {
     fn look_at_timers(&mut self) {
         let now_ms = self.cx.now.mono_ms;
         while let Some((due_ms, token)) = self.cx.timers.pop_due(now_ms) {
-            if self.connections.get_mut(token).is_some_and(|conn| conn.timer_ms == due_ms) {
+            if self
+                .connections
+                .get_mut(token)
+                .is_some_and(|conn| conn.timer_ms == due_ms)
+            {
                 self.with(token, sweep::expire);
             }
         }
@@ -310,22 +362,26 @@ impl NetworkThread {
 
     fn sweep(&mut self) {
         let mut muted = 0;
-        let mut hungry = false;
+        self.cx.is_hungry = false;
         for token in self.connections.tokens() {
-            let Some(conn) = self.connections.get_mut(token) else { continue };
+            let Some(conn) = self.connections.get_mut(token) else {
+                continue;
+            };
             muted += u64::from(conn.hold.is_some());
-            hungry |= conn.hold == Some(Hold::Memory);
-            match sweep::look(&self.cx, conn) {
+            match sweep::look(&mut self.cx, conn) {
                 sweep::Verdict::Keep => {}
                 sweep::Verdict::Visit => self.list(token),
                 sweep::Verdict::Close(close) => self.close_by_token(token, close),
             }
         }
         self.cx.statistics.muted.set(muted);
-        let interval_ms =
-            if hungry { sweep::HUNGRY_MS } else { sweep::interval_ms(&self.cx.shared.config) };
+        let interval_ms = sweep::interval_ms(&self.cx.shared.config);
         let is_empty = self.connections.is_empty();
-        self.next_sweep_ms = if is_empty { NEVER_MS } else { self.cx.now.mono_ms + interval_ms };
+        self.next_sweep_ms = if is_empty {
+            NEVER_MS
+        } else {
+            self.cx.now.mono_ms + interval_ms
+        };
     }
 
     fn drain(&mut self, deadline_ms: i64) {
@@ -360,7 +416,10 @@ impl NetworkThread {
         if let Some(Exclusive::Fetch(work)) = conn.exclusive.take() {
             fetch::abandon(&self.cx, conn.token, *work);
         }
-        let place = Place { thread: self.cx.thread, token: conn.token };
+        let place = Place {
+            thread: self.cx.thread,
+            token: conn.token,
+        };
         if conn.hold == Some(Hold::ControlFull) {
             self.cx.shared.channel.forget(place);
         }
@@ -371,6 +430,9 @@ impl NetworkThread {
             // The reader holds the socket too; this ends its waiting.
             let _ = rustix::net::shutdown(&conn.socket, Shutdown::Both);
         }
-        self.cx.statistics.connections.set(self.connections.len() as u64);
+        self.cx
+            .statistics
+            .connections
+            .set(self.connections.len() as u64);
     }
 }

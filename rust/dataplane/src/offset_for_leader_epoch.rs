@@ -21,9 +21,14 @@ pub fn handle(
     frame: &[u8],
     body_start: usize,
 ) -> Result<Step, Close> {
-    let RequestHeader { api_version, correlation_id, .. } = header;
-    let request = EpochRequest::decode(&frame[body_start..], api_version)
-        .map_err(|error| Close::Protocol(format!("OffsetForLeaderEpoch v{api_version}: {error}")))?;
+    let RequestHeader {
+        api_version,
+        correlation_id,
+        ..
+    } = header;
+    let request = EpochRequest::decode(&frame[body_start..], api_version).map_err(|error| {
+        Close::Protocol(format!("OffsetForLeaderEpoch v{api_version}: {error}"))
+    })?;
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in &request.topics {
         let partitions = topic
@@ -35,15 +40,32 @@ pub fn handle(
                         Ok(end) => (ErrorCode::NONE, end),
                         Err(error) => (error, (-1, -1)),
                     };
-                EpochPartitionResponse { error_code, index: wanted.index, leader_epoch, end_offset }
+                EpochPartitionResponse {
+                    error_code,
+                    index: wanted.index,
+                    leader_epoch,
+                    end_offset,
+                }
             })
             .collect();
-        topics.push(EpochTopicResponse { name: topic.name, partitions });
+        topics.push(EpochTopicResponse {
+            name: topic.name,
+            partitions,
+        });
     }
     let open = conn.out.begin_frame();
     let out = conn.out.memory();
-    encode_response_header(out, key::OFFSET_FOR_LEADER_EPOCH, api_version, correlation_id);
-    EpochResponse { throttle_ms: 0, topics }.encode(out, api_version);
+    encode_response_header(
+        out,
+        key::OFFSET_FOR_LEADER_EPOCH,
+        api_version,
+        correlation_id,
+    );
+    EpochResponse {
+        throttle_ms: 0,
+        topics,
+    }
+    .encode(out, api_version);
     conn.out.end_frame(open);
     Ok(Step::Taken)
 }

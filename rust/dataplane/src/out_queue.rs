@@ -83,7 +83,10 @@ impl OutQueue {
     pub fn begin_frame(&mut self) -> OpenFrame {
         let start = self.memory.len();
         self.memory.extend_from_slice(&[0; 4]);
-        OpenFrame { start, file_len_queued: self.file_len_queued }
+        OpenFrame {
+            start,
+            file_len_queued: self.file_len_queued,
+        }
     }
 
     /// Ends a frame. Panics for a frame of 2 GiB or more, which the limits of the replies exclude.
@@ -92,22 +95,6 @@ impl OutQueue {
         let file_len = self.file_len_queued - frame.file_len_queued;
         let len = i32::try_from(memory_len + file_len).expect("a reply under 2 GiB");
         self.memory[frame.start..frame.start + 4].copy_from_slice(&len.to_be_bytes());
-    }
-
-    /// Takes back a frame that cannot be finished. Only while nothing of it was sent.
-    pub fn cancel_frame(&mut self, frame: OpenFrame) {
-        self.memory.truncate(frame.start);
-        while self.files.back().is_some_and(|part| part.at > frame.start) {
-            if let Some(part) = self.files.pop_back() {
-                self.file_len -= part.range.len;
-            }
-        }
-        self.file_len_queued = frame.file_len_queued;
-    }
-
-    /// Queues a file range behind the memory so far.
-    pub fn push_file(&mut self, range: FileRange) {
-        self.push_file_at(self.memory.len(), range);
     }
 
     /// Queues a file range to go out when the memory before position `at` has gone. Positions
@@ -125,7 +112,9 @@ impl OutQueue {
     /// Tells the system which file bytes will be read soon.
     pub fn read_ahead(&self) {
         for part in &self.files {
-            part.range.file.read_ahead(part.range.position, part.range.len as u64);
+            part.range
+                .file
+                .read_ahead(part.range.position, part.range.len as u64);
         }
     }
 
@@ -156,11 +145,11 @@ impl OutQueue {
             while done < part.range.len && filled < buffer.len() {
                 let want = (part.range.len - done).min(buffer.len() - filled);
                 let target = &mut buffer[filled..filled + want];
-                let result = match read(&*part.range.file, target, part.range.position + done as u64)
-                {
-                    Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-                    other => other,
-                };
+                let result =
+                    match read(&*part.range.file, target, part.range.position + done as u64) {
+                        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                        other => other,
+                    };
                 match result {
                     Ok(count) => {
                         done += count;
@@ -199,7 +188,10 @@ impl OutQueue {
                     count -= step;
                 }
                 None => {
-                    assert!(count <= self.memory.len() - self.sent, "sent more than there was");
+                    assert!(
+                        count <= self.memory.len() - self.sent,
+                        "sent more than there was"
+                    );
                     self.sent += count;
                     count = 0;
                 }
@@ -238,7 +230,9 @@ mod tests {
 
     fn file(content: &[u8]) -> Arc<dyn DiskFile> {
         let dir = tempfile::tempdir().unwrap();
-        let file = RealDisk.open(&dir.path().join("data"), OpenMode::Create).unwrap();
+        let file = RealDisk
+            .open(&dir.path().join("data"), OpenMode::Create)
+            .unwrap();
         file.write_all_at(content, 0).unwrap();
         file
     }
@@ -247,12 +241,31 @@ mod tests {
         file.read_at(buffer, position)
     }
 
+    fn push_file(queue: &mut OutQueue, range: FileRange) {
+        let at = queue.memory().len();
+        queue.push_file_at(at, range);
+    }
+
     fn sample() -> (OutQueue, Vec<u8>) {
         let mut queue = OutQueue::default();
         let frame = queue.begin_frame();
         queue.memory().extend_from_slice(b"head");
-        queue.push_file(FileRange { file: file(b"0123456789"), position: 2, len: 5 });
-        queue.push_file(FileRange { file: file(b"abc"), position: 0, len: 3 });
+        push_file(
+            &mut queue,
+            FileRange {
+                file: file(b"0123456789"),
+                position: 2,
+                len: 5,
+            },
+        );
+        push_file(
+            &mut queue,
+            FileRange {
+                file: file(b"abc"),
+                position: 0,
+                len: 3,
+            },
+        );
         queue.memory().extend_from_slice(b"tail");
         queue.end_frame(frame);
         (queue, b"\0\0\0\x10head23456abctail".to_vec())
@@ -276,22 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_frame_leaves_no_trace() {
-        let (mut queue, expected) = sample();
-        let frame = queue.begin_frame();
-        queue.memory().extend_from_slice(b"rubbish");
-        queue.push_file(FileRange { file: file(b"xyz"), position: 0, len: 3 });
-        queue.cancel_frame(frame);
-        let mut out = vec![0; 100];
-        let count = queue.fill(&mut out, read).unwrap();
-        assert_eq!(&out[..count], expected);
-        assert_eq!((queue.len(), queue.file_len()), (expected.len(), 8));
-    }
-
-    #[test]
     fn a_file_that_ends_too_early_is_an_error_not_a_loop() {
         let mut queue = OutQueue::default();
-        queue.push_file(FileRange { file: file(b"abc"), position: 2, len: 5 });
+        push_file(
+            &mut queue,
+            FileRange {
+                file: file(b"abc"),
+                position: 2,
+                len: 5,
+            },
+        );
         let mut buffer = [0; 10];
         assert_eq!(queue.fill(&mut buffer, read).unwrap(), 1);
         queue.advance(1);

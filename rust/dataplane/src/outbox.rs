@@ -16,7 +16,10 @@ pub struct Outbox {
 impl Outbox {
     /// For `threads` network threads.
     pub fn new(threads: usize) -> Outbox {
-        Outbox { threads: (0..threads).map(|_| Vec::new()).collect(), len: 0 }
+        Outbox {
+            threads: (0..threads).map(|_| Vec::new()).collect(),
+            len: 0,
+        }
     }
 
     /// Adds a message for a network thread.
@@ -28,16 +31,6 @@ impl Outbox {
     /// Tells a connection that its input may go on.
     pub fn unblock(&mut self, place: Place) {
         self.push(place.thread, Message::Unblock { token: place.token });
-    }
-
-    /// Messages that wait.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// True without messages.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Sends everything; the memory stays for the next batch.

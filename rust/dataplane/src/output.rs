@@ -12,13 +12,24 @@ use crate::request_channel::Place;
 /// Moves the answers of produce requests that are done, as far as the order allows, to the
 /// output.
 pub fn settle(cx: &mut Context, conn: &mut Connection) {
-    while conn.pending.front().is_some_and(|produce| produce.is_done()) {
-        let Some(produce) = conn.pending.pop_front() else { break };
+    while conn
+        .pending
+        .front()
+        .is_some_and(|produce| produce.is_done())
+    {
+        let Some(produce) = conn.pending.pop_front() else {
+            break;
+        };
         conn.first_sequence += 1;
         borrow_memory(cx, conn);
         let frame = conn.out.begin_frame();
         let out = conn.out.memory();
-        encode_response_header(out, key::PRODUCE, produce.api_version, produce.correlation_id);
+        encode_response_header(
+            out,
+            key::PRODUCE,
+            produce.api_version,
+            produce.correlation_id,
+        );
         produce.encode(&cx.image, &conn.listener, out);
         conn.out.end_frame(frame);
         cx.spare_produce(produce);
@@ -53,12 +64,19 @@ pub fn flush(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resu
         hand_to_reader(cx, conn, method);
         return Ok(());
     }
-    let stop = copy_out(std::os::fd::AsFd::as_fd(&conn.socket), &mut conn.out, buffer, Sender::NetworkThread);
+    let stop = copy_out(
+        std::os::fd::AsFd::as_fd(&conn.socket),
+        &mut conn.out,
+        buffer,
+        Sender::NetworkThread,
+    );
     let sent = before - conn.out.len();
     if sent > 0 {
         conn.active_ms = cx.now.mono_ms;
         cx.statistics.sent_bytes.add(sent as u64);
-        cx.statistics.fetched_bytes_copy.add((file_before - conn.out.file_len()) as u64);
+        cx.statistics
+            .fetched_bytes_copy
+            .add((file_before - conn.out.file_len()) as u64);
     }
     match stop {
         Stop::Done => {
@@ -87,7 +105,10 @@ fn hand_to_reader(cx: &Context, conn: &mut Connection, method: Method) {
         socket: std::sync::Arc::clone(&conn.socket),
         out: std::mem::take(&mut conn.out),
         method,
-        place: Place { thread: cx.thread, token: conn.token },
+        place: Place {
+            thread: cx.thread,
+            token: conn.token,
+        },
         stop: Stop::Done,
         sent: 0,
     };
@@ -96,7 +117,10 @@ fn hand_to_reader(cx: &Context, conn: &mut Connection, method: Method) {
 
 /// A reader gives the sending side back.
 pub fn take_back(cx: &mut Context, conn: &mut Connection, work: SendWork) -> Result<(), Close> {
-    debug_assert!(conn.out.is_empty(), "answers were built while a reader was sending");
+    debug_assert!(
+        conn.out.is_empty(),
+        "answers were built while a reader was sending"
+    );
     conn.out = work.out;
     conn.active_ms = cx.now.mono_ms;
     cx.statistics.sent_bytes.add(work.sent as u64);

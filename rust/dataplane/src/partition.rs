@@ -179,7 +179,12 @@ impl Partition {
             replication_waiters: VecDeque::new(),
             fetch_waiters: FastMap::default(),
         };
-        Partition { topic, index, dir, state: Mutex::new(state) }
+        Partition {
+            topic,
+            index,
+            dir,
+            state: Mutex::new(state),
+        }
     }
 
     /// Takes the mutex.
@@ -281,7 +286,10 @@ impl PartitionState {
 
     /// (produce waiters, fetch waiters).
     pub fn waiting(&self) -> (usize, usize) {
-        (self.gate_waiters.len() + self.replication_waiters.len(), self.fetch_waiters.len())
+        (
+            self.gate_waiters.len() + self.replication_waiters.len(),
+            self.fetch_waiters.len(),
+        )
     }
 
     /// A follower's fetch says how far its log reaches; false when it is not a replica.
@@ -299,7 +307,9 @@ impl PartitionState {
     /// releases whoever waited for what is now reached. `new_bytes` is how many bytes became
     /// readable, `usize::MAX` where that is not known. True when the high watermark moved.
     pub fn release(&mut self, new_bytes: usize, outbox: &mut Outbox) -> bool {
-        let Some(log) = &mut self.log else { return false };
+        let Some(log) = &mut self.log else {
+            return false;
+        };
         let gated_end = log.gated_end();
         let moved = high_watermark(self.node_id, gated_end, &self.isr, &self.followers)
             .is_some_and(|offset| log.advance_high_watermark(offset));
@@ -336,7 +346,10 @@ impl PartitionState {
 
     /// Ends all waiting: produce requests fail with `error`, fetches look again.
     pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
-        let waiters = self.gate_waiters.drain(..).chain(self.replication_waiters.drain(..));
+        let waiters = self
+            .gate_waiters
+            .drain(..)
+            .chain(self.replication_waiters.drain(..));
         for waiter in waiters {
             answer(&waiter, error, outbox);
         }
@@ -345,7 +358,10 @@ impl PartitionState {
 }
 
 fn answer_up_to(waiters: &mut VecDeque<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
-    while waiters.front().is_some_and(|waiter| waiter.end_offset <= mark) {
+    while waiters
+        .front()
+        .is_some_and(|waiter| waiter.end_offset <= mark)
+    {
         if let Some(waiter) = waiters.pop_front() {
             answer(&waiter, ErrorCode::NONE, outbox);
         }
@@ -363,6 +379,9 @@ fn answer(waiter: &ProduceWaiter, error: ErrorCode, outbox: &mut Outbox) {
 }
 
 fn wake_fetch(waiter: &FetchWaiter, outbox: &mut Outbox) {
-    let message = Message::FetchWake { token: waiter.token, wait: waiter.wait };
+    let message = Message::FetchWake {
+        token: waiter.token,
+        wait: waiter.wait,
+    };
     outbox.push(waiter.thread as usize, message);
 }

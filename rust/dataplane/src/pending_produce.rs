@@ -96,12 +96,16 @@ impl PendingProduce {
 
     /// Whether any partition was refused.
     pub fn has_error(&self) -> bool {
-        self.answers.iter().any(|answer| answer.error != ErrorCode::NONE)
+        self.answers
+            .iter()
+            .any(|answer| answer.error != ErrorCode::NONE)
     }
 
     /// One partition is acknowledged, or refused late.
     pub fn settle(&mut self, index: u32, error: ErrorCode) {
-        let Some(answer) = self.answers.get_mut(index as usize) else { return };
+        let Some(answer) = self.answers.get_mut(index as usize) else {
+            return;
+        };
         if !answer.is_waiting {
             return;
         }
@@ -122,13 +126,20 @@ impl PendingProduce {
     /// Appends the response body. `image` and `listener` tell clients where a partition's leader
     /// went (KIP-951).
     pub fn encode(&self, image: &Image, listener: &str, out: &mut Vec<u8>) {
-        let topic_count = self.answers.iter().filter(|answer| answer.starts_topic).count();
+        let topic_count = self
+            .answers
+            .iter()
+            .filter(|answer| answer.starts_topic)
+            .count();
         let mut writer = ProduceResponseWriter::begin(out, self.api_version, topic_count);
         let mut leaders: Vec<i32> = Vec::new();
         for (position, answer) in self.answers.iter().enumerate() {
             if answer.starts_topic {
                 let rest = &self.answers[position + 1..];
-                let more = rest.iter().take_while(|answer| !answer.starts_topic).count();
+                let more = rest
+                    .iter()
+                    .take_while(|answer| !answer.starts_topic)
+                    .count();
                 writer.topic(&answer.topic, 1 + more);
             }
             let leader = answer.leader_hint(image);
@@ -139,8 +150,10 @@ impl PendingProduce {
             }
             writer.partition(&answer.response(leader));
         }
-        let endpoints: Vec<NodeEndpoint<'_>> =
-            leaders.iter().filter_map(|leader| image.endpoint(*leader, listener)).collect();
+        let endpoints: Vec<NodeEndpoint<'_>> = leaders
+            .iter()
+            .filter_map(|leader| image.endpoint(*leader, listener))
+            .collect();
         writer.end(0, &endpoints);
     }
 }
@@ -151,7 +164,10 @@ impl PartitionAnswer {
             return None;
         }
         let (leader_id, leader_epoch) = image.leader(&self.topic, self.index)?;
-        Some(CurrentLeader { leader_id, leader_epoch })
+        Some(CurrentLeader {
+            leader_id,
+            leader_epoch,
+        })
     }
 
     fn response(&self, current_leader: Option<CurrentLeader>) -> ProducePartitionResponse<'_> {

@@ -34,7 +34,10 @@ impl Placement {
         dir: &LogDirState,
     ) {
         dir.partitions.fetch_add(1, Ordering::Relaxed);
-        let folder = Folder { dir: dir.index, topic_id };
+        let folder = Folder {
+            dir: dir.index,
+            topic_id,
+        };
         self.folders.lock().insert((topic, partition), folder);
     }
 
@@ -56,7 +59,10 @@ impl Placement {
 
     /// Index of the directory that holds a partition's folder.
     pub fn dir_of(&self, topic: &str, partition: i32) -> Option<usize> {
-        self.folders.lock().get(&(topic.to_owned(), partition)).map(|folder| folder.dir)
+        self.folders
+            .lock()
+            .get(&(topic.to_owned(), partition))
+            .map(|folder| folder.dir)
     }
 
     /// Chooses a directory for a new partition, the one with the fewest, and notes it.
@@ -72,7 +78,10 @@ impl Placement {
             .filter(|dir| !dir.has_failed())
             .min_by_key(|dir| dir.partitions.load(Ordering::Relaxed))?;
         dir.partitions.fetch_add(1, Ordering::Relaxed);
-        let folder = Folder { dir: dir.index, topic_id: None };
+        let folder = Folder {
+            dir: dir.index,
+            topic_id: None,
+        };
         folders.insert((topic.to_owned(), partition), folder);
         Some(dir)
     }

@@ -6,7 +6,6 @@ use std::net::TcpListener;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
@@ -139,9 +138,10 @@ impl DataPlane {
         let port = socket.local_addr()?.port();
         self.threads.start_storage(&self.shared)?;
         self.threads.start_network(&self.shared)?;
-        self.shared
-            .listeners
-            .add(Listener { name: Arc::from(listener), socket: OwnedFd::from(socket) });
+        self.shared.listeners.add(Listener {
+            name: Arc::from(listener),
+            socket: OwnedFd::from(socket),
+        });
         self.shared.limits.wake();
         Ok(port)
     }
@@ -152,12 +152,18 @@ impl DataPlane {
     /// An older version, or an image that contradicts itself; nothing has changed then.
     pub fn apply_image(&self, delta: ImageDelta) -> Result<(), ImageError> {
         let _one_at_a_time = self.is_closed.lock();
-        let changed: Vec<String> = delta.topics.iter().map(|topic| topic.name.clone()).collect();
+        let changed: Vec<String> = delta
+            .topics
+            .iter()
+            .map(|topic| topic.name.clone())
+            .collect();
         let image = Arc::new(self.shared.image.load().apply(delta)?);
         self.shared.image.store(Arc::clone(&image));
         let held = self.shared.registry.load();
         for name in &changed {
-            let (Some(held), Some(topic)) = (held.topic(name), image.topic(name)) else { continue };
+            let (Some(held), Some(topic)) = (held.topic(name), image.topic(name)) else {
+                continue;
+            };
             if held.topic.id != topic.id {
                 continue;
             }
@@ -253,9 +259,15 @@ impl DataPlane {
     }
 
     fn answer(&self, request: RequestId, answer: Answer) {
-        let Some((place, next)) = self.shared.channel.finish(request) else { return };
+        let Some((place, next)) = self.shared.channel.finish(request) else {
+            return;
+        };
         let inboxes = &self.shared.inboxes;
-        inboxes[place.thread].send(Message::Reply { token: place.token, request, answer });
+        inboxes[place.thread].send(Message::Reply {
+            token: place.token,
+            request,
+            answer,
+        });
         if let Some(next) = next {
             inboxes[next.thread].send(Message::Unblock { token: next.token });
         }
@@ -278,9 +290,15 @@ impl DataPlane {
         let end = move || {
             let is_clean = shutdown::end_in_order(&shared, &threads, grace_ms);
             let outcome = TicketOutcome::Shutdown(is_clean);
-            shared.events.push(Event::Ticket { id: ticket, outcome });
+            shared.events.push(Event::Ticket {
+                id: ticket,
+                outcome,
+            });
         };
-        match std::thread::Builder::new().name("shutdown".into()).spawn(end.clone()) {
+        match std::thread::Builder::new()
+            .name("shutdown".into())
+            .spawn(end.clone())
+        {
             Ok(thread) => *self.ending.lock() = Some(thread),
             Err(_) => end(),
         }
@@ -317,9 +335,15 @@ fn open_dir(
     placement: &Placement,
 ) -> Result<Arc<LogDirState>, LogDirError> {
     let env = LogEnv::new(Arc::clone(disk), OPEN_FILES_MAX);
-    let identity = Identity { cluster_id: config.cluster_id.clone(), node_id: config.node_id };
+    let identity = Identity {
+        cluster_id: config.cluster_id.clone(),
+        node_id: config.node_id,
+    };
     let files = LogDir::open(env, path, &identity)?;
-    let io_error = |error| LogDirError::Io { path: path.display().to_string(), error };
+    let io_error = |error| LogDirError::Io {
+        path: path.display().to_string(),
+        error,
+    };
     let folders = files.partitions().map_err(io_error)?;
     let deleted = files.deleted_folders().map_err(io_error)?;
     let dir = LogDirState::new(index, files, config.unwritten_max_bytes);
@@ -335,14 +359,19 @@ fn open_dir(
 fn tell_of_opening(shared: &Shared) {
     for (path, reason) in &shared.unusable_dirs {
         let (path, reason) = (path.clone(), reason.clone());
-        shared.events.push(Event::LogDirFailed { path, reason, partitions: Vec::new() });
+        shared.events.push(Event::LogDirFailed {
+            path,
+            reason,
+            partitions: Vec::new(),
+        });
     }
     for dir in &shared.dirs {
         for note in dir.files.notes() {
-            let fields =
-                vec![("log_dir", dir.path().display().to_string()), ("reason", note.clone())];
+            let fields = vec![
+                ("log_dir", dir.path().display().to_string()),
+                ("reason", note.clone()),
+            ];
             shared.events.notice("log_dir_note", "warning", fields);
         }
     }
-    shared.is_stopping.store(false, Ordering::Release);
 }

@@ -22,8 +22,6 @@ pub enum Operation {
 pub enum Resource<'a> {
     /// A topic.
     Topic(&'a str),
-    /// The cluster as a whole.
-    Cluster,
 }
 
 /// Which of a client's rates a request counts against.
@@ -33,8 +31,6 @@ pub enum Quota {
     Produce,
     /// Bytes fetched.
     Fetch,
-    /// Requests.
-    Request,
 }
 
 /// Whether `principal` may do `operation` to `resource`.

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use pyrklog_log::{AppendError, Appended, BatchInfo, Origin};
 use pyrklog_log::validate::{Rules, validate_produce};
+use pyrklog_log::{AppendError, Appended, BatchInfo, Origin};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::produce::{ProducePartition, ProduceRequest};
@@ -45,13 +45,21 @@ struct Refusal {
 
 impl From<ErrorCode> for Refusal {
     fn from(error: ErrorCode) -> Refusal {
-        Refusal { error, message: None, record_errors: Vec::new() }
+        Refusal {
+            error,
+            message: None,
+            record_errors: Vec::new(),
+        }
     }
 }
 
 impl Refusal {
     fn with(error: ErrorCode, message: impl Into<String>) -> Refusal {
-        Refusal { error, message: Some(message.into()), record_errors: Vec::new() }
+        Refusal {
+            error,
+            message: Some(message.into()),
+            record_errors: Vec::new(),
+        }
     }
 }
 
@@ -96,7 +104,10 @@ pub fn handle(
                 acks: request.acks,
                 has_transactional_id: request.transactional_id.is_some(),
                 may_write_internal: arrival.is_admin,
-                place: Place { thread: cx.thread, token: conn.token },
+                place: Place {
+                    thread: cx.thread,
+                    token: conn.token,
+                },
                 sequence: conn.next_sequence(),
             };
             serve(cx, conn, &request, arrival.correlation_id, frame, terms)
@@ -116,7 +127,11 @@ fn serve(
     terms: Terms,
 ) -> Result<Step, Close> {
     find_targets(cx, request, frame);
-    let full = cx.targets.iter().flatten().find(|target| target.dir.is_full());
+    let full = cx
+        .targets
+        .iter()
+        .flatten()
+        .find(|target| target.dir.is_full());
     if full.is_some_and(|target| target.dir.park(terms.place)) {
         conn.hold = Some(Hold::Parked);
         return Ok(Step::Wait);
@@ -124,7 +139,11 @@ fn serve(
     cx.statistics.request(key::PRODUCE);
     policy::charge(&cx.image, &conn.principal, Quota::Produce, frame.len());
     let mut produce = cx.take_produce();
-    let least_ms = if terms.acks == 1 { ACK_LEADER_MIN_WAIT_MS } else { ACK_MIN_WAIT_MS };
+    let least_ms = if terms.acks == 1 {
+        ACK_LEADER_MIN_WAIT_MS
+    } else {
+        ACK_MIN_WAIT_MS
+    };
     let deadline_ms = cx.now.mono_ms + i64::from(request.timeout_ms).max(least_ms);
     produce.reset(terms.api_version, correlation_id, deadline_ms);
     for (position, wanted) in request.partitions.iter().enumerate() {
@@ -140,7 +159,8 @@ fn find_targets(cx: &mut Context, request: &ProduceRequest, frame: &[u8]) {
     for topic in &request.topics {
         let held = cx.held.topic(topic.name.text(frame));
         for wanted in request.partitions_of(topic) {
-            cx.targets.push(held.and_then(|held| held.partition(wanted.index)).cloned());
+            cx.targets
+                .push(held.and_then(|held| held.partition(wanted.index)).cloned());
         }
     }
 }
@@ -215,17 +235,19 @@ fn append(
     terms: Terms,
 ) -> Result<(Appended, bool), Refusal> {
     if partition.topic.internal && !terms.may_write_internal {
-        let message = format!("Cannot append to the internal topic {}.", partition.topic.name);
+        let message = format!(
+            "Cannot append to the internal topic {}.",
+            partition.topic.name
+        );
         return Err(Refusal::with(ErrorCode::INVALID_TOPIC_EXCEPTION, message));
     }
     let settings = partition.topic.settings();
     let rules = Rules::new(&settings.log, terms.api_version);
-    let validated =
-        validate_produce(records, &rules, cx.now.wall_ms).map_err(|error| Refusal {
-            error: error.code,
-            message: Some(error.message),
-            record_errors: error.record_errors,
-        })?;
+    let validated = validate_produce(records, &rules, cx.now.wall_ms).map_err(|error| Refusal {
+        error: error.code,
+        message: Some(error.message),
+        record_errors: error.record_errors,
+    })?;
     check_transaction(&validated.info, terms)?;
     let mut rewritten = validated.rewritten;
     let batch = match &mut rewritten {
@@ -244,9 +266,15 @@ fn append(
         return Err(Refusal::with(ErrorCode::NOT_ENOUGH_REPLICAS, message));
     }
     let log = state.led()?;
-    let appended =
-        log.append(batch, &validated.info, Origin::Client, leader_epoch, cx.now.wall_ms)
-            .map_err(refusal_of_append)?;
+    let appended = log
+        .append(
+            batch,
+            &validated.info,
+            Origin::Client,
+            leader_epoch,
+            cx.now.wall_ms,
+        )
+        .map_err(refusal_of_append)?;
     let waits_for = match terms.acks {
         0 => None,
         1 => Some(WaitFor::Gate),
@@ -270,7 +298,9 @@ fn append(
     if queue {
         partition.dir.writer.push(Arc::clone(partition));
     }
-    cx.statistics.produced_bytes.add(appended.appended_bytes as u64);
+    cx.statistics
+        .produced_bytes
+        .add(appended.appended_bytes as u64);
     Ok((appended, is_waiting))
 }
 
@@ -288,7 +318,10 @@ fn check_transaction(info: &BatchInfo, terms: Terms) -> Result<(), Refusal> {
     } else {
         ErrorCode::INVALID_TXN_STATE
     };
-    Err(Refusal::with(error, "The partition was not added to the transaction."))
+    Err(Refusal::with(
+        error,
+        "The partition was not added to the transaction.",
+    ))
 }
 
 fn refusal_of_append(error: AppendError) -> Refusal {
@@ -298,16 +331,21 @@ fn refusal_of_append(error: AppendError) -> Refusal {
 fn answer_when_due(
     cx: &mut Context,
     conn: &mut Connection,
-    produce: Box<PendingProduce>,
+    produce: PendingProduce,
     acks: i16,
 ) -> Result<Step, Close> {
     if acks == 0 {
         // No reply; closing the connection is the only way to tell (as Kafka does).
         let failed = produce.has_error();
         cx.spare_produce(produce);
-        return if failed { Err(Close::Silently) } else { Ok(Step::Taken) };
+        return if failed {
+            Err(Close::Silently)
+        } else {
+            Ok(Step::Taken)
+        };
     }
-    cx.timers.want(conn.token, produce.deadline_ms, &mut conn.timer_ms);
+    cx.timers
+        .want(conn.token, produce.deadline_ms, &mut conn.timer_ms);
     conn.pending.push_back(produce);
     Ok(Step::Taken)
 }

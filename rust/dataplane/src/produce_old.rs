@@ -27,7 +27,12 @@ pub fn refuse(
         return Err(Close::Silently);
     }
     let open = conn.out.begin_frame();
-    encode_response_header(conn.out.memory(), header.api_key, version, header.correlation_id);
+    encode_response_header(
+        conn.out.memory(),
+        header.api_key,
+        version,
+        header.correlation_id,
+    );
     let mut writer = Writer::new(conn.out.memory(), false);
     writer.array(&topics, |writer, (name, partitions)| {
         writer.string(name);

@@ -73,7 +73,11 @@ pub enum Sender {
 }
 
 fn send_some(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> Result<usize, Stop> {
-    let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+    let flags = if more {
+        SendFlags::NOSIGNAL | SendFlags::MORE
+    } else {
+        SendFlags::NOSIGNAL
+    };
     loop {
         match send(socket, bytes, flags) {
             Ok(count) => return Ok(count),
@@ -94,7 +98,11 @@ pub fn copy_out(
     let mut sent_total = 0;
     loop {
         if sender == Sender::NetworkThread && sent_total >= SEND_PER_TURN_BYTES {
-            return if out.is_empty() { Stop::Done } else { Stop::TurnOver };
+            return if out.is_empty() {
+                Stop::Done
+            } else {
+                Stop::TurnOver
+            };
         }
         let (sent, wanted) = match out.head() {
             Head::Empty => return Stop::Done,

@@ -111,11 +111,23 @@ pub fn run(shared: &Shared) {
         let (thread, message) = match job {
             Job::Fetch(place, mut work) => {
                 work.read_blocking();
-                (place.thread, Message::FetchRead { token: place.token, work })
+                (
+                    place.thread,
+                    Message::FetchRead {
+                        token: place.token,
+                        work,
+                    },
+                )
             }
             Job::ListOffsets(place, mut work) => {
                 work.look_up();
-                (place.thread, Message::OffsetsListed { token: place.token, work })
+                (
+                    place.thread,
+                    Message::OffsetsListed {
+                        token: place.token,
+                        work,
+                    },
+                )
             }
             Job::Send(mut work) => {
                 buffer.resize(COPY_BUFFER_BYTES, 0);
@@ -124,7 +136,10 @@ pub fn run(shared: &Shared) {
                 (thread, Message::Sent { token, work })
             }
         };
-        shared.statistics.reader_jobs.fetch_add(1, Ordering::Relaxed);
+        shared
+            .statistics
+            .reader_jobs
+            .fetch_add(1, Ordering::Relaxed);
         shared.inboxes[thread].send(message);
     }
 }
@@ -148,6 +163,9 @@ fn send(work: &mut SendWork, buffer: &mut [u8]) {
 /// A fast peer empties its socket in no time: waiting a little here saves the way back and forth.
 fn wait_writable(socket: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(socket, PollFlags::OUT)];
-    let timeout = Timespec { tv_sec: 0, tv_nsec: SOCKET_PATIENCE_MS * 1_000_000 };
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: SOCKET_PATIENCE_MS * 1_000_000,
+    };
     matches!(poll(&mut fds, Some(&timeout)), Ok(1..))
 }

@@ -30,7 +30,11 @@ pub struct ReceiveBudget {
 impl ReceiveBudget {
     /// A budget of `max_bytes`.
     pub fn new(max_bytes: usize) -> ReceiveBudget {
-        ReceiveBudget { max_bytes, used_bytes: AtomicUsize::new(0), exempt: AtomicU64::new(0) }
+        ReceiveBudget {
+            max_bytes,
+            used_bytes: AtomicUsize::new(0),
+            exempt: AtomicU64::new(0),
+        }
     }
 
     /// Whether `connection` may receive now.
@@ -38,7 +42,10 @@ impl ReceiveBudget {
         if self.used_bytes.load(Ordering::Relaxed) < self.max_bytes {
             return true;
         }
-        match self.exempt.compare_exchange(0, connection, Ordering::AcqRel, Ordering::Acquire) {
+        match self
+            .exempt
+            .compare_exchange(0, connection, Ordering::AcqRel, Ordering::Acquire)
+        {
             Ok(_) => true,
             Err(holder) => holder == connection,
         }
@@ -46,8 +53,9 @@ impl ReceiveBudget {
 
     /// `connection` has finished its frame, or is gone.
     pub fn release(&self, connection: u64) {
-        let _ =
-            self.exempt.compare_exchange(connection, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self
+            .exempt
+            .compare_exchange(connection, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Bytes in use.
@@ -146,10 +154,14 @@ impl Received {
         }
         let have = self.bytes.len();
         let announced = match scan(&self.bytes, max_frame_bytes) {
-            Ok(Scan::Partial { total_len: Some(total) }) => total,
+            Ok(Scan::Partial {
+                total_len: Some(total),
+            }) => total,
             _ => 0,
         };
-        let goal = announced.min(have * 4).max(have + RECEIVE_MIN_BYTES.min(announced.max(1)));
+        let goal = announced
+            .min(have * 4)
+            .max(have + RECEIVE_MIN_BYTES.min(announced.max(1)));
         let goal = goal.max(RECEIVE_MIN_BYTES);
         if self.bytes.capacity() < goal {
             self.bytes.reserve_exact(goal - have);

@@ -1,4 +1,4 @@
-//! The partitions that this broker holds, found by topic name or topic id.
+//! The partitions that this broker holds, found by topic name.
 //!
 //! An immutable map, swapped when a partition comes or goes: network threads look it up without a
 //! lock. Opening a log changes its partition, not the map, so 10,000 openings are one swap.
@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::api::TopicId;
 use crate::hash::FastMap;
 use crate::partition::{Partition, Topic};
 
@@ -37,18 +36,12 @@ impl HeldTopic {
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     by_name: FastMap<Arc<str>, Arc<HeldTopic>>,
-    by_id: FastMap<TopicId, Arc<HeldTopic>>,
 }
 
 impl Held {
     /// By name.
     pub fn topic(&self, name: &str) -> Option<&Arc<HeldTopic>> {
         self.by_name.get(name)
-    }
-
-    /// By id.
-    pub fn topic_by_id(&self, id: &TopicId) -> Option<&Arc<HeldTopic>> {
-        self.by_id.get(id)
     }
 
     /// A partition by name and index.
@@ -62,11 +55,16 @@ impl Held {
     }
 
     fn put(&mut self, partition: Arc<Partition>) {
-        let Ok(index) = usize::try_from(partition.index) else { return };
+        let Ok(index) = usize::try_from(partition.index) else {
+            return;
+        };
         let topic = Arc::clone(&partition.topic);
         let mut held = match self.by_name.get(&topic.name) {
             Some(held) if held.topic.id == topic.id => HeldTopic::clone(held),
-            _ => HeldTopic { topic: Arc::clone(&topic), partitions: Vec::new() },
+            _ => HeldTopic {
+                topic: Arc::clone(&topic),
+                partitions: Vec::new(),
+            },
         };
         if held.partitions.len() <= index {
             held.partitions.resize(index + 1, None);
@@ -76,11 +74,19 @@ impl Held {
     }
 
     fn remove(&mut self, partition: &Arc<Partition>) {
-        let Some(held) = self.by_name.get(&partition.topic.name) else { return };
-        let Ok(index) = usize::try_from(partition.index) else { return };
+        let Some(held) = self.by_name.get(&partition.topic.name) else {
+            return;
+        };
+        let Ok(index) = usize::try_from(partition.index) else {
+            return;
+        };
         let mut held = HeldTopic::clone(held);
         match held.partitions.get_mut(index) {
-            Some(place) if place.as_ref().is_some_and(|old| Arc::ptr_eq(old, partition)) => {
+            Some(place)
+                if place
+                    .as_ref()
+                    .is_some_and(|old| Arc::ptr_eq(old, partition)) =>
+            {
                 *place = None;
             }
             _ => return,
@@ -90,15 +96,11 @@ impl Held {
 
     fn replace(&mut self, held: HeldTopic) {
         let topic = Arc::clone(&held.topic);
-        if let Some(old) = self.by_name.get(&topic.name) {
-            self.by_id.remove(&old.topic.id);
-        }
         if held.partitions().next().is_none() {
             self.by_name.remove(&topic.name);
             return;
         }
         let held = Arc::new(held);
-        self.by_id.insert(topic.id, Arc::clone(&held));
         self.by_name.insert(Arc::clone(&topic.name), held);
     }
 }
@@ -129,12 +131,20 @@ impl Registry {
 
     /// Adds partitions in one swap.
     pub fn put(&self, partitions: impl IntoIterator<Item = Arc<Partition>>) {
-        self.change(|held| partitions.into_iter().for_each(|partition| held.put(partition)));
+        self.change(|held| {
+            partitions
+                .into_iter()
+                .for_each(|partition| held.put(partition))
+        });
     }
 
     /// Takes partitions out in one swap.
     pub fn remove<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<Partition>>) {
-        self.change(|held| partitions.into_iter().for_each(|partition| held.remove(partition)));
+        self.change(|held| {
+            partitions
+                .into_iter()
+                .for_each(|partition| held.remove(partition))
+        });
     }
 
     fn change(&self, change: impl FnOnce(&mut Held)) {

@@ -34,28 +34,59 @@ pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
         ("receive_memory_bytes", shared.budget.used_bytes()),
     ];
     let sums: [(&str, u64); 9] = [
-        ("received_bytes", counters.sum(|thread| &thread.received_bytes)),
+        (
+            "received_bytes",
+            counters.sum(|thread| &thread.received_bytes),
+        ),
         ("sent_bytes", counters.sum(|thread| &thread.sent_bytes)),
-        ("produced_bytes", counters.sum(|thread| &thread.produced_bytes)),
-        ("fetched_bytes.copy", counters.sum(|thread| &thread.fetched_bytes_copy)),
-        ("fetched_bytes.sendfile", counters.sum(|thread| &thread.fetched_bytes_sendfile)),
-        ("fetched_bytes.inline", counters.sum(|thread| &thread.fetched_bytes_inline)),
+        (
+            "produced_bytes",
+            counters.sum(|thread| &thread.produced_bytes),
+        ),
+        (
+            "fetched_bytes.copy",
+            counters.sum(|thread| &thread.fetched_bytes_copy),
+        ),
+        (
+            "fetched_bytes.sendfile",
+            counters.sum(|thread| &thread.fetched_bytes_sendfile),
+        ),
+        (
+            "fetched_bytes.inline",
+            counters.sum(|thread| &thread.fetched_bytes_inline),
+        ),
         ("connections_muted", counters.sum(|thread| &thread.muted)),
-        ("protocol_errors", counters.sum(|thread| &thread.protocol_errors)),
+        (
+            "protocol_errors",
+            counters.sum(|thread| &thread.protocol_errors),
+        ),
         ("idle_closed", counters.sum(|thread| &thread.idle_closed)),
     ];
-    let mut all: Vec<(String, u64)> =
-        gauges.into_iter().map(|(name, value)| (name.to_owned(), value as u64)).collect();
-    all.extend(sums.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    let mut all: Vec<(String, u64)> = gauges
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value as u64))
+        .collect();
+    all.extend(
+        sums.into_iter()
+            .map(|(name, value)| (name.to_owned(), value)),
+    );
     let at_limit = counters.connections_at_limit.load(Ordering::Relaxed);
     all.push(("connections_at_limit".to_owned(), at_limit));
-    all.push(("reader_jobs".to_owned(), counters.reader_jobs.load(Ordering::Relaxed)));
+    all.push((
+        "reader_jobs".to_owned(),
+        counters.reader_jobs.load(Ordering::Relaxed),
+    ));
     let sessions = shared.sessions.lock().statistics();
     all.push(("fetch_sessions".to_owned(), sessions.sessions as u64));
-    all.push(("fetch_session_partitions".to_owned(), sessions.partitions as u64));
+    all.push((
+        "fetch_session_partitions".to_owned(),
+        sessions.partitions as u64,
+    ));
     all.push(("fetch_session_evictions".to_owned(), sessions.evictions));
     all.extend(
-        TABLE.iter().map(|row| (format!("requests.{}", row.name), counters.requests(row.key))),
+        TABLE
+            .iter()
+            .map(|row| (format!("requests.{}", row.name), counters.requests(row.key))),
     );
     all
 }

@@ -37,7 +37,10 @@ struct Inner {
 impl RequestChannel {
     /// A channel for `max` requests at a time, at least one.
     pub fn new(max: usize) -> RequestChannel {
-        RequestChannel { max: max.max(1), inner: Mutex::default() }
+        RequestChannel {
+            max: max.max(1),
+            inner: Mutex::default(),
+        }
     }
 
     /// Reserves a place for a request of the connection at `place`; `None` when the channel is
@@ -65,12 +68,19 @@ impl RequestChannel {
     /// A waiting connection is gone or did not use its turn: who is next, if there is room.
     pub fn next_waiting(&self) -> Option<Place> {
         let mut inner = self.inner.lock();
-        if inner.in_flight.len() >= self.max { None } else { inner.waiting.pop_front() }
+        if inner.in_flight.len() >= self.max {
+            None
+        } else {
+            inner.waiting.pop_front()
+        }
     }
 
     /// Forgets that a connection waits (it was closed).
     pub fn forget(&self, place: Place) {
-        self.inner.lock().waiting.retain(|waiting| *waiting != place);
+        self.inner
+            .lock()
+            .waiting
+            .retain(|waiting| *waiting != place);
     }
 
     /// (requests in flight, connections waiting for room).

@@ -79,7 +79,9 @@ impl Shared {
         placement: Placement,
     ) -> std::io::Result<Shared> {
         let threads = config.network_threads;
-        let inboxes = (0..threads).map(|_| Inbox::new().map(Arc::new)).collect::<Result<_, _>>()?;
+        let inboxes = (0..threads)
+            .map(|_| Inbox::new().map(Arc::new))
+            .collect::<Result<_, _>>()?;
         Ok(Shared {
             events: EventQueue::new()?,
             channel: RequestChannel::new(config.control_queue_max_requests),
@@ -151,7 +153,11 @@ impl Shared {
         dir.unpark(&mut outbox);
         outbox.deliver(&self.inboxes);
         partitions.sort();
-        self.events.push(Event::LogDirFailed { path: dir.path().to_owned(), reason, partitions });
+        self.events.push(Event::LogDirFailed {
+            path: dir.path().to_owned(),
+            reason,
+            partitions,
+        });
     }
 
     /// Whether any log directory cannot be used: what it holds cannot be known then.

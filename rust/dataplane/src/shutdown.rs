@@ -36,11 +36,15 @@ pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> b
         dir.writer.finish();
     }
     threads.join_storage();
+    clear_queues(shared);
     let mut is_clean = shared.unusable_dirs.is_empty();
     for dir in &shared.dirs {
         if let Err(reason) = close_dir(shared, dir) {
             is_clean = false;
-            let fields = vec![("log_dir", dir.path().display().to_string()), ("reason", reason)];
+            let fields = vec![
+                ("log_dir", dir.path().display().to_string()),
+                ("reason", reason),
+            ];
             shared.events.notice("log_dir_not_clean", "error", fields);
         }
     }
@@ -55,17 +59,25 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     }
     let held = shared.registry.load();
     let mut logs = Vec::new();
-    for partition in held.partitions().filter(|partition| Arc::ptr_eq(&partition.dir, dir)) {
+    for partition in held
+        .partitions()
+        .filter(|partition| Arc::ptr_eq(&partition.dir, dir))
+    {
         let mut state = partition.lock();
         state.role = Role::Stopped;
         if let Some(log) = &mut state.log {
             log.close_cleanly().map_err(|error| {
-                format!("closing {}-{}: {error}", partition.topic.name, partition.index)
+                format!(
+                    "closing {}-{}: {error}",
+                    partition.topic.name, partition.index
+                )
             })?;
             logs.push(Arc::clone(partition));
         }
     }
-    dir.files.sync_all().map_err(|error| format!("syncing: {error}"))?;
+    dir.files
+        .sync_all()
+        .map_err(|error| format!("syncing: {error}"))?;
     for partition in &logs {
         if let Some(log) = &mut partition.lock().log {
             log.all_synced();
@@ -77,7 +89,9 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     write(dir.write_recovery_points(shared))?;
     write(dir.write_log_starts(shared))?;
     write(dir.write_high_watermarks(shared))?;
-    dir.files.mark_clean(NO_BROKER_EPOCH).map_err(|error| format!("marking it clean: {error}"))
+    dir.files
+        .mark_clean(NO_BROKER_EPOCH)
+        .map_err(|error| format!("marking it clean: {error}"))
 }
 
 /// Ends at once, as a kill would, but for the threads: they are joined.
@@ -94,4 +108,12 @@ pub fn end_at_once(shared: &Arc<Shared>, threads: &Threads) {
     threads.join_network();
     threads.join_readers();
     threads.join_storage();
+    clear_queues(shared);
+}
+
+fn clear_queues(shared: &Shared) {
+    for dir in &shared.dirs {
+        dir.writer.clear();
+        dir.syncer.clear();
+    }
 }

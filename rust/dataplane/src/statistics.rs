@@ -12,7 +12,10 @@ pub struct Counter(AtomicU64);
 impl Counter {
     /// Adds, from the one thread that owns the counter.
     pub fn add(&self, count: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(count),
+            Ordering::Relaxed,
+        );
     }
 
     /// The value.
@@ -73,7 +76,9 @@ impl Default for ThreadStatistics {
 impl ThreadStatistics {
     /// A request of a known API arrived.
     pub fn request(&self, api_key: i16) {
-        if let Some(counter) = usize::try_from(api_key).ok().and_then(|key| self.requests.get(key))
+        if let Some(counter) = usize::try_from(api_key)
+            .ok()
+            .and_then(|key| self.requests.get(key))
         {
             counter.add(1);
         }
@@ -110,11 +115,17 @@ impl Statistics {
 
     /// One counter summed over the network threads.
     pub fn sum(&self, counter: impl Fn(&ThreadStatistics) -> &Counter) -> u64 {
-        self.threads.iter().map(|thread| counter(thread).get()).sum()
+        self.threads
+            .iter()
+            .map(|thread| counter(thread).get())
+            .sum()
     }
 
     /// Requests of an API over all network threads.
     pub fn requests(&self, api_key: i16) -> u64 {
-        self.threads.iter().map(|thread| thread.requests(api_key)).sum()
+        self.threads
+            .iter()
+            .map(|thread| thread.requests(api_key))
+            .sum()
     }
 }

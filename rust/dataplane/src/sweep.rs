@@ -25,7 +25,11 @@ const KEEP_MEMORY_MS: i64 = 1_000;
 /// How often all connections are looked at.
 pub fn interval_ms(config: &PlaneConfig) -> i64 {
     let idle_ms = config.connections_max_idle_ms;
-    if idle_ms <= 0 { SWEEP_MAX_MS } else { (idle_ms / 4).clamp(SWEEP_MIN_MS, SWEEP_MAX_MS) }
+    if idle_ms <= 0 {
+        SWEEP_MAX_MS
+    } else {
+        (idle_ms / 4).clamp(SWEEP_MIN_MS, SWEEP_MAX_MS)
+    }
 }
 
 /// A timer of the connection fired: what has run out of time is answered.
@@ -70,7 +74,7 @@ pub enum Verdict {
 }
 
 /// Looks at one connection.
-pub fn look(cx: &Context, conn: &mut Connection) -> Verdict {
+pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
     let now_ms = cx.now.mono_ms;
     let silent_ms = now_ms - conn.active_ms;
     let max_idle_ms = cx.shared.config.connections_max_idle_ms;
@@ -83,7 +87,8 @@ pub fn look(cx: &Context, conn: &mut Connection) -> Verdict {
             return Verdict::Close(Close::Idle);
         }
     }
-    let budget = &cx.shared.budget;
+    let shared = std::sync::Arc::clone(&cx.shared);
+    let budget = &shared.budget;
     if conn.received.is_empty() && silent_ms > KEEP_MEMORY_MS {
         conn.received.shrink(budget);
     }
@@ -91,9 +96,12 @@ pub fn look(cx: &Context, conn: &mut Connection) -> Verdict {
         let reason = "its frame stopped arriving while receive memory was short";
         return Verdict::Close(Close::Protocol(reason.into()));
     }
-    if conn.hold == Some(Hold::Memory) && budget.allows(conn.id) {
-        conn.hold = None;
-        return Verdict::Visit;
+    if conn.hold == Some(Hold::Memory) {
+        if budget.allows(conn.id) {
+            conn.hold = None;
+            return Verdict::Visit;
+        }
+        cx.is_hungry = true;
     }
     Verdict::Keep
 }

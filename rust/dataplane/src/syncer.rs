@@ -137,6 +137,13 @@ impl SyncerQueue {
         self.wake.notify_one();
     }
 
+    /// Forgets what is queued, after the end: partitions hold their directory, and so its lock.
+    pub fn clear(&self) {
+        let mut inner = self.inner.lock();
+        inner.rolled.clear();
+        inner.trimmed.clear();
+    }
+
     fn is_stopped(&self) -> bool {
         self.inner.lock().is_stopped
     }
@@ -158,7 +165,12 @@ impl Syncer {
     pub fn new(shared: Arc<Shared>, dir: Arc<LogDirState>) -> Syncer {
         let now_ms = Now::read().mono_ms;
         let due_ms = TIMERS.map(|timer| now_ms + timer.interval_ms(&shared.config));
-        Syncer { shared, dir, again: Vec::new(), due_ms }
+        Syncer {
+            shared,
+            dir,
+            again: Vec::new(),
+            due_ms,
+        }
     }
 
     /// Runs until told to stop or until the directory fails.
@@ -187,7 +199,10 @@ impl Syncer {
         let (rolled, trimmed, deletions) = self.wait();
         for partition in rolled {
             self.sync(&partition, SyncScope::ClosedSegments)?;
-            if let Some(place) = self.again.iter().position(|other| Arc::ptr_eq(other, &partition))
+            if let Some(place) = self
+                .again
+                .iter()
+                .position(|other| Arc::ptr_eq(other, &partition))
             {
                 self.again.swap_remove(place);
                 self.retain(&partition)?;
@@ -226,15 +241,18 @@ impl Syncer {
                 .collect();
             let timer_ms = self.next_timer_ms() - now.mono_ms;
             let is_due = timer_ms <= 0 || !due.is_empty();
-            if is_due || inner.is_stopped || !inner.rolled.is_empty() || !inner.trimmed.is_empty()
-            {
+            if is_due || inner.is_stopped || !inner.rolled.is_empty() || !inner.trimmed.is_empty() {
                 return (
                     std::mem::take(&mut inner.rolled),
                     std::mem::take(&mut inner.trimmed),
                     due,
                 );
             }
-            let deletion_ms = inner.deletions.iter().map(|(due_ms, _)| due_ms - now.wall_ms).min();
+            let deletion_ms = inner
+                .deletions
+                .iter()
+                .map(|(due_ms, _)| due_ms - now.wall_ms)
+                .min();
             let wait_ms = deletion_ms.map_or(timer_ms, |ms| ms.min(timer_ms)).max(1);
             let wait = Duration::from_millis(u64::try_from(wait_ms).unwrap_or(1));
             queue.wake.wait_for(&mut inner, wait);
@@ -312,7 +330,11 @@ impl Syncer {
     }
 
     fn flush(&mut self, partition: &Arc<Partition>) -> Result<(), String> {
-        let due_ms = partition.lock().log.as_ref().and_then(|log| log.next_flush_due_ms());
+        let due_ms = partition
+            .lock()
+            .log
+            .as_ref()
+            .and_then(|log| log.next_flush_due_ms());
         if due_ms.is_some_and(|due_ms| due_ms <= Now::read().wall_ms) {
             self.sync(partition, SyncScope::Written)?;
         }
@@ -320,35 +342,60 @@ impl Syncer {
     }
 
     fn sync(&self, partition: &Arc<Partition>, scope: SyncScope) -> Result<(), String> {
-        let job = partition.lock().log.as_mut().and_then(|log| log.take_sync(scope));
+        let job = partition
+            .lock()
+            .log
+            .as_mut()
+            .and_then(|log| log.take_sync(scope));
         let Some(mut job) = job else { return Ok(()) };
         let result = job.execute();
-        let failure = result.as_ref().err().map(|error| describe(partition, "syncing", error));
+        let failure = result
+            .as_ref()
+            .err()
+            .map(|error| describe(partition, "syncing", error));
         let mut state = partition.lock();
         // Without a log the partition was stopped meanwhile, and its folder may be gone.
-        let Some(log) = &mut state.log else { return Ok(()) };
+        let Some(log) = &mut state.log else {
+            return Ok(());
+        };
         log.complete_sync(job, result);
-        self.dir.syncer.recovery_point_moved.store(true, Ordering::Relaxed);
+        self.dir
+            .syncer
+            .recovery_point_moved
+            .store(true, Ordering::Relaxed);
         failure.map_or(Ok(()), Err)
     }
 
     /// Takes out what retention or DeleteRecords no longer keep.
     fn retain(&mut self, partition: &Arc<Partition>) -> Result<(), String> {
         let now_ms = Now::read().wall_ms;
-        let candidates = partition.lock().log.as_ref().map(|log| log.retention_candidates(now_ms));
-        let Some(candidates) = candidates else { return Ok(()) };
+        let candidates = partition
+            .lock()
+            .log
+            .as_ref()
+            .map(|log| log.retention_candidates(now_ms));
+        let Some(candidates) = candidates else {
+            return Ok(());
+        };
         if let Err(error) = candidates.load() {
             return self.unless_stopped(partition, describe(partition, "reading", &error));
         }
         let mut state = partition.lock();
-        let Some(log) = &mut state.log else { return Ok(()) };
+        let Some(log) = &mut state.log else {
+            return Ok(());
+        };
         let retention = log.plan_retention(now_ms);
         partition.unlock_and_write(state);
         if retention.again {
             self.again.push(Arc::clone(partition));
         }
-        let Some(removed) = retention.removed else { return Ok(()) };
-        self.dir.syncer.log_start_moved.store(true, Ordering::Relaxed);
+        let Some(removed) = retention.removed else {
+            return Ok(());
+        };
+        self.dir
+            .syncer
+            .log_start_moved
+            .store(true, Ordering::Relaxed);
         if let Err(error) = removed.rename() {
             return self.unless_stopped(partition, describe(partition, "renaming", &error));
         }
@@ -361,12 +408,18 @@ impl Syncer {
                 ("bytes", removed.size_bytes().to_string()),
             ],
         );
-        self.dir.syncer.delete_later(removed.due_ms, Deletion::Segments(removed));
+        self.dir
+            .syncer
+            .delete_later(removed.due_ms, Deletion::Segments(removed));
         Ok(())
     }
 
     fn unless_stopped(&self, partition: &Partition, reason: String) -> Result<(), String> {
-        if partition.lock().log.is_none() { Ok(()) } else { Err(reason) }
+        if partition.lock().log.is_none() {
+            Ok(())
+        } else {
+            Err(reason)
+        }
     }
 
     fn delete(&self, deletion: Deletion) {
@@ -380,11 +433,16 @@ impl Syncer {
                 ("log_dir", self.dir.path().display().to_string()),
                 ("reason", error.to_string()),
             ];
-            self.shared.events.notice("deletion_failed", "warning", fields);
+            self.shared
+                .events
+                .notice("deletion_failed", "warning", fields);
         }
     }
 }
 
 fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> String {
-    format!("{doing} {}-{}: {error}", partition.topic.name, partition.index)
+    format!(
+        "{doing} {}-{}: {error}",
+        partition.topic.name, partition.index
+    )
 }

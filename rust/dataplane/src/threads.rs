@@ -47,9 +47,13 @@ impl Threads {
         }
         for dir in &shared.dirs {
             let writer = Writer::new(Arc::clone(shared), Arc::clone(dir));
-            running.storage.push(spawn(format!("writer-{}", dir.index), || writer.run())?);
+            running
+                .storage
+                .push(spawn(format!("writer-{}", dir.index), || writer.run())?);
             let syncer = Syncer::new(Arc::clone(shared), Arc::clone(dir));
-            running.storage.push(spawn(format!("syncer-{}", dir.index), || syncer.run())?);
+            running
+                .storage
+                .push(spawn(format!("syncer-{}", dir.index), || syncer.run())?);
         }
         Ok(())
     }
@@ -62,7 +66,9 @@ impl Threads {
         }
         for index in 0..shared.config.network_threads {
             let thread = NetworkThread::new(Arc::clone(shared), index)?;
-            running.network.push(spawn(format!("network-{index}"), || thread.run())?);
+            running
+                .network
+                .push(spawn(format!("network-{index}"), || thread.run())?);
         }
         for index in 0..shared.config.reader_threads.max(1) {
             let shared = Arc::clone(shared);
@@ -78,7 +84,10 @@ impl Threads {
     pub fn join_network(&self) {
         let (acceptor, network) = {
             let mut running = self.running.lock();
-            (running.acceptor.take(), std::mem::take(&mut running.network))
+            (
+                running.acceptor.take(),
+                std::mem::take(&mut running.network),
+            )
         };
         join(acceptor);
         join(network);

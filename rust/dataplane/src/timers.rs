@@ -30,7 +30,9 @@ impl Timers {
 
     /// The next due time, [`NEVER_MS`] without any.
     pub fn next_due_ms(&self) -> i64 {
-        self.heap.peek().map_or(NEVER_MS, |Reverse((due_ms, _))| *due_ms)
+        self.heap
+            .peek()
+            .map_or(NEVER_MS, |Reverse((due_ms, _))| *due_ms)
     }
 
     /// Takes an entry that is due: its time and its connection.
@@ -41,14 +43,9 @@ impl Timers {
         self.heap.pop().map(|Reverse(entry)| entry)
     }
 
-    /// Entries in the heap.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.heap.len()
-    }
-
-    /// True without entries.
-    pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::outbox::Outbox;
 use crate::log_dir::LogDirState;
+use crate::outbox::Outbox;
 use crate::partition::Partition;
 use crate::shared::Shared;
 
@@ -65,6 +65,11 @@ impl WriterQueue {
         self.end(End::Now);
     }
 
+    /// Forgets what is queued, after the end: partitions hold their directory, and so its lock.
+    pub fn clear(&self) {
+        self.inner.lock().partitions.clear();
+    }
+
     fn end(&self, end: End) {
         let mut inner = self.inner.lock();
         if inner.end != End::Now {
@@ -112,7 +117,12 @@ impl Writer {
     /// For one directory.
     pub fn new(shared: Arc<Shared>, dir: Arc<LogDirState>) -> Writer {
         let outbox = Outbox::new(shared.inboxes.len());
-        Writer { shared, dir, outbox, undelivered_bytes: 0 }
+        Writer {
+            shared,
+            dir,
+            outbox,
+            undelivered_bytes: 0,
+        }
     }
 
     /// Runs until told to end.
@@ -164,7 +174,10 @@ impl Writer {
             self.dir.writer.push(Arc::clone(&partition));
         }
         if let Some(reason) = failure {
-            let reason = format!("writing {}-{}: {reason}", partition.topic.name, partition.index);
+            let reason = format!(
+                "writing {}-{}: {reason}",
+                partition.topic.name, partition.index
+            );
             self.shared.fail_dir(&self.dir, reason);
         } else if completed.rolled {
             self.dir.syncer.rolled(partition);

@@ -1,0 +1,288 @@
+//! A plane on a temporary directory, driven as the control plane drives it, and a small client.
+
+#![allow(dead_code, unused_imports)] // Each test binary uses its own part.
+
+mod client;
+mod slow_disk;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyrklog_dataplane::api::*;
+use pyrklog_dataplane::{DataPlane, OpenError};
+use pyrklog_log::LogConfig;
+use pyrklog_log::disk::{Disk, RealDisk};
+
+pub use client::*;
+pub use slow_disk::SlowDisk;
+
+/// How long a test waits for what must happen.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `condition` gives something.
+pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = condition() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
+    PlaneConfig {
+        node_id: 1,
+        cluster_id: "test-cluster".into(),
+        log_dirs,
+        network_threads: 2,
+        reader_threads: 2,
+        recovery_threads_per_dir: 2,
+        socket_request_max_bytes: 10 << 20,
+        receive_buffers_max_bytes: 64 << 20,
+        control_queue_max_requests: 100,
+        connections_max_idle_ms: 600_000,
+        max_connections: 1000,
+        max_connections_per_ip: 1000,
+        socket_send_buffer_bytes: -1,
+        socket_receive_buffer_bytes: -1,
+        fetch_max_bytes: 55 << 20,
+        fetch_session_slots: 100,
+        fetch_read_path: ReadPath::Auto,
+        unwritten_max_bytes: 64 << 20,
+        recovery_checkpoint_interval_ms: 60_000,
+        log_start_checkpoint_interval_ms: 60_000,
+        high_watermark_checkpoint_interval_ms: 5_000,
+        retention_check_interval_ms: 300_000,
+        producer_id_expiration_ms: 86_400_000,
+        auto_create_topics: true,
+    }
+}
+
+pub fn topic_id(name: &str) -> TopicId {
+    let mut id = [0x11; 16];
+    for (slot, byte) in id.iter_mut().zip(name.bytes()) {
+        *slot = byte;
+    }
+    id
+}
+
+/// What the control plane would keep.
+pub struct TestPlane {
+    pub plane: DataPlane,
+    pub port: u16,
+    pub image_version: u64,
+    /// Events that nobody waited for yet.
+    pub events: Vec<Event>,
+}
+
+impl TestPlane {
+    /// On one directory, `dir/logs`.
+    pub fn start(dir: &Path) -> TestPlane {
+        TestPlane::start_with(config(vec![dir.join("logs")]), Arc::new(RealDisk))
+    }
+
+    pub fn start_with(config: PlaneConfig, disk: Arc<dyn Disk>) -> TestPlane {
+        TestPlane::try_start(config, disk).unwrap()
+    }
+
+    pub fn try_start(config: PlaneConfig, disk: Arc<dyn Disk>) -> Result<TestPlane, OpenError> {
+        let node_id = config.node_id;
+        let plane = DataPlane::open_on(config, disk)?;
+        let port = plane.listen("PLAINTEXT", "127.0.0.1", 0).unwrap();
+        let mut test = TestPlane {
+            plane,
+            port,
+            image_version: 0,
+            events: Vec::new(),
+        };
+        let broker = BrokerImage {
+            id: node_id,
+            rack: None,
+            endpoints: vec![("PLAINTEXT".into(), "127.0.0.1".into(), port)],
+        };
+        test.apply(vec![], vec![broker], vec![]);
+        Ok(test)
+    }
+
+    fn apply(
+        &mut self,
+        topics: Vec<TopicImage>,
+        brokers: Vec<BrokerImage>,
+        removed_topics: Vec<String>,
+    ) {
+        self.image_version += 1;
+        let brokers = if brokers.is_empty() {
+            vec![BrokerImage {
+                id: 1,
+                rack: None,
+                endpoints: vec![("PLAINTEXT".into(), "127.0.0.1".into(), self.port)],
+            }]
+        } else {
+            brokers
+        };
+        let delta = ImageDelta {
+            version: self.image_version,
+            controller_id: 1,
+            brokers,
+            topics,
+            removed_topics,
+        };
+        self.plane.apply_image(delta).unwrap();
+    }
+
+    /// Tells the plane of a topic without making it a leader.
+    pub fn describe_topic(&mut self, name: &str, partitions: i32, config: &TopicConfig) {
+        self.describe_topic_led_by(name, partitions, config, 1);
+    }
+
+    pub fn describe_topic_led_by(
+        &mut self,
+        name: &str,
+        partitions: i32,
+        config: &TopicConfig,
+        leader: i32,
+    ) {
+        let partitions = (0..partitions)
+            .map(|index| PartitionImage {
+                index,
+                leader,
+                leader_epoch: 0,
+                replicas: vec![leader],
+                isr: vec![leader],
+                offline: vec![],
+            })
+            .collect();
+        let topic = TopicImage {
+            name: name.into(),
+            id: topic_id(name),
+            internal: name.starts_with("__"),
+            config: config.clone(),
+            partitions,
+        };
+        self.apply(vec![topic], vec![], vec![]);
+    }
+
+    pub fn leader_spec(name: &str, partition: i32, leader_epoch: i32) -> LeaderSpec {
+        LeaderSpec {
+            topic: name.into(),
+            partition,
+            leader_epoch,
+            replicas: vec![1],
+            isr: vec![1],
+            is_new: false,
+        }
+    }
+
+    /// Creates a topic and waits until it is led; the error codes.
+    pub fn lead(&mut self, name: &str, partitions: i32, config: &TopicConfig) -> Vec<i16> {
+        self.describe_topic(name, partitions, config);
+        let specs = (0..partitions)
+            .map(|index| TestPlane::leader_spec(name, index, 0))
+            .collect();
+        self.become_leaders(specs)
+    }
+
+    pub fn become_leaders(&mut self, specs: Vec<LeaderSpec>) -> Vec<i16> {
+        let ticket = self.plane.become_leaders(specs).unwrap();
+        match self.ticket(ticket) {
+            TicketOutcome::Partitions(codes) => codes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A topic with default options, led.
+    pub fn create(&mut self, name: &str, partitions: i32) {
+        let codes = self.lead(name, partitions, &topic_config());
+        assert!(codes.iter().all(|code| *code == 0), "{codes:?}");
+    }
+
+    /// Stops and deletes a topic's partitions.
+    pub fn delete(&mut self, name: &str, partitions: i32) -> Vec<i16> {
+        self.apply(vec![], vec![], vec![name.into()]);
+        let specs = (0..partitions)
+            .map(|partition| StopSpec {
+                topic: name.into(),
+                partition,
+                delete: true,
+            })
+            .collect();
+        let ticket = self.plane.stop_partitions(specs).unwrap();
+        match self.ticket(ticket) {
+            TicketOutcome::Partitions(codes) => codes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits for the outcome of a ticket.
+    pub fn ticket(&mut self, ticket: TicketId) -> TicketOutcome {
+        let event = self.wait_for(
+            "a ticket",
+            |event| matches!(event, Event::Ticket { id, .. } if *id == ticket),
+        );
+        match event {
+            Event::Ticket { outcome, .. } => outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits for an event; others are kept.
+    pub fn wait_for(&mut self, what: &str, wanted: impl Fn(&Event) -> bool) -> Event {
+        eventually(what, || {
+            self.events.extend(self.plane.drain_events(100));
+            let place = self.events.iter().position(&wanted)?;
+            Some(self.events.remove(place))
+        })
+    }
+
+    /// Waits for a request at the control plane.
+    pub fn wait_for_request(&mut self) -> ControlRequest {
+        match self.wait_for("a control request", |event| {
+            matches!(event, Event::Request(_))
+        }) {
+            Event::Request(request) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn wait_for_notice(&mut self, name: &str) -> Vec<(&'static str, String)> {
+        let event = self.wait_for(
+            name,
+            |event| matches!(event, Event::Notice { event, .. } if *event == name),
+        );
+        match event {
+            Event::Notice { fields, .. } => fields,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.port)
+    }
+
+    /// Ends in order; whether everything is clean.
+    pub fn shutdown(mut self) -> bool {
+        let ticket = self.plane.shutdown(2000);
+        match self.ticket(ticket) {
+            TicketOutcome::Shutdown(clean) => clean,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn statistic(&self, name: &str) -> u64 {
+        let all = self.plane.statistics();
+        let found = all.iter().find(|(known, _)| known == name);
+        found
+            .unwrap_or_else(|| panic!("no statistic {name}: {all:?}"))
+            .1
+    }
+}
+
+pub fn topic_config() -> TopicConfig {
+    TopicConfig {
+        log: LogConfig::default(),
+        min_insync_replicas: 1,
+    }
+}

@@ -1,0 +1,145 @@
+//! A disk whose writes, or non-resident reads, can be held back.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use pyrklog_log::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, RealDisk, Space};
+
+#[derive(Debug, Default)]
+struct State {
+    is_frozen: bool,
+    is_cold: bool,
+    waiting_writes: usize,
+    blocking_reads: usize,
+}
+
+/// See the module. Clones share their state.
+#[derive(Clone, Debug, Default)]
+pub struct SlowDisk {
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl SlowDisk {
+    /// Writes to segment files wait from now on.
+    pub fn freeze(&self) {
+        self.state.0.lock().is_frozen = true;
+    }
+
+    /// They go on.
+    pub fn thaw(&self) {
+        self.state.0.lock().is_frozen = false;
+        self.state.1.notify_all();
+    }
+
+    /// Nothing is resident: reads that must not wait say so.
+    pub fn set_cold(&self, is_cold: bool) {
+        self.state.0.lock().is_cold = is_cold;
+    }
+
+    /// Writes that wait now.
+    pub fn waiting_writes(&self) -> usize {
+        self.state.0.lock().waiting_writes
+    }
+
+    /// Reads that could wait, so far.
+    pub fn blocking_reads(&self) -> usize {
+        self.state.0.lock().blocking_reads
+    }
+}
+
+#[derive(Debug)]
+struct SlowFile {
+    inner: Arc<dyn DiskFile>,
+    disk: SlowDisk,
+    is_segment: bool,
+}
+
+impl Disk for SlowDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let inner = RealDisk.open(path, mode)?;
+        let is_segment = path.extension().is_some_and(|extension| extension == "log");
+        Ok(Arc::new(SlowFile {
+            inner,
+            disk: self.clone(),
+            is_segment,
+        }))
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_dir_all(path)
+    }
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        RealDisk.read_dir(path)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        RealDisk.exists(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_dir_all(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(path)
+    }
+    fn sync_file_system(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_file_system(path)
+    }
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        RealDisk.space(path)
+    }
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        RealDisk.modified_ms(path)
+    }
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        RealDisk.file_len(path)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
+        RealDisk.lock(path)
+    }
+}
+
+impl DiskFile for SlowFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.disk.state.0.lock().blocking_reads += 1;
+        self.inner.read_at(buffer, position)
+    }
+    fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        if self.disk.state.0.lock().is_cold {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.inner.read_at_nowait(buffer, position)
+    }
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let (state, thawed) = &*self.disk.state;
+        let mut state = state.lock();
+        state.waiting_writes += 1;
+        while state.is_frozen && self.is_segment {
+            thawed.wait(&mut state);
+        }
+        state.waiting_writes -= 1;
+        drop(state);
+        self.inner.write_all_at(bytes, position)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.inner.sync_data()
+    }
+    fn read_ahead(&self, position: u64, len: u64) {
+        self.inner.read_ahead(position, len);
+    }
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor()
+    }
+}

@@ -1,0 +1,149 @@
+//! Fetches that wait: woken by what they wait for, ended by their time, never lost.
+
+mod harness;
+
+use std::time::{Duration, Instant};
+
+use harness::*;
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::api::key;
+
+fn wait_until_purgatory(test: &TestPlane, fetches: u64) {
+    eventually("fetches in the purgatory", || {
+        (test.statistic("purgatory_fetch") == fetches).then_some(())
+    });
+}
+
+#[test]
+fn a_waiting_fetch_is_woken_by_a_produce() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 2);
+    let (mut consumer, mut producer) = (test.client(), test.client());
+    let mut ask = Ask::one("t", 0, 0).wait(60_000, 1);
+    ask.partitions.push(("t".into(), partition(1, 0)));
+    for round in 0..20 {
+        for (_, partition) in &mut ask.partitions {
+            partition.fetch_offset = round;
+        }
+        consumer.send(key::FETCH, ask.version, &ask.encode());
+        wait_until_purgatory(&test, 2);
+        for index in [1, 0] {
+            producer.produce("t", index, &batch(&[b"news"]));
+        }
+        let (_, body) = consumer.receive(key::FETCH, ask.version);
+        let reply = fetched(&body, &ask);
+        let batches: Vec<i64> = reply.partitions.iter().flat_map(Fetched::batches).collect();
+        assert!(batches.contains(&round), "{reply:?}");
+        wait_until_purgatory(&test, 0);
+    }
+}
+
+#[test]
+fn a_fetch_waits_for_min_bytes_over_all_partitions() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 2);
+    let (mut consumer, mut producer) = (test.client(), test.client());
+    let record = batch(&[&[7; 1000]]);
+    let mut ask = Ask::one("t", 0, 0).wait(60_000, record.len() as i32 * 3);
+    ask.partitions.push(("t".into(), partition(1, 0)));
+    consumer.send(key::FETCH, ask.version, &ask.encode());
+    wait_until_purgatory(&test, 2);
+    producer.produce("t", 0, &record);
+    producer.produce("t", 1, &record);
+    assert!(
+        test.statistic("purgatory_fetch") > 0,
+        "two of three batches are too few"
+    );
+    producer.produce("t", 1, &record);
+    let (_, body) = consumer.receive(key::FETCH, ask.version);
+    let sizes: Vec<usize> = fetched(&body, &ask)
+        .partitions
+        .iter()
+        .map(|part| part.records.len())
+        .collect();
+    assert_eq!(sizes, [record.len(), record.len() * 2]);
+}
+
+#[test]
+fn a_fetch_without_news_ends_at_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let mut client = test.client();
+    let start = Instant::now();
+    let reply = client.fetch(&Ask::one("t", 0, 0).wait(150, 1));
+    assert!(start.elapsed() >= Duration::from_millis(150));
+    assert_eq!(reply.partitions[0].error, ErrorCode::NONE);
+    assert!(reply.partitions[0].records.is_empty());
+    wait_until_purgatory(&test, 0);
+}
+
+#[test]
+fn errors_and_a_closed_peer_end_the_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let mut client = test.client();
+    let mut ask = Ask::one("t", 0, 0).wait(60_000, 1);
+    ask.partitions.push(("missing".into(), partition(0, 0)));
+    let reply = client.fetch(&ask);
+    assert_eq!(reply.partitions[0].error, ErrorCode::NONE);
+    assert_eq!(
+        reply.partitions[1].error,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+    );
+
+    let ask = Ask::one("t", 0, 0).wait(60_000, 1);
+    let mut gone = test.client();
+    gone.send(key::FETCH, ask.version, &ask.encode());
+    wait_until_purgatory(&test, 1);
+    drop(gone);
+    wait_until_purgatory(&test, 0);
+
+    // A topic that goes away ends the waiting too.
+    client.send(key::FETCH, ask.version, &ask.encode());
+    wait_until_purgatory(&test, 1);
+    assert_eq!(test.delete("t", 1), [0]);
+    let (_, body) = client.receive(key::FETCH, ask.version);
+    let error = fetched(&body, &ask).partitions[0].error;
+    assert!(
+        matches!(
+            error,
+            ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        ),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn many_waiting_consumers_get_every_record_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let consumers: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = test.client();
+            std::thread::spawn(move || {
+                let mut offset = 0;
+                while offset < 200 {
+                    let reply = client.fetch(&Ask::one("t", 0, offset).wait(10_000, 1));
+                    let batches = reply.partitions[0].batches();
+                    assert_eq!(batches.first(), Some(&offset), "woken for nothing");
+                    offset = batches.last().unwrap() + 1;
+                }
+            })
+        })
+        .collect();
+    let mut producer = test.client();
+    for round in 0..200 {
+        assert_eq!(
+            producer.produce("t", 0, &batch(&[b"x"])),
+            (ErrorCode::NONE, round)
+        );
+    }
+    for consumer in consumers {
+        consumer.join().unwrap();
+    }
+}

@@ -1,0 +1,447 @@
+//! Slow disks, failing disks, orderly ends and kills.
+
+mod harness;
+
+use std::sync::Arc;
+
+use harness::*;
+use pyrklog_dataplane::OpenError;
+use pyrklog_dataplane::api::{Event, ReadPath, TicketOutcome};
+use pyrklog_log::disk::RealDisk;
+use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::api::key;
+
+#[test]
+fn acknowledgements_wait_for_the_disk_and_time_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SlowDisk::default();
+    let mut test = TestPlane::start_with(
+        config(vec![dir.path().join("logs")]),
+        Arc::new(disk.clone()),
+    );
+    test.create("t", 1);
+    let mut client = test.client();
+    disk.freeze();
+    let record = batch(&[b"v"]);
+    let body = produce_body(PRODUCE_VERSION, -1, 10, "t", &[(0, Some(&record))]);
+    let answer = client.call(key::PRODUCE, PRODUCE_VERSION, &body);
+    assert_eq!(
+        produced(&answer, PRODUCE_VERSION),
+        (ErrorCode::REQUEST_TIMED_OUT, -1)
+    );
+    // Not written means not visible, though the network threads serve on.
+    assert_eq!(client.fetch_one("t", 0, 0).high_watermark, 0);
+    disk.thaw();
+    eventually("the write", || {
+        (client.fetch_one("t", 0, 0).high_watermark == 1).then_some(())
+    });
+}
+
+#[test]
+fn a_directory_with_too_much_unwritten_holds_back_its_producers_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SlowDisk::default();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.unwritten_max_bytes = 200_000;
+    let mut test = TestPlane::start_with(config, Arc::new(disk.clone()));
+    test.create("t", 1);
+    disk.freeze();
+    let mut producer = test.client();
+    let record = large_batch(50_000);
+    let body = produce_body(PRODUCE_VERSION, 1, 30_000, "t", &[(0, Some(&record))]);
+    let mut sender = producer.stream.try_clone().unwrap();
+    let frames: Vec<Vec<u8>> = (0..20)
+        .map(|_| producer.frame(key::PRODUCE, PRODUCE_VERSION, &body))
+        .collect();
+    let sending = std::thread::spawn(move || {
+        for frame in frames {
+            std::io::Write::write_all(&mut sender, &frame).unwrap();
+        }
+    });
+    eventually("a parked connection", || {
+        (test.statistic("connections_parked") == 1).then_some(())
+    });
+    let unwritten = test.statistic("unwritten_bytes");
+    assert!((200_000..300_000).contains(&unwritten), "{unwritten}");
+    // Whoever does not produce to it is served.
+    let mut other = test.client();
+    assert_eq!(other.fetch_one("t", 0, 0).error, ErrorCode::NONE);
+    disk.thaw();
+    sending.join().unwrap();
+    for offset in 0..20 {
+        let (_, answer) = producer.receive(key::PRODUCE, PRODUCE_VERSION);
+        assert_eq!(
+            produced(&answer, PRODUCE_VERSION),
+            (ErrorCode::NONE, offset)
+        );
+    }
+    assert_eq!(test.statistic("unwritten_bytes"), 0);
+}
+
+/// A batch as it is kept: base offset and leader epoch (0 here) filled in.
+fn stored(record: &[u8], base_offset: i64) -> Vec<u8> {
+    let mut stored = record.to_vec();
+    stored[..8].copy_from_slice(&base_offset.to_be_bytes());
+    stored[12..16].copy_from_slice(&0i32.to_be_bytes());
+    stored
+}
+
+#[test]
+fn cold_reads_go_to_the_readers_by_either_path() {
+    for read_path in [ReadPath::Auto, ReadPath::Copy, ReadPath::Sendfile] {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = SlowDisk::default();
+        let mut config = config(vec![dir.path().join("logs")]);
+        config.fetch_read_path = read_path;
+        let mut test = TestPlane::start_with(config, Arc::new(disk.clone()));
+        test.create("t", 2);
+        let mut client = test.client();
+        let records: Vec<Vec<u8>> = [100, 70_000, 3_000, 900_000].map(large_batch).to_vec();
+        for record in &records {
+            client.produce("t", 0, record);
+        }
+        disk.set_cold(true);
+        for (offset, record) in records.iter().enumerate() {
+            let fetched = client.fetch_one("t", 0, offset as i64);
+            assert_eq!(
+                fetched.records[61..record.len()],
+                record[61..],
+                "{read_path:?} {offset}"
+            );
+        }
+        let mut ask = Ask::one("t", 0, 0).wait(5_000, 1);
+        ask.partitions.push(("t".into(), partition(1, 0)));
+        let all = client.fetch(&ask);
+        assert_eq!(all.partitions[0].batches(), [0, 1, 2, 3]);
+        // Too little for sendfile: read by a reader, since nothing is resident.
+        let mut little = Ask::one("t", 0, 0);
+        little.max_bytes = 1;
+        let before = disk.blocking_reads();
+        assert_eq!(
+            client.fetch(&little).partitions[0].records,
+            stored(&records[0], 0)
+        );
+        assert!(disk.blocking_reads() > before, "{read_path:?}");
+        assert_eq!(client.list_offset("t", 0, 1_700_000_000_000).offset, 0);
+        assert_eq!(client.list_offset("t", 0, 1_700_000_000_001).offset, -1);
+    }
+}
+
+#[test]
+fn a_failed_write_takes_its_directory_offline_and_others_serve() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let dirs = vec![dir.path().join("one"), dir.path().join("two")];
+    let mut test = TestPlane::start_with(config(dirs.clone()), Arc::new(disk.clone()));
+    test.create("t", 2);
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
+    for index in 0..2 {
+        assert_eq!(client.produce("t", index, &record), (ErrorCode::NONE, 0));
+    }
+    disk.fail(
+        Operation::Write,
+        "one/t-",
+        0,
+        usize::MAX,
+        Fault::InputOutput,
+    );
+    let broken = if dirs[0].join("t-0").exists() { 0 } else { 1 };
+    let served = 1 - broken;
+    let waiting = Ask::one("t", broken, 1).wait(60_000, 1);
+    let mut consumer = test.client();
+    consumer.send(key::FETCH, waiting.version, &waiting.encode());
+    eventually("a waiting fetch", || {
+        (test.statistic("purgatory_fetch") == 1).then_some(())
+    });
+    assert_eq!(
+        client.produce("t", broken, &record).0,
+        ErrorCode::KAFKA_STORAGE_ERROR
+    );
+    let event = test.wait_for("the failure", |event| {
+        matches!(event, Event::LogDirFailed { .. })
+    });
+    let Event::LogDirFailed {
+        path,
+        partitions,
+        reason,
+    } = event
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (path, partitions),
+        (dirs[0].clone(), vec![("t".to_owned(), broken)])
+    );
+    assert!(reason.contains("t-"), "{reason}");
+    let (_, answer) = consumer.receive(key::FETCH, waiting.version);
+    assert_eq!(
+        fetched(&answer, &waiting).partitions[0].error,
+        ErrorCode::KAFKA_STORAGE_ERROR
+    );
+    // The disk works again, and still nothing of the directory is served until a restart.
+    disk.heal();
+    assert_eq!(
+        client.produce("t", broken, &record).0,
+        ErrorCode::KAFKA_STORAGE_ERROR
+    );
+    assert_eq!(
+        client.fetch_one("t", broken, 0).error,
+        ErrorCode::KAFKA_STORAGE_ERROR
+    );
+    assert_eq!(
+        client.list_offset("t", broken, -1).error_code,
+        ErrorCode::KAFKA_STORAGE_ERROR
+    );
+    assert_eq!(client.produce("t", served, &record), (ErrorCode::NONE, 1));
+    let ticket = test.plane.describe_log_dirs().unwrap();
+    let TicketOutcome::LogDirs(described) = test.ticket(ticket) else {
+        panic!()
+    };
+    assert_eq!(
+        described
+            .iter()
+            .map(|dir| dir.error_code)
+            .collect::<Vec<_>>(),
+        [56, 0]
+    );
+    assert_eq!(described[1].partitions.len(), 1);
+    // A partition that may lie in the failed directory is not made anew elsewhere.
+    test.describe_topic("u", 1, &topic_config());
+    let mut spec = TestPlane::leader_spec("u", 0, 0);
+    assert_eq!(test.become_leaders(vec![spec.clone()]), [56]);
+    spec.is_new = true;
+    assert_eq!(test.become_leaders(vec![spec]), [0]);
+    assert!(dirs[1].join("u-0").exists());
+    drop(client);
+    assert!(!test.shutdown(), "a failed directory is not clean");
+    assert!(!dirs[0].join(".kafka_cleanshutdown").exists());
+    assert!(dirs[1].join(".kafka_cleanshutdown").exists());
+}
+
+#[test]
+fn a_full_disk_refuses_and_keeps_what_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let logs = dir.path().join("logs");
+    let mut test = TestPlane::start_with(config(vec![logs.clone()]), Arc::new(disk.clone()));
+    test.create("t", 1);
+    let mut client = test.client();
+    disk.set_free_bytes(Some(100_000));
+    let record = large_batch(10_000);
+    let mut acknowledged = 0;
+    while client.produce("t", 0, &record).0 == ErrorCode::NONE {
+        acknowledged += 1;
+        assert!(acknowledged < 20);
+    }
+    assert!(acknowledged >= 5, "{acknowledged}");
+    test.wait_for("the failure", |event| {
+        matches!(event, Event::LogDirFailed { .. })
+    });
+    disk.heal();
+    drop(client);
+    drop(test);
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let all = test.client().fetch_one("t", 0, 0);
+    assert!(
+        all.high_watermark >= acknowledged,
+        "{} of {acknowledged}",
+        all.high_watermark
+    );
+    assert_eq!(
+        all.batches()[..acknowledged as usize],
+        (0..acknowledged).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn an_orderly_end_answers_everyone_and_leaves_nothing_to_recover() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 3);
+    let mut client = test.client();
+    for round in 0..30 {
+        client.produce("t", round % 3, &batch(&[b"value"]));
+    }
+    let mut waiting = test.client();
+    let ask = Ask::one("t", 0, 10).wait(60_000, 1);
+    waiting.send(key::FETCH, ask.version, &ask.encode());
+    eventually("a waiting fetch", || {
+        (test.statistic("purgatory_fetch") == 1).then_some(())
+    });
+    let started = std::time::Instant::now();
+    assert!(test.shutdown());
+    assert!(started.elapsed().as_millis() < 2000);
+    let (_, answer) = waiting.receive(key::FETCH, ask.version);
+    assert_eq!(fetched(&answer, &ask).partitions[0].error, ErrorCode::NONE);
+    assert!(waiting.is_closed() && client.is_closed());
+    let logs = dir.path().join("logs");
+    assert!(logs.join(".kafka_cleanshutdown").exists());
+
+    let mut test = TestPlane::start(dir.path());
+    assert!(
+        !logs.join(".kafka_cleanshutdown").exists(),
+        "taken back while running"
+    );
+    let found = test.plane.found_partitions();
+    assert_eq!(found.len(), 3);
+    assert_eq!(found[2].topic_id, Some(topic_id("t")));
+    test.create("t", 3);
+    let recovered = test.events.iter().any(|event| {
+        matches!(
+            event,
+            Event::Notice {
+                event: "log_recovered",
+                ..
+            }
+        )
+    });
+    assert!(!recovered, "{:?}", test.events);
+    for index in 0..3 {
+        assert_eq!(test.client().fetch_one("t", index, 0).high_watermark, 10);
+    }
+    assert_eq!(
+        test.client().produce("t", 0, &batch(&[b"next"])),
+        (ErrorCode::NONE, 10)
+    );
+}
+
+#[test]
+fn a_kill_loses_nothing_that_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut acknowledged = [0i64; 2];
+    for round in 0..5 {
+        let mut test = TestPlane::start(dir.path());
+        test.create("t", 2);
+        for index in 0..2 {
+            let all = test.client().fetch_one("t", index, 0);
+            assert!(
+                all.high_watermark >= acknowledged[index as usize],
+                "round {round}"
+            );
+            assert_eq!(all.batches(), (0..all.high_watermark).collect::<Vec<_>>());
+        }
+        let producers: Vec<_> = (0..2)
+            .map(|index| {
+                let mut client = test.client();
+                std::thread::spawn(move || {
+                    let mut end = 0;
+                    for _ in 0..50 {
+                        let (error, offset) = client.produce("t", index, &batch(&[b"value"]));
+                        assert_eq!(error, ErrorCode::NONE);
+                        end = offset + 1;
+                    }
+                    // More on its way, whose answers nobody waits for.
+                    for _ in 0..50 {
+                        let record = batch(&[b"value"]);
+                        let body =
+                            produce_body(PRODUCE_VERSION, 1, 1000, "t", &[(index, Some(&record))]);
+                        client.send(key::PRODUCE, PRODUCE_VERSION, &body);
+                    }
+                    end
+                })
+            })
+            .collect();
+        for (end, producer) in acknowledged.iter_mut().zip(producers) {
+            *end = producer.join().unwrap();
+        }
+        // Dropped, not shut down: what was not written is gone.
+        drop(test);
+    }
+}
+
+#[test]
+fn directories_in_use_or_of_others_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let test = TestPlane::start(dir.path());
+    let again = TestPlane::try_start(config(vec![logs.clone()]), Arc::new(RealDisk))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(&again, OpenError::Locked(reason) if reason.contains("in use")),
+        "{again}"
+    );
+    drop(test);
+    let mut other = config(vec![logs]);
+    other.cluster_id = "another".into();
+    let foreign = TestPlane::try_start(other, Arc::new(RealDisk))
+        .err()
+        .unwrap();
+    assert!(matches!(&foreign, OpenError::Foreign(reason) if reason.contains("another")));
+    // The refusal left nothing locked.
+    drop(TestPlane::start(dir.path()));
+}
+
+#[test]
+fn deleted_topics_leave_and_may_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    for _ in 0..3 {
+        test.create("t", 2);
+        let mut client = test.client();
+        assert_eq!(
+            client.produce("t", 0, &batch(&[b"v"])),
+            (ErrorCode::NONE, 0)
+        );
+        assert_eq!(test.delete("t", 2), [0, 0]);
+        assert_eq!(
+            client.produce("t", 0, &batch(&[b"v"])).0,
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        );
+        assert!(!dir.path().join("logs/t-0").exists());
+    }
+    eventually("the folders gone", || {
+        let names = std::fs::read_dir(dir.path().join("logs")).unwrap();
+        let left = names
+            .filter(|entry| entry.as_ref().unwrap().path().is_dir())
+            .count();
+        (left == 0).then_some(())
+    });
+}
+
+#[test]
+fn delete_records_moves_the_log_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let mut client = test.client();
+    for _ in 0..10 {
+        client.produce("t", 0, &batch(&[b"v"]));
+    }
+    let mut delete = |offset| {
+        let ticket = test
+            .plane
+            .delete_records(vec![("t".into(), 0, offset)])
+            .unwrap();
+        match test.ticket(ticket) {
+            TicketOutcome::DeleteRecords(results) => results[0],
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(delete(4), (0, 4));
+    assert_eq!(delete(2), (0, 4), "never back");
+    assert_eq!(delete(11), (1, -1));
+    assert_eq!(
+        client.fetch_one("t", 0, 3).error,
+        ErrorCode::OFFSET_OUT_OF_RANGE
+    );
+    assert_eq!(client.fetch_one("t", 0, 4).log_start_offset, 4);
+    assert_eq!(client.list_offset("t", 0, -2).offset, 4);
+    assert_eq!(delete(-1), (0, 10));
+    let logs = dir.path().join("logs");
+    eventually("the checkpoint", || {
+        let content = std::fs::read_to_string(logs.join("log-start-offset-checkpoint")).ok()?;
+        content.contains("t 0 10").then_some(())
+    });
+    drop(test);
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    assert_eq!(
+        test.client().list_offset("t", 0, -2).offset,
+        10,
+        "a kill does not bring it back"
+    );
+}
