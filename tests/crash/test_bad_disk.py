@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,11 @@ OPTIONS = {"log.segment.bytes": 50_000, "log.index.interval.bytes": 512}
 Make = Callable[..., TestBroker]
 
 
+def now_ms() -> int:
+    """Producers are forgotten a day after their last timestamp."""
+    return time.time_ns() // 1_000_000
+
+
 def fill(broker: TestBroker, topic: str, first: int = 0) -> None:
     """Batch N holds three records, the first of which says N; sequences as a producer's."""
     with Connection(broker.bootstrap) as connection:
@@ -24,7 +30,7 @@ def fill(broker: TestBroker, topic: str, first: int = 0) -> None:
             assert create_topic(connection, topic) == 0
         for number in range(first, first + BATCHES):
             values = [b"%d" % number, bytes(number % 700), b""]
-            batch = record_batch(values, producer=(4_242, 0, 3 * number))
+            batch = record_batch(values, producer=(4_242, 0, 3 * number), timestamp_ms=now_ms())
             assert produce(connection, topic, batch).base_offset == 3 * number
 
 
@@ -44,7 +50,7 @@ def check(broker: TestBroker, topic: str, batches: int) -> None:
                 expected += 3
         again = 3 * batches - 3
         values = [b"%d" % (batches - 1), bytes((batches - 1) % 700), b""]
-        batch = record_batch(values, producer=(4_242, 0, again))
+        batch = record_batch(values, producer=(4_242, 0, again), timestamp_ms=now_ms())
         answer_again = produce(connection, topic, batch)
         assert (answer_again.error, answer_again.base_offset) == (0, again)
 
@@ -131,7 +137,8 @@ def damage(path: Path, how: str, chance: random.Random) -> None:
             path.write_bytes(chance.randbytes(max(len(data), 64)))
         case "flipped":
             at = len(data) // 2
-            path.write_bytes(data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :])
+            flipped = bytes([byte ^ 0x41 for byte in data[at : at + 1]])
+            path.write_bytes(data[:at] + flipped + data[at + 1 :])
 
 
 HARMS = ("deleted", "empty", "cut", "zeros", "noise", "flipped")
@@ -197,7 +204,7 @@ def test_stray_files_disturb_nothing(new_broker: Make, topic: str) -> None:
         (logs / name).mkdir()
     (logs / "README").write_text("hello")
     (folder_of(broker, topic) / "notes.txt").write_text("hello")
-    (folder_of(broker, topic) / "00000000000000000000.log.swap").write_bytes(b"x")
+    (folder_of(broker, topic) / "00000000000000000000.log.cleaned").write_bytes(b"x")
     broker.start()
     check(broker, topic, BATCHES)
     assert (logs / "README").exists()
