@@ -142,6 +142,8 @@ pub(crate) struct Loader<'a> {
     pub config: &'a LogConfig,
     pub expiry: Expiry,
     pub jitter_seed: u64,
+    /// A folder without any producer snapshot is a log without producers.
+    pub trust_absence: bool,
 }
 
 /// A log's content while it is being loaded.
@@ -199,6 +201,7 @@ impl Log {
                 expiration_ms: request.producer_id_expiration_ms,
             },
             jitter_seed: jitter_seed(request.topic, request.partition),
+            trust_absence: true,
         };
         let loaded = loader.load(request.state, &mut report)?;
         let log = Self::from_loaded(
@@ -379,7 +382,7 @@ impl Loader<'_> {
             return self.open_unclean(loading, offset, log_start, report);
         };
         let end = end_offset;
-        self.load_producers(loading, log_start.min(end)..end, true, report)?;
+        self.load_producers(loading, log_start.min(end)..end, self.trust_absence, report)?;
         Ok((active, end_offset))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::log::Log;
 use crate::read::{Isolation, ReadError, Wait};
 use crate::record_search;
-use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met};
+use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, WALK_CHUNK_BYTES};
 use crate::segment::Segment;
 use crate::time_index::{NO_TIMESTAMP, TimeEntry};
 
@@ -175,7 +175,10 @@ impl Search {
             if self.ends_before_start(index) {
                 continue;
             }
-            let largest = self.largest(index, wait)?;
+            let mut largest = self.largest(index, wait)?;
+            if largest.offset < self.log_start && largest.timestamp > NO_TIMESTAMP {
+                largest = self.largest_from_start(index, wait)?;
+            }
             if best.is_none_or(|(_, best)| largest.timestamp > best.timestamp) {
                 best = Some((index, largest));
             }
@@ -183,19 +186,43 @@ impl Search {
         let Some((index, largest)) = best.filter(|(_, best)| best.timestamp > NO_TIMESTAMP) else {
             return Ok(None);
         };
-        let segment = &self.segments[index];
-        let start = if self.is_active(index) {
-            self.active_start
-        } else {
-            segment.search_offset(largest.offset, wait)?
-        };
-        self.walk(segment, start, wait, |met, bytes| {
+        let start = self.start_in(index, largest.offset, wait)?;
+        self.walk(&self.segments[index], start, wait, |met, bytes| {
             if met.header.max_timestamp != largest.timestamp {
                 return Ok(None);
             }
             record_search::first_with_max_timestamp(&bytes()?)
                 .map_err(|error| ReadError::Corrupt(error.to_string()))
         })
+    }
+
+    /// The largest timestamp of the batches that were not deleted, in the segment where the log
+    /// starts.
+    fn largest_from_start(&self, index: usize, wait: Wait) -> Result<TimeEntry, ReadError> {
+        let segment = &self.segments[index];
+        let start = u64::from(self.start_in(index, self.log_start, wait)?);
+        let file = segment.log_file(wait)?;
+        let limit = segment.written();
+        let mut scanner = BatchScanner::new(&*file, start, limit, WALK_CHUNK_BYTES, wait);
+        let mut largest = TimeEntry {
+            timestamp: NO_TIMESTAMP,
+            offset: self.log_start,
+        };
+        while let Some(met) = scanner.next_header()? {
+            let (timestamp, offset) = (met.header.max_timestamp, met.header.last_offset());
+            if offset >= self.log_start && timestamp > largest.timestamp {
+                largest = TimeEntry { timestamp, offset };
+            }
+        }
+        Ok(largest)
+    }
+
+    /// A position at or before the batch that holds `offset`.
+    fn start_in(&self, index: usize, offset: i64, wait: Wait) -> Result<u32, ReadError> {
+        if self.is_active(index) {
+            return Ok(self.active_start);
+        }
+        Ok(self.segments[index].search_offset(offset, wait)?)
     }
 
     /// Whether all of a segment's records were deleted.
