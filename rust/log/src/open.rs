@@ -102,9 +102,9 @@ pub struct OpenReport {
 /// Why a log could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The disk.
+    /// The disk: the directory should be taken as failed. All other errors concern this log alone.
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// The folder belongs to another topic of the same name.
     #[error(
         "{path} belongs to topic id {found}, not {expected}; move it away, or restore the metadata it belongs to"
@@ -135,6 +135,16 @@ pub enum OpenError {
     Poisoned(String),
 }
 
+impl From<io::Error> for OpenError {
+    /// Content that makes no sense says nothing about the disk under it.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidData => Self::Corrupt(error.to_string()),
+            _ => Self::Io(error),
+        }
+    }
+}
+
 /// Loads what a folder holds; shared by opening and truncating.
 pub(crate) struct Loader<'a> {
     pub env: &'a Arc<LogEnv>,
@@ -142,8 +152,6 @@ pub(crate) struct Loader<'a> {
     pub config: &'a LogConfig,
     pub expiry: Expiry,
     pub jitter_seed: u64,
-    /// A folder without any producer snapshot is a log without producers.
-    pub trust_absence: bool,
 }
 
 /// A log's content while it is being loaded.
@@ -201,7 +209,6 @@ impl Log {
                 expiration_ms: request.producer_id_expiration_ms,
             },
             jitter_seed: jitter_seed(request.topic, request.partition),
-            trust_absence: true,
         };
         let loaded = loader.load(request.state, &mut report)?;
         let log = Self::from_loaded(
@@ -382,7 +389,7 @@ impl Loader<'_> {
             return self.open_unclean(loading, offset, log_start, report);
         };
         let end = end_offset;
-        self.load_producers(loading, log_start.min(end)..end, self.trust_absence, report)?;
+        self.load_producers(loading, log_start.min(end)..end, report)?;
         Ok((active, end_offset))
     }
 
@@ -403,12 +410,7 @@ impl Loader<'_> {
             let path = self.folder.segment_file(offset, FileKind::Snapshot);
             self.env.disk().remove_file(&path)?;
         }
-        self.load_producers(
-            loading,
-            log_start.min(base_offset)..base_offset,
-            false,
-            report,
-        )?;
+        self.load_producers(loading, log_start.min(base_offset)..base_offset, report)?;
         loading.epochs_changed |= loading.epochs.truncate_from_end(base_offset);
         let recovered = self.recover(loading, first, report)?;
         let end_offset = recovered.end_offset;
@@ -420,7 +422,6 @@ impl Loader<'_> {
         &self,
         loading: &mut LoadedState,
         range: std::ops::Range<i64>,
-        trust_absence: bool,
         report: &mut OpenReport,
     ) -> Result<(), OpenError> {
         let source = producers::Source {
@@ -429,12 +430,7 @@ impl Loader<'_> {
             segments: &loading.segments,
             expiry: self.expiry,
         };
-        loading.producers = source.state_at(
-            &mut loading.snapshots,
-            range,
-            trust_absence,
-            &mut report.notes,
-        )?;
+        loading.producers = source.state_at(&mut loading.snapshots, range, &mut report.notes)?;
         Ok(())
     }
 

@@ -173,7 +173,6 @@ impl TruncateJob {
             config: &self.config,
             expiry: self.expiry,
             jitter_seed: self.jitter_seed,
-            trust_absence: false,
         };
         let state = OpenState {
             clean: true,
