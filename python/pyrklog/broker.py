@@ -23,6 +23,7 @@ from pyrklog.admin.topics import TopicAdmin
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
 from pyrklog.controller.driver import ControllerDriver, ControllerSettings
+from pyrklog.controller.service import ClusterService
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.dataplane import CorePlane, Plane, PlaneSettings
 from pyrklog.errors import EX_IO, StartError, TemporaryError
@@ -97,6 +98,8 @@ class Broker:
         self.ports: dict[str, int] = {}
         """Port of each listener, once it listens."""
         self.ready = trio.Event()
+        self.service: ClusterService | None = None
+        """The control plane, while it runs."""
         self._make_plane = make_plane
         self._end = trio.Event()
         self._exit_code = 0
@@ -143,6 +146,7 @@ class Broker:
         service = self._service(
             node_id, cluster_id, store, plane, metadata, replication, controller
         )
+        self.service = service
         async with trio.open_nursery() as nursery:
             events = EventHandler(
                 node_id=node_id,
