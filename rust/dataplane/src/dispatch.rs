@@ -15,6 +15,10 @@ use crate::{api_versions, fetch, list_offsets, offset_for_leader_epoch, produce,
 
 use crate::produce::{ADMIN_CLIENT_ID, Arrival};
 
+/// Only Produce carries bulk data. Any other request of more than this could only be there to
+/// make small elements grow in memory.
+const OTHER_REQUEST_MAX_BYTES: usize = 16 * 1024 * 1024;
+
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -50,6 +54,13 @@ pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Re
     if !conn.pending.is_empty() {
         conn.hold = Some(Hold::Order);
         return Ok(Step::Wait);
+    }
+    if frame.len() > OTHER_REQUEST_MAX_BYTES {
+        return Err(Close::Protocol(format!(
+            "{} of {} bytes",
+            row.name,
+            frame.len()
+        )));
     }
     borrow_memory(cx, conn);
     cx.statistics.request(api_key);

@@ -15,7 +15,7 @@ use crate::timers::NEVER_MS;
 pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 
 /// Receives by one connection before the others of its thread get their turn.
-const RECEIVES_PER_VISIT: usize = 4;
+const RECEIVES_PER_VISIT: usize = 2;
 
 /// Works on what is there: frames that were kept, then frames from the socket, until the
 /// connection is busy, the socket is empty or its turn is over. `buffer` is the thread's.

@@ -4,6 +4,7 @@
 //! is the order of their effects; opening, closing and deleting files follow as commands of the
 //! loader threads, one after another for each partition.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
@@ -12,7 +13,7 @@ use pyrklog_wire::ErrorCode;
 use crate::api::{LeaderSpec, StopSpec, TicketId};
 use crate::clock::Now;
 use crate::commands::{Command, Gathering};
-use crate::image::Image;
+use crate::image::{Image, TopicState};
 use crate::log_dir::LogDirState;
 use crate::partition::{Partition, Role, Topic};
 use crate::registry::Held;
@@ -28,7 +29,7 @@ pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId 
     let image = shared.image.load_full();
     let held = shared.registry.load();
     let mut codes = vec![0; specs.len()];
-    let mut fresh: Vec<Arc<Partition>> = Vec::new();
+    let mut fresh = Fresh::default();
     let mut due: Vec<(usize, Arc<Partition>)> = Vec::new();
     for (index, spec) in specs.iter().enumerate() {
         match take_up(shared, &image, &held, &mut fresh, spec) {
@@ -36,8 +37,8 @@ pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId 
             Err(error) => codes[index] = error.0,
         }
     }
-    if !fresh.is_empty() {
-        shared.registry.put(fresh);
+    if !fresh.partitions.is_empty() {
+        shared.registry.put(fresh.partitions.into_values());
     }
     let gathering = Gathering::new(ticket, codes, due.len());
     if due.is_empty() {
@@ -58,12 +59,19 @@ pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId 
     ticket
 }
 
+/// Partitions and topics that one call brings.
+#[derive(Debug, Default)]
+struct Fresh {
+    topics: HashMap<String, Arc<Topic>>,
+    partitions: HashMap<(String, i32), Arc<Partition>>,
+}
+
 /// Finds or makes the partition and notes the decision.
 fn take_up(
     shared: &Arc<Shared>,
     image: &Image,
     held: &Held,
-    fresh: &mut Vec<Arc<Partition>>,
+    fresh: &mut Fresh,
     spec: &LeaderSpec,
 ) -> Result<Arc<Partition>, ErrorCode> {
     let wanted = image
@@ -72,24 +80,19 @@ fn take_up(
     if spec.partition < 0 {
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
-    let is_it = |partition: &&Arc<Partition>| {
-        partition.index == spec.partition
-            && partition.topic.id == wanted.id
-            && *partition.topic.name == *spec.topic
-    };
+    let key = (spec.topic.clone(), spec.partition);
     let known = held
         .partition(&spec.topic, spec.partition)
-        .filter(is_it)
-        .or_else(|| fresh.iter().find(is_it));
+        .filter(|partition| partition.topic.id == wanted.id)
+        .or_else(|| fresh.partitions.get(&key));
     let partition = match known {
         Some(partition) => Arc::clone(partition),
         None => {
             let dir = choose_dir(shared, spec)?;
-            let topic = topic_of(held, fresh, &spec.topic, wanted.id)
-                .unwrap_or_else(|| Arc::new(Topic::new(wanted)));
+            let topic = topic_of(held, fresh, wanted);
             let node_id = shared.config.node_id;
             let partition = Arc::new(Partition::new(topic, spec.partition, dir, node_id));
-            fresh.push(Arc::clone(&partition));
+            fresh.partitions.insert(key, Arc::clone(&partition));
             partition
         }
     };
@@ -99,25 +102,21 @@ fn take_up(
         return Err(ErrorCode::FENCED_LEADER_EPOCH);
     }
     state.release(usize::MAX, &mut outbox);
+    // Whoever waits in an older epoch is told so now.
+    state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&shared.inboxes);
     Ok(partition)
 }
 
-fn topic_of(
-    held: &Held,
-    fresh: &[Arc<Partition>],
-    name: &str,
-    id: crate::api::TopicId,
-) -> Option<Arc<Topic>> {
-    let of_held = held.topic(name).map(|held| &held.topic);
-    // A topic's partitions usually come together: look from the end.
-    let of_fresh = fresh.iter().rev().map(|partition| &partition.topic);
-    of_held
-        .into_iter()
-        .chain(of_fresh)
-        .find(|topic| topic.id == id && *topic.name == *name)
-        .cloned()
+fn topic_of(held: &Held, fresh: &mut Fresh, wanted: &TopicState) -> Arc<Topic> {
+    match held.topic(&wanted.name) {
+        Some(held) if held.topic.id == wanted.id => Arc::clone(&held.topic),
+        _ => {
+            let made = fresh.topics.entry(wanted.name.to_string());
+            Arc::clone(made.or_insert_with(|| Arc::new(Topic::new(wanted))))
+        }
+    }
 }
 
 fn choose_dir(shared: &Shared, spec: &LeaderSpec) -> Result<Arc<LogDirState>, ErrorCode> {

@@ -217,6 +217,21 @@ fn errors_of_produce_and_fetch_are_kafkas() {
         client.fetch_one("t", 5, 0).error,
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
     );
+    // A broker that is no replica may not fetch as one.
+    let mut ask = Ask::one("t", 0, 0);
+    ask.replica_id = 8;
+    assert_eq!(
+        client.fetch(&ask).partitions[0].error,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+    );
+}
+
+#[test]
+fn leader_epochs_fence_both_ways() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let mut client = test.client();
     let mut ask = Ask::one("t", 0, 0);
     ask.partitions[0].1.current_leader_epoch = 4;
     assert_eq!(
@@ -234,13 +249,6 @@ fn errors_of_produce_and_fetch_are_kafkas() {
     assert_eq!(
         test.become_leaders(vec![TestPlane::leader_spec("t", 0, 5)]),
         [74]
-    );
-    // A broker that is no replica may not fetch as one.
-    let mut ask = Ask::one("t", 0, 0);
-    ask.replica_id = 8;
-    assert_eq!(
-        client.fetch(&ask).partitions[0].error,
-        ErrorCode::NOT_LEADER_OR_FOLLOWER
     );
 }
 

@@ -2,6 +2,7 @@
 
 mod harness;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use harness::*;
@@ -128,17 +129,15 @@ fn cold_reads_go_to_the_readers_by_either_path() {
     }
 }
 
-#[test]
-fn a_failed_write_takes_its_directory_offline_and_others_serve() {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::new(Arc::new(RealDisk));
-    let dirs = vec![dir.path().join("one"), dir.path().join("two")];
-    let mut test = TestPlane::start_with(config(dirs.clone()), Arc::new(disk.clone()));
+/// Two directories, a partition in each, the disk failing under the first. Returns the plane and
+/// (partition in the failing directory, partition in the other).
+fn one_of_two_fails(dirs: &[PathBuf; 2], disk: &FaultyDisk) -> (TestPlane, i32, i32) {
+    let mut test = TestPlane::start_with(config(dirs.to_vec()), Arc::new(disk.clone()));
     test.create("t", 2);
     let mut client = test.client();
-    let record = batch(&[b"v"]);
     for index in 0..2 {
-        assert_eq!(client.produce("t", index, &record), (ErrorCode::NONE, 0));
+        let produced = client.produce("t", index, &batch(&[b"v"]));
+        assert_eq!(produced, (ErrorCode::NONE, 0));
     }
     disk.fail(
         Operation::Write,
@@ -147,14 +146,28 @@ fn a_failed_write_takes_its_directory_offline_and_others_serve() {
         usize::MAX,
         Fault::InputOutput,
     );
-    let broken = if dirs[0].join("t-0").exists() { 0 } else { 1 };
-    let served = 1 - broken;
+    let broken = i32::from(!dirs[0].join("t-0").exists());
+    (test, broken, 1 - broken)
+}
+
+fn two_dirs(dir: &Path) -> [PathBuf; 2] {
+    [dir.join("one"), dir.join("two")]
+}
+
+#[test]
+fn a_failed_write_takes_its_directory_offline_and_others_serve() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let dirs = two_dirs(dir.path());
+    let (mut test, broken, served) = one_of_two_fails(&dirs, &disk);
     let waiting = Ask::one("t", broken, 1).wait(60_000, 1);
     let mut consumer = test.client();
     consumer.send(key::FETCH, waiting.version, &waiting.encode());
     eventually("a waiting fetch", || {
         (test.statistic("purgatory_fetch") == 1).then_some(())
     });
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
     assert_eq!(
         client.produce("t", broken, &record).0,
         ErrorCode::KAFKA_STORAGE_ERROR
@@ -190,11 +203,19 @@ fn a_failed_write_takes_its_directory_offline_and_others_serve() {
         client.fetch_one("t", broken, 0).error,
         ErrorCode::KAFKA_STORAGE_ERROR
     );
-    assert_eq!(
-        client.list_offset("t", broken, -1).error_code,
-        ErrorCode::KAFKA_STORAGE_ERROR
-    );
+    let listed = client.list_offset("t", broken, -1);
+    assert_eq!(listed.error_code, ErrorCode::KAFKA_STORAGE_ERROR);
     assert_eq!(client.produce("t", served, &record), (ErrorCode::NONE, 1));
+}
+
+#[test]
+fn a_failed_directory_is_told_and_not_marked_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let dirs = two_dirs(dir.path());
+    let (mut test, broken, _) = one_of_two_fails(&dirs, &disk);
+    let failed = test.client().produce("t", broken, &batch(&[b"v"]));
+    assert_eq!(failed.0, ErrorCode::KAFKA_STORAGE_ERROR);
     let ticket = test.plane.describe_log_dirs().unwrap();
     let TicketOutcome::LogDirs(described) = test.ticket(ticket) else {
         panic!()
@@ -214,7 +235,6 @@ fn a_failed_write_takes_its_directory_offline_and_others_serve() {
     spec.is_new = true;
     assert_eq!(test.become_leaders(vec![spec]), [0]);
     assert!(dirs[1].join("u-0").exists());
-    drop(client);
     assert!(!test.shutdown(), "a failed directory is not clean");
     assert!(!dirs[0].join(".kafka_cleanshutdown").exists());
     assert!(dirs[1].join(".kafka_cleanshutdown").exists());
