@@ -66,7 +66,11 @@ def run_broker(config: BrokerConfig) -> int:
     """
     try:
         return trio.run(Broker(config).run)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt):
+            return EXIT_INTERRUPTED
         failure = _start_error_in(group)
         if failure is None:
             log.error("crashed", exc_info=group)
@@ -101,6 +105,7 @@ class Broker:
         self.service: ClusterService | None = None
         """The control plane, while it runs."""
         self._make_plane = make_plane
+        self._state_log = StateChangeLog(config.meta_dir)
         self._end = trio.Event()
         self._exit_code = 0
         self._log_dirs_failed = False
@@ -115,18 +120,19 @@ class Broker:
             log.warning("option_ignored", notice=notice)
         _raise_file_limit()
         identities = read_identities(self.config.log_dirs)
-        node_id = choose_node_id(self.config.configured_node_id, identities)
         opened = await open_store(self.config.meta_dir)
         try:
             store = opened.session()
             try:
                 await create_paths(store, znodes.PERSISTENT_PATHS)
+                node_id = await choose_node_id(self.config.configured_node_id, identities, store)
                 cluster_id = await choose_cluster_id(store, identities)
                 plane = self._make_plane(self._plane_settings(node_id, cluster_id))
                 await self._run_with(node_id, cluster_id, store, plane)
             except StoreFailedError as error:
                 raise StartError(f"The broker cannot go on: {error.reason}.") from None
             finally:
+                self._state_log.close()
                 with trio.CancelScope(shield=True):
                     await store.close()
         finally:
@@ -139,9 +145,12 @@ class Broker:
     ) -> None:
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
-        state_log = StateChangeLog(self.config.meta_dir)
         controller = ControllerDriver(
-            node_id, store, lambda _: replication, self._controller_settings(metadata), state_log
+            node_id,
+            store,
+            lambda _: replication,
+            self._controller_settings(metadata),
+            self._state_log,
         )
         service = self._service(
             node_id, cluster_id, store, plane, metadata, replication, controller
@@ -178,7 +187,6 @@ class Broker:
             await self._end.wait()
             await self._shut_down(plane)
             nursery.cancel_scope.cancel()
-        state_log.close()
 
     # --- parts -----------------------------------------------------------------------------------
 

@@ -342,11 +342,13 @@ def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartE
 
     where = f"{host or '*'}:{port}"
     if error.errno == errno.EADDRINUSE:
+        from pyrklog.diagnosis import port_holder
+
         return TemporaryError(
-            f"{where} is taken by another program.",
+            f"{where} is taken by {port_holder(port) or 'another program'}.",
             fix=f"stop it, or choose another port with --listen {host}:{port + 1}",
         )
-    if error.errno == errno.EADDRNOTAVAIL:
+    if error.errno in (errno.EADDRNOTAVAIL, None):  # None: a name that cannot be looked up
         return ConfigError(f"{where} is no address of this machine (listener {listener}).")
     if error.errno in (errno.EACCES, errno.EPERM):
         return ConfigError(f"No permission to listen on {where}; ports below 1024 need root.")
