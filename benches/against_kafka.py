@@ -125,8 +125,8 @@ class Bench:
         least = 3 * cases.UNWRITTEN_MAX_BYTES.get(broker, 0)
         if case.startswith("produce") and row["bytes"] < least:
             self.console.print(
-                f"  note: only {row['bytes'] / 1e6:.0f} MB, less than three times what {broker} may "
-                "leave unwritten; the clock still stopped with the last byte in its file"
+                f"  note: only {row['bytes'] / 1e6:.0f} MB, less than three times what {broker} "
+                "may leave unwritten; the clock still stopped with the last byte in its file"
             )
 
     def describe(self) -> None:
