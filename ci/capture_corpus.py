@@ -25,6 +25,7 @@ from pyrklog.testing import TestBroker  # noqa: E402
 from pyrklog.testing.broker import free_port  # noqa: E402
 from tests.support import jvm  # noqa: E402
 from tests.support.clients import AioKafka, Client, Confluent, KafkaPython, Record  # noqa: E402
+from tests.support.clock import START_MS  # noqa: E402
 from tests.support.proxy import CapturingProxy, Frame  # noqa: E402
 
 CORPUS = ROOT / "rust" / "wire" / "tests" / "corpus"
@@ -39,9 +40,9 @@ APIS = {
     23: "OffsetForLeaderEpoch",
 }
 RECORDS = [
-    Record(b"key", b"value " * 5, (("header", b"1"),), 1_700_000_000_000),
-    Record(None, b"x", (), 1_700_000_000_001),
-    Record(b"gone", None, (), 1_700_000_000_002),
+    Record(b"key", b"value " * 5, (("header", b"1"),), START_MS),
+    Record(None, b"x", (), START_MS + 1),
+    Record(b"gone", None, (), START_MS + 2),
 ]
 
 
@@ -60,7 +61,7 @@ def python_client(client: Client) -> Callable[[str, str], None]:
 def confluent(bootstrap: str, topic: str) -> None:
     """What librdkafka can do besides."""
     python_client(Confluent())(bootstrap, topic)
-    partition = TopicPartition(topic, 0, 1_700_000_000_000)
+    partition = TopicPartition(topic, 0, START_MS)
     consumer: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
     consumer.offsets_for_times([partition], timeout=20)
     consumer.get_watermark_offsets(partition, timeout=20)

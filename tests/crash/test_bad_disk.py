@@ -2,14 +2,21 @@
 
 import json
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pyrklog.testing import BrokerExited, TestBroker
-from tests.support.wire import Connection, batch_headers, create_topic, fetch, produce, record_batch
+from tests.support.wire import (
+    Connection,
+    batch_headers,
+    create_topic,
+    fetch,
+    produce,
+    record_batch,
+    wait_until_led,
+)
 
 EXIT_IO, EXIT_TEMPORARY, EXIT_CONFIG = 74, 75, 78
 BATCHES = 400
@@ -18,25 +25,22 @@ OPTIONS = {"log.segment.bytes": 50_000, "log.index.interval.bytes": 512}
 Make = Callable[..., TestBroker]
 
 
-def now_ms() -> int:
-    """Producers are forgotten a day after their last timestamp."""
-    return time.time_ns() // 1_000_000
-
-
 def fill(broker: TestBroker, topic: str, first: int = 0) -> None:
     """Batch N holds three records, the first of which says N; sequences as a producer's."""
     with Connection(broker.bootstrap) as connection:
         if first == 0:
             assert create_topic(connection, topic) == 0
+        wait_until_led(connection, topic)
         for number in range(first, first + BATCHES):
             values = [b"%d" % number, bytes(number % 700), b""]
-            batch = record_batch(values, producer=(4_242, 0, 3 * number), timestamp_ms=now_ms())
+            batch = record_batch(values, producer=(4_242, 0, 3 * number))
             assert produce(connection, topic, batch).base_offset == 3 * number
 
 
 def check(broker: TestBroker, topic: str, batches: int) -> None:
     """All batches are there, whole and in order; a repeated one is recognised."""
     with Connection(broker.bootstrap) as connection:
+        wait_until_led(connection, topic)
         expected = 0
         while expected < 3 * batches:
             answer = fetch(connection, topic, expected)
@@ -50,7 +54,7 @@ def check(broker: TestBroker, topic: str, batches: int) -> None:
                 expected += 3
         again = 3 * batches - 3
         values = [b"%d" % (batches - 1), bytes((batches - 1) % 700), b""]
-        batch = record_batch(values, producer=(4_242, 0, again), timestamp_ms=now_ms())
+        batch = record_batch(values, producer=(4_242, 0, again))
         answer_again = produce(connection, topic, batch)
         assert (answer_again.error, answer_again.base_offset) == (0, again)
 
