@@ -5,7 +5,7 @@ mod harness;
 use std::path::Path;
 
 use harness::*;
-use pyrklog_dataplane::api::{LeaderSpec, TicketOutcome};
+use pyrklog_dataplane::api::{LeaderSpec, TicketOutcome, TopicConfig};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::offset_for_leader_epoch::{
@@ -90,6 +90,32 @@ fn a_follower_that_stays_away_makes_acks_all_time_out() {
         [0]
     );
     assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 1);
+}
+
+#[test]
+fn an_isr_that_shrinks_below_its_minimum_is_told_after_the_append() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    let strict = TopicConfig {
+        min_insync_replicas: 2,
+        ..topic_config()
+    };
+    test.describe_topic("t", 1, &strict);
+    assert_eq!(test.become_leaders(vec![replicated(0)]), [0]);
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
+    let body = produce_body(PRODUCE_VERSION, -1, 30_000, "t", &[(0, Some(&record))]);
+    client.send(key::PRODUCE, PRODUCE_VERSION, &body);
+    eventually("a waiting produce", || {
+        (test.statistic("purgatory_produce") == 1).then_some(())
+    });
+    assert_eq!(
+        test.become_leaders(vec![TestPlane::leader_spec("t", 0, 0)]),
+        [0]
+    );
+    let (_, answer) = client.receive(key::PRODUCE, PRODUCE_VERSION);
+    let (error, _) = produced(&answer, PRODUCE_VERSION);
+    assert_eq!(error, ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND);
 }
 
 #[test]
