@@ -174,10 +174,13 @@ class Broker:
             # A listener on any free port must be bound before its port can be registered.
             self._listen(plane, [item for item in self.config.listeners.bound if not item.port])
             replication.replicas.broker_epoch = await self._register(node_id, store)
+            being_deleted = await store.children(znodes.DELETE_TOPICS)
             await nursery.start(metadata.run)
             await nursery.start(controller.run)
             await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
-            unknown = compare_folders(node_id, plane.found_partitions(), metadata.image)
+            unknown = compare_folders(
+                node_id, plane.found_partitions(), metadata.image, being_deleted
+            )
             service.reserve_topics(unknown)
             self._listen(plane, [item for item in self.config.listeners.bound if item.port])
             self.ready.set()

@@ -22,6 +22,8 @@ class Running:
         self.plane = plane
         self.service = service
         self.exit_code: int | None = None
+        self.crashes = False
+        """Set by a test that wants the broker to end without an orderly end."""
 
     async def create(self, *specs: TopicSpec, timeout_ms: int = 10_000) -> list[TopicResult]:
         return await self.service.create_topics(
@@ -64,6 +66,9 @@ async def running_broker(
         assert broker.service is not None
         running = Running(broker, planes[0], broker.service)
         yield running
-        broker.stop()
-        planes[0].release_tickets()
-    running.exit_code = codes[0]
+        if running.crashes:
+            nursery.cancel_scope.cancel()
+        else:
+            broker.stop()
+            planes[0].release_tickets()
+    running.exit_code = codes[0] if codes else None

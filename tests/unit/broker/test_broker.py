@@ -127,6 +127,26 @@ async def test_folders_that_nobody_knows_are_left_alone(tmp_path: Path) -> None:
         await running.created("fresh")
 
 
+async def test_a_deletion_that_a_crash_interrupted_goes_on(tmp_path: Path) -> None:
+    """Some folders of the topic are left: they go, and its name is free again."""
+    async with running_broker(tmp_path) as running:
+        created = await running.created("t", 2)
+        running.plane.hold_tickets()
+        (late,) = await running.service.delete_topics([TopicRef("t")], timeout_ms=20)
+        assert late.error is ErrorCode.REQUEST_TIMED_OUT
+        running.crashes = True
+    left = FoundPartition("t", 1, created.topic_id, str(tmp_path / "logs"))
+    async with running_broker(tmp_path, found=[left]) as running:
+        with trio.fail_after(10):
+            await running.plane.wait_until(lambda: len(running.plane.stopped) == 2)
+        assert running.plane.stopped == [("t", 0, True), ("t", 1, True)]
+        error = ErrorCode.TOPIC_ALREADY_EXISTS  # until its nodes are gone as well
+        with trio.fail_after(10):
+            while error is ErrorCode.TOPIC_ALREADY_EXISTS:
+                ((_, error, *_),) = await running.create(TopicSpec("t"))
+        assert error is ErrorCode.NONE
+
+
 async def test_a_missing_topic_is_created_for_a_metadata_request(tmp_path: Path) -> None:
     async with running_broker(tmp_path, "num.partitions=3") as running:
         plane = running.plane
