@@ -1,6 +1,7 @@
 //! Offsets by time (ListOffsets): [`Log::offset_for_time`] under the lock, [`TimeQuery::resolve`]
 //! without it.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::log::Log;
@@ -145,28 +146,51 @@ impl Search {
     }
 
     fn first_at_or_after(&self, at: i64, wait: Wait) -> Result<Option<TimeOffset>, ReadError> {
-        for (index, segment) in self.segments.iter().enumerate() {
-            if self.ends_before_start(index) || self.largest(index, wait)?.timestamp < at {
+        for index in 0..self.segments.len() {
+            if self.ends_before_start(index) {
                 continue;
             }
-            let start = if self.is_active(index) {
-                self.active_start
-            } else {
-                let entry = segment.search_time(at, wait)?;
-                segment.search_offset(entry.offset.max(self.log_start), wait)?
-            };
-            let found = self.walk(segment, start, wait, |met, bytes| {
-                if met.header.max_timestamp < at {
-                    return Ok(None);
-                }
-                record_search::first_at_or_after(&bytes()?, at, self.log_start)
-                    .map_err(|error| ReadError::Corrupt(error.to_string()))
-            })?;
-            if found.is_some() {
-                return Ok(found);
+            if let Some(Some(found)) = self.unless_removed(index, self.search(index, at, wait))? {
+                return Ok(Some(found));
             }
         }
         Ok(None)
+    }
+
+    fn search(&self, index: usize, at: i64, wait: Wait) -> Result<Option<TimeOffset>, ReadError> {
+        if self.largest(index, wait)?.timestamp < at {
+            return Ok(None);
+        }
+        let segment = &self.segments[index];
+        let start = if self.is_active(index) {
+            self.active_start
+        } else {
+            let entry = segment.search_time(at, wait)?;
+            segment.search_offset(entry.offset.max(self.log_start), wait)?
+        };
+        self.walk(segment, start, wait, |met, bytes| {
+            if met.header.max_timestamp < at {
+                return Ok(None);
+            }
+            record_search::first_at_or_after(&bytes()?, at, self.log_start)
+                .map_err(|error| ReadError::Corrupt(error.to_string()))
+        })
+    }
+
+    /// Retention may take a segment's files away while it is being searched: it has nothing then.
+    fn unless_removed<T>(
+        &self,
+        index: usize,
+        result: Result<T, ReadError>,
+    ) -> Result<Option<T>, ReadError> {
+        match result {
+            Err(ReadError::Io(error))
+                if error.kind() == io::ErrorKind::NotFound && self.segments[index].is_removed() =>
+            {
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
     }
 
     fn first_of_largest(&self, wait: Wait) -> Result<Option<TimeOffset>, ReadError> {
@@ -175,10 +199,8 @@ impl Search {
             if self.ends_before_start(index) {
                 continue;
             }
-            let mut largest = self.largest(index, wait)?;
-            if largest.offset < self.log_start && largest.timestamp > NO_TIMESTAMP {
-                largest = self.largest_from_start(index, wait)?;
-            }
+            let visible = self.unless_removed(index, self.largest_visible(index, wait))?;
+            let Some(largest) = visible else { continue };
             if best.is_none_or(|(_, best)| largest.timestamp > best.timestamp) {
                 best = Some((index, largest));
             }
@@ -194,6 +216,14 @@ impl Search {
             record_search::first_with_max_timestamp(&bytes()?)
                 .map_err(|error| ReadError::Corrupt(error.to_string()))
         })
+    }
+
+    fn largest_visible(&self, index: usize, wait: Wait) -> Result<TimeEntry, ReadError> {
+        let largest = self.largest(index, wait)?;
+        if largest.offset < self.log_start && largest.timestamp > NO_TIMESTAMP {
+            return self.largest_from_start(index, wait);
+        }
+        Ok(largest)
     }
 
     /// The largest timestamp of the batches that were not deleted, in the segment where the log
