@@ -294,6 +294,54 @@ fn limits_on_connections_hold() {
 }
 
 #[test]
+fn at_the_limit_of_all_connections_newcomers_wait_for_a_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.max_connections = 2;
+    let test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let mut admitted: Vec<Client> = (0..2).map(|_| test.client()).collect();
+    for client in &mut admitted {
+        client.call(key::API_VERSIONS, 0, &[]);
+    }
+    let mut third = test.client();
+    third.send(key::API_VERSIONS, 0, &[]);
+    eventually("the limit noticed", || {
+        (test.statistic("connections_at_limit") > 0).then_some(())
+    });
+    assert_eq!(test.statistic("connections"), 2);
+    drop(admitted.pop());
+    third.receive(key::API_VERSIONS, 0);
+}
+
+#[test]
+fn a_produce_to_the_wrong_broker_is_told_the_leader() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.describe_topic_led_by("elsewhere", 1, &topic_config(), 9);
+    let record = batch(&[b"v"]);
+    let body = produce_body(PRODUCE_VERSION, 1, 1000, "elsewhere", &[(0, Some(&record))]);
+    let answer = test.client().call(key::PRODUCE, PRODUCE_VERSION, &body);
+    let response = ProduceResponse::decode(&answer, PRODUCE_VERSION).unwrap();
+    let partition = &response.topics[0].partitions[0];
+    assert_eq!(partition.error_code, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(
+        partition.current_leader.map(|leader| leader.leader_id),
+        Some(9)
+    );
+    // A partition that is not opened yet is this broker's own: it says so, with its endpoint.
+    test.describe_topic("soon", 1, &topic_config());
+    let body = produce_body(PRODUCE_VERSION, 1, 1000, "soon", &[(0, Some(&record))]);
+    let answer = test.client().call(key::PRODUCE, PRODUCE_VERSION, &body);
+    let response = ProduceResponse::decode(&answer, PRODUCE_VERSION).unwrap();
+    let partition = &response.topics[0].partitions[0];
+    assert_eq!(
+        partition.current_leader.map(|leader| leader.leader_id),
+        Some(1)
+    );
+    assert_eq!(response.endpoints[0].port, i32::from(test.port));
+}
+
+#[test]
 fn partial_frames_are_bounded_in_sum_and_whole_ones_get_through() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
