@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import trio
@@ -199,10 +200,10 @@ class ConfigAdmin:
     ) -> list[AlteredConfigs]:
         results = []
         announced = []
-        resources = [resource for resource, _ in changes]
+        named = Counter(resource for resource, _ in changes)
         for resource, change in changes:
             try:
-                if resources.count(resource) > 1:
+                if named[resource] > 1:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                     )

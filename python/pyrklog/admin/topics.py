@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import trio
@@ -15,7 +16,7 @@ from pyrklog.admin.creation import (
     check_new_topic,
     check_partition_count,
 )
-from pyrklog.admin.names import wrong_with_name
+from pyrklog.admin.names import TopicNames, wrong_with_name
 from pyrklog.config.topic import describe_topic_options
 from pyrklog.controller.service import (
     NO_TOPIC_ID,
@@ -91,14 +92,14 @@ class TopicAdmin:
     ) -> tuple[list[TopicResult], dict[int, znodes.TopicAssignment]]:
         results = []
         planned: dict[int, znodes.TopicAssignment] = {}
-        names = [spec.name for spec in specs]
-        existing = set(self._metadata.image.topics)
+        named = Counter(spec.name for spec in specs)
+        existing = TopicNames(self._metadata.image.topics)
         partitions = 0
         for index, spec in enumerate(specs):
             try:
                 if not self._is_controller():
                     raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
-                if names.count(spec.name) > 1:
+                if named[spec.name] > 1:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, f"The request names '{spec.name}' twice."
                     )
@@ -353,10 +354,10 @@ class TopicAdmin:
         results: list[NamedResult] = []
         ids: dict[str, bytes] = {}
         counts: dict[str, int] = {}
-        names = [spec.name for spec in specs]
+        named = Counter(spec.name for spec in specs)
         for spec in specs:
             try:
-                if names.count(spec.name) > 1:
+                if named[spec.name] > 1:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, f"The request names '{spec.name}' twice."
                     )

@@ -10,6 +10,7 @@ from pyrklog.admin.creation import (
     assign_new_topic,
     check_new_topic,
 )
+from pyrklog.admin.names import TopicNames
 from pyrklog.controller.service import PartitionsSpec, TopicSpec
 from pyrklog.errors import ApiError, ErrorCode
 
@@ -96,7 +97,7 @@ def test_refused_assignments(spec: TopicSpec, code: ErrorCode, said: str) -> Non
 )
 def test_refused_topics(spec: TopicSpec, code: ErrorCode) -> None:
     with pytest.raises(ApiError) as refused:
-        check_new_topic(spec, {"there", "the_re"})
+        check_new_topic(spec, TopicNames(["there", "the_re"]))
     assert refused.value.code is code
 
 

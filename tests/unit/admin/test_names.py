@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrklog.admin.names import colliding, wrong_with_name
+from pyrklog.admin.names import TopicNames, wrong_with_name
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "..a", "x" * 249, "-", "_", "...", "__internal"])
@@ -29,7 +29,11 @@ def test_bad_names(name: str, why: str) -> None:
 
 
 def test_dots_and_underscores_collide() -> None:
-    existing = ["a.b", "a_b", "ab", "a-b", "a.b.c"]
-    assert colliding("a_b", existing) == ["a.b"]
-    assert colliding("a.b_c", existing) == ["a.b.c"]
-    assert colliding("ab", existing) == []
+    existing = TopicNames(["a.b", "a_b", "ab", "a-b", "a.b.c"])
+    assert existing.colliding("a_b") == ["a.b"]
+    assert existing.colliding("a.b_c") == ["a.b.c"]
+    assert existing.colliding("ab") == []
+    assert "a_b" in existing
+    assert "a_b_c" not in existing
+    existing.add("a_b_c")
+    assert existing.colliding("a.b_c") == ["a.b.c", "a_b_c"]
