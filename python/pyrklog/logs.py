@@ -6,6 +6,7 @@ of a second to load, so lines before :func:`configure` wait for it.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -84,7 +85,7 @@ def configure(stream: TextIO | None = None, *, level: str = "info") -> None:
     _sink.minimum = LEVELS[level]
     terminal = out.isatty()
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=terminal, pad_event_to=0)
+        structlog.dev.ConsoleRenderer(colors="NO_COLOR" not in os.environ, pad_event_to=0)
         if terminal
         else structlog.processors.JSONRenderer(default=str)
     )
