@@ -61,6 +61,17 @@ async def test_null_and_an_empty_list_ask_for_all_options(keys: list[str] | None
     assert fake.asked("describe_configs") == [(TOPIC, keys or None)]
 
 
+async def test_an_unknown_resource_type_fails_the_whole_request() -> None:
+    fake = FakeService()
+    resources = [
+        DescribeConfigsResource(RESOURCE_TOPIC, "a"),
+        DescribeConfigsResource(77, "x"),
+    ]
+    response = await ask(fake, DESCRIBE, 4, DescribeConfigsRequest(resources))
+    assert [(r.resource_name, r.error_code) for r in response.results] == [("a", 42), ("x", 42)]
+    assert fake.calls == []
+
+
 async def test_options_come_with_source_type_synonyms_and_documentation() -> None:
     fake = FakeService(
         describe_configs=[DescribedConfigs(TOPIC, ErrorCode.NONE, None, [RETENTION])]
