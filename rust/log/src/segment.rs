@@ -373,7 +373,7 @@ impl Segment {
             None => {
                 let log = self.log_file(wait)?;
                 let built = SegmentIndexes::rebuild(&*log, self.base_offset, self.written())?;
-                built.write(self.env.disk(), &|kind| self.path(kind))?;
+                built.replace(self.env.disk(), &|kind| self.path(kind))?;
                 self.open_indexes()?.ok_or_else(|| {
                     let path = self.path(FileKind::OffsetIndex);
                     io::Error::new(

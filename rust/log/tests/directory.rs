@@ -181,12 +181,7 @@ fn a_checkpoint_survives_a_crash_at_each_step_of_its_writing() {
 
 #[test]
 fn a_damaged_checkpoint_counts_as_empty() {
-    for content in [
-        "1\n0\n",
-        "0\n2\na 0 5\n",
-        "0\n1\na zero 5\n",
-        "\u{0}\u{0}",
-    ] {
+    for content in ["1\n0\n", "0\n2\na 0 5\n", "0\n1\na zero 5\n", "\u{0}\u{0}"] {
         let disk = MemDisk::default();
         disk.create_dir_all(Path::new(DIR)).unwrap();
         let path = Path::new(DIR).join("recovery-point-offset-checkpoint");

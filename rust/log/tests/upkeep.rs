@@ -262,7 +262,11 @@ fn epochs_follow_the_log_at_both_ends() {
     assert_eq!(rig.log.end_offset_for_epoch(19), (-1, -1));
     rig.log.advance_log_start(9).unwrap();
     let before_all = rig.log.end_offset_for_epoch(2);
-    assert_eq!(before_all, (2, 9), "older than all known: it ended before they began");
+    assert_eq!(
+        before_all,
+        (2, 9),
+        "older than all known: it ended before they began"
+    );
     rig.write();
     let mut job = rig
         .log
