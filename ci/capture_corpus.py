@@ -133,7 +133,7 @@ def kcat_version() -> str:
 
 def clients() -> dict[str, Callable[[str, str], None]]:
     """What drives each client, by the label of its frames."""
-    found = {
+    found: dict[str, Callable[[str, str], None]] = {
         f"confluent-kafka-{version('confluent-kafka')}": confluent,
         f"kafka-python-{version('kafka-python')}": kafka_python,
         f"aiokafka-{version('aiokafka')}": aio_kafka,
