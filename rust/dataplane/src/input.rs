@@ -75,8 +75,9 @@ fn received(
             Ok(0)
         }
         Ok(count) => {
-            // A short read has emptied the socket: the next bytes raise a new event.
-            conn.readable = count == room;
+            // A short read has emptied the socket: the next bytes raise a new event. An end that
+            // was told of already raises none.
+            conn.readable = count == room || conn.hung_up;
             conn.active_ms = cx.now.mono_ms;
             cx.statistics.received_bytes.add(count as u64);
             Ok(count)

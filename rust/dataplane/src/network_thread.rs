@@ -184,6 +184,7 @@ impl NetworkThread {
             conn.writable = true;
         }
         let ends = flags.contains(EventFlags::RDHUP);
+        conn.hung_up |= ends;
         if ends && matches!(conn.exclusive, Some(Exclusive::Fetch(_))) {
             // The peer sends nothing more: it gets what there is, then the end.
             self.with(token, fetch::finish_waiting);
@@ -330,7 +331,7 @@ impl NetworkThread {
             }
             if round == ROUNDS_PER_VISIT {
                 self.cx.again.push(conn.token);
-                break;
+                return Ok(());
             }
         }
         let is_over = conn.ended || self.cx.is_draining;
