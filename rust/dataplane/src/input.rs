@@ -34,6 +34,10 @@ pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resul
         }
         receive(cx, conn, buffer)?;
     }
+    if conn.received.is_empty() {
+        // Whoever has sent nothing must not keep the turn of those who are in the middle.
+        cx.shared.budget.release(conn.id);
+    }
     note_partial(cx, conn);
     Ok(())
 }

@@ -371,3 +371,40 @@ fn partial_frames_are_bounded_in_sum_and_whole_ones_get_through() {
         (test.statistic("receive_memory_bytes") < 2 << 20).then_some(())
     });
 }
+
+#[test]
+fn a_silent_newcomer_cannot_take_the_turn_of_those_who_send() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.receive_buffers_max_bytes = 1 << 20;
+    config.network_threads = 1;
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    test.create("t", 1);
+    let record = large_batch(900_000);
+    let body = produce_body(PRODUCE_VERSION, 1, 10_000, "t", &[(0, Some(&record))]);
+    // Two that have sent a part of their frames fill the memory.
+    let mut senders: Vec<(Client, Vec<u8>, usize)> = Vec::new();
+    for sent in [800_000, 200_000] {
+        let received = test.statistic("received_bytes") + sent as u64;
+        let mut client = test.client();
+        let frame = client.frame(key::PRODUCE, PRODUCE_VERSION, &body);
+        client.stream.write_all(&frame[..sent]).unwrap();
+        senders.push((client, frame, sent));
+        eventually("the part", || {
+            (test.statistic("received_bytes") == received).then_some(())
+        });
+    }
+    assert!(test.statistic("receive_memory_bytes") >= 1 << 20);
+    let silent: Vec<Client> = (0..5).map(|_| test.client()).collect();
+    eventually("the newcomers", || {
+        (test.statistic("connections") == 7).then_some(())
+    });
+    for (client, frame, sent) in &mut senders {
+        client.stream.write_all(&frame[*sent..]).unwrap();
+    }
+    for (client, ..) in &mut senders {
+        let (_, answer) = client.receive(key::PRODUCE, PRODUCE_VERSION);
+        assert_eq!(produced(&answer, PRODUCE_VERSION).0, ErrorCode::NONE);
+    }
+    drop(silent);
+}
