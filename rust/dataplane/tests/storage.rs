@@ -465,3 +465,45 @@ fn delete_records_moves_the_log_start() {
         "a kill does not bring it back"
     );
 }
+
+#[test]
+fn requests_that_append_nothing_do_not_gather_without_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SlowDisk::default();
+    let mut test = TestPlane::start_with(
+        config(vec![dir.path().join("logs")]),
+        Arc::new(disk.clone()),
+    );
+    test.create("t", 1);
+    disk.freeze();
+    let mut producer = test.client();
+    let record = batch(&[b"v"]);
+    let body = |index| produce_body(PRODUCE_VERSION, 1, 30_000, "t", &[(index, Some(&record))]);
+    producer.send(key::PRODUCE, PRODUCE_VERSION, &body(0));
+    let mut sender = producer.stream.try_clone().unwrap();
+    let count = 5000;
+    let frames: Vec<u8> = (0..count)
+        .flat_map(|_| producer.frame(key::PRODUCE, PRODUCE_VERSION, &body(1)))
+        .collect();
+    let sending = std::thread::spawn(move || {
+        std::io::Write::write_all(&mut sender, &frames).unwrap();
+    });
+    eventually("the bound", || {
+        (test.statistic("requests.Produce") >= 1000).then_some(())
+    });
+    // Another connection of the same thread is served, so that one has had all its turns.
+    for _ in 0..4 {
+        assert_eq!(test.client().fetch_one("t", 0, 0).error, ErrorCode::NONE);
+    }
+    let begun = test.statistic("requests.Produce");
+    disk.thaw();
+    assert_eq!(begun, 1000);
+    sending.join().unwrap();
+    let (_, answer) = producer.receive(key::PRODUCE, PRODUCE_VERSION);
+    assert_eq!(produced(&answer, PRODUCE_VERSION), (ErrorCode::NONE, 0));
+    for _ in 0..count {
+        let (_, answer) = producer.receive(key::PRODUCE, PRODUCE_VERSION);
+        let (error, _) = produced(&answer, PRODUCE_VERSION);
+        assert_eq!(error, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    }
+}
