@@ -111,7 +111,10 @@ class PlaneListener(Protocol):
 
 
 class Plane(Protocol):
-    """The data plane's commands. Errors of single partitions are protocol codes in results."""
+    """The data plane's commands. Errors of single partitions are protocol codes in results.
+
+    A slow command that comes after ``shutdown`` never completes; its caller is to be cancelled.
+    """
 
     def found_partitions(self) -> Sequence[FoundPartition]:
         """What the log directories hold."""
@@ -313,7 +316,11 @@ class CorePlane:
 
     async def _ticket(self, command: Callable[[], int]) -> Any:
         """Issues the command and waits for its event (no turn hands it out before this one)."""
-        ticket = command()
+        try:
+            ticket = command()
+        except self._core.PlaneClosedError:
+            # The broker is ending, and cancels whoever asked when the plane is done.
+            await trio.sleep_forever()
         waiter = self._waiting[ticket] = _Ticket()
         try:
             return await waiter.wait()
