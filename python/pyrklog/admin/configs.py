@@ -106,6 +106,7 @@ class ConfigAdmin:
                 names,
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
+                node_id=self._node_id,
             )
         return _describe_default_broker(options, names, include_synonyms, include_documentation)
 
