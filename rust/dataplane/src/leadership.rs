@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
@@ -250,6 +251,9 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
             let mut state = partition.lock();
             state.role = Role::Stopped;
             state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
+            if !spec.delete {
+                partition.dir.unclosed.fetch_add(1, Ordering::Relaxed);
+            }
             stopped.push(Arc::clone(partition));
         }
         // Now, not when the command runs: by then the name may be placed anew.
@@ -347,15 +351,18 @@ fn delete(
 fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> std::io::Result<()> {
     loop {
         let state = partition.lock();
-        let is_done = state.log.as_ref().is_none_or(|log| !log.has_unwritten());
-        if is_done || partition.dir.has_failed() || shared.is_ending() {
+        if state.log.as_ref().is_none_or(|log| !log.has_unwritten()) {
             break;
+        }
+        if partition.dir.has_failed() || shared.is_ending() {
+            return Err(std::io::Error::other("not everything was written"));
         }
         partition.unlock_and_write(state);
         std::thread::sleep(std::time::Duration::from_millis(DRAIN_LOOK_MS));
     }
-    match take_log(partition) {
-        Some(mut log) => log.close_cleanly(),
-        None => Ok(()),
+    if let Some(mut log) = take_log(partition) {
+        log.close_cleanly()?;
     }
+    partition.dir.unclosed.fetch_sub(1, Ordering::Relaxed);
+    Ok(())
 }

@@ -31,6 +31,9 @@ pub struct LogDirState {
     is_announced: AtomicBool,
     is_parking: AtomicBool,
     parked: Mutex<Vec<Place>>,
+    /// Logs that were given up and are not closed in order: while there are any, the directory is
+    /// not clean.
+    pub unclosed: AtomicUsize,
     /// Held while rows are gathered and written, and while those of a deleted partition are taken
     /// out: what was gathered before must not be written afterwards.
     pub checkpoints: Mutex<()>,
@@ -50,6 +53,7 @@ impl LogDirState {
             is_announced: AtomicBool::new(false),
             is_parking: AtomicBool::new(false),
             parked: Mutex::default(),
+            unclosed: AtomicUsize::new(0),
             checkpoints: Mutex::default(),
         })
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use harness::*;
 use pyrklog_dataplane::OpenError;
-use pyrklog_dataplane::api::{Event, ReadPath, TicketOutcome};
+use pyrklog_dataplane::api::{Event, ReadPath, StopSpec, TicketOutcome};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;
@@ -506,4 +506,38 @@ fn requests_that_append_nothing_do_not_gather_without_end() {
         let (error, _) = produced(&answer, PRODUCE_VERSION);
         assert_eq!(error, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
+}
+
+#[test]
+fn a_log_that_was_being_closed_at_the_end_keeps_its_directory_from_being_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SlowDisk::default();
+    let logs = dir.path().join("logs");
+    let mut test = TestPlane::start_with(config(vec![logs.clone()]), Arc::new(disk.clone()));
+    test.create("t", 1);
+    disk.freeze();
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
+    let body = produce_body(PRODUCE_VERSION, 1, 30_000, "t", &[(0, Some(&record))]);
+    client.send(key::PRODUCE, PRODUCE_VERSION, &body);
+    eventually("a write that waits", || {
+        (disk.waiting_writes() == 1).then_some(())
+    });
+    let stop = StopSpec {
+        topic: "t".into(),
+        partition: 0,
+        delete: false,
+    };
+    test.plane.stop_partitions(vec![stop]).unwrap();
+    let ticket = test.plane.shutdown(0);
+    // The loader gives up; only then does the write come to its end.
+    eventually("the end of the closing", || {
+        (test.statistic("command_queue_depth") == 0).then_some(())
+    });
+    disk.thaw();
+    let TicketOutcome::Shutdown(is_clean) = test.ticket(ticket) else {
+        panic!("not a shutdown");
+    };
+    assert!(!is_clean);
+    assert!(!logs.join(".kafka_cleanshutdown").exists());
 }
