@@ -49,6 +49,8 @@ from pyrklog.metastore.interface import (
 )
 from pyrklog.replication.driver import ReplicationDriver
 
+LEADERS_WAIT_SECONDS = 0.3
+"""How much later a broker listens so that the partitions it knew are led when clients return."""
 SHUTDOWN_GRACE_MS = 1200
 SHUTDOWN_LIMIT_SECONDS = 1.7
 """SIGTERM to exit within two seconds, the closing of the store included."""
@@ -184,6 +186,7 @@ class Broker:
             )
             service.reserve_topics(unknown)
             warn_of_full_disks(self.config.log_dirs)
+            await _wait_for_leaders(node_id, metadata, replication)
             self._listen(plane, [item for item in self.config.listeners.bound if item.port])
             self.ready.set()
             seconds = banner.seconds_since_exec()
@@ -354,6 +357,26 @@ class Broker:
                 "not_flushed", seconds=seconds, consequence="logs recover at the next start"
             )
             self._exit_code = self._exit_code or 1
+
+
+async def _wait_for_leaders(
+    node_id: int, metadata: Metadata, replication: ReplicationDriver
+) -> None:
+    """Waits a little for this broker's partitions: not every client retries NOT_LEADER_OR_FOLLOWER
+    (librdkafka's watermark look-up does not), and most starts need a few milliseconds only.
+    """
+    replicas = replication.replicas
+
+    def are_settled() -> bool:
+        return all(
+            replicas.is_settled((name, index))
+            for name, entry in metadata.image.topics.items()
+            for index, partition in entry.partitions.items()
+            if node_id in partition.replicas
+        )
+
+    with trio.move_on_after(LEADERS_WAIT_SECONDS):
+        await metadata.changes.wait_until(are_settled)
 
 
 def _load_handlers(service: Administration) -> Handlers:
