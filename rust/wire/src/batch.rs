@@ -266,7 +266,7 @@ impl BatchHeader {
     /// Written by an idempotent or transactional producer?
     #[inline]
     pub fn has_producer(&self) -> bool {
-        self.producer_id != NO_PRODUCER_ID
+        self.producer_id > NO_PRODUCER_ID
     }
 }
 
