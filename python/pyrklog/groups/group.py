@@ -43,6 +43,8 @@ class Group:
         """Member ids that were handed out and have not come back."""
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not asked for their assignment."""
+        self.assigned_generation = 0
+        """The last generation whose assignment the leader has handed in."""
         self.subscribed_topics: frozenset[str] | None = None
         """None where unknown: no consumers, or metadata that cannot be read."""
         self.initial_delay: InitialDelay | None = None

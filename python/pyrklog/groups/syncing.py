@@ -24,7 +24,7 @@ def sync(turn: Turn, request: SyncRequest, token: int) -> None:
         turn.refresh_session(member)
         return
     turn.park_sync(member, token)
-    if group.roster.is_leader(member.member_id):
+    if group.roster.is_leader(member.member_id) and group.assigned_generation != group.generation:
         _take_assignment(turn, request)
 
 
@@ -54,6 +54,9 @@ def _synced(turn: Turn, member_id: str) -> None:
 
 def _take_assignment(turn: Turn, request: SyncRequest) -> None:
     group = turn.group
+    # Departure from Kafka, which writes what a leader hands in twice: members would be told the
+    # first assignment, and the log, after a fail-over, the second.
+    group.assigned_generation = group.generation
     assignments = {m: request.assignments.get(m, b"") for m in group.roster.members}
     missing = len(assignments.keys() - request.assignments.keys())
     if missing:
