@@ -2,10 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from pyrklog.controller.service import ClusterService
+from pyrklog.groups.service import GroupService
 from pyrklog.handlers.context import Context, Request
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
@@ -16,7 +18,15 @@ Handler = Callable[[Context, Any], Awaitable[Any]]
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
 
 ROUTES: dict[int, tuple[str, str]] = {
+    8: ("offsets", "offset_commit"),
+    9: ("offsets", "offset_fetch"),
     10: ("coordinators", "find_coordinator"),
+    11: ("groups", "join_group"),
+    12: ("groups", "heartbeat"),
+    13: ("groups", "leave_group"),
+    14: ("groups", "sync_group"),
+    15: ("group_admin", "describe_groups"),
+    16: ("group_admin", "list_groups"),
     19: ("topics", "create_topics"),
     20: ("topics", "delete_topics"),
     21: ("records", "delete_records"),
@@ -25,8 +35,10 @@ ROUTES: dict[int, tuple[str, str]] = {
     33: ("configs", "alter_configs"),
     35: ("log_dirs", "describe_log_dirs"),
     37: ("topics", "create_partitions"),
+    42: ("group_admin", "delete_groups"),
     44: ("configs", "incremental_alter_configs"),
     46: ("reassignments", "list_partition_reassignments"),
+    47: ("offsets", "offset_delete"),
     60: ("cluster", "describe_cluster"),
 }
 """API key -> (module in this package, name of the handler)."""
@@ -51,8 +63,13 @@ def load_route(api_key: int) -> Route:
 class Handlers:
     """Answers requests; modules are imported at the first request that needs them."""
 
-    def __init__(self, service: ClusterService) -> None:
+    def __init__(
+        self, service: ClusterService, groups: GroupService, park: Callable[[int], None]
+    ) -> None:
+        """``park`` takes the number of a request whose answer waits for other clients."""
         self._service = service
+        self._groups = groups
+        self._park = park
         self._routes: dict[int, Route] = {}
 
     async def handle(self, request: Request) -> bytes | None:
@@ -65,7 +82,13 @@ class Handlers:
         if route is None:
             return None
         decoded = route.api.decode_request(request.body, request.api_version)
-        context = Context(self._service, request.session, request.api_version)
+        context = Context(
+            self._service,
+            self._groups,
+            request.session,
+            request.api_version,
+            partial(self._park, request.id),
+        )
         try:
             response = await route.handler(context, decoded)
         except ApiError as error:
@@ -92,6 +115,8 @@ class Handlers:
         return route
 
 
-def build_handlers(service: ClusterService) -> Handlers:
-    """The handlers of a broker whose control plane is ``service``."""
-    return Handlers(service)
+def build_handlers(
+    service: ClusterService, groups: GroupService, park: Callable[[int], None]
+) -> Handlers:
+    """The handlers of a broker whose control plane is ``service`` and ``groups``."""
+    return Handlers(service, groups, park)
