@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 
+from pyrklog.changes import Changes
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.batching import Batch, QueuedAppend, make_batches
 from pyrklog.groups.history import Rebalance
@@ -121,6 +122,8 @@ class GroupCoordinator:
     ) -> None:
         """``fresh_id`` makes the end of a member id, another one each time."""
         self.registry = Registry(settings, topic.partition_count() or options.partition_count)
+        self.changes = Changes()
+        """Notified when a partition has been loaded or unloaded."""
         self._options = options
         self._log = internal_log
         self._topic = topic
@@ -274,6 +277,7 @@ class GroupCoordinator:
         outcomes = self.registry.unload(partition, self._wall_ms())
         for outcome in outcomes:
             self._carry_out(outcome)
+        self.changes.notify()
         log.info("offsets_partition_unloaded", partition=partition, groups=len(outcomes))
 
     async def _load(self, partition: int) -> None:
@@ -285,6 +289,7 @@ class GroupCoordinator:
             del self._loads[partition]
             for outcome in outcomes:
                 self._carry_out(outcome)
+            self.changes.notify()
             facts = {
                 "partition": partition,
                 "groups": len(outcomes),

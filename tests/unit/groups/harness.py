@@ -80,6 +80,10 @@ class Play:
         return state
 
     @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
     def generation(self) -> int:
         return self.machine.group.generation
 

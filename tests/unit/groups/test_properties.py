@@ -46,7 +46,8 @@ class AnyOrder(RuleBasedStateMachine):
 
     def _known(self, data: st.DataObject) -> str:
         candidates = [*self.play.member_ids, *sorted(self.play.group.pending_ids), "ghost"]
-        return data.draw(st.sampled_from(candidates))
+        member_id: str = data.draw(st.sampled_from(candidates))
+        return member_id
 
     def _bury(self) -> None:
         """A group that has ended owes nothing; the next one begins."""

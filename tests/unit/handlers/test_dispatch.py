@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from pyrklog import dataplane
 from pyrklog.errors import ErrorCode
-from pyrklog.handlers import build_handlers
 from pyrklog.handlers.dispatch import ROUTES, load_route
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.registry import API_KEYS, find_api
-from tests.unit.handlers.fake_service import FakeRequest, FakeService
+from tests.unit.handlers.fake_service import FakeRequest, FakeService, make_handlers
 from tests.unit.protocol.messages import messages
 
 NOT_FLEXIBLE = 32767
@@ -50,13 +49,13 @@ def test_any_request_can_be_answered_with_an_error(
 ) -> None:
     message = data.draw(messages(api.request, version))
     request = FakeRequest(api.key, version, api.encode_request(message, version))
-    body = build_handlers(FakeService()).error_reply(request, ErrorCode.NOT_CONTROLLER)
+    body = make_handlers(FakeService()).error_reply(request, ErrorCode.NOT_CONTROLLER)
     assert body is not None
     api.decode_response(body, version)
 
 
 async def test_a_body_that_cannot_be_read_closes_the_connection() -> None:
-    handlers = build_handlers(FakeService())
+    handlers = make_handlers(FakeService())
     request = FakeRequest(19, 7, b"\x05garbage")
     with pytest.raises(DecodeError):
         await handlers.handle(request)
@@ -64,7 +63,7 @@ async def test_a_body_that_cannot_be_read_closes_the_connection() -> None:
 
 
 async def test_an_api_of_the_data_plane_is_not_answered_here() -> None:
-    handlers = build_handlers(FakeService())
+    handlers = make_handlers(FakeService())
     request = FakeRequest(0, 9, b"")
     assert await handlers.handle(request) is None
     assert handlers.error_reply(request, ErrorCode.NOT_CONTROLLER) is None
