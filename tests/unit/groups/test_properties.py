@@ -187,5 +187,5 @@ def _check_settled(play: Play) -> None:
     assert not play.group.appends
 
 
-AnyOrder.TestCase.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+AnyOrder.TestCase.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
 TestAnyOrder = AnyOrder.TestCase
