@@ -219,6 +219,29 @@ class LogDirsDescribed:
     log_dirs: list[LogDirDescription]
 
 @final
+class InternalAppended:
+    """Ticket of append_internal. error 0 = safe; base_offset is -1 otherwise."""
+
+    __match_args__ = ("ticket", "error", "base_offset")
+    ticket: int
+    error: int
+    base_offset: int
+
+@final
+class InternalRead:
+    """Ticket of read_internal. Each batch: base offset, last offset, producer id, transactional,
+    control, [(offset, key, value)], damage (None, or why the batch has no records)."""
+
+    __match_args__ = ("ticket", "error", "batches", "next_offset", "end_offset")
+    ticket: int
+    error: int
+    batches: list[
+        tuple[int, int, int, bool, bool, list[tuple[int, bytes | None, bytes | None]], str | None]
+    ]
+    next_offset: int
+    end_offset: int
+
+@final
 class ShutdownDone:
     __match_args__ = ("ticket", "clean")
     ticket: int
@@ -244,6 +267,8 @@ Event = (
     | PartitionsDone
     | RecordsDeleted
     | LogDirsDescribed
+    | InternalAppended
+    | InternalRead
     | ShutdownDone
     | LogDirFailed
     | Notice
@@ -265,6 +290,24 @@ class DataPlane:
     def reply(self, request: int, body: bytes) -> None: ...
     def resume(self, request: int, errors: Mapping[str, int]) -> None: ...
     def close_request(self, request: int) -> None: ...
+    def park(self, request: int) -> None:
+        """The request keeps its connection waiting, but not its place in the channel to Python.
+        Unknown and answered requests are ignored."""
+    def append_internal(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+        producer: tuple[int, int] | None,
+    ) -> int:
+        """Appends one batch of (key, value) as the coordinator; ticket: InternalAppended, once the
+        high watermark has passed the batch. With a producer (id, epoch) the batch is
+        transactional. codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+    def read_internal(self, topic: str, partition: int, offset: int, max_bytes: int) -> int:
+        """Reads and unpacks whole batches up to the gated end; ticket: InternalRead."""
     def statistics(self) -> dict[str, int]: ...
     def shutdown(self, grace_ms: int) -> int: ...
     def event_fd(self) -> int: ...

@@ -7,12 +7,14 @@ complete as events; here they become awaitable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
 
-from pyrklog.errors import ConfigError, StartError, TemporaryError
+from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
+from pyrklog.groups.interfaces import InternalBatch, InternalLog, InternalRead, InternalRecord
+from pyrklog.groups.values import AppendResult, Producer
 from pyrklog.image import ImageDelta, LeaderSpec, TopicImage
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ class PlaneListener(Protocol):
         """Something an operator should read."""
 
 
-class Plane(Protocol):
+class Plane(InternalLog, Protocol):
     """The data plane's commands. Errors of single partitions are protocol codes in results."""
 
     def found_partitions(self) -> Sequence[FoundPartition]:
@@ -144,6 +146,10 @@ class Plane(Protocol):
 
     def close_request(self, request_id: int) -> None:
         """Closes the connection of a request that has no answer."""
+
+    def park(self, request_id: int) -> None:
+        """The request waits for other clients: it no longer counts among those that
+        ``queued.max.requests`` bounds. It is still to be answered."""
 
     def statistics(self) -> Mapping[str, int]:
         """Counters."""
@@ -275,6 +281,42 @@ class CorePlane:
     def close_request(self, request_id: int) -> None:
         self._plane.close_request(request_id)
 
+    def park(self, request_id: int) -> None:
+        self._plane.park(request_id)
+
+    def append_internal(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+        producer: Producer | None = None,
+    ) -> Awaitable[AppendResult]:
+        # The command goes out here; only its outcome is awaited.
+        ticket = self._plane.append_internal(
+            topic, partition, records, timestamp_ms, codec, expected_epoch, producer
+        )
+        return self._appended(ticket, self._expect(ticket))
+
+    async def _appended(self, ticket: int, waiter: _Ticket) -> AppendResult:
+        done: _core.InternalAppended = await self._outcome(ticket, waiter)
+        return AppendResult(ErrorCode(done.error), done.base_offset)
+
+    async def read_internal(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int
+    ) -> InternalRead:
+        done: _core.InternalRead = await self._ticket(
+            lambda: self._plane.read_internal(topic, partition, offset, max_bytes)
+        )
+        batches = [
+            InternalBatch(base, last, producer, txn, control, _internal_records(records), damage)
+            for base, last, producer, txn, control, records, damage in done.batches
+        ]
+        return InternalRead(ErrorCode(done.error), batches, done.next_offset, done.end_offset)
+
     def statistics(self) -> Mapping[str, int]:
         return self._plane.statistics()
 
@@ -305,6 +347,8 @@ class CorePlane:
                 core.PartitionsDone()
                 | core.RecordsDeleted()
                 | core.LogDirsDescribed()
+                | core.InternalAppended()
+                | core.InternalRead()
                 | core.ShutdownDone()
             ):
                 waiter = self._waiting.get(event.ticket)
@@ -314,11 +358,23 @@ class CorePlane:
     async def _ticket(self, command: Callable[[], int]) -> Any:
         """Issues the command and waits for its event (no turn hands it out before this one)."""
         ticket = command()
+        return await self._outcome(ticket, self._expect(ticket))
+
+    def _expect(self, ticket: int) -> _Ticket:
         waiter = self._waiting[ticket] = _Ticket()
+        return waiter
+
+    async def _outcome(self, ticket: int, waiter: _Ticket) -> Any:
         try:
             return await waiter.wait()
         finally:
             self._waiting.pop(ticket, None)
+
+
+def _internal_records(
+    records: Sequence[tuple[int, bytes | None, bytes | None]],
+) -> list[InternalRecord]:
+    return [InternalRecord(*record) for record in records]
 
 
 class _Ticket:

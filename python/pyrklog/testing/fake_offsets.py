@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` in memory, for tests of the group coordinator's driver.
+"""``__consumer_offsets`` in memory, for tests of the group coordinator.
 
 :class:`FakeLog` keeps what is appended and lets a test hold appends back or make them fail;
 :class:`FakeTopic` says which partitions this broker leads.
@@ -19,16 +19,19 @@ NO_PRODUCER_ID = -1
 
 
 class FakeLog:
-    """Implements ``InternalLog`` for partitions of one topic."""
+    """Implements ``InternalLog`` for partitions of one topic.
 
-    def __init__(self, topic: FakeTopic) -> None:
+    ``epoch_of`` gives a partition's leader epoch, None where this broker does not lead it.
+    """
+
+    def __init__(self, epoch_of: Callable[[int], int | None]) -> None:
         self.batches: dict[int, list[InternalBatch]] = {}
         self.failing: list[ErrorCode] = []
         """Codes of the next appends; the records of one that fails are not kept."""
         self.reads_failing: list[ErrorCode] = []
         self.codecs: list[int] = []
         self.changes = Changes()
-        self._topic = topic
+        self._epoch_of = epoch_of
         self._open = trio.Event()
         self._open.set()
 
@@ -63,7 +66,7 @@ class FakeLog:
         assert records
         assert timestamp_ms >= 0
         self.codecs.append(codec)
-        if self._topic.led.get(partition) != expected_epoch:
+        if self._epoch_of(partition) != expected_epoch:
             return self._result(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         if self.failing:
             return self._result(AppendResult(self.failing.pop(0)))

@@ -34,7 +34,7 @@ class Rig:
 
     def __init__(self, topic: FakeTopic, settings: GroupSettings, options: GroupOptions) -> None:
         self.topic = topic
-        self.log = FakeLog(topic)
+        self.log = FakeLog(topic.led.get)
         self.settings = settings
         self.options = options
         self.parked = 0

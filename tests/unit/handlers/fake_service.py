@@ -172,7 +172,7 @@ def make_handlers(fake: FakeService, groups: GroupService | None = None) -> Hand
     idle = GroupCoordinator(
         GroupSettings(),
         GroupOptions(),
-        FakeLog(topic),
+        FakeLog(topic.led.get),
         topic,
         wall_ms=lambda: 0,
         fresh_id=lambda: "id",
