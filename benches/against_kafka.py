@@ -122,10 +122,11 @@ class Bench:
         metrics = ("mb_per_s", "cpu_s_per_gb", "p50_ms", "p99_ms", "startup_s", "cpu_percent")
         figures = [f"{metric} {report.number(row[metric])}" for metric in metrics if metric in row]
         self.console.print(f"{broker:8} {case:14} {'  '.join(figures)}", highlight=False)
-        if case.startswith("produce") and row["bytes"] < 3 * cases.UNWRITTEN_MAX_BYTES:
+        least = 3 * cases.UNWRITTEN_MAX_BYTES.get(broker, 0)
+        if case.startswith("produce") and row["bytes"] < least:
             self.console.print(
-                f"  note: only {row['bytes'] / 1e6:.0f} MB, less than three times what pyrklog may "
-                "leave unwritten; the clock still stops with the last byte in its file"
+                f"  note: only {row['bytes'] / 1e6:.0f} MB, less than three times what {broker} "
+                "may leave unwritten; the clock still stopped with the last byte in its file"
             )
 
     def describe(self) -> None:
@@ -170,6 +171,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     names = [cases.IDLE.name, *(case.name for case in cases.CASES)]
     parser.add_argument("--quick", action="store_true", help="one short pair, under 5 minutes")
+    parser.add_argument("--strict", action="store_true", help="a missed goal is a failure")
     parser.add_argument("--pairs", type=int, help="how often each broker runs")
     parser.add_argument(
         "--only", type=lambda text: text.split(","), default=[], help="of " + ",".join(names)
@@ -191,7 +193,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Exit status: 0 every goal reached, 1 a goal missed, 2 usage, 3 could not measure."""
+    """Exit status: 0 measured, 1 a goal missed (with --strict), 2 usage, 3 could not measure."""
     options = parse(sys.argv[1:])
     # Wide enough for the table where there is no terminal, as in a log file.
     console = Console() if sys.stdout.isatty() else Console(width=140)
@@ -205,7 +207,8 @@ def main() -> int:
         if bench.results:
             bench.finish()
         return 3
-    return 0 if bench.finish() else 1
+    reached = bench.finish()
+    return 0 if reached or not options.strict else 1
 
 
 if __name__ == "__main__":

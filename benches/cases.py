@@ -12,9 +12,9 @@ from benches.brokers import BenchError, Broker
 PARTITIONS = 6
 RECORD_BYTES = 100
 IN_FLIGHT = 5
-# Unwritten bytes that a broker may hold: pyrklog.unwritten.max.bytes. Kafka has none, beyond the
-# page cache, where its acknowledged bytes lie too.
-UNWRITTEN_MAX_BYTES = 64 << 20
+# Bytes that a broker may hold and not yet have written: pyrklog.unwritten.max.bytes. Kafka has none
+# beyond the page cache, where its acknowledged bytes lie too.
+UNWRITTEN_MAX_BYTES = {"pyrklog": 64 << 20}
 # What the fetch case reads again and again: it fits into the memory group beside Kafka's heap.
 FETCHED_BYTES = 600_000_000
 _SETTLE_S = 5.0
@@ -56,7 +56,7 @@ class Effort:
     idle_seconds: float
 
 
-QUICK = Effort(1, 3, 4_000_000_000, 3, 1_000_000_000, 8, 2_000_000_000, 15_000_000_000, 6)
+QUICK = Effort(1, 2, 4_000_000_000, 2, 1_000_000_000, 6, 2_000_000_000, 15_000_000_000, 5)
 FULL = Effort(3, 5, 4_000_000_000, 10, 1_000_000_000, 20, 3_000_000_000, 40_000_000_000, 30)
 
 

@@ -5,6 +5,7 @@ are kept for each client, API and version; `rust/wire/tests/corpus/README.md` de
 Frames of earlier captures by the same version of a client are replaced.
 """
 
+import asyncio
 import hashlib
 import re
 import shutil
@@ -18,6 +19,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 
+import aiokafka  # noqa: E402
+import kafka  # noqa: E402
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
 from confluent_kafka.admin import AdminClient, OffsetSpec  # noqa: E402
 
@@ -25,11 +28,12 @@ from pyrklog.testing import TestBroker  # noqa: E402
 from pyrklog.testing.broker import free_port  # noqa: E402
 from tests.support import jvm  # noqa: E402
 from tests.support.clients import AioKafka, Client, Confluent, KafkaPython, Record  # noqa: E402
+from tests.support.clock import START_MS  # noqa: E402
 from tests.support.proxy import CapturingProxy, Frame  # noqa: E402
 
 CORPUS = ROOT / "rust" / "wire" / "tests" / "corpus"
 FRAME_BYTES_MAX = 4096
-FRAMES_PER_KIND_MAX = 3
+FRAMES_PER_KIND_MAX = 6
 APIS = {
     0: "Produce",
     1: "Fetch",
@@ -39,9 +43,9 @@ APIS = {
     23: "OffsetForLeaderEpoch",
 }
 RECORDS = [
-    Record(b"key", b"value " * 5, (("header", b"1"),), 1_700_000_000_000),
-    Record(None, b"x", (), 1_700_000_000_001),
-    Record(b"gone", None, (), 1_700_000_000_002),
+    Record(b"key", b"value " * 5, (("header", b"1"),), START_MS),
+    Record(None, b"x", (), START_MS + 1),
+    Record(b"gone", None, (), START_MS + 2),
 ]
 
 
@@ -57,10 +61,35 @@ def python_client(client: Client) -> Callable[[str, str], None]:
     return drive
 
 
+def kafka_python(bootstrap: str, topic: str) -> None:
+    """Offsets by time and place, too."""
+    python_client(KafkaPython())(bootstrap, topic)
+    place = kafka.TopicPartition(topic, 0)
+    consumer: Any = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
+    consumer.beginning_offsets([place])
+    consumer.offsets_for_times({place: START_MS})
+    consumer.close()
+
+
+def aio_kafka(bootstrap: str, topic: str) -> None:
+    """Offsets by time and place, too."""
+    python_client(AioKafka())(bootstrap, topic)
+    place = aiokafka.TopicPartition(topic, 0)
+
+    async def ask() -> None:
+        consumer: Any = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
+        await consumer.start()
+        await consumer.beginning_offsets([place])
+        await consumer.offsets_for_times({place: START_MS})
+        await consumer.stop()
+
+    asyncio.run(ask())
+
+
 def confluent(bootstrap: str, topic: str) -> None:
     """What librdkafka can do besides."""
     python_client(Confluent())(bootstrap, topic)
-    partition = TopicPartition(topic, 0, 1_700_000_000_000)
+    partition = TopicPartition(topic, 0, START_MS)
     consumer: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
     consumer.offsets_for_times([partition], timeout=20)
     consumer.get_watermark_offsets(partition, timeout=20)
@@ -104,10 +133,10 @@ def kcat_version() -> str:
 
 def clients() -> dict[str, Callable[[str, str], None]]:
     """What drives each client, by the label of its frames."""
-    found = {
+    found: dict[str, Callable[[str, str], None]] = {
         f"confluent-kafka-{version('confluent-kafka')}": confluent,
-        f"kafka-python-{version('kafka-python')}": python_client(KafkaPython()),
-        f"aiokafka-{version('aiokafka')}": python_client(AioKafka()),
+        f"kafka-python-{version('kafka-python')}": kafka_python,
+        f"aiokafka-{version('aiokafka')}": aio_kafka,
         "java-3.9.1": java,
     }
     if shutil.which("kcat"):

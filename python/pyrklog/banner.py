@@ -27,16 +27,20 @@ def banner(listeners: Sequence[Endpoint], log_dirs: Sequence[Path], seconds: flo
     """A few lines: where it listens, where the data lies, what to do first."""
     lines = [f"pyrklog {__version__} · single node · embedded metadata"]
     for endpoint in listeners:
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host or "*"
-        lines.append(f"kafka    {f'{host}:{endpoint.port}':<22} any Kafka client")
+        lines.append(f"kafka    {_address(endpoint, '*'):<22} any Kafka client")
     for directory in log_dirs:
         lines.append(f"data     {_short(directory)}  ({_free(directory)} free)")
     lines.append(f"ready in {seconds:.1f} s · Ctrl-C stops, twice at once")
     first = listeners[0]
     loopback = first.host in ("127.0.0.1", "localhost") and first.port == 9092
-    target = "" if loopback else f" -b {first.host or 'localhost'}:{first.port}"
+    target = "" if loopback else f" -b {_address(first, 'localhost')}"
     lines.append(f"try: echo hi | pyrklog produce{target} hello")
     return "\n".join(lines)
+
+
+def _address(endpoint: Endpoint, everywhere: str) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host or everywhere
+    return f"{host}:{endpoint.port}"
 
 
 def _short(path: Path) -> str:

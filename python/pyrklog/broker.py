@@ -26,6 +26,7 @@ from pyrklog.admin.topics import TopicAdmin
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
 from pyrklog.controller.driver import ControllerDriver, ControllerSettings
+from pyrklog.controller.service import ClusterService
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.dataplane import CorePlane, Plane, PlaneSettings
 from pyrklog.errors import EX_IO, StartError, TemporaryError
@@ -72,7 +73,11 @@ def run_broker(config: BrokerConfig) -> int:
     """
     try:
         return trio.run(Broker(config).run)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt):
+            return EXIT_INTERRUPTED
         failure = _start_error_in(group)
         if failure is None:
             log.error("crashed", exc_info=group)
@@ -104,7 +109,10 @@ class Broker:
         self.ports: dict[str, int] = {}
         """Port of each listener, once it listens."""
         self.ready = trio.Event()
+        self.service: ClusterService | None = None
+        """The control plane, while it runs."""
         self._make_plane = make_plane
+        self._state_log = StateChangeLog(config.meta_dir)
         self._end = trio.Event()
         self._exit_code = 0
         self._log_dirs_failed = False
@@ -119,18 +127,19 @@ class Broker:
             log.warning("option_ignored", notice=notice)
         _raise_file_limit()
         identities = read_identities(self.config.log_dirs)
-        node_id = choose_node_id(self.config.configured_node_id, identities)
         opened = await open_store(self.config.meta_dir)
         try:
             store = opened.session()
             try:
                 await create_paths(store, znodes.PERSISTENT_PATHS)
+                node_id = await choose_node_id(self.config.configured_node_id, identities, store)
                 cluster_id = await choose_cluster_id(store, identities)
                 plane = self._make_plane(self._plane_settings(node_id, cluster_id))
                 await self._run_with(node_id, cluster_id, store, plane)
             except StoreFailedError as error:
                 raise StartError(f"The broker cannot go on: {error.reason}.") from None
             finally:
+                self._state_log.close()
                 with trio.CancelScope(shield=True):
                     await store.close()
         finally:
@@ -143,13 +152,17 @@ class Broker:
     ) -> None:
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
-        state_log = StateChangeLog(self.config.meta_dir)
         controller = ControllerDriver(
-            node_id, store, lambda _: replication, self._controller_settings(metadata), state_log
+            node_id,
+            store,
+            lambda _: replication,
+            self._controller_settings(metadata),
+            self._state_log,
         )
         service = self._service(
             node_id, cluster_id, store, plane, metadata, replication, controller
         )
+        self.service = service
         groups = cache(partial(self._groups, metadata, replication, service, plane))
         async with trio.open_nursery() as nursery:
             events = EventHandler(
@@ -169,10 +182,13 @@ class Broker:
             # A listener on any free port must be bound before its port can be registered.
             self._listen(plane, [item for item in self.config.listeners.bound if not item.port])
             replication.replicas.broker_epoch = await self._register(node_id, store)
+            being_deleted = await store.children(znodes.DELETE_TOPICS)
             await nursery.start(metadata.run)
             await nursery.start(controller.run)
             await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
-            unknown = compare_folders(node_id, plane.found_partitions(), metadata.image)
+            unknown = compare_folders(
+                node_id, plane.found_partitions(), metadata.image, being_deleted
+            )
             service.reserve_topics(unknown)
             self._listen(plane, [item for item in self.config.listeners.bound if item.port])
             self.ready.set()
@@ -186,7 +202,6 @@ class Broker:
             await self._end.wait()
             await self._shut_down(plane)
             nursery.cancel_scope.cancel()
-        state_log.close()
 
     # --- parts -----------------------------------------------------------------------------------
 

@@ -113,7 +113,10 @@ class PlaneListener(Protocol):
 
 
 class Plane(InternalLog, Protocol):
-    """The data plane's commands. Errors of single partitions are protocol codes in results."""
+    """The data plane's commands. Errors of single partitions are protocol codes in results.
+
+    A slow command that comes after ``shutdown`` never completes; its caller is to be cancelled.
+    """
 
     def found_partitions(self) -> Sequence[FoundPartition]:
         """What the log directories hold."""
@@ -296,9 +299,12 @@ class CorePlane:
         producer: Producer | None = None,
     ) -> Awaitable[AppendResult]:
         # The command goes out here; only its outcome is awaited.
-        ticket = self._plane.append_internal(
-            topic, partition, records, timestamp_ms, codec, expected_epoch, producer
-        )
+        try:
+            ticket = self._plane.append_internal(
+                topic, partition, records, timestamp_ms, codec, expected_epoch, producer
+            )
+        except self._core.PlaneClosedError:
+            return _never()
         return self._appended(ticket, self._expect(ticket))
 
     async def _appended(self, ticket: int, waiter: _Ticket) -> AppendResult:
@@ -357,7 +363,11 @@ class CorePlane:
 
     async def _ticket(self, command: Callable[[], int]) -> Any:
         """Issues the command and waits for its event (no turn hands it out before this one)."""
-        ticket = command()
+        try:
+            ticket = command()
+        except self._core.PlaneClosedError:
+            # The broker is ending, and cancels whoever asked when the plane is done.
+            await trio.sleep_forever()
         return await self._outcome(ticket, self._expect(ticket))
 
     def _expect(self, ticket: int) -> _Ticket:
@@ -369,6 +379,11 @@ class CorePlane:
             return await waiter.wait()
         finally:
             self._waiting.pop(ticket, None)
+
+
+async def _never() -> AppendResult:
+    """What a command after ``shutdown`` comes to."""
+    await trio.sleep_forever()
 
 
 def _internal_records(
@@ -398,11 +413,13 @@ def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartE
 
     where = f"{host or '*'}:{port}"
     if error.errno == errno.EADDRINUSE:
+        from pyrklog.diagnosis import port_holder
+
         return TemporaryError(
-            f"{where} is taken by another program.",
+            f"{where} is taken by {port_holder(port) or 'another program'}.",
             fix=f"stop it, or choose another port with --listen {host}:{port + 1}",
         )
-    if error.errno == errno.EADDRNOTAVAIL:
+    if error.errno in (errno.EADDRNOTAVAIL, None):  # None: a name that cannot be looked up
         return ConfigError(f"{where} is no address of this machine (listener {listener}).")
     if error.errno in (errno.EACCES, errno.EPERM):
         return ConfigError(f"No permission to listen on {where}; ports below 1024 need root.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyrklog.dataplane import FoundPartition
 from pyrklog.image import ClusterImage
@@ -14,13 +14,21 @@ log = get_logger("broker")
 
 
 def compare_folders(
-    node_id: int, found: Sequence[FoundPartition], image: ClusterImage
+    node_id: int,
+    found: Sequence[FoundPartition],
+    image: ClusterImage,
+    being_deleted: Collection[str],
 ) -> frozenset[str]:
     """Logs what does not fit; returns the topics whose folders no metadata knows.
 
-    Such folders are left untouched, and a topic of that name is not created over them.
+    Such folders are left untouched, and a topic of that name is not created over them. Folders of
+    topics that were being deleted at the start are on their way out.
     """
-    strangers = [item for item in found if not _belongs(item, node_id, image)]
+    strangers = [
+        item
+        for item in found
+        if item.topic not in being_deleted and not _belongs(item, node_id, image)
+    ]
     unknown = frozenset(item.topic for item in strangers if item.topic not in image.topics)
     if strangers:
         log.warning(
@@ -41,7 +49,8 @@ def compare_folders(
             "partition_folders_missing",
             count=len(missing),
             folders=missing[:SHOWN_MAX],
-            consequence="created anew and empty; records that they held are gone",
+            consequence="created anew and empty; unless the topic's creation was interrupted, "
+            "their records are gone",
         )
     return unknown
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pyrklog.config.properties import PropertiesError, parse_properties
-from pyrklog.errors import ConfigError
+from pyrklog.errors import ConfigError, StartError
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Create, Metastore, MetastoreError, NodeExistsError
 
 META_PROPERTIES = "meta.properties"
 DEFAULT_NODE_ID = 1
+NODE_PATH = "/pyrklog/node"
+"""Our own node in an embedded store: whose it is."""
 
 log = get_logger("broker")
 
@@ -48,10 +51,39 @@ def read_identities(log_dirs: Sequence[Path]) -> list[DirectoryIdentity]:
     return found
 
 
-def choose_node_id(configured: int, identities: Sequence[DirectoryIdentity]) -> int:
-    """``broker.id``, else the number found in the log directories, else 1."""
-    if configured >= 0:
-        return configured
+async def choose_node_id(
+    configured: int, identities: Sequence[DirectoryIdentity], store: Metastore
+) -> int:
+    """The number that the store remembers, else ``broker.id``, else the log directories', else 1.
+
+    An embedded store is one broker's own: another number over the same data would orphan it.
+    """
+    (node,) = await store.get_many([NODE_PATH])
+    if node is not None:
+        remembered = _decode_node(node.data)
+        if configured not in (-1, remembered):
+            raise ConfigError(
+                f"The data belongs to broker {remembered}, but broker.id is {configured}.",
+                fix=f"set broker.id={remembered}, or choose another directory with --data",
+            )
+        return remembered
+    chosen = configured if configured >= 0 else _node_id_of(identities)
+    try:
+        content = json.dumps({"version": 1, "broker": chosen}).encode()
+        await store.multi([Create("/pyrklog"), Create(NODE_PATH, content)])
+    except NodeExistsError:
+        raise ConfigError("The metadata store is in use by another broker.") from None
+    return chosen
+
+
+def _decode_node(data: bytes) -> int:
+    try:
+        return int(json.loads(data)["broker"])
+    except (ValueError, KeyError, TypeError):
+        raise StartError(f"The metadata store holds no broker number at {NODE_PATH}.") from None
+
+
+def _node_id_of(identities: Sequence[DirectoryIdentity]) -> int:
     known = {item.node_id: item.directory for item in identities if item.node_id is not None}
     if len(known) > 1:
         listed = ", ".join(f"{directory}: {node}" for node, directory in sorted(known.items()))

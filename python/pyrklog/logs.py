@@ -6,10 +6,14 @@ of a second to load, so lines before :func:`configure` wait for it.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any, TextIO
+
+_OWN_FIELDS = frozenset({"at", "event", "level", "logger", "timestamp"})
+"""Fields that every line has; others of these names are left out."""
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -34,19 +38,19 @@ class Logger:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def debug(self, event: str, **fields: Any) -> None:
+    def debug(self, event: str, /, **fields: Any) -> None:
         """What only matters when something is being looked into."""
         self.log("debug", event, fields)
 
-    def info(self, event: str, **fields: Any) -> None:
+    def info(self, event: str, /, **fields: Any) -> None:
         """What an operator may want to know."""
         self.log("info", event, fields)
 
-    def warning(self, event: str, **fields: Any) -> None:
+    def warning(self, event: str, /, **fields: Any) -> None:
         """What an operator should know."""
         self.log("warning", event, fields)
 
-    def error(self, event: str, **fields: Any) -> None:
+    def error(self, event: str, /, **fields: Any) -> None:
         """What an operator must act on."""
         self.log("error", event, fields)
 
@@ -66,7 +70,7 @@ def get_logger(name: str) -> Logger:
 
 
 def _emit(at: float, name: str, level: str, event: str, fields: Mapping[str, Any]) -> None:
-    clean = {key: value for key, value in fields.items() if key not in ("event", "level")}
+    clean = {key: value for key, value in fields.items() if key not in _OWN_FIELDS}
     try:
         getattr(_sink.bound, level)(event, logger=name, at=at, **clean)
     except (OSError, ValueError):
@@ -81,7 +85,7 @@ def configure(stream: TextIO | None = None, *, level: str = "info") -> None:
     _sink.minimum = LEVELS[level]
     terminal = out.isatty()
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=terminal, pad_event_to=0)
+        structlog.dev.ConsoleRenderer(colors="NO_COLOR" not in os.environ, pad_event_to=0)
         if terminal
         else structlog.processors.JSONRenderer(default=str)
     )

@@ -37,7 +37,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 public class Client {
-    static final long START_MS = 1_700_000_000_000L;
+    // An hour ago, on a full second: brokers delete records of a week ago, whoever wrote them.
+    static final long START_MS = System.currentTimeMillis() / 1000 * 1000 - 3_600_000;
     static String bootstrap;
     static String prefix;
     static Admin admin;

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.support.clients import CLIENTS, CODECS, Client, Record
+from tests.support.clock import START_MS
 from tests.support.wire import fetch_batches
 
 _CODEC_BITS = 0b111
@@ -24,7 +25,7 @@ def records_of(seed: str, *, null_header: bool, count: int = 60) -> list[Record]
                 key=key,
                 value=chance.choice([value, value, value, b"", b"" if key is None else None]),
                 headers=headers if number % 7 == 0 else (),
-                timestamp_ms=1_700_000_000_000 + number,
+                timestamp_ms=START_MS + number,
             )
         )
     return made

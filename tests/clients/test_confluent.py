@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.clients import Confluent, Record
+from tests.support.clock import START_MS
 
 CLIENT = Confluent()
 DEADLINE_S = 30
@@ -97,10 +98,9 @@ def test_keyed_records_spread_over_partitions(bootstrap: str, topic: str, admin:
 
 
 def test_offsets_for_times(bootstrap: str, topic: str) -> None:
-    start = 1_700_000_000_000
     for first in (0, 10, 20):
         records = [
-            Record(None, b"v", timestamp_ms=start + 1000 * number)
+            Record(None, b"v", timestamp_ms=START_MS + 1000 * number)
             for number in range(first, first + 10)
         ]
         CLIENT.produce(bootstrap, topic, records)
@@ -114,12 +114,12 @@ def test_offsets_for_times(bootstrap: str, topic: str) -> None:
         return offset
 
     assert lookup(0) == 0
-    assert lookup(start) == 0
-    assert lookup(start + 1) == 1
-    assert lookup(start + 12_000) == 12
-    assert lookup(start + 19_001) == 20
-    assert lookup(start + 29_000) == 29
-    assert lookup(start + 29_001) == -1  # librdkafka's "end"
+    assert lookup(START_MS) == 0
+    assert lookup(START_MS + 1) == 1
+    assert lookup(START_MS + 12_000) == 12
+    assert lookup(START_MS + 19_001) == 20
+    assert lookup(START_MS + 29_000) == 29
+    assert lookup(START_MS + 29_001) == -1  # librdkafka's "end"
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S) == (0, 30)
     consumer.close()
 
@@ -127,9 +127,7 @@ def test_offsets_for_times(bootstrap: str, topic: str) -> None:
 def test_list_offsets(bootstrap: str, topic: str, admin: Any) -> None:
     stamps = [5_000, 9_000, 7_000]
     for stamp in stamps:
-        CLIENT.produce(
-            bootstrap, topic, [Record(None, b"v", timestamp_ms=1_700_000_000_000 + stamp)]
-        )
+        CLIENT.produce(bootstrap, topic, [Record(None, b"v", timestamp_ms=START_MS + stamp)])
     partition = TopicPartition(topic, 0)
 
     def lookup(spec: Any) -> int:
@@ -139,7 +137,7 @@ def test_list_offsets(bootstrap: str, topic: str, admin: Any) -> None:
     assert lookup(OffsetSpec.earliest()) == 0
     assert lookup(OffsetSpec.latest()) == 3
     assert lookup(OffsetSpec.max_timestamp()) == 1
-    assert lookup(OffsetSpec.for_timestamp(1_700_000_006_000)) == 1
+    assert lookup(OffsetSpec.for_timestamp(START_MS + 6_000)) == 1
 
 
 def test_big_messages(bootstrap: str, topic: str) -> None:

@@ -9,9 +9,9 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTo
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from tests.support.clients import KafkaPython, Record
+from tests.support.clock import START_MS
 
 CLIENT = KafkaPython()
-START_MS = 1_700_000_000_000
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 from pyrklog.testing import TestBroker
 from tests.support.clients import Confluent, Record
+from tests.support.clock import START_MS
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,7 +49,7 @@ def test_the_wheel_needs_nothing_but_python(
 
     assert str(binaries) not in sys.executable
     broker = new_broker(python=str(binaries / "python"), environment=environment).start()
-    records = [Record(b"k", b"from the wheel", (), 1_700_000_000_000)]
+    records = [Record(b"k", b"from the wheel", (), START_MS)]
     assert Confluent().produce(broker.bootstrap, topic, records) == [0]
     assert Confluent().consume(broker.bootstrap, topic, 1) == records
     assert broker.stop() == 0

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 import zstandard
 
+from tests.support.clock import START_MS
 from tests.support.wire import (
     FETCH,
     LIST_OFFSETS,
@@ -46,7 +47,7 @@ def connection(bootstrap: str, topic: str) -> Iterator[Connection]:
 
 
 GOOD = record_batch([b"good"])
-OLD_MESSAGE = struct.pack(">bbq", 1, 0, 1_700_000_000_000) + struct.pack(">ii", -1, 1) + b"x"
+OLD_MESSAGE = struct.pack(">bbq", 1, 0, START_MS) + struct.pack(">ii", -1, 1) + b"x"
 OLD_SET = (
     struct.pack(">qi", 0, 4 + len(OLD_MESSAGE))
     + struct.pack(">I", zlib.crc32(OLD_MESSAGE))
@@ -219,16 +220,16 @@ def test_acks_zero_gets_no_reply_and_closes_on_errors(bootstrap: str, topic: str
 
 def test_time_queries_find_what_clients_left_unset(connection: Connection, topic: str) -> None:
     """Some clients leave the batch's largest timestamp unset: the broker works it out itself."""
-    batch = record_batch([b"x"], timestamp_ms=1_700_000_000_000, max_timestamp_ms=-1)
+    batch = record_batch([b"x"], timestamp_ms=START_MS, max_timestamp_ms=-1)
     assert produce(connection, topic, batch).error == 0
     (header,) = batch_headers(fetch(connection, topic, 0).records)
-    assert header.max_timestamp_ms == 1_700_000_000_000
-    place = struct.pack(">iq", 0, 1_700_000_000_000)
+    assert header.max_timestamp_ms == START_MS
+    place = struct.pack(">iq", 0, START_MS)
     body = struct.pack(">i", -1) + struct.pack(">i", 1) + string(topic)
     reply = Reader(connection.request(LIST_OFFSETS, 1, body + struct.pack(">i", 1) + place))
     assert (reply.number("i"), reply.string(), reply.number("i")) == (1, topic, 1)
     assert (reply.number("i"), reply.number("h")) == (0, 0)
-    assert (reply.number("q"), reply.number("q")) == (1_700_000_000_000, 0)
+    assert (reply.number("q"), reply.number("q")) == (START_MS, 0)
 
 
 def test_old_formats_of_produce_are_refused_with_an_answer(

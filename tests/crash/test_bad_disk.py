@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from pyrklog.testing import BrokerExited, TestBroker
-from tests.support.wire import Connection, batch_headers, create_topic, fetch, produce, record_batch
+from tests.support.wire import (
+    Connection,
+    batch_headers,
+    create_topic,
+    fetch,
+    produce,
+    record_batch,
+    wait_until_led,
+)
 
 EXIT_IO, EXIT_TEMPORARY, EXIT_CONFIG = 74, 75, 78
 BATCHES = 400
@@ -22,6 +30,7 @@ def fill(broker: TestBroker, topic: str, first: int = 0) -> None:
     with Connection(broker.bootstrap) as connection:
         if first == 0:
             assert create_topic(connection, topic) == 0
+        wait_until_led(connection, topic)
         for number in range(first, first + BATCHES):
             values = [b"%d" % number, bytes(number % 700), b""]
             batch = record_batch(values, producer=(4_242, 0, 3 * number))
@@ -31,6 +40,7 @@ def fill(broker: TestBroker, topic: str, first: int = 0) -> None:
 def check(broker: TestBroker, topic: str, batches: int) -> None:
     """All batches are there, whole and in order; a repeated one is recognised."""
     with Connection(broker.bootstrap) as connection:
+        wait_until_led(connection, topic)
         expected = 0
         while expected < 3 * batches:
             answer = fetch(connection, topic, expected)
@@ -131,7 +141,8 @@ def damage(path: Path, how: str, chance: random.Random) -> None:
             path.write_bytes(chance.randbytes(max(len(data), 64)))
         case "flipped":
             at = len(data) // 2
-            path.write_bytes(data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :])
+            flipped = bytes([byte ^ 0x41 for byte in data[at : at + 1]])
+            path.write_bytes(data[:at] + flipped + data[at + 1 :])
 
 
 HARMS = ("deleted", "empty", "cut", "zeros", "noise", "flipped")
@@ -197,7 +208,7 @@ def test_stray_files_disturb_nothing(new_broker: Make, topic: str) -> None:
         (logs / name).mkdir()
     (logs / "README").write_text("hello")
     (folder_of(broker, topic) / "notes.txt").write_text("hello")
-    (folder_of(broker, topic) / "00000000000000000000.log.swap").write_bytes(b"x")
+    (folder_of(broker, topic) / "00000000000000000000.log.cleaned").write_bytes(b"x")
     broker.start()
     check(broker, topic, BATCHES)
     assert (logs / "README").exists()

@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from pyrklog.testing import TestBroker
-from tests.support.wire import Connection, batch_headers, create_topic, fetch, produce, record_batch
+from tests.support.wire import (
+    Connection,
+    batch_headers,
+    create_topic,
+    fetch,
+    produce,
+    record_batch,
+    wait_until_led,
+)
 
 KAFKA_STORAGE_ERROR = 56
 SMALL_BYTES = 8 << 20
@@ -52,6 +60,7 @@ def fill_until_refused(broker: TestBroker, topic: str) -> tuple[int, int]:
 
 def readable(connection: Connection, topic: str) -> int:
     """The number of records that can be read from offset 0 on."""
+    wait_until_led(connection, topic)
     count = 0
     while True:
         answer = fetch(connection, topic, count)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from tests.support.clock import START_MS
+
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
 
 NO_PRODUCER = (-1, -1, -1)
@@ -197,7 +199,7 @@ def record_batch(
     base_offset: int = 0,
     magic: int = 2,
     attributes: int = 0,
-    timestamp_ms: int = 1_700_000_000_000,
+    timestamp_ms: int = START_MS,
     max_timestamp_ms: int | None = None,
     producer: tuple[int, int, int] = NO_PRODUCER,
     count: int | None = None,
@@ -345,10 +347,15 @@ def create_topic(
     assert reply.string() == topic
     error = reply.number("h")
     for partition in range(partitions if error == 0 else 0):
-        deadline = time.monotonic() + 20
-        while fetch(connection, topic, 0, partition=partition, max_wait_ms=5).error:
-            assert time.monotonic() < deadline, f"{topic}-{partition} has no leader"
+        wait_until_led(connection, topic, partition)
     return error
+
+
+def wait_until_led(connection: Connection, topic: str, partition: int = 0) -> None:
+    """Asks until the partition has a leader: after creation and after a start it takes a moment."""
+    deadline = time.monotonic() + 20
+    while fetch(connection, topic, 0, partition=partition, max_wait_ms=5).error in (3, 6):
+        assert time.monotonic() < deadline, f"{topic}-{partition} has no leader"
 
 
 def fetch_batches(bootstrap: str, topic: str, partition: int = 0) -> list[BatchHeader]:

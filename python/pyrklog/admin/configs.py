@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import trio
@@ -105,6 +106,7 @@ class ConfigAdmin:
                 names,
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
+                node_id=self._node_id,
             )
         return _describe_default_broker(options, names, include_synonyms, include_documentation)
 
@@ -199,10 +201,10 @@ class ConfigAdmin:
     ) -> list[AlteredConfigs]:
         results = []
         announced = []
-        resources = [resource for resource, _ in changes]
+        named = Counter(resource for resource, _ in changes)
         for resource, change in changes:
             try:
-                if resources.count(resource) > 1:
+                if named[resource] > 1:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                     )

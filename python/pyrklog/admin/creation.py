@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from pyrklog.admin.names import colliding, wrong_with_name
+from pyrklog.admin.names import TopicNames, wrong_with_name
 from pyrklog.config.option import InvalidValueError
 from pyrklog.config.topic import check_topic_options
 from pyrklog.controller.placement import PlacementError, place_replicas
@@ -20,14 +20,14 @@ PARTITIONS_PER_REQUEST_MAX = 20_000
 Assignment = Mapping[int, tuple[int, ...]]
 
 
-def check_new_topic(spec: TopicSpec, existing: Collection[str]) -> None:
+def check_new_topic(spec: TopicSpec, *taken: TopicNames) -> None:
     """Name and options."""
-    if spec.name in existing:
+    if any(spec.name in names for names in taken):
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
     wrong = wrong_with_name(spec.name)
     if wrong is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
-    collisions = colliding(spec.name, existing)
+    collisions = sorted({name for names in taken for name in names.colliding(spec.name)})
     if collisions:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

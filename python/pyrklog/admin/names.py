@@ -27,11 +27,33 @@ def wrong_with_name(name: str) -> str | None:
     return None
 
 
-def colliding(name: str, existing: Iterable[str]) -> list[str]:
-    """Topics that differ from ``name`` only in '.' and '_' (metrics show both alike)."""
-    if "." not in name and "_" not in name:
-        return []
-    folded = name.replace(".", "_")
-    return sorted(
-        other for other in existing if other != name and other.replace(".", "_") == folded
-    )
+class TopicNames:
+    """Names that are taken, found without a search."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._by_folded: dict[str, set[str]] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Takes a name."""
+        self._by_folded.setdefault(_folded(name), set()).add(name)
+
+    def discard(self, name: str) -> None:
+        """Gives a name back."""
+        folded = _folded(name)
+        alike = self._by_folded.get(folded, set())
+        alike.discard(name)
+        if not alike:
+            self._by_folded.pop(folded, None)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_folded.get(_folded(name), ())
+
+    def colliding(self, name: str) -> list[str]:
+        """Names that differ from ``name`` only in '.' and '_' (metrics show both alike)."""
+        return sorted(self._by_folded.get(_folded(name), set()) - {name})
+
+
+def _folded(name: str) -> str:
+    return name.replace(".", "_")

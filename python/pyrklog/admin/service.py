@@ -8,7 +8,7 @@ import trio
 
 from pyrklog.admin.configs import ConfigAdmin
 from pyrklog.admin.producer_ids import ProducerIds
-from pyrklog.admin.topics import TopicAdmin
+from pyrklog.admin.topics import TopicAdmin, store_error
 from pyrklog.controller.service import (
     AlteredConfigs,
     ClusterBroker,
@@ -33,6 +33,7 @@ from pyrklog.dataplane import Plane
 from pyrklog.errors import ErrorCode
 from pyrklog.image import INTERNAL_TOPICS, TopicEntry
 from pyrklog.metadata import Metadata
+from pyrklog.metastore.interface import MetastoreError
 
 HIGH_WATERMARK = -1
 
@@ -186,7 +187,10 @@ class Administration:
         ]
 
     async def next_producer_id(self) -> int:
-        return await self._producer_ids.next()
+        try:
+            return await self._producer_ids.next()
+        except MetastoreError as error:
+            raise store_error(error) from None
 
 
 def _plain(target: DeleteRecordsTarget) -> tuple[str, int, int]:

@@ -102,13 +102,16 @@ def produce(
         empty_is_null=empty_is_null,
         json_lines=format_ == "jsonl",
     )
+    # A stream may be long and its connection may break: no retry shall write a record twice. For a
+    # few values on the command line an answer half a second earlier is worth more.
+    idempotent = not (tombstone or values)
     if tombstone:
         records = iter([template])
     elif values:
         records = reader.records(map(argument_bytes, values))
     else:
         records = reader.records(read_lines(source))
-    sender = Sender(options, topic, codec, acks)
+    sender = Sender(options, topic, codec=codec, acks=acks, idempotent=idempotent)
     send_all(sender, records)
     if not quiet:
         sender.sum_up()

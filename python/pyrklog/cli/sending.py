@@ -95,8 +95,13 @@ class Sender:
     output.
     """
 
-    def __init__(self, settings: Settings, topic: str, codec: str, acks: str) -> None:
-        """Raises :class:`CliError` where nobody answers."""
+    def __init__(
+        self, settings: Settings, topic: str, *, codec: str, acks: str, idempotent: bool
+    ) -> None:
+        """Raises :class:`CliError` where nobody answers.
+
+        librdkafka takes half a second to get the producer id that an idempotent producer needs.
+        """
         from confluent_kafka import Producer
 
         self._verbose = settings.verbose
@@ -106,7 +111,7 @@ class Sender:
             **{
                 "compression.type": codec,
                 "acks": acks,
-                "enable.idempotence": acks in ("all", "-1"),
+                "enable.idempotence": idempotent and acks in ("all", "-1"),
                 "partitioner": "murmur2_random",
                 "message.timeout.ms": round(settings.timeout_s * 1000),
                 "linger.ms": LINGER_MS,

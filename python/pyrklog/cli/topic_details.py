@@ -102,7 +102,8 @@ def print_described(listing: Listing, output: OutputFormat) -> None:
 def _page(item: Any) -> str:
     partitions = item["partitions"]
     factor = max((len(one["replicas"]) for one in partitions), default=0)
-    head = f"{item['name']}  {len(partitions)} partitions  replication factor {factor}"
+    count = "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
+    head = f"{item['name']}  {count}  replication factor {factor}"
     head += f"  id {item['topic_id']}" if item["topic_id"] else ""
     page = f"{head}\n{plain_table(PARTITION_COLUMNS, partitions)}"
     if "configs" in item:

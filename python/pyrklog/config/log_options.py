@@ -38,10 +38,12 @@ class Fallback(NamedTuple):
 
 
 class TopicOption(NamedTuple):
-    """A topic option with its fall-backs; without any it exists for topics only."""
+    """A topic option with its fall-backs; without any, nothing a broker is given changes it."""
 
     option: Option
     fallbacks: tuple[Fallback, ...]
+    broker_name: str | None = None
+    """Without fall-backs: the name under which Kafka's brokers have its default."""
 
 
 def _throttled(value: Value) -> str | None:
@@ -65,7 +67,9 @@ _CLEANUP = (
     "What happens to old records: delete (by time and size), compact (keep the last of each "
     "key), or both. Compaction itself does not run yet."
 )
-_COMPRESSION = "How batches are kept: as the producer sent them; other values have no effect yet."
+_COMPRESSION = (
+    "How batches are kept: as the producer sent them, or recompressed with the named codec."
+)
 _TIMESTAMP_TYPE = "Whose clock stamps records: the producer's (CreateTime) or the broker's."
 _RETENTION_BYTES = "Size of a partition beyond which its oldest segments are deleted; -1 = any."
 _MIN_ISR = "In-sync replicas that a write with acks=all needs."
@@ -253,6 +257,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "compression.gzip.level",
     ),
     TopicOption(
         integer(
@@ -264,6 +269,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "compression.lz4.level",
     ),
     TopicOption(
         integer(
@@ -275,6 +281,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "compression.zstd.level",
     ),
     TopicOption(
         long(
@@ -285,6 +292,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.cleaner.delete.retention.ms",
     ),
     TopicOption(
         long(
@@ -361,6 +369,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.cleaner.max.compaction.lag.ms",
     ),
     TopicOption(
         integer("max.message.bytes", 1048588, "Largest batch that is accepted.", minimum=0),
@@ -375,6 +384,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.message.downconversion.enable",
     ),
     TopicOption(
         string(
@@ -384,6 +394,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.message.format.version",
     ),
     TopicOption(
         long(
@@ -426,6 +437,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.cleaner.min.cleanable.ratio",
     ),
     TopicOption(
         long(
@@ -436,6 +448,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.cleaner.min.compaction.lag.ms",
     ),
     TopicOption(
         integer("min.insync.replicas", 1, _MIN_ISR, minimum=1),
@@ -449,6 +462,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.preallocate",
     ),
     TopicOption(
         boolean(

@@ -63,8 +63,9 @@ class RequestBatch:
     def flush(self) -> Steps:
         """Sends everything: to each broker what it must know before what it must do."""
         state = self._state
+        infos = {partition: state.info(partition) for partition in self._metadata}
         topics = _grouped(
-            (partition, self._metadata_info(partition)) for partition in self._metadata
+            (partition, self._as_deleted(partition, info)) for partition, info in infos.items()
         )
         images = [broker.image for _, broker in sorted(state.brokers.items())]
         for broker in sorted(self._metadata_brokers & state.brokers.keys()):
@@ -76,7 +77,7 @@ class RequestBatch:
             )
         for broker, wanted in sorted(self._lead.items()):
             led = _grouped(
-                (partition, state.info(partition, is_new=is_new))
+                (partition, _as_new(infos[partition], is_new))
                 for partition, is_new in wanted.items()
             )
             if led and broker in state.brokers:
@@ -96,11 +97,14 @@ class RequestBatch:
                 )
         self._clear()
 
-    def _metadata_info(self, partition: Partition) -> PartitionInfo | None:
-        info = self._state.info(partition)
+    def _as_deleted(self, partition: Partition, info: PartitionInfo | None) -> PartitionInfo | None:
         if info is not None and partition.topic.name in self._state.to_delete:
             info = info._replace(leader=LEADER_BEING_DELETED)
         return info
+
+
+def _as_new(info: PartitionInfo | None, is_new: bool) -> PartitionInfo | None:
+    return info._replace(is_new=True) if info is not None and is_new else info
 
 
 def _grouped(

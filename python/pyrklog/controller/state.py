@@ -188,10 +188,15 @@ class ControllerState:
 
     def live_replicas(self, partition: Partition) -> tuple[int, ...]:
         """The partition's replicas that can serve, in assignment order."""
-        key = partition.key
-        return tuple(broker for broker in partition.replicas if self.is_live(broker, key))
+        # Asked of every partition at a start, so nothing is built that is not needed.
+        brokers, failed = self.brokers, self.failed_replicas
+        live = [broker for broker in partition.replicas if broker in brokers]
+        if any(map(failed.get, live)):
+            key = partition.key
+            live = [broker for broker in live if key not in failed.get(broker, ())]
+        return tuple(live)
 
-    def info(self, partition: Partition, *, is_new: bool = False) -> PartitionInfo | None:
+    def info(self, partition: Partition) -> PartitionInfo | None:
         """The partition as requests carry it; None before its first leader."""
         leadership = partition.leadership
         if leadership is None:
@@ -213,6 +218,6 @@ class ControllerState:
             adding=partition.adding,
             removing=partition.removing,
             offline=offline,
-            is_new=is_new,
+            is_new=False,
             recovery_state=leadership.recovery_state,
         )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from pyrklog.controller.service import (
+    SOURCE_DEFAULT,
     AlteredConfigs,
     ConfigAlteration,
     ConfigEntry,
@@ -24,13 +25,25 @@ from pyrklog.protocol.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.errors import ApiError, ErrorCode
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+RESOURCE_TYPES = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
+"""All types of Kafka 3.9; which of them exist here is the control plane's to say."""
 
 
 async def describe_configs(
     context: Context, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Options of topics and brokers. Both null and an empty list of names ask for all of them."""
+    """Options of topics and brokers. Both null and an empty list of names ask for all of them.
+
+    A resource type that the protocol does not know fails the whole request, as in Kafka.
+    """
+    for one in request.resources:
+        if one.resource_type not in RESOURCE_TYPES:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Resource type {one.resource_type} is unknown."
+            )
     described = await context.service.describe_configs(
         [
             (ConfigResource(one.resource_type, one.resource_name), one.configuration_keys or None)
@@ -72,6 +85,7 @@ def _option(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         name=entry.name,
         value=None if entry.sensitive else entry.value,
         read_only=entry.read_only,
+        is_default=entry.source == SOURCE_DEFAULT,
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         synonyms=[

@@ -1,5 +1,6 @@
 """CreateTopics, DeleteTopics, CreatePartitions."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from pyrklog.controller.service import (
@@ -12,7 +13,7 @@ from pyrklog.controller.service import (
     TopicSpec,
 )
 from pyrklog.handlers.context import Context
-from pyrklog.protocol.errors import ApiError, ErrorCode
+from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -93,27 +94,35 @@ def _created_config(entry: ConfigEntry) -> CreatableTopicConfigs:
 
 
 async def delete_topics(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Deletes topics by name or, from version 6 on, by id."""
+    """Deletes topics by name or, from version 6 on, by id.
+
+    A topic that is given twice, or by both name and id, or by neither, is refused; the others are
+    deleted. Those refused come last in the answer.
+    """
     states = _states(context.api_version, request)
-    if any(state.name is not None and state.topic_id != NO_TOPIC_ID for state in states):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Give a topic's name or its id, not both.")
-    nameless = [state for state in states if state.name is None and state.topic_id == NO_TOPIC_ID]
-    refs = [
-        TopicRef(state.name, state.topic_id)
-        for state in states
-        if state.name is not None or state.topic_id != NO_TOPIC_ID
-    ]
+    given = Counter((state.name, state.topic_id) for state in states)
+    refs: list[TopicRef] = []
+    refused: list[DeletableTopicResult] = []
+    for (name, topic_id), times in given.items():
+        complaint = _complaint(name, topic_id, times)
+        if complaint is None:
+            refs.append(TopicRef(name, topic_id))
+        else:
+            refused.append(
+                DeletableTopicResult(name, topic_id, ErrorCode.INVALID_REQUEST, complaint)
+            )
     deleted = await context.service.delete_topics(refs, timeout_ms=request.timeout_ms)
-    responses = [_deleted_result(one, context.api_version) for one in deleted]
-    responses += [
-        DeletableTopicResult(
-            None,
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-            error_message=ErrorCode.UNKNOWN_TOPIC_ID.message,
-        )
-        for _ in nameless
-    ]
-    return DeleteTopicsResponse(responses=responses)
+    done = [_deleted_result(one, context.api_version) for one in deleted]
+    return DeleteTopicsResponse(responses=done + refused)
+
+
+def _complaint(name: str | None, topic_id: bytes, times: int) -> str | None:
+    """What is wrong with a topic as it was given; None where nothing is."""
+    if name is not None and topic_id != NO_TOPIC_ID:
+        return "Give a topic's name or its id, not both."
+    if name is None and topic_id == NO_TOPIC_ID:
+        return "Give a topic's name or its id."
+    return "The topic is given twice." if times > 1 else None
 
 
 def delete_topics_error(

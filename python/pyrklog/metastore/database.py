@@ -119,6 +119,11 @@ class Database:
             )
 
     def _unusable(self, error: sqlite3.Error) -> StartError:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            return StartError(
+                f"No space is left for the metadata store {self._path}.",
+                fix="free some space on that volume and start again",
+            )
         return StartError(
             f"The metadata store {self._path} cannot be read: {error}.",
             fix="restore the directory from a copy; the log directories hold the records and were "

@@ -147,7 +147,7 @@ def _dump(content: Mapping[str, Any]) -> bytes:
 
 def _load(path: str, data: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(data)
+        content = json.loads(data.decode())
     except ValueError:
         raise ZnodeError(f"{path} holds no JSON") from None
     if not isinstance(content, dict):

@@ -159,6 +159,6 @@ class FakeTopic:
         await trio.sleep(0.01)
         if self.creation is ErrorCode.NONE:
             self.count = 2
-            self.led = {0: 0, 1: 0}
+            self.led.update({0: 0, 1: 0})
             self.changes.notify()
         return self.creation

@@ -69,9 +69,9 @@ pub struct PlaneConfig {
 /// How fetched file bytes reach the socket (`fetch.read.path`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPath {
-    /// Copy for peers on this machine, sendfile for all others (docs/benchmarks.md says why).
+    /// sendfile for replies with 64 KiB of records or more, copy for smaller ones.
     Auto,
-    /// sendfile(2) from the segment, by the reader pool.
+    /// The same as `Auto`, whatever a later measurement makes of that.
     Sendfile,
     /// preadv2(RWF_NOWAIT) and send by the network thread; the reader pool where that would wait.
     Copy,

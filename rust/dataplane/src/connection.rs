@@ -118,7 +118,9 @@ pub struct Connection {
     pub received: Received,
     /// The socket may hold more.
     pub readable: bool,
-    /// The peer sends nothing more.
+    /// The peer's end is in the socket, behind what it sent; no event tells of it again.
+    pub hung_up: bool,
+    /// The peer's end was read: nothing more comes.
     pub ended: bool,
 
     /// To be sent.
@@ -162,6 +164,7 @@ impl Connection {
             _permit: new.permit,
             received: Received::default(),
             readable: true,
+            hung_up: false,
             ended: false,
             out: OutQueue::default(),
             sending: Sending::Own,

@@ -111,7 +111,8 @@ pub fn handle(
     let work = Box::new(FetchWork {
         api_version,
         correlation_id,
-        deadline_ms: now_ms + max_wait_ms,
+        // The clock is cut to whole milliseconds: one more makes it no less than asked for.
+        deadline_ms: now_ms + max_wait_ms + 1,
         wait: 0,
         isolation,
         must_answer: parts.is_empty() || max_wait_ms == 0,

@@ -50,10 +50,10 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
         error_code: ErrorCode::NONE,
         session_id: work.context.session_id(),
     };
-    let runs: Vec<Vec<usize>> = work.context.topic_runs().map(<[usize]>::to_vec).collect();
+    let topic_count = work.context.topic_runs().count();
     let out = conn.out.memory();
-    let mut writer = FetchResponseWriter::begin(out, work.api_version, head, runs.len());
-    for run in &runs {
+    let mut writer = FetchResponseWriter::begin(out, work.api_version, head, topic_count);
+    for run in work.context.topic_runs() {
         let topic = work.context.target(run[0]);
         writer.topic(
             topic.topic.as_deref().unwrap_or_default(),

@@ -62,7 +62,7 @@ fn delete_records_of(
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&shared.inboxes);
-    partition.dir.syncer.trimmed(Arc::clone(&partition));
+    partition.dir.syncer.log_start_moved();
     Ok(log_start_offset)
 }
 

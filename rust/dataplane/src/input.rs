@@ -15,7 +15,7 @@ use crate::timers::NEVER_MS;
 pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 
 /// Receives by one connection before the others of its thread get their turn.
-const RECEIVES_PER_VISIT: usize = 4;
+const RECEIVES_PER_VISIT: usize = 2;
 
 /// Works on what is there: frames that were kept, then frames from the socket, until the
 /// connection is busy, the socket is empty or its turn is over. `buffer` is the thread's.
@@ -33,6 +33,10 @@ pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resul
             break;
         }
         receive(cx, conn, buffer)?;
+    }
+    if conn.received.is_empty() {
+        // Whoever has sent nothing must not keep the turn of those who are in the middle.
+        cx.shared.budget.release(conn.id);
     }
     note_partial(cx, conn);
     Ok(())
@@ -75,8 +79,9 @@ fn received(
             Ok(0)
         }
         Ok(count) => {
-            // A short read has emptied the socket: the next bytes raise a new event.
-            conn.readable = count == room;
+            // A short read has emptied the socket: the next bytes raise a new event. An end that
+            // was told of already raises none.
+            conn.readable = count == room || conn.hung_up;
             conn.active_ms = cx.now.mono_ms;
             cx.statistics.received_bytes.add(count as u64);
             Ok(count)

@@ -4,7 +4,9 @@
 //! is the order of their effects; opening, closing and deleting files follow as commands of the
 //! loader threads, one after another for each partition.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
@@ -12,7 +14,7 @@ use pyrklog_wire::ErrorCode;
 use crate::api::{LeaderSpec, StopSpec, TicketId};
 use crate::clock::Now;
 use crate::commands::{Command, Gathering};
-use crate::image::Image;
+use crate::image::{Image, TopicState};
 use crate::log_dir::LogDirState;
 use crate::partition::{Partition, Role, Topic};
 use crate::registry::Held;
@@ -28,7 +30,7 @@ pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId 
     let image = shared.image.load_full();
     let held = shared.registry.load();
     let mut codes = vec![0; specs.len()];
-    let mut fresh: Vec<Arc<Partition>> = Vec::new();
+    let mut fresh = Fresh::default();
     let mut due: Vec<(usize, Arc<Partition>)> = Vec::new();
     for (index, spec) in specs.iter().enumerate() {
         match take_up(shared, &image, &held, &mut fresh, spec) {
@@ -36,8 +38,8 @@ pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId 
             Err(error) => codes[index] = error.0,
         }
     }
-    if !fresh.is_empty() {
-        shared.registry.put(fresh);
+    if !fresh.partitions.is_empty() {
+        shared.registry.put(fresh.partitions.into_values());
     }
     let gathering = Gathering::new(ticket, codes, due.len());
     if due.is_empty() {
@@ -58,12 +60,19 @@ pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId 
     ticket
 }
 
+/// Partitions and topics that one call brings.
+#[derive(Debug, Default)]
+struct Fresh {
+    topics: HashMap<String, Arc<Topic>>,
+    partitions: HashMap<(String, i32), Arc<Partition>>,
+}
+
 /// Finds or makes the partition and notes the decision.
 fn take_up(
     shared: &Arc<Shared>,
     image: &Image,
     held: &Held,
-    fresh: &mut Vec<Arc<Partition>>,
+    fresh: &mut Fresh,
     spec: &LeaderSpec,
 ) -> Result<Arc<Partition>, ErrorCode> {
     let wanted = image
@@ -72,24 +81,19 @@ fn take_up(
     if spec.partition < 0 {
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
-    let is_it = |partition: &&Arc<Partition>| {
-        partition.index == spec.partition
-            && partition.topic.id == wanted.id
-            && *partition.topic.name == *spec.topic
-    };
+    let key = (spec.topic.clone(), spec.partition);
     let known = held
         .partition(&spec.topic, spec.partition)
-        .filter(is_it)
-        .or_else(|| fresh.iter().find(is_it));
+        .filter(|partition| partition.topic.id == wanted.id)
+        .or_else(|| fresh.partitions.get(&key));
     let partition = match known {
         Some(partition) => Arc::clone(partition),
         None => {
             let dir = choose_dir(shared, spec)?;
-            let topic = topic_of(held, fresh, &spec.topic, wanted.id)
-                .unwrap_or_else(|| Arc::new(Topic::new(wanted)));
+            let topic = topic_of(held, fresh, wanted);
             let node_id = shared.config.node_id;
             let partition = Arc::new(Partition::new(topic, spec.partition, dir, node_id));
-            fresh.push(Arc::clone(&partition));
+            fresh.partitions.insert(key, Arc::clone(&partition));
             partition
         }
     };
@@ -99,25 +103,21 @@ fn take_up(
         return Err(ErrorCode::FENCED_LEADER_EPOCH);
     }
     state.release(usize::MAX, &mut outbox);
+    // Whoever waits in an older epoch is told so now.
+    state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&shared.inboxes);
     Ok(partition)
 }
 
-fn topic_of(
-    held: &Held,
-    fresh: &[Arc<Partition>],
-    name: &str,
-    id: crate::api::TopicId,
-) -> Option<Arc<Topic>> {
-    let of_held = held.topic(name).map(|held| &held.topic);
-    // A topic's partitions usually come together: look from the end.
-    let of_fresh = fresh.iter().rev().map(|partition| &partition.topic);
-    of_held
-        .into_iter()
-        .chain(of_fresh)
-        .find(|topic| topic.id == id && *topic.name == *name)
-        .cloned()
+fn topic_of(held: &Held, fresh: &mut Fresh, wanted: &TopicState) -> Arc<Topic> {
+    match held.topic(&wanted.name) {
+        Some(held) if held.topic.id == wanted.id => Arc::clone(&held.topic),
+        _ => {
+            let made = fresh.topics.entry(wanted.name.to_string());
+            Arc::clone(made.or_insert_with(|| Arc::new(Topic::new(wanted))))
+        }
+    }
 }
 
 fn choose_dir(shared: &Shared, spec: &LeaderSpec) -> Result<Arc<LogDirState>, ErrorCode> {
@@ -251,13 +251,23 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
             let mut state = partition.lock();
             state.role = Role::Stopped;
             state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
+            if !spec.delete {
+                partition.dir.unclosed.fetch_add(1, Ordering::Relaxed);
+            }
             stopped.push(Arc::clone(partition));
         }
+        // Now, not when the command runs: by then the name may be placed anew.
+        let placement = &shared.placement;
+        let folder = spec
+            .delete
+            .then(|| placement.release(&spec.topic, spec.partition, &shared.dirs))
+            .flatten()
+            .cloned();
         let gathering = Arc::clone(&gathering);
         commands.push(Command {
             key: (Arc::from(spec.topic.as_str()), spec.partition),
             run: Box::new(move |shared| {
-                let code = stop(shared, partition.as_ref(), &spec);
+                let code = stop(shared, partition.as_ref(), folder.as_ref(), &spec);
                 gathering.done(shared, index, code.0);
             }),
         });
@@ -274,9 +284,19 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
     ticket
 }
 
-fn stop(shared: &Arc<Shared>, partition: Option<&Arc<Partition>>, spec: &StopSpec) -> ErrorCode {
+/// `folder` is the directory that holds the folder of a partition to be deleted.
+fn stop(
+    shared: &Arc<Shared>,
+    partition: Option<&Arc<Partition>>,
+    folder: Option<&Arc<LogDirState>>,
+    spec: &StopSpec,
+) -> ErrorCode {
     let result = if spec.delete {
-        delete(shared, partition, spec)
+        let deleted = delete(shared, partition, folder, spec);
+        if let (Err(_), Some(dir)) = (&deleted, folder) {
+            shared.placement.kept(&spec.topic, spec.partition, dir);
+        }
+        deleted
     } else {
         partition.map_or(Ok(()), |partition| close(shared, partition))
     };
@@ -305,29 +325,25 @@ fn take_log(partition: &Partition) -> Option<Log> {
 fn delete(
     shared: &Arc<Shared>,
     partition: Option<&Arc<Partition>>,
+    dir: Option<&Arc<LogDirState>>,
     spec: &StopSpec,
 ) -> std::io::Result<()> {
     // Jobs on their way find no log when they are done, and are forgotten.
-    drop(partition.and_then(|partition| take_log(partition)));
+    let log = partition.and_then(|partition| take_log(partition));
     if let Some(partition) = partition {
         let mut outbox = shared.outbox();
         partition.dir.unpark(&mut outbox);
         outbox.deliver(&shared.inboxes);
     }
-    let Some(dir) = shared.placement.dir_of(&spec.topic, spec.partition) else {
-        return Ok(());
-    };
-    let dir = &shared.dirs[dir];
-    let folder = dir
-        .files
-        .delete_folder(&spec.topic, spec.partition, shared.unique())?;
-    shared
-        .placement
-        .removed(&spec.topic, spec.partition, &shared.dirs);
-    if let Some(folder) = folder {
-        dir.syncer
-            .delete_later(Now::read().wall_ms, Deletion::Folder(folder));
+    let Some(dir) = dir else { return Ok(()) };
+    let folder = dir.delete_folder(&spec.topic, spec.partition, shared.unique())?;
+    let Some(folder) = folder else { return Ok(()) };
+    if let Some(log) = log {
+        // Jobs still on their way open files by name: never those of a successor.
+        log.folder_moved(&folder.path);
     }
+    dir.syncer
+        .delete_later(Now::read().wall_ms, Deletion::Folder(folder));
     Ok(())
 }
 
@@ -335,15 +351,18 @@ fn delete(
 fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> std::io::Result<()> {
     loop {
         let state = partition.lock();
-        let is_done = state.log.as_ref().is_none_or(|log| !log.has_unwritten());
-        if is_done || partition.dir.has_failed() || shared.is_ending() {
+        if state.log.as_ref().is_none_or(|log| !log.has_unwritten()) {
             break;
+        }
+        if partition.dir.has_failed() || shared.is_ending() {
+            return Err(std::io::Error::other("not everything was written"));
         }
         partition.unlock_and_write(state);
         std::thread::sleep(std::time::Duration::from_millis(DRAIN_LOOK_MS));
     }
-    match take_log(partition) {
-        Some(mut log) => log.close_cleanly(),
-        None => Ok(()),
+    if let Some(mut log) = take_log(partition) {
+        log.close_cleanly()?;
     }
+    partition.dir.unclosed.fetch_sub(1, Ordering::Relaxed);
+    Ok(())
 }

@@ -31,7 +31,7 @@ const INBOX: u64 = u64::MAX;
 const EVENTS_PER_TURN: usize = 256;
 
 /// Rounds of reading, working and sending on one connection before the others get their turn.
-const ROUNDS_PER_VISIT: usize = 8;
+const ROUNDS_PER_VISIT: usize = 4;
 
 /// See the module.
 #[derive(Debug)]
@@ -184,6 +184,7 @@ impl NetworkThread {
             conn.writable = true;
         }
         let ends = flags.contains(EventFlags::RDHUP);
+        conn.hung_up |= ends;
         if ends && matches!(conn.exclusive, Some(Exclusive::Fetch(_))) {
             // The peer sends nothing more: it gets what there is, then the end.
             self.with(token, fetch::finish_waiting);
@@ -213,6 +214,9 @@ impl NetworkThread {
             }
             Message::FetchWake { token, wait } => {
                 self.with(token, |cx, conn| fetch::wake(cx, conn, wait));
+            }
+            Message::FetchRead { token, work } if self.connections.get_mut(token).is_none() => {
+                fetch::abandon(&self.cx, token, *work);
             }
             Message::FetchRead { token, work } => {
                 self.with(token, |cx, conn| fetch::finish_reading(cx, conn, work));
@@ -327,7 +331,7 @@ impl NetworkThread {
             }
             if round == ROUNDS_PER_VISIT {
                 self.cx.again.push(conn.token);
-                break;
+                return Ok(());
             }
         }
         let is_over = conn.ended || self.cx.is_draining;

@@ -21,6 +21,9 @@ pub struct FileRange {
     pub len: usize,
 }
 
+/// Sent memory beyond this is given up even if more waits behind it.
+const COMPACT_BYTES: usize = 256 * 1024;
+
 #[derive(Debug)]
 struct FilePart {
     /// Goes out when this many bytes of memory have gone.
@@ -200,6 +203,13 @@ impl OutQueue {
         if self.is_empty() {
             self.memory.clear();
             self.sent = 0;
+        } else if self.sent >= COMPACT_BYTES {
+            // A peer that never takes all of it would have the vector grow without end.
+            self.memory.drain(..self.sent);
+            for part in &mut self.files {
+                part.at -= self.sent;
+            }
+            self.sent = 0;
         }
     }
 
@@ -286,6 +296,30 @@ mod tests {
             assert_eq!(out, expected, "step {step}");
             assert!(matches!(queue.head(), Head::Empty));
         }
+    }
+
+    #[test]
+    fn what_was_sent_is_given_up_while_more_waits() {
+        let mut queue = OutQueue::default();
+        for round in 0..100u8 {
+            queue.memory().extend_from_slice(&[round; 10_000]);
+            push_file(
+                &mut queue,
+                FileRange {
+                    file: file(&[round; 10]),
+                    position: 0,
+                    len: 10,
+                },
+            );
+        }
+        let mut buffer = vec![0; 10_010];
+        for round in 0..99u8 {
+            assert_eq!(queue.fill(&mut buffer, read).unwrap(), buffer.len());
+            assert_eq!(buffer, vec![round; 10_010]);
+            queue.advance(buffer.len());
+            assert!(queue.sent < COMPACT_BYTES);
+        }
+        assert_eq!(queue.len(), 10_010);
     }
 
     #[test]

@@ -146,6 +146,7 @@ pub struct PartitionState {
     pub unwritten_bytes: usize,
     /// Whether the directory's writer has it in its queue.
     pub queued: bool,
+    topic: Arc<Topic>,
     node_id: i32,
     followers: Vec<Follower>,
     gate_waiters: VecDeque<ProduceWaiter>,
@@ -173,6 +174,7 @@ impl Partition {
             log: None,
             unwritten_bytes: 0,
             queued: false,
+            topic: Arc::clone(&topic),
             node_id,
             followers: Vec::new(),
             gate_waiters: VecDeque::new(),
@@ -314,8 +316,17 @@ impl PartitionState {
         let moved = high_watermark(self.node_id, gated_end, &self.isr, &self.followers)
             .is_some_and(|offset| log.advance_high_watermark(offset));
         let reached = log.high_watermark();
-        answer_up_to(&mut self.gate_waiters, gated_end, outbox);
-        answer_up_to(&mut self.replication_waiters, reached, outbox);
+        answer_up_to(&mut self.gate_waiters, gated_end, ErrorCode::NONE, outbox);
+        if !self.replication_waiters.is_empty() {
+            // The ISR may have shrunk since the append.
+            let min_isr = self.topic.settings().min_insync_replicas;
+            let error = if self.has_min_isr(min_isr) {
+                ErrorCode::NONE
+            } else {
+                ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            };
+            answer_up_to(&mut self.replication_waiters, reached, error, outbox);
+        }
         self.notify_fetches(new_bytes, moved, outbox);
         moved
     }
@@ -357,13 +368,18 @@ impl PartitionState {
     }
 }
 
-fn answer_up_to(waiters: &mut VecDeque<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
+fn answer_up_to(
+    waiters: &mut VecDeque<ProduceWaiter>,
+    mark: i64,
+    error: ErrorCode,
+    outbox: &mut Outbox,
+) {
     while waiters
         .front()
         .is_some_and(|waiter| waiter.end_offset <= mark)
     {
         if let Some(waiter) = waiters.pop_front() {
-            answer(&waiter, ErrorCode::NONE, outbox);
+            answer(&waiter, error, outbox);
         }
     }
 }

@@ -32,6 +32,9 @@ const ACK_LEADER_MIN_WAIT_MS: i64 = 30_000;
 /// (KIP-890).
 const ABORTABLE_SINCE: i16 = 11;
 
+/// More partitions in one request than any broker leads.
+const REQUEST_PARTITIONS_MAX: usize = 200_000;
+
 /// The client id that may write to internal topics, as in Kafka.
 pub const ADMIN_CLIENT_ID: &str = "__admin_client";
 
@@ -110,6 +113,10 @@ pub fn handle(
                 },
                 sequence: conn.next_sequence(),
             };
+            if request.partitions.len() > REQUEST_PARTITIONS_MAX {
+                let count = request.partitions.len();
+                return Err(Close::Protocol(format!("Produce of {count} partitions")));
+            }
             serve(cx, conn, &request, arrival.correlation_id, frame, terms)
         }
     };
@@ -254,26 +261,35 @@ fn append(
         Some(bytes) => bytes.as_mut_slice(),
         None => &mut records[..validated.info.size_bytes],
     };
+    let (appended, is_waiting) =
+        append_locked(partition, batch, &validated.info, index, terms, cx)?;
+    cx.statistics
+        .produced_bytes
+        .add(appended.appended_bytes as u64);
+    Ok((appended, is_waiting))
+}
+
+/// The part of an append that holds the partition's mutex.
+fn append_locked(
+    partition: &Arc<Partition>,
+    batch: &mut [u8],
+    info: &BatchInfo,
+    index: u32,
+    terms: Terms,
+    cx: &Context,
+) -> Result<(Appended, bool), Refusal> {
     let mut state = partition.lock();
     let leader_epoch = state.leader_epoch;
     state.led()?;
-    if terms.acks == -1 && !state.has_min_isr(settings.min_insync_replicas) {
-        let message = format!(
-            "{} of the {} in-sync replicas that min.insync.replicas asks for",
-            state.isr.len(),
-            settings.min_insync_replicas
-        );
+    let min_isr = partition.topic.settings().min_insync_replicas;
+    if terms.acks == -1 && !state.has_min_isr(min_isr) {
+        let count = state.isr.len();
+        let message = format!("{count} in-sync replicas; min.insync.replicas asks for {min_isr}");
         return Err(Refusal::with(ErrorCode::NOT_ENOUGH_REPLICAS, message));
     }
-    let log = state.led()?;
-    let appended = log
-        .append(
-            batch,
-            &validated.info,
-            Origin::Client,
-            leader_epoch,
-            cx.now.wall_ms,
-        )
+    let appended = state
+        .led()?
+        .append(batch, info, Origin::Client, leader_epoch, cx.now.wall_ms)
         .map_err(refusal_of_append)?;
     let waits_for = match terms.acks {
         0 => None,
@@ -298,9 +314,6 @@ fn append(
     if queue {
         partition.dir.writer.push(Arc::clone(partition));
     }
-    cx.statistics
-        .produced_bytes
-        .add(appended.appended_bytes as u64);
     Ok((appended, is_waiting))
 }
 

@@ -137,7 +137,8 @@ pub fn copy_out(
 }
 
 /// Sends memory with send(2) and files with sendfile(2) until something stops it. May wait for
-/// the disk. Files that are not the system's own go through `buffer`.
+/// the disk. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
+/// flag against it. Files that are not the system's own go through `buffer`.
 pub fn sendfile_out(socket: BorrowedFd<'_>, out: &mut OutQueue, buffer: &mut [u8]) -> Stop {
     loop {
         let sent = match out.head() {
@@ -157,7 +158,11 @@ pub fn sendfile_out(socket: BorrowedFd<'_>, out: &mut OutQueue, buffer: &mut [u8
                     Ok(sent) => sent,
                     Err(Errno::INTR) => continue,
                     Err(Errno::AGAIN) => return Stop::SocketFull,
-                    Err(error @ (Errno::IO | Errno::INVAL | Errno::NOMEM)) => {
+                    // A file system without it.
+                    Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::OVERFLOW) => {
+                        return copy_out(socket, out, buffer, Sender::Reader);
+                    }
+                    Err(error @ (Errno::IO | Errno::NOMEM)) => {
                         return Stop::ReadFailed(error.to_string());
                     }
                     Err(_) => return Stop::PeerGone,

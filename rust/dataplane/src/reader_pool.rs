@@ -131,7 +131,7 @@ pub fn run(shared: &Shared) {
             }
             Job::Send(mut work) => {
                 buffer.resize(COPY_BUFFER_BYTES, 0);
-                send(&mut work, &mut buffer);
+                send(shared, &mut work, &mut buffer);
                 let Place { thread, token } = work.place;
                 (thread, Message::Sent { token, work })
             }
@@ -144,7 +144,7 @@ pub fn run(shared: &Shared) {
     }
 }
 
-fn send(work: &mut SendWork, buffer: &mut [u8]) {
+fn send(shared: &Shared, work: &mut SendWork, buffer: &mut [u8]) {
     let before = work.out.len();
     work.out.read_ahead();
     loop {
@@ -153,7 +153,9 @@ fn send(work: &mut SendWork, buffer: &mut [u8]) {
             Method::Copy => copy_out(socket, &mut work.out, buffer, Sender::Reader),
             Method::Sendfile => sendfile_out(socket, &mut work.out, buffer),
         };
-        if work.stop != Stop::SocketFull || !wait_writable(&work.socket) {
+        // Patience is for readers that have nothing else to do: slow peers must not hold them all.
+        let may_wait = work.stop == Stop::SocketFull && shared.readers.depth() == 0;
+        if !may_wait || !wait_writable(&work.socket) {
             break;
         }
     }

@@ -51,8 +51,16 @@ impl ReceiveBudget {
         }
     }
 
-    /// `connection` has finished its frame, or is gone.
+    /// Whether `connection` is the one that may exceed the bound.
+    pub fn is_exempt(&self, connection: u64) -> bool {
+        self.exempt.load(Ordering::Relaxed) == connection
+    }
+
+    /// `connection` has finished its frame, has none, or is gone.
     pub fn release(&self, connection: u64) {
+        if !self.is_exempt(connection) {
+            return;
+        }
         let _ = self
             .exempt
             .compare_exchange(connection, 0, Ordering::AcqRel, Ordering::Relaxed);

@@ -54,54 +54,70 @@ impl Held {
         self.by_name.values().flat_map(|topic| topic.partitions())
     }
 
-    fn put(&mut self, partition: Arc<Partition>) {
-        let Ok(index) = usize::try_from(partition.index) else {
-            return;
-        };
-        let topic = Arc::clone(&partition.topic);
-        let mut held = match self.by_name.get(&topic.name) {
-            Some(held) if held.topic.id == topic.id => HeldTopic::clone(held),
-            _ => HeldTopic {
-                topic: Arc::clone(&topic),
-                partitions: Vec::new(),
-            },
-        };
-        if held.partitions.len() <= index {
-            held.partitions.resize(index + 1, None);
+    /// The topics that are about to change, taken out to be changed.
+    fn begin_change(&self, name: &Arc<str>, changed: &mut FastMap<Arc<str>, HeldTopic>) {
+        if !changed.contains_key(name)
+            && let Some(held) = self.by_name.get(name)
+        {
+            changed.insert(Arc::clone(name), HeldTopic::clone(held));
         }
-        held.partitions[index] = Some(partition);
-        self.replace(held);
     }
 
-    fn remove(&mut self, partition: &Arc<Partition>) {
-        let Some(held) = self.by_name.get(&partition.topic.name) else {
-            return;
-        };
-        let Ok(index) = usize::try_from(partition.index) else {
-            return;
-        };
-        let mut held = HeldTopic::clone(held);
-        match held.partitions.get_mut(index) {
-            Some(place)
-                if place
+    fn put(&mut self, partitions: impl IntoIterator<Item = Arc<Partition>>) {
+        let mut changed = FastMap::default();
+        for partition in partitions {
+            let Ok(index) = usize::try_from(partition.index) else {
+                continue;
+            };
+            let topic = &partition.topic;
+            self.begin_change(&topic.name, &mut changed);
+            let held = changed
+                .entry(Arc::clone(&topic.name))
+                .or_insert_with(|| HeldTopic {
+                    topic: Arc::clone(topic),
+                    partitions: Vec::new(),
+                });
+            if held.topic.id != topic.id {
+                *held = HeldTopic {
+                    topic: Arc::clone(topic),
+                    partitions: Vec::new(),
+                };
+            }
+            if held.partitions.len() <= index {
+                held.partitions.resize(index + 1, None);
+            }
+            held.partitions[index] = Some(partition);
+        }
+        self.end_change(changed);
+    }
+
+    fn remove<'a>(&mut self, partitions: impl IntoIterator<Item = &'a Arc<Partition>>) {
+        let mut changed = FastMap::default();
+        for partition in partitions {
+            self.begin_change(&partition.topic.name, &mut changed);
+            let place = changed
+                .get_mut(&partition.topic.name)
+                .zip(usize::try_from(partition.index).ok())
+                .and_then(|(held, index)| held.partitions.get_mut(index));
+            if let Some(place) = place
+                && place
                     .as_ref()
-                    .is_some_and(|old| Arc::ptr_eq(old, partition)) =>
+                    .is_some_and(|old| Arc::ptr_eq(old, partition))
             {
                 *place = None;
             }
-            _ => return,
         }
-        self.replace(held);
+        self.end_change(changed);
     }
 
-    fn replace(&mut self, held: HeldTopic) {
-        let topic = Arc::clone(&held.topic);
-        if held.partitions().next().is_none() {
-            self.by_name.remove(&topic.name);
-            return;
+    fn end_change(&mut self, changed: FastMap<Arc<str>, HeldTopic>) {
+        for (name, held) in changed {
+            if held.partitions().next().is_none() {
+                self.by_name.remove(&name);
+            } else {
+                self.by_name.insert(name, Arc::new(held));
+            }
         }
-        let held = Arc::new(held);
-        self.by_name.insert(Arc::clone(&topic.name), held);
     }
 }
 
@@ -131,20 +147,12 @@ impl Registry {
 
     /// Adds partitions in one swap.
     pub fn put(&self, partitions: impl IntoIterator<Item = Arc<Partition>>) {
-        self.change(|held| {
-            partitions
-                .into_iter()
-                .for_each(|partition| held.put(partition))
-        });
+        self.change(|held| held.put(partitions));
     }
 
     /// Takes partitions out in one swap.
     pub fn remove<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<Partition>>) {
-        self.change(|held| {
-            partitions
-                .into_iter()
-                .for_each(|partition| held.remove(partition))
-        });
+        self.change(|held| held.remove(partitions));
     }
 
     fn change(&self, change: impl FnOnce(&mut Held)) {

@@ -8,10 +8,20 @@ use crate::shared::Shared;
 
 /// All of them; `requests.<API>` for each API of the table.
 pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
+    let mut all = Vec::new();
+    gauges(shared, &mut all);
+    sums(shared, &mut all);
     let counters = &shared.statistics;
+    all.extend(
+        TABLE
+            .iter()
+            .map(|row| (format!("requests.{}", row.name), counters.requests(row.key))),
+    );
+    all
+}
+
+fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
     let (control_queue_depth, control_queue_waiting) = shared.channel.depth();
-    let unwritten_bytes: usize = shared.dirs.iter().map(|dir| dir.unwritten_bytes()).sum();
-    let parked: usize = shared.dirs.iter().map(|dir| dir.parked()).sum();
     let (mut produce_waiters, mut fetch_waiters, mut partitions) = (0, 0, 0);
     for partition in shared.registry.load().partitions() {
         let (produces, fetches) = partition.lock().waiting();
@@ -19,11 +29,18 @@ pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
         fetch_waiters += fetches;
         partitions += 1;
     }
-    let gauges: [(&str, usize); 12] = [
+    let sessions = shared.sessions.lock().statistics();
+    let gauges = [
         ("connections", shared.limits.total()),
         ("partitions", partitions),
-        ("unwritten_bytes", unwritten_bytes),
-        ("connections_parked", parked),
+        (
+            "unwritten_bytes",
+            shared.dirs.iter().map(|dir| dir.unwritten_bytes()).sum(),
+        ),
+        (
+            "connections_parked",
+            shared.dirs.iter().map(|dir| dir.parked()).sum(),
+        ),
         ("purgatory_produce", produce_waiters),
         ("purgatory_fetch", fetch_waiters),
         ("control_queue_depth", control_queue_depth),
@@ -32,8 +49,20 @@ pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
         ("reader_queue_depth", shared.readers.depth()),
         ("command_queue_depth", shared.commands.depth()),
         ("receive_memory_bytes", shared.budget.used_bytes()),
+        ("fetch_sessions", sessions.sessions),
+        ("fetch_session_partitions", sessions.partitions),
     ];
-    let sums: [(&str, u64); 9] = [
+    all.extend(
+        gauges
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value as u64)),
+    );
+    all.push(("fetch_session_evictions".to_owned(), sessions.evictions));
+}
+
+fn sums(shared: &Shared, all: &mut Vec<(String, u64)>) {
+    let counters = &shared.statistics;
+    let sums = [
         (
             "received_bytes",
             counters.sum(|thread| &thread.received_bytes),
@@ -61,32 +90,14 @@ pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
             counters.sum(|thread| &thread.protocol_errors),
         ),
         ("idle_closed", counters.sum(|thread| &thread.idle_closed)),
+        (
+            "connections_at_limit",
+            counters.connections_at_limit.load(Ordering::Relaxed),
+        ),
+        ("reader_jobs", counters.reader_jobs.load(Ordering::Relaxed)),
     ];
-    let mut all: Vec<(String, u64)> = gauges
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value as u64))
-        .collect();
     all.extend(
         sums.into_iter()
             .map(|(name, value)| (name.to_owned(), value)),
     );
-    let at_limit = counters.connections_at_limit.load(Ordering::Relaxed);
-    all.push(("connections_at_limit".to_owned(), at_limit));
-    all.push((
-        "reader_jobs".to_owned(),
-        counters.reader_jobs.load(Ordering::Relaxed),
-    ));
-    let sessions = shared.sessions.lock().statistics();
-    all.push(("fetch_sessions".to_owned(), sessions.sessions as u64));
-    all.push((
-        "fetch_session_partitions".to_owned(),
-        sessions.partitions as u64,
-    ));
-    all.push(("fetch_session_evictions".to_owned(), sessions.evictions));
-    all.extend(
-        TABLE
-            .iter()
-            .map(|row| (format!("requests.{}", row.name), counters.requests(row.key))),
-    );
-    all
 }

@@ -19,6 +19,10 @@ pub const HUNGRY_MS: i64 = 50;
 /// a byte.
 const STALLED_MS: i64 = 5_000;
 
+/// While receive memory is short, the one connection that may exceed it must be through with its
+/// frame after this long: the others wait for it.
+const EXEMPT_MAX_MS: i64 = 30_000;
+
 /// Receive memory unused for this long is given back.
 const KEEP_MEMORY_MS: i64 = 1_000;
 
@@ -92,9 +96,13 @@ pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
     if conn.received.is_empty() && silent_ms > KEEP_MEMORY_MS {
         conn.received.shrink(budget);
     }
-    if budget.is_exhausted() && conn.partial_since_ms < now_ms && silent_ms > STALLED_MS {
-        let reason = "its frame stopped arriving while receive memory was short";
-        return Verdict::Close(Close::Protocol(reason.into()));
+    if budget.is_exhausted() && conn.partial_since_ms < now_ms {
+        let partial_ms = now_ms - conn.partial_since_ms;
+        let is_too_slow = budget.is_exempt(conn.id) && partial_ms > EXEMPT_MAX_MS;
+        if silent_ms > STALLED_MS || is_too_slow {
+            let reason = "its frame stopped arriving while receive memory was short";
+            return Verdict::Close(Close::Protocol(reason.into()));
+        }
     }
     if conn.hold == Some(Hold::Memory) {
         if budget.allows(conn.id) {

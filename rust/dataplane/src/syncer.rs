@@ -21,6 +21,9 @@ const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
 /// How often `flush.ms` is looked at, while any topic has it.
 const FLUSH_CHECK_MS: i64 = 500;
 
+/// When retention is looked at for the first time after the start, as in Kafka.
+const RETENTION_FIRST_MS: i64 = 30_000;
+
 /// After DeleteRecords the log start checkpoint is not left to its interval: this much later, so
 /// that many of them share one write.
 const LOG_START_SOON_MS: i64 = 200;
@@ -77,7 +80,6 @@ pub enum Deletion {
 #[derive(Debug, Default)]
 struct Inner {
     rolled: Vec<Arc<Partition>>,
-    trimmed: Vec<Arc<Partition>>,
     deletions: Vec<(i64, Deletion)>,
     is_stopped: bool,
     log_start_soon: bool,
@@ -101,13 +103,11 @@ impl SyncerQueue {
         self.wake.notify_one();
     }
 
-    /// The partition's log start moved: segments below are to go.
-    pub fn trimmed(&self, partition: Arc<Partition>) {
+    /// DeleteRecords moved a log start. The checkpoint follows soon; the files go when retention
+    /// next looks (as in Kafka).
+    pub fn log_start_moved(&self) {
         self.log_start_moved.store(true, Ordering::Relaxed);
-        let mut inner = self.inner.lock();
-        inner.trimmed.push(partition);
-        inner.log_start_soon = true;
-        drop(inner);
+        self.inner.lock().log_start_soon = true;
         self.wake.notify_one();
     }
 
@@ -141,7 +141,6 @@ impl SyncerQueue {
     pub fn clear(&self) {
         let mut inner = self.inner.lock();
         inner.rolled.clear();
-        inner.trimmed.clear();
     }
 
     fn is_stopped(&self) -> bool {
@@ -164,7 +163,15 @@ impl Syncer {
     /// For one directory.
     pub fn new(shared: Arc<Shared>, dir: Arc<LogDirState>) -> Syncer {
         let now_ms = Now::read().mono_ms;
-        let due_ms = TIMERS.map(|timer| now_ms + timer.interval_ms(&shared.config));
+        let due_ms = TIMERS.map(|timer| {
+            let interval_ms = timer.interval_ms(&shared.config);
+            now_ms
+                + if timer == Timer::Retention {
+                    interval_ms.min(RETENTION_FIRST_MS)
+                } else {
+                    interval_ms
+                }
+        });
         Syncer {
             shared,
             dir,
@@ -196,7 +203,7 @@ impl Syncer {
 
     /// Waits for work and does it. The error is a sentence.
     fn turn(&mut self) -> Result<(), String> {
-        let (rolled, trimmed, deletions) = self.wait();
+        let (rolled, deletions) = self.wait();
         for partition in rolled {
             self.sync(&partition, SyncScope::ClosedSegments)?;
             if let Some(place) = self
@@ -207,9 +214,6 @@ impl Syncer {
                 self.again.swap_remove(place);
                 self.retain(&partition)?;
             }
-        }
-        for partition in trimmed {
-            self.retain(&partition)?;
         }
         for deletion in deletions {
             self.delete(deletion);
@@ -224,8 +228,7 @@ impl Syncer {
         Ok(())
     }
 
-    #[allow(clippy::type_complexity)]
-    fn wait(&mut self) -> (Vec<Arc<Partition>>, Vec<Arc<Partition>>, Vec<Deletion>) {
+    fn wait(&mut self) -> (Vec<Arc<Partition>>, Vec<Deletion>) {
         let queue = &self.dir.syncer;
         let mut inner = queue.inner.lock();
         loop {
@@ -241,12 +244,8 @@ impl Syncer {
                 .collect();
             let timer_ms = self.next_timer_ms() - now.mono_ms;
             let is_due = timer_ms <= 0 || !due.is_empty();
-            if is_due || inner.is_stopped || !inner.rolled.is_empty() || !inner.trimmed.is_empty() {
-                return (
-                    std::mem::take(&mut inner.rolled),
-                    std::mem::take(&mut inner.trimmed),
-                    due,
-                );
+            if is_due || inner.is_stopped || !inner.rolled.is_empty() {
+                return (std::mem::take(&mut inner.rolled), due);
             }
             let deletion_ms = inner
                 .deletions
@@ -366,7 +365,7 @@ impl Syncer {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Takes out what retention or DeleteRecords no longer keep.
+    /// Takes out what retention no longer keeps, and what lies below the log start.
     fn retain(&mut self, partition: &Arc<Partition>) -> Result<(), String> {
         let now_ms = Now::read().wall_ms;
         let candidates = partition

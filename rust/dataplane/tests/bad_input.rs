@@ -217,6 +217,21 @@ fn errors_of_produce_and_fetch_are_kafkas() {
         client.fetch_one("t", 5, 0).error,
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
     );
+    // A broker that is no replica may not fetch as one.
+    let mut ask = Ask::one("t", 0, 0);
+    ask.replica_id = 8;
+    assert_eq!(
+        client.fetch(&ask).partitions[0].error,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+    );
+}
+
+#[test]
+fn leader_epochs_fence_both_ways() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let mut client = test.client();
     let mut ask = Ask::one("t", 0, 0);
     ask.partitions[0].1.current_leader_epoch = 4;
     assert_eq!(
@@ -234,13 +249,6 @@ fn errors_of_produce_and_fetch_are_kafkas() {
     assert_eq!(
         test.become_leaders(vec![TestPlane::leader_spec("t", 0, 5)]),
         [74]
-    );
-    // A broker that is no replica may not fetch as one.
-    let mut ask = Ask::one("t", 0, 0);
-    ask.replica_id = 8;
-    assert_eq!(
-        client.fetch(&ask).partitions[0].error,
-        ErrorCode::NOT_LEADER_OR_FOLLOWER
     );
 }
 
@@ -286,6 +294,54 @@ fn limits_on_connections_hold() {
 }
 
 #[test]
+fn at_the_limit_of_all_connections_newcomers_wait_for_a_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.max_connections = 2;
+    let test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let mut admitted: Vec<Client> = (0..2).map(|_| test.client()).collect();
+    for client in &mut admitted {
+        client.call(key::API_VERSIONS, 0, &[]);
+    }
+    let mut third = test.client();
+    third.send(key::API_VERSIONS, 0, &[]);
+    eventually("the limit noticed", || {
+        (test.statistic("connections_at_limit") > 0).then_some(())
+    });
+    assert_eq!(test.statistic("connections"), 2);
+    drop(admitted.pop());
+    third.receive(key::API_VERSIONS, 0);
+}
+
+#[test]
+fn a_produce_to_the_wrong_broker_is_told_the_leader() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.describe_topic_led_by("elsewhere", 1, &topic_config(), 9);
+    let record = batch(&[b"v"]);
+    let body = produce_body(PRODUCE_VERSION, 1, 1000, "elsewhere", &[(0, Some(&record))]);
+    let answer = test.client().call(key::PRODUCE, PRODUCE_VERSION, &body);
+    let response = ProduceResponse::decode(&answer, PRODUCE_VERSION).unwrap();
+    let partition = &response.topics[0].partitions[0];
+    assert_eq!(partition.error_code, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(
+        partition.current_leader.map(|leader| leader.leader_id),
+        Some(9)
+    );
+    // A partition that is not opened yet is this broker's own: it says so, with its endpoint.
+    test.describe_topic("soon", 1, &topic_config());
+    let body = produce_body(PRODUCE_VERSION, 1, 1000, "soon", &[(0, Some(&record))]);
+    let answer = test.client().call(key::PRODUCE, PRODUCE_VERSION, &body);
+    let response = ProduceResponse::decode(&answer, PRODUCE_VERSION).unwrap();
+    let partition = &response.topics[0].partitions[0];
+    assert_eq!(
+        partition.current_leader.map(|leader| leader.leader_id),
+        Some(1)
+    );
+    assert_eq!(response.endpoints[0].port, i32::from(test.port));
+}
+
+#[test]
 fn partial_frames_are_bounded_in_sum_and_whole_ones_get_through() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
@@ -314,4 +370,41 @@ fn partial_frames_are_bounded_in_sum_and_whole_ones_get_through() {
     eventually("the memory given back", || {
         (test.statistic("receive_memory_bytes") < 2 << 20).then_some(())
     });
+}
+
+#[test]
+fn a_silent_newcomer_cannot_take_the_turn_of_those_who_send() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.receive_buffers_max_bytes = 1 << 20;
+    config.network_threads = 1;
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    test.create("t", 1);
+    let record = large_batch(900_000);
+    let body = produce_body(PRODUCE_VERSION, 1, 10_000, "t", &[(0, Some(&record))]);
+    // Two that have sent a part of their frames fill the memory.
+    let mut senders: Vec<(Client, Vec<u8>, usize)> = Vec::new();
+    for sent in [800_000, 200_000] {
+        let received = test.statistic("received_bytes") + sent as u64;
+        let mut client = test.client();
+        let frame = client.frame(key::PRODUCE, PRODUCE_VERSION, &body);
+        client.stream.write_all(&frame[..sent]).unwrap();
+        senders.push((client, frame, sent));
+        eventually("the part", || {
+            (test.statistic("received_bytes") == received).then_some(())
+        });
+    }
+    assert!(test.statistic("receive_memory_bytes") >= 1 << 20);
+    let silent: Vec<Client> = (0..5).map(|_| test.client()).collect();
+    eventually("the newcomers", || {
+        (test.statistic("connections") == 7).then_some(())
+    });
+    for (client, frame, sent) in &mut senders {
+        client.stream.write_all(&frame[*sent..]).unwrap();
+    }
+    for (client, ..) in &mut senders {
+        let (_, answer) = client.receive(key::PRODUCE, PRODUCE_VERSION);
+        assert_eq!(produced(&answer, PRODUCE_VERSION).0, ErrorCode::NONE);
+    }
+    drop(silent);
 }

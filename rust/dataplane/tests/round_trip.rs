@@ -2,7 +2,12 @@
 
 mod harness;
 
+use std::io::Write;
+use std::sync::Arc;
+
 use harness::*;
+use pyrklog_dataplane::api::ReadPath;
+use pyrklog_log::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::produce::ProduceResponse;
@@ -108,7 +113,7 @@ fn pipelined_requests_are_answered_in_order() {
     let sending = std::thread::spawn(move || {
         // In odd pieces, so that frames are cut everywhere.
         for piece in bytes.chunks(1009) {
-            std::io::Write::write_all(&mut sender, piece).unwrap();
+            sender.write_all(piece).unwrap();
         }
     });
     let mut offsets = [0, 0];
@@ -206,4 +211,43 @@ fn limits_of_a_fetch_hold_and_the_first_batch_is_whole() {
         [record.len(), 0, 0],
         "the first batch is whole"
     );
+}
+
+#[test]
+fn requests_behind_a_large_fetch_are_answered_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for read_path in [ReadPath::Auto, ReadPath::Copy] {
+        let mut config = config(vec![dir.path().join(format!("{read_path:?}"))]);
+        config.fetch_read_path = read_path;
+        let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+        test.create("t", 1);
+        let mut client = test.client();
+        let record = large_batch(900_000);
+        client.produce("t", 0, &record);
+        let ask = Ask::one("t", 0, 0);
+        for round in 0..50 {
+            // Several of each in one go, while replies far larger than any socket buffer wait.
+            let mut bytes = Vec::new();
+            for _ in 0..3 {
+                bytes.extend(client.frame(key::FETCH, ask.version, &ask.encode()));
+                bytes.extend(client.frame(key::API_VERSIONS, 0, &[]));
+                let body = produce_body(PRODUCE_VERSION, 1, 1000, "none", &[(0, Some(&record))]);
+                bytes.extend(client.frame(key::PRODUCE, PRODUCE_VERSION, &body));
+            }
+            let first = client.correlation_id - 8;
+            let mut sender = client.stream.try_clone().unwrap();
+            let sending = std::thread::spawn(move || sender.write_all(&bytes).unwrap());
+            for step in 0..3 {
+                let (id, body) = client.receive(key::FETCH, ask.version);
+                assert_eq!(id, first + step * 3, "round {round}");
+                assert_eq!(
+                    fetched(&body, &ask).partitions[0].records.len(),
+                    record.len()
+                );
+                assert_eq!(client.receive(key::API_VERSIONS, 0).0, id + 1);
+                assert_eq!(client.receive(key::PRODUCE, PRODUCE_VERSION).0, id + 2);
+            }
+            sending.join().unwrap();
+        }
+    }
 }

@@ -2,11 +2,12 @@
 
 mod harness;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use harness::*;
 use pyrklog_dataplane::OpenError;
-use pyrklog_dataplane::api::{Event, ReadPath, TicketOutcome};
+use pyrklog_dataplane::api::{Event, ReadPath, StopSpec, TicketOutcome};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;
@@ -128,17 +129,15 @@ fn cold_reads_go_to_the_readers_by_either_path() {
     }
 }
 
-#[test]
-fn a_failed_write_takes_its_directory_offline_and_others_serve() {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::new(Arc::new(RealDisk));
-    let dirs = vec![dir.path().join("one"), dir.path().join("two")];
-    let mut test = TestPlane::start_with(config(dirs.clone()), Arc::new(disk.clone()));
+/// Two directories, a partition in each, the disk failing under the first. Returns the plane and
+/// (partition in the failing directory, partition in the other).
+fn one_of_two_fails(dirs: &[PathBuf; 2], disk: &FaultyDisk) -> (TestPlane, i32, i32) {
+    let mut test = TestPlane::start_with(config(dirs.to_vec()), Arc::new(disk.clone()));
     test.create("t", 2);
     let mut client = test.client();
-    let record = batch(&[b"v"]);
     for index in 0..2 {
-        assert_eq!(client.produce("t", index, &record), (ErrorCode::NONE, 0));
+        let produced = client.produce("t", index, &batch(&[b"v"]));
+        assert_eq!(produced, (ErrorCode::NONE, 0));
     }
     disk.fail(
         Operation::Write,
@@ -147,14 +146,28 @@ fn a_failed_write_takes_its_directory_offline_and_others_serve() {
         usize::MAX,
         Fault::InputOutput,
     );
-    let broken = if dirs[0].join("t-0").exists() { 0 } else { 1 };
-    let served = 1 - broken;
+    let broken = i32::from(!dirs[0].join("t-0").exists());
+    (test, broken, 1 - broken)
+}
+
+fn two_dirs(dir: &Path) -> [PathBuf; 2] {
+    [dir.join("one"), dir.join("two")]
+}
+
+#[test]
+fn a_failed_write_takes_its_directory_offline_and_others_serve() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let dirs = two_dirs(dir.path());
+    let (mut test, broken, served) = one_of_two_fails(&dirs, &disk);
     let waiting = Ask::one("t", broken, 1).wait(60_000, 1);
     let mut consumer = test.client();
     consumer.send(key::FETCH, waiting.version, &waiting.encode());
     eventually("a waiting fetch", || {
         (test.statistic("purgatory_fetch") == 1).then_some(())
     });
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
     assert_eq!(
         client.produce("t", broken, &record).0,
         ErrorCode::KAFKA_STORAGE_ERROR
@@ -190,11 +203,19 @@ fn a_failed_write_takes_its_directory_offline_and_others_serve() {
         client.fetch_one("t", broken, 0).error,
         ErrorCode::KAFKA_STORAGE_ERROR
     );
-    assert_eq!(
-        client.list_offset("t", broken, -1).error_code,
-        ErrorCode::KAFKA_STORAGE_ERROR
-    );
+    let listed = client.list_offset("t", broken, -1);
+    assert_eq!(listed.error_code, ErrorCode::KAFKA_STORAGE_ERROR);
     assert_eq!(client.produce("t", served, &record), (ErrorCode::NONE, 1));
+}
+
+#[test]
+fn a_failed_directory_is_told_and_not_marked_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let dirs = two_dirs(dir.path());
+    let (mut test, broken, _) = one_of_two_fails(&dirs, &disk);
+    let failed = test.client().produce("t", broken, &batch(&[b"v"]));
+    assert_eq!(failed.0, ErrorCode::KAFKA_STORAGE_ERROR);
     let ticket = test.plane.describe_log_dirs().unwrap();
     let TicketOutcome::LogDirs(described) = test.ticket(ticket) else {
         panic!()
@@ -214,7 +235,6 @@ fn a_failed_write_takes_its_directory_offline_and_others_serve() {
     spec.is_new = true;
     assert_eq!(test.become_leaders(vec![spec]), [0]);
     assert!(dirs[1].join("u-0").exists());
-    drop(client);
     assert!(!test.shutdown(), "a failed directory is not clean");
     assert!(!dirs[0].join(".kafka_cleanshutdown").exists());
     assert!(dirs[1].join(".kafka_cleanshutdown").exists());
@@ -444,4 +464,80 @@ fn delete_records_moves_the_log_start() {
         10,
         "a kill does not bring it back"
     );
+}
+
+#[test]
+fn requests_that_append_nothing_do_not_gather_without_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SlowDisk::default();
+    let mut test = TestPlane::start_with(
+        config(vec![dir.path().join("logs")]),
+        Arc::new(disk.clone()),
+    );
+    test.create("t", 1);
+    disk.freeze();
+    let mut producer = test.client();
+    let record = batch(&[b"v"]);
+    let body = |index| produce_body(PRODUCE_VERSION, 1, 30_000, "t", &[(index, Some(&record))]);
+    producer.send(key::PRODUCE, PRODUCE_VERSION, &body(0));
+    let mut sender = producer.stream.try_clone().unwrap();
+    let count = 5000;
+    let frames: Vec<u8> = (0..count)
+        .flat_map(|_| producer.frame(key::PRODUCE, PRODUCE_VERSION, &body(1)))
+        .collect();
+    let sending = std::thread::spawn(move || {
+        std::io::Write::write_all(&mut sender, &frames).unwrap();
+    });
+    eventually("the bound", || {
+        (test.statistic("requests.Produce") >= 1000).then_some(())
+    });
+    // Another connection of the same thread is served, so that one has had all its turns.
+    for _ in 0..4 {
+        assert_eq!(test.client().fetch_one("t", 0, 0).error, ErrorCode::NONE);
+    }
+    let begun = test.statistic("requests.Produce");
+    disk.thaw();
+    assert_eq!(begun, 1000);
+    sending.join().unwrap();
+    let (_, answer) = producer.receive(key::PRODUCE, PRODUCE_VERSION);
+    assert_eq!(produced(&answer, PRODUCE_VERSION), (ErrorCode::NONE, 0));
+    for _ in 0..count {
+        let (_, answer) = producer.receive(key::PRODUCE, PRODUCE_VERSION);
+        let (error, _) = produced(&answer, PRODUCE_VERSION);
+        assert_eq!(error, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    }
+}
+
+#[test]
+fn a_log_that_was_being_closed_at_the_end_keeps_its_directory_from_being_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SlowDisk::default();
+    let logs = dir.path().join("logs");
+    let mut test = TestPlane::start_with(config(vec![logs.clone()]), Arc::new(disk.clone()));
+    test.create("t", 1);
+    disk.freeze();
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
+    let body = produce_body(PRODUCE_VERSION, 1, 30_000, "t", &[(0, Some(&record))]);
+    client.send(key::PRODUCE, PRODUCE_VERSION, &body);
+    eventually("a write that waits", || {
+        (disk.waiting_writes() == 1).then_some(())
+    });
+    let stop = StopSpec {
+        topic: "t".into(),
+        partition: 0,
+        delete: false,
+    };
+    test.plane.stop_partitions(vec![stop]).unwrap();
+    let ticket = test.plane.shutdown(0);
+    // The loader gives up; only then does the write come to its end.
+    eventually("the end of the closing", || {
+        (test.statistic("command_queue_depth") == 0).then_some(())
+    });
+    disk.thaw();
+    let TicketOutcome::Shutdown(is_clean) = test.ticket(ticket) else {
+        panic!("not a shutdown");
+    };
+    assert!(!is_clean);
+    assert!(!logs.join(".kafka_cleanshutdown").exists());
 }

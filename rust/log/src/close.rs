@@ -37,8 +37,7 @@ impl Log {
             self.active.times_taken = self.active.indexes.times.size_bytes();
         }
         let end = self.end.offset;
-        let known = !self.producers.is_empty() || !self.snapshots.is_empty();
-        if known && !self.snapshots.contains(&end) {
+        if self.size_bytes() > 0 && !self.snapshots.contains(&end) {
             let content = crate::snapshot::encode(&self.producers.snapshot_entries());
             let path = self.folder.file(&snapshot_name(end));
             disk::replace_file_unsynced(self.env.disk(), &path, &content)?;

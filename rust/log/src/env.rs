@@ -25,7 +25,7 @@ pub struct LogEnv {
     poison: OnceLock<String>,
     spare: Mutex<SpareTails>,
     handles: Mutex<VecDeque<Weak<Segment>>>,
-    max_open_files: usize,
+    max_open_segments: usize,
 }
 
 #[derive(Debug, Default)]
@@ -35,15 +35,15 @@ struct SpareTails {
 }
 
 impl LogEnv {
-    /// `max_open_files` bounds the files of segments that are only read; the active segment's log
-    /// file stays open from its first write on.
-    pub fn new(disk: Arc<dyn Disk>, max_open_files: usize) -> Arc<Self> {
+    /// `max_open_segments` bounds how many segments that are only read have files open, each at most
+    /// three; a segment's `.log` stays open from its first write until it is closed and synced.
+    pub fn new(disk: Arc<dyn Disk>, max_open_segments: usize) -> Arc<Self> {
         Arc::new(Self {
             disk,
             poison: OnceLock::new(),
             spare: Mutex::default(),
             handles: Mutex::default(),
-            max_open_files: max_open_files.max(8),
+            max_open_segments: max_open_segments.max(8),
         })
     }
 
@@ -92,7 +92,7 @@ impl LogEnv {
         let mut handles = self.handles.lock();
         handles.push_back(Arc::downgrade(segment));
         let mut tries = handles.len();
-        while handles.len() > self.max_open_files && tries > 0 {
+        while handles.len() > self.max_open_segments && tries > 0 {
             tries -= 1;
             let Some(oldest) = handles.pop_front() else {
                 break;

@@ -44,6 +44,7 @@ mod write_behind;
 pub use append::{AppendError, Appended};
 pub use batch_info::BatchInfo;
 pub use config::{CompressionType, LogConfig, TimestampType};
+pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::LogEnv;
 pub use log::{Log, SyncScope};
 pub use log_dir::{DeletedFolder, Identity, LogDir, LogDirError, PartitionFolder};

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::disk::{DiskFile, OpenMode, missing_is_fine};
 use crate::env::LogEnv;
@@ -217,7 +217,7 @@ impl Segment {
     /// The `.log` for reading. Opening it may wait, so `Nowait` fails when it is not open yet.
     pub fn log_file(self: &Arc<Self>, wait: Wait) -> io::Result<Arc<dyn DiskFile>> {
         self.used.store(true, Ordering::Relaxed);
-        let mut log = self.log.lock();
+        let mut log = lock(&self.log, wait)?;
         if let Some(open) = &*log {
             return Ok(open.file.clone());
         }
@@ -279,8 +279,14 @@ impl Segment {
         if self.used.swap(false, Ordering::Relaxed) {
             return false;
         }
-        *self.log.lock() = None;
-        *self.indexes.lock() = None;
+        // Whoever holds one of the locks is using the files right now, and may himself be waiting
+        // for the list of open segments that the caller holds.
+        let (Some(mut log), Some(mut indexes)) = (self.log.try_lock(), self.indexes.try_lock())
+        else {
+            return false;
+        };
+        *log = None;
+        *indexes = None;
         true
     }
 
@@ -355,7 +361,7 @@ impl Segment {
     /// missing or cannot be right.
     fn index_files(self: &Arc<Self>, wait: Wait) -> io::Result<Arc<IndexFiles>> {
         self.used.store(true, Ordering::Relaxed);
-        let mut indexes = self.indexes.lock();
+        let mut indexes = lock(&self.indexes, wait)?;
         if let Some(files) = &*indexes {
             return Ok(files.clone());
         }
@@ -367,7 +373,7 @@ impl Segment {
             None => {
                 let log = self.log_file(wait)?;
                 let built = SegmentIndexes::rebuild(&*log, self.base_offset, self.written())?;
-                built.write(self.env.disk(), &|kind| self.path(kind))?;
+                built.replace(self.env.disk(), &|kind| self.path(kind))?;
                 self.open_indexes()?.ok_or_else(|| {
                     let path = self.path(FileKind::OffsetIndex);
                     io::Error::new(
@@ -379,6 +385,8 @@ impl Segment {
         };
         let files = Arc::new(files);
         *indexes = Some(files.clone());
+        drop(indexes);
+        self.env.opened(self);
         Ok(files)
     }
 
@@ -439,6 +447,16 @@ impl Segment {
             missing_is_fine(self.env.disk().remove_file(&self.path(kind)))?;
         }
         Ok(())
+    }
+}
+
+/// Another thread may hold the lock while it opens or rebuilds files.
+fn lock<T>(mutex: &Mutex<T>, wait: Wait) -> io::Result<MutexGuard<'_, T>> {
+    match wait {
+        Wait::Blocking => Ok(mutex.lock()),
+        Wait::Nowait => mutex
+            .try_lock()
+            .ok_or_else(|| io::ErrorKind::WouldBlock.into()),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Offsets by time (ListOffsets): [`Log::offset_for_time`] under the lock, [`TimeQuery::resolve`]
 //! without it.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::log::Log;
 use crate::read::{Isolation, ReadError, Wait};
 use crate::record_search;
-use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met};
+use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, WALK_CHUNK_BYTES};
 use crate::segment::Segment;
 use crate::time_index::{NO_TIMESTAMP, TimeEntry};
 
@@ -145,28 +146,51 @@ impl Search {
     }
 
     fn first_at_or_after(&self, at: i64, wait: Wait) -> Result<Option<TimeOffset>, ReadError> {
-        for (index, segment) in self.segments.iter().enumerate() {
-            if self.ends_before_start(index) || self.largest(index, wait)?.timestamp < at {
+        for index in 0..self.segments.len() {
+            if self.ends_before_start(index) {
                 continue;
             }
-            let start = if self.is_active(index) {
-                self.active_start
-            } else {
-                let entry = segment.search_time(at, wait)?;
-                segment.search_offset(entry.offset.max(self.log_start), wait)?
-            };
-            let found = self.walk(segment, start, wait, |met, bytes| {
-                if met.header.max_timestamp < at {
-                    return Ok(None);
-                }
-                record_search::first_at_or_after(&bytes()?, at, self.log_start)
-                    .map_err(|error| ReadError::Corrupt(error.to_string()))
-            })?;
-            if found.is_some() {
-                return Ok(found);
+            if let Some(Some(found)) = self.unless_removed(index, self.search(index, at, wait))? {
+                return Ok(Some(found));
             }
         }
         Ok(None)
+    }
+
+    fn search(&self, index: usize, at: i64, wait: Wait) -> Result<Option<TimeOffset>, ReadError> {
+        if self.largest(index, wait)?.timestamp < at {
+            return Ok(None);
+        }
+        let segment = &self.segments[index];
+        let start = if self.is_active(index) {
+            self.active_start
+        } else {
+            let entry = segment.search_time(at, wait)?;
+            segment.search_offset(entry.offset.max(self.log_start), wait)?
+        };
+        self.walk(segment, start, wait, |met, bytes| {
+            if met.header.max_timestamp < at {
+                return Ok(None);
+            }
+            record_search::first_at_or_after(&bytes()?, at, self.log_start)
+                .map_err(|error| ReadError::Corrupt(error.to_string()))
+        })
+    }
+
+    /// Retention may take a segment's files away while it is being searched: it has nothing then.
+    fn unless_removed<T>(
+        &self,
+        index: usize,
+        result: Result<T, ReadError>,
+    ) -> Result<Option<T>, ReadError> {
+        match result {
+            Err(ReadError::Io(error))
+                if error.kind() == io::ErrorKind::NotFound && self.segments[index].is_removed() =>
+            {
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
     }
 
     fn first_of_largest(&self, wait: Wait) -> Result<Option<TimeOffset>, ReadError> {
@@ -175,7 +199,8 @@ impl Search {
             if self.ends_before_start(index) {
                 continue;
             }
-            let largest = self.largest(index, wait)?;
+            let visible = self.unless_removed(index, self.largest_visible(index, wait))?;
+            let Some(largest) = visible else { continue };
             if best.is_none_or(|(_, best)| largest.timestamp > best.timestamp) {
                 best = Some((index, largest));
             }
@@ -183,19 +208,51 @@ impl Search {
         let Some((index, largest)) = best.filter(|(_, best)| best.timestamp > NO_TIMESTAMP) else {
             return Ok(None);
         };
-        let segment = &self.segments[index];
-        let start = if self.is_active(index) {
-            self.active_start
-        } else {
-            segment.search_offset(largest.offset, wait)?
-        };
-        self.walk(segment, start, wait, |met, bytes| {
+        let start = self.start_in(index, largest.offset, wait)?;
+        self.walk(&self.segments[index], start, wait, |met, bytes| {
             if met.header.max_timestamp != largest.timestamp {
                 return Ok(None);
             }
             record_search::first_with_max_timestamp(&bytes()?)
                 .map_err(|error| ReadError::Corrupt(error.to_string()))
         })
+    }
+
+    fn largest_visible(&self, index: usize, wait: Wait) -> Result<TimeEntry, ReadError> {
+        let largest = self.largest(index, wait)?;
+        if largest.offset < self.log_start && largest.timestamp > NO_TIMESTAMP {
+            return self.largest_from_start(index, wait);
+        }
+        Ok(largest)
+    }
+
+    /// The largest timestamp of the batches that were not deleted, in the segment where the log
+    /// starts.
+    fn largest_from_start(&self, index: usize, wait: Wait) -> Result<TimeEntry, ReadError> {
+        let segment = &self.segments[index];
+        let start = u64::from(self.start_in(index, self.log_start, wait)?);
+        let file = segment.log_file(wait)?;
+        let limit = segment.written();
+        let mut scanner = BatchScanner::new(&*file, start, limit, WALK_CHUNK_BYTES, wait);
+        let mut largest = TimeEntry {
+            timestamp: NO_TIMESTAMP,
+            offset: self.log_start,
+        };
+        while let Some(met) = scanner.next_header()? {
+            let (timestamp, offset) = (met.header.max_timestamp, met.header.last_offset());
+            if offset >= self.log_start && timestamp > largest.timestamp {
+                largest = TimeEntry { timestamp, offset };
+            }
+        }
+        Ok(largest)
+    }
+
+    /// A position at or before the batch that holds `offset`.
+    fn start_in(&self, index: usize, offset: i64, wait: Wait) -> Result<u32, ReadError> {
+        if self.is_active(index) {
+            return Ok(self.active_start);
+        }
+        Ok(self.segments[index].search_offset(offset, wait)?)
     }
 
     /// Whether all of a segment's records were deleted.

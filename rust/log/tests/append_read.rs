@@ -282,7 +282,7 @@ fn a_roll_leaves_complete_files_behind() {
     }
     let log_len = rig.file(&format!("{}.log", bases[0])).len();
     let index = rig.file(&format!("{}.index", bases[0]));
-    assert!(index.len() >= 16 && index.len() % 8 == 0);
+    assert!(index.len() >= 16 && index.len().is_multiple_of(8));
     let position = u32::from_be_bytes(index[index.len() - 4..].try_into().unwrap());
     assert!((position as usize) < log_len);
     // The last time entry of a closed segment is its largest timestamp, with the last offset.

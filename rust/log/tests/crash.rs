@@ -8,12 +8,16 @@ mod common;
 
 use common::Rig;
 use proptest::prelude::*;
+use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_log::{Isolation, LogConfig, OpenState, SyncScope, TimeSpec, TruncateError, Wait};
 use pyrklog_wire::builder::BatchBuilder;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Append { records: usize, size: usize },
+    Append {
+        records: usize,
+        size: usize,
+    },
     NewEpoch,
     Write,
     Sync(SyncScope),
@@ -24,6 +28,41 @@ enum Step {
     RestartClean,
     Kill,
     PowerLoss(u64),
+    /// The disk fails from some operation on, while the log is written, synced and retained.
+    FailingDisk(Break),
+    /// The disk fails while the log is being opened after a crash.
+    FailingOpen(Break),
+}
+
+#[derive(Clone, Debug)]
+struct Break {
+    operation: Operation,
+    skip: usize,
+    fault: Fault,
+    seed: Option<u64>,
+}
+
+fn broken() -> impl Strategy<Value = Break> {
+    let operation = prop_oneof![
+        4 => Just(Operation::Write),
+        2 => Just(Operation::Sync),
+        1 => Just(Operation::Open),
+        1 => Just(Operation::SyncDir),
+        1 => Just(Operation::Rename),
+        1 => Just(Operation::Remove),
+    ];
+    let fault = prop_oneof![
+        Just(Fault::InputOutput),
+        (0_usize..300).prop_map(Fault::NoSpaceAfter),
+    ];
+    (operation, 0_usize..12, fault, any::<Option<u64>>()).prop_map(
+        |(operation, skip, fault, seed)| Break {
+            operation,
+            skip,
+            fault,
+            seed,
+        },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -40,6 +79,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::RestartClean),
         2 => Just(Step::Kill),
         2 => any::<u64>().prop_map(Step::PowerLoss),
+        1 => broken().prop_map(Step::FailingDisk),
+        1 => broken().prop_map(Step::FailingOpen),
     ]
 }
 
@@ -101,16 +142,59 @@ impl Model {
             }
             Step::Kill => {
                 let written = self.rig.log.gated_end();
-                self.rig.memory.kill_process();
-                self.restart();
+                self.crash(None);
                 assert_eq!(self.rig.log.log_end_offset(), written);
                 assert_eq!(self.rig.report.truncated_bytes, 0);
             }
-            Step::PowerLoss(seed) => {
-                let synced = self.rig.log.synced_end();
-                self.rig.memory.reboot(*seed);
+            Step::PowerLoss(seed) => self.crash(Some(*seed)),
+            Step::FailingDisk(broken) => {
+                self.append(1, 60);
+                self.append(2, 120);
+                self.rig
+                    .break_disk(broken.operation, broken.skip, broken.fault);
+                self.rig.drain();
+                self.rig.sync(SyncScope::Written);
+                self.rig.retain_if_possible();
+                self.rig.disk.heal();
+                self.crash(broken.seed);
+            }
+            Step::FailingOpen(broken) => {
+                let kept = self.lose(broken.seed);
+                self.rig
+                    .break_disk(broken.operation, broken.skip, broken.fault);
+                let state = OpenState {
+                    clean: false,
+                    ..self.checkpoint
+                };
+                // Whether it fails depends on how much there is to do.
+                let _perhaps = common::open(&self.rig.disk, &self.rig.config, state, 1_000);
+                self.rig.disk.heal();
+                if let Some(seed) = broken.seed {
+                    self.rig.memory.reboot(seed ^ 1);
+                }
                 self.restart();
-                assert!(self.rig.log.log_end_offset() >= synced);
+                assert!(self.rig.log.log_end_offset() >= kept);
+            }
+        }
+    }
+
+    /// The machine loses power, or without a seed the process dies.
+    fn crash(&mut self, seed: Option<u64>) {
+        let kept = self.lose(seed);
+        self.restart();
+        assert!(self.rig.log.log_end_offset() >= kept);
+    }
+
+    /// What is lost is lost; returns the end of what must not be.
+    fn lose(&mut self, seed: Option<u64>) -> i64 {
+        match seed {
+            Some(seed) => {
+                self.rig.memory.reboot(seed);
+                self.rig.log.synced_end()
+            }
+            None => {
+                self.rig.memory.kill_process();
+                self.rig.log.gated_end()
             }
         }
     }

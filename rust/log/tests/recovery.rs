@@ -392,6 +392,45 @@ fn leftovers_of_deletion_and_compaction_are_settled() {
 }
 
 #[test]
+fn a_swap_file_of_garbage_replaces_nothing() {
+    let mut rig = filled();
+    let before = rig.contents();
+    rig.put_file(
+        "00000000000000000000.log.swap",
+        b"garbage that is long enough to be a batch header, but is none at all",
+    );
+    let notes = rig.restart_clean().notes.clone();
+    assert!(
+        notes[0].contains("00000000000000000000.log.swap"),
+        "{notes:?}"
+    );
+    assert_eq!(rig.contents(), before);
+    assert!(!rig.files().iter().any(|name| name.contains("swap")));
+}
+
+#[test]
+fn producers_are_found_again_without_any_snapshot() {
+    for clean in [true, false] {
+        let mut rig = Rig::new(small());
+        for sequence in 0..30 {
+            rig.append(&mut produced(7, sequence, &["0123456789"]))
+                .unwrap();
+        }
+        rig.drain();
+        if clean {
+            rig.log.close_cleanly().unwrap();
+        }
+        for name in rig.files().iter().filter(|name| name.ends_with("snapshot")) {
+            rig.remove_file(name);
+        }
+        let state = rig.state(clean);
+        rig.reopen(state);
+        let again = rig.append(&mut produced(7, 29, &["0123456789"])).unwrap();
+        assert_eq!((again.duplicate, again.base_offset), (true, 29));
+    }
+}
+
+#[test]
 fn a_lost_log_starts_over_at_its_log_start() {
     let mut rig = filled();
     rig.log.advance_log_start(15).unwrap();

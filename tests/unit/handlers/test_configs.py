@@ -61,6 +61,17 @@ async def test_null_and_an_empty_list_ask_for_all_options(keys: list[str] | None
     assert fake.asked("describe_configs") == [(TOPIC, keys or None)]
 
 
+async def test_an_unknown_resource_type_fails_the_whole_request() -> None:
+    fake = FakeService()
+    resources = [
+        DescribeConfigsResource(RESOURCE_TOPIC, "a"),
+        DescribeConfigsResource(77, "x"),
+    ]
+    response = await ask(fake, DESCRIBE, 4, DescribeConfigsRequest(resources))
+    assert [(r.resource_name, r.error_code) for r in response.results] == [("a", 42), ("x", 42)]
+    assert fake.calls == []
+
+
 async def test_options_come_with_source_type_synonyms_and_documentation() -> None:
     fake = FakeService(
         describe_configs=[DescribedConfigs(TOPIC, ErrorCode.NONE, None, [RETENTION])]
@@ -86,6 +97,14 @@ async def test_synonyms_and_documentation_come_only_where_asked_for() -> None:
     assert (result.configs[0].synonyms, result.configs[0].documentation) == ([], None)
     asked = fake.options("describe_configs")
     assert asked == {"include_synonyms": False, "include_documentation": False}
+
+
+@pytest.mark.parametrize(("source", "is_default"), [(SOURCE_TOPIC, False), (SOURCE_DEFAULT, True)])
+async def test_version_0_tells_defaults_by_a_flag(source: int, is_default: bool) -> None:
+    described = DescribedConfigs(TOPIC, ErrorCode.NONE, None, [RETENTION._replace(source=source)])
+    request = DescribeConfigsRequest([DescribeConfigsResource(RESOURCE_TOPIC, "a")])
+    (result,) = (await ask(FakeService(describe_configs=[described]), DESCRIBE, 0, request)).results
+    assert result.configs[0].is_default is is_default
 
 
 async def test_a_sensitive_value_never_leaves() -> None:

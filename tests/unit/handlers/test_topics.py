@@ -109,20 +109,33 @@ async def test_topics_are_deleted_by_id() -> None:
     assert shown == [("a", ID, 0), (None, bytes(15) + b"x", 100)]
 
 
-async def test_a_topic_with_both_name_and_id_fails_the_request_whole() -> None:
-    fake = FakeService()
-    states = [DeleteTopicState("a"), DeleteTopicState("b", ID)]
-    response = await ask(fake, DELETE, 6, DeleteTopicsRequest(topics=states))
-    assert [(one.name, one.error_code) for one in response.responses] == [("a", 42), ("b", 42)]
-    assert fake.calls == []
-
-
-async def test_a_topic_with_neither_name_nor_id_is_unknown() -> None:
+async def test_topics_that_are_given_wrongly_are_refused_and_the_others_deleted() -> None:
     fake = FakeService(delete_topics=[DeletedTopic("a", ID, ErrorCode.NONE)])
-    states = [DeleteTopicState(), DeleteTopicState("a")]
+    states = [
+        DeleteTopicState("b", ID),
+        DeleteTopicState(),
+        DeleteTopicState("twice"),
+        DeleteTopicState("a"),
+        DeleteTopicState("twice"),
+        DeleteTopicState(None, b"t" * 16),
+        DeleteTopicState(None, b"t" * 16),
+    ]
     response = await ask(fake, DELETE, 6, DeleteTopicsRequest(topics=states))
     assert fake.asked("delete_topics") == [TopicRef("a")]
-    assert [(one.name, one.error_code) for one in response.responses] == [("a", 0), (None, 100)]
+    shown = [(one.name, one.topic_id, one.error_code) for one in response.responses]
+    assert shown == [
+        ("a", ID, 0),
+        ("b", ID, 42),
+        (None, bytes(16), 42),
+        ("twice", bytes(16), 42),
+        (None, b"t" * 16, 42),
+    ]
+    assert all(one.error_message for one in response.responses[1:])
+
+
+async def test_a_name_given_twice_is_refused_in_old_versions_too() -> None:
+    response = await ask(FakeService(), DELETE, 1, DeleteTopicsRequest(topic_names=["a", "a"]))
+    assert [(one.name, one.error_code) for one in response.responses] == [("a", 42)]
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, 42), (2, 42), (3, 73), (6, 73)])

@@ -74,6 +74,8 @@ pub struct TestPlane {
     pub plane: DataPlane,
     pub port: u16,
     pub image_version: u64,
+    /// Given to topics instead of one made of their name.
+    pub topic_id: Option<TopicId>,
     /// Events that nobody waited for yet.
     pub events: Vec<Event>,
 }
@@ -96,6 +98,7 @@ impl TestPlane {
             plane,
             port,
             image_version: 0,
+            topic_id: None,
             events: Vec::new(),
         };
         let broker = BrokerImage {
@@ -157,7 +160,7 @@ impl TestPlane {
             .collect();
         let topic = TopicImage {
             name: name.into(),
-            id: topic_id(name),
+            id: self.topic_id.unwrap_or_else(|| topic_id(name)),
             internal: name.starts_with("__"),
             config: config.clone(),
             partitions,

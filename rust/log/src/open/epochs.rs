@@ -4,7 +4,8 @@ use crate::disk;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names;
 use crate::open::files::FolderFiles;
-use crate::open::{LoadedState, Loader, OpenError, OpenReport, SMALL_FILE_BYTES_MAX};
+use crate::open::load::LoadedState;
+use crate::open::{Loader, OpenError, OpenReport, SMALL_FILE_BYTES_MAX};
 use crate::read::Wait;
 use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
 

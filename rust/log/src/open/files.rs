@@ -83,20 +83,35 @@ fn finish_swaps(
     let cleaned = found
         .iter()
         .filter(|(_, file)| file.suffix == Suffix::Cleaned);
-    let whole_below = cleaned
+    let mut whole_below = cleaned
         .map(|(_, file)| file.base_offset)
         .min()
         .unwrap_or(i64::MAX);
-    let is_swap =
-        |file: &SegmentFile| file.suffix == Suffix::Swap && file.base_offset < whole_below;
     let (mut first, mut end) = (i64::MAX, i64::MIN);
     for (name, file) in found.iter() {
-        if is_swap(file) {
-            first = first.min(file.base_offset);
-            if file.kind == FileKind::Log {
-                end = end.max(end_of_batches(disk, folder, name)?.unwrap_or(file.base_offset));
-            }
+        if file.suffix != Suffix::Swap || file.base_offset >= whole_below {
+            continue;
         }
+        first = first.min(file.base_offset);
+        if file.kind != FileKind::Log {
+            continue;
+        }
+        match end_of_batches(disk, folder, name) {
+            Ok(offset) => end = end.max(offset.unwrap_or(file.base_offset)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                // It replaces nothing, and neither does the set that it belongs to.
+                notes.push(format!(
+                    "removed {name}, which is not what compaction leaves: {error}"
+                ));
+                whole_below = i64::MIN;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let is_swap =
+        |file: &SegmentFile| file.suffix == Suffix::Swap && file.base_offset < whole_below;
+    if whole_below == i64::MIN {
+        return Ok(());
     }
     if first == i64::MAX {
         return Ok(());

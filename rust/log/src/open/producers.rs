@@ -39,17 +39,14 @@ pub(super) struct Source<'a> {
 
 impl Source<'_> {
     /// The state at the end of `range`, from the newest snapshot in it that can be read, or from
-    /// its start. Snapshots that cannot be read are removed. With `trust_absence`, a folder without
-    /// any snapshot belongs to a log without producers and is not walked, as in Kafka after a clean
-    /// shutdown.
+    /// its start. Snapshots that cannot be read are removed. A log that was closed in order has one
+    /// at its end, so nothing is walked then.
     pub fn state_at(
         &self,
         snapshots: &mut BTreeSet<i64>,
         range: Range<i64>,
-        trust_absence: bool,
         notes: &mut Vec<String>,
     ) -> io::Result<ProducerStates> {
-        let any = !snapshots.is_empty();
         let mut states = ProducerStates::new();
         let mut from = range.start;
         while let Some(&offset) = snapshots.range(range.start..=range.end).next_back() {
@@ -68,9 +65,7 @@ impl Source<'_> {
                 }
             }
         }
-        if any || !trust_absence {
-            replay(self.segments, from, range.end, &mut states)?;
-        }
+        replay(self.segments, from, range.end, &mut states)?;
         Ok(states)
     }
 }

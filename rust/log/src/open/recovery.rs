@@ -9,6 +9,7 @@ use pyrklog_wire::error::DecodeError;
 use crate::batch_info::BatchInfo;
 use crate::disk::{DiskFile, missing_is_fine};
 use crate::names::FileKind;
+use crate::open::load::LoadedState;
 use crate::open::{Loader, OpenError, OpenReport};
 use crate::position::Place;
 use crate::producer_state::ProducerStates;
@@ -16,8 +17,6 @@ use crate::read::Wait;
 use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
 use crate::segment::{BatchFacts, Segment, SegmentIndexes};
 use crate::transaction_index::TransactionIndex;
-
-use super::LoadedState;
 
 /// Follows `.log` in the name of a segment that recovery took out of the log. No broker looks at
 /// such files; an operator may remove them.

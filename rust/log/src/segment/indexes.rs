@@ -92,7 +92,14 @@ impl SegmentIndexes {
         Ok(indexes)
     }
 
-    /// Replaces the segment's index files. Not synced: they can be built again.
+    /// Replaces the segment's index files, durably: nobody will sync them later.
+    pub fn replace(&self, disk: &dyn Disk, path: &dyn Fn(FileKind) -> PathBuf) -> io::Result<()> {
+        let offsets = self.offsets.as_bytes();
+        disk::replace_file(disk, &path(FileKind::OffsetIndex), offsets)?;
+        disk::replace_file(disk, &path(FileKind::TimeIndex), self.times.as_bytes())
+    }
+
+    /// The same for a segment that is yet to be synced.
     pub fn write(&self, disk: &dyn Disk, path: &dyn Fn(FileKind) -> PathBuf) -> io::Result<()> {
         let offsets = self.offsets.as_bytes();
         disk::replace_file_unsynced(disk, &path(FileKind::OffsetIndex), offsets)?;

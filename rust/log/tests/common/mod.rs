@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyrklog_log::disk::Disk;
-use pyrklog_log::disk::testing::{FaultyDisk, MemDisk};
+use pyrklog_log::disk::testing::{Fault, FaultyDisk, MemDisk, Operation};
 use pyrklog_log::{
     AppendError, Appended, BatchInfo, Isolation, Log, LogConfig, LogEnv, OpenReport, OpenRequest,
     OpenState, Origin, ReadError, Slice, SyncScope, Wait,
@@ -117,6 +117,21 @@ impl Rig {
         if let Some(mut job) = self.log.take_sync(scope) {
             let result = job.execute();
             self.log.complete_sync(job, result);
+        }
+    }
+
+    /// After `skip` more operations of a kind, all of them fail.
+    pub fn break_disk(&self, operation: Operation, skip: usize, fault: Fault) {
+        self.disk.fail(operation, "", skip, usize::MAX, fault);
+    }
+
+    /// Retention's turn on a disk that may fail.
+    pub fn retain_if_possible(&mut self) {
+        if self.log.retention_candidates(self.now_ms).load().is_ok()
+            && let Some(removed) = self.log.plan_retention(self.now_ms).removed
+            && removed.rename().is_ok()
+        {
+            let _left_over = removed.delete();
         }
     }
 

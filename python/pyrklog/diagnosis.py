@@ -1,0 +1,52 @@
+"""Who is in the way: looked up only for the text of an error."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_LISTEN = "0A"
+
+
+def port_holder(port: int, proc: Path = Path("/proc")) -> str | None:
+    """E.g. "java pid 4121" for the process that listens on a TCP port; None where not known.
+
+    Linux only, and only processes that this user may look into.
+    """
+    inodes = _listening_inodes(port, proc)
+    if not inodes:
+        return None
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    for process in sorted(proc.iterdir()):
+        if process.name.isdecimal() and wanted & _links(process / "fd"):
+            try:
+                name = (process / "comm").read_text().strip()
+            except OSError:
+                continue  # it has ended meanwhile
+            return f"{name} pid {process.name}"
+    return None
+
+
+def _listening_inodes(port: int, proc: Path) -> set[str]:
+    found = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = (proc / "net" / table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            # local address, state and inode; the address ends with the port in hexadecimal
+            if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                found.add(fields[9])
+    return found
+
+
+def _links(folder: Path) -> set[str]:
+    found = set()
+    try:
+        for name in os.listdir(folder):
+            found.add(os.readlink(folder / name))
+    except OSError:
+        pass  # another user's process, or one that has ended
+    return found

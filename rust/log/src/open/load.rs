@@ -1,0 +1,321 @@
+//! From the files of a folder to the state of a log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::config::LogConfig;
+use crate::disk;
+use crate::env::LogEnv;
+use crate::folder::Folder;
+use crate::leader_epochs::LeaderEpochs;
+use crate::names::FileKind;
+use crate::open::producers::{Expiry, Source};
+use crate::open::{OpenError, OpenReport, OpenState, files};
+use crate::producer_state::ProducerStates;
+use crate::segment::{ActiveSegment, Segment};
+use crate::transaction_index::TransactionIndex;
+
+/// Loads what a folder holds; shared by opening and truncating.
+pub(crate) struct Loader<'a> {
+    pub env: &'a Arc<LogEnv>,
+    pub folder: &'a Arc<Folder>,
+    pub config: &'a LogConfig,
+    pub expiry: Expiry,
+    pub jitter_seed: u64,
+}
+
+/// A log's content while it is being loaded.
+pub(super) struct LoadedState {
+    pub segments: Vec<Arc<Segment>>,
+    pub epochs: LeaderEpochs,
+    pub epochs_changed: bool,
+    pub producers: ProducerStates,
+    pub snapshots: BTreeSet<i64>,
+    pub aborted: BTreeMap<i64, TransactionIndex>,
+    pub unsynced: Vec<Arc<Segment>>,
+    pub index_interval_bytes: u32,
+}
+
+/// A log's content once it is loaded.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub segments: Vec<Arc<Segment>>,
+    pub active: ActiveSegment,
+    pub end_offset: i64,
+    pub log_start: i64,
+    pub epochs: LeaderEpochs,
+    pub producers: ProducerStates,
+    pub snapshots: BTreeSet<i64>,
+    pub aborted: BTreeMap<i64, TransactionIndex>,
+    pub unsynced: Vec<Arc<Segment>>,
+    pub recovery_point: i64,
+}
+
+impl Loader<'_> {
+    /// Loads the folder as `state` says it was left.
+    pub fn load(&self, state: OpenState, report: &mut OpenReport) -> Result<Loaded, OpenError> {
+        let mut files = files::settle(self.env, self.folder, &mut report.notes)?;
+        let segments = self.segments(&files, state.log_start_offset)?;
+        let first_offset = segments[0].base_offset();
+        let log_start = state.log_start_offset.max(first_offset);
+        let mut loading = LoadedState {
+            epochs: LeaderEpochs::new(),
+            epochs_changed: false,
+            producers: ProducerStates::new(),
+            snapshots: std::mem::take(&mut files.snapshots),
+            aborted: BTreeMap::new(),
+            unsynced: Vec::new(),
+            index_interval_bytes: self.config.index_interval_bytes,
+            segments,
+        };
+        let damaged = self.load_transaction_indexes(&files, &mut loading, report)?;
+        let recover_from = match (state.clean, damaged) {
+            (true, None) => None,
+            (true, Some(base_offset)) => Some(base_offset),
+            (false, damaged) => Some(state.recovery_point.min(damaged.unwrap_or(i64::MAX))),
+        };
+        self.load_epochs(&files, &mut loading, report)?;
+        let opened = match recover_from {
+            None => self.open_clean(&mut loading, log_start, report)?,
+            Some(offset) => self.open_unclean(&mut loading, offset, log_start, report)?,
+        };
+        let (active, end_offset) = opened;
+        self.finish(loading, active, end_offset, log_start, state, report)
+    }
+
+    /// The segments of the folder, by base offset; one that is still without files if it has none.
+    fn segments(
+        &self,
+        files: &files::FolderFiles,
+        log_start_offset: i64,
+    ) -> Result<Vec<Arc<Segment>>, OpenError> {
+        let mut segments = Vec::with_capacity(files.logs.len().max(1));
+        let last = files.logs.last().copied();
+        for &base_offset in &files.logs {
+            let path = self.folder.segment_file(base_offset, FileKind::Log);
+            let size = self.env.disk().file_len(&path)?;
+            if i32::try_from(size).is_err() {
+                let message = format!(
+                    "{} has {size} bytes, more than a segment can",
+                    path.display()
+                );
+                return Err(OpenError::Corrupt(message));
+            }
+            let closed = Some(base_offset) != last;
+            segments.push(Segment::new(
+                self.env,
+                self.folder,
+                base_offset,
+                size,
+                closed,
+            ));
+        }
+        if segments.is_empty() {
+            segments.push(Segment::new(
+                self.env,
+                self.folder,
+                log_start_offset.max(0),
+                0,
+                false,
+            ));
+        }
+        Ok(segments)
+    }
+
+    /// Reads all transaction indexes: they exist only where transactions were aborted. Returns the
+    /// first segment whose index cannot be right.
+    fn load_transaction_indexes(
+        &self,
+        files: &files::FolderFiles,
+        loading: &mut LoadedState,
+        report: &mut OpenReport,
+    ) -> Result<Option<i64>, OpenError> {
+        for &base_offset in &files.transaction_indexes {
+            let path = self
+                .folder
+                .segment_file(base_offset, FileKind::TransactionIndex);
+            let content = disk::read_file(self.env.disk(), &path, i32::MAX as u64)?;
+            match TransactionIndex::load(base_offset, &content) {
+                Ok(index) if index.is_empty() => {}
+                Ok(index) => {
+                    loading.aborted.insert(base_offset, index);
+                }
+                Err(error) => {
+                    report
+                        .notes
+                        .push(format!("rebuilding {}: {error}", path.display()));
+                    return Ok(Some(base_offset));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn open_clean(
+        &self,
+        loading: &mut LoadedState,
+        log_start: i64,
+        report: &mut OpenReport,
+    ) -> Result<(ActiveSegment, i64), OpenError> {
+        let Some((active, end_offset)) = self.load_active(&loading.segments, report)? else {
+            // The active segment does not end with a whole batch, so the shutdown was not as clean
+            // as the marker says.
+            let offset = loading
+                .segments
+                .last()
+                .map_or(0, |segment| segment.base_offset());
+            return self.open_unclean(loading, offset, log_start, report);
+        };
+        let end = end_offset;
+        self.load_producers(loading, log_start.min(end)..end, report)?;
+        Ok((active, end_offset))
+    }
+
+    fn open_unclean(
+        &self,
+        loading: &mut LoadedState,
+        offset: i64,
+        log_start: i64,
+        report: &mut OpenReport,
+    ) -> Result<(ActiveSegment, i64), OpenError> {
+        let after = loading
+            .segments
+            .partition_point(|segment| segment.base_offset() <= offset);
+        let first = after.saturating_sub(1);
+        let base_offset = loading.segments[first].base_offset();
+        // Later snapshots describe batches that may not be there any more.
+        for offset in loading.snapshots.split_off(&(base_offset + 1)) {
+            let path = self.folder.segment_file(offset, FileKind::Snapshot);
+            self.env.disk().remove_file(&path)?;
+        }
+        self.load_producers(loading, log_start.min(base_offset)..base_offset, report)?;
+        loading.epochs_changed |= loading.epochs.truncate_from_end(base_offset);
+        let recovered = self.recover(loading, first, report)?;
+        let end_offset = recovered.end_offset;
+        let active = self.active_from_recovered(loading, recovered);
+        Ok((active, end_offset))
+    }
+
+    fn load_producers(
+        &self,
+        loading: &mut LoadedState,
+        range: Range<i64>,
+        report: &mut OpenReport,
+    ) -> Result<(), OpenError> {
+        let source = Source {
+            env: self.env,
+            folder: self.folder,
+            segments: &loading.segments,
+            expiry: self.expiry,
+        };
+        loading.producers = source.state_at(&mut loading.snapshots, range, &mut report.notes)?;
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        mut loading: LoadedState,
+        mut active: ActiveSegment,
+        end_offset: i64,
+        log_start: i64,
+        state: OpenState,
+        report: &mut OpenReport,
+    ) -> Result<Loaded, OpenError> {
+        let mut end_offset = end_offset;
+        if log_start > end_offset {
+            // What lay between was lost, and what is left was deleted before.
+            report.notes.push(format!(
+                "starting over at {log_start}: the log ended at {end_offset}"
+            ));
+            for segment in std::mem::take(&mut loading.segments) {
+                self.remove_segment_files(&segment)?;
+            }
+            self.env.disk().sync_dir(&self.folder.path())?;
+            let segment = Segment::new(self.env, self.folder, log_start, 0, false);
+            active = ActiveSegment::new(
+                segment.clone(),
+                self.config,
+                self.jitter_seed,
+                self.expiry.now_ms,
+            );
+            loading.segments.push(segment);
+            loading.unsynced.clear();
+            loading.aborted.clear();
+            loading.producers = ProducerStates::new();
+            end_offset = log_start;
+        }
+        loading.epochs_changed |= loading.epochs.truncate_from_end(end_offset);
+        loading.epochs_changed |= loading.epochs.truncate_from_start(log_start);
+        if loading.epochs_changed {
+            self.write_epochs(&loading.epochs)?;
+        }
+        self.remove_stray_snapshots(&mut loading, end_offset)?;
+        loading.producers.on_log_start(log_start);
+        let recovery_point = if loading.unsynced.is_empty() {
+            end_offset
+        } else {
+            state.recovery_point.clamp(0, end_offset)
+        };
+        Ok(Loaded {
+            segments: loading.segments,
+            active,
+            end_offset,
+            log_start,
+            epochs: loading.epochs,
+            producers: loading.producers,
+            snapshots: loading.snapshots,
+            aborted: loading.aborted,
+            unsynced: loading.unsynced,
+            recovery_point,
+        })
+    }
+
+    /// Snapshots that neither start a segment nor are the newest serve nobody; those behind the
+    /// end would be wrong one day.
+    fn remove_stray_snapshots(&self, loading: &mut LoadedState, end: i64) -> Result<(), OpenError> {
+        let bases: BTreeSet<i64> = loading.segments.iter().map(|s| s.base_offset()).collect();
+        let newest = loading.snapshots.range(..=end).next_back().copied();
+        let is_stray =
+            |offset: &i64| *offset > end || (!bases.contains(offset) && Some(*offset) != newest);
+        for offset in loading
+            .snapshots
+            .iter()
+            .copied()
+            .filter(is_stray)
+            .collect::<Vec<_>>()
+        {
+            let path = self.folder.segment_file(offset, FileKind::Snapshot);
+            self.env.disk().remove_file(&path)?;
+            loading.snapshots.remove(&offset);
+        }
+        Ok(())
+    }
+
+    pub(super) fn save_snapshot(
+        &self,
+        loading: &mut LoadedState,
+        offset: i64,
+    ) -> Result<(), OpenError> {
+        let content = crate::snapshot::encode(&loading.producers.snapshot_entries());
+        let path = self.folder.segment_file(offset, FileKind::Snapshot);
+        disk::replace_file_unsynced(self.env.disk(), &path, &content)?;
+        loading.snapshots.insert(offset);
+        Ok(())
+    }
+
+    /// The `.log` goes first: without it the others are orphans, which the next opening removes.
+    pub(super) fn remove_segment_files(&self, segment: &Arc<Segment>) -> Result<(), OpenError> {
+        let kinds = [
+            FileKind::Log,
+            FileKind::OffsetIndex,
+            FileKind::TimeIndex,
+            FileKind::TransactionIndex,
+        ];
+        for kind in kinds {
+            disk::missing_is_fine(self.env.disk().remove_file(&segment.path(kind)))?;
+        }
+        segment.set_removed();
+        Ok(())
+    }
+}

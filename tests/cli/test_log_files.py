@@ -1,0 +1,136 @@
+"""``pyrklog log dump`` on what a broker of ours wrote, and ``serve`` as a person meets it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pyrklog.cli.app import app
+from pyrklog.testing import TestBroker
+
+SEGMENT = "00000000000000000000.log"
+RECORDS = 200
+
+
+def run(*arguments: str | Path, code: int = 0) -> tuple[str, str]:
+    """Runs a command; standard output and standard error."""
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert done.exit_code == code, f"{done.stdout}{done.stderr}{done.exception}"
+    return done.stdout, done.stderr
+
+
+@pytest.fixture
+def partition(new_broker: Callable[..., TestBroker]) -> Path:
+    """A partition folder of 200 records in several batches, its broker stopped."""
+    broker = new_broker().start()
+    run("-b", broker.bootstrap, "topic", "create", "t", "-n", "1", "-c", "index.interval.bytes=0")
+    for start in range(0, RECORDS, 20):
+        values = [f"value {number}" for number in range(start, start + 20)]
+        run("-b", broker.bootstrap, "produce", "t", *values, "-k", "k", "-H", "h=1", "-z", "zstd")
+    assert broker.stop() == 0
+    return broker.data / "logs" / "t-0"
+
+
+def test_a_partition_is_shown_whole(partition: Path) -> None:
+    out, err = run("log", "dump", partition, "--records", "-o", "jsonl")
+    assert err == ""
+    rows = [json.loads(line) for line in out.splitlines()]
+    records = [row for row in rows if row["kind"] == "record"]
+    assert [row["offset"] for row in records] == list(range(RECORDS))
+    assert [row["value"] for row in records] == [f"value {n}" for n in range(RECORDS)]
+    assert {row["key"] for row in records} == {"k"}
+    assert {json.dumps(row["headers"]) for row in records} == {'[["h", "1"]]'}
+    batches = [row for row in rows if row["kind"] == "batch"]
+    assert sum(row["count"] for row in batches) == RECORDS
+    assert all(row["valid"] for row in batches)
+    entries = [row for row in rows if row["kind"] == "index_entry"]
+    positions = {row["position"]: row["last_offset"] for row in batches}
+    assert entries
+    assert all(positions[entry["position"]] == entry["offset"] for entry in entries)
+    assert {row["file"] for row in rows} >= {SEGMENT, "partition.metadata"}
+
+
+def test_the_folder_above_has_checkpoints_and_properties(partition: Path) -> None:
+    out, _ = run("log", "dump", partition.parent, "-o", "jsonl")
+    rows = [json.loads(line) for line in out.splitlines()]
+    properties = {row["key"]: row["value"] for row in rows if row["kind"] == "property"}
+    assert len(properties["cluster.id"]) == 22
+    entries = {
+        row["file"]: (row["topic"], row["partition"], row["offset"])
+        for row in rows
+        if row["kind"] == "checkpoint_entry"
+    }
+    assert entries["replication-offset-checkpoint"] == ("t", 0, RECORDS)
+    # The recovery point lies within the last segment: all of it, or all but its last record.
+    *place, offset = entries["recovery-point-offset-checkpoint"]
+    assert place == ["t", 0]
+    assert RECORDS - 1 <= int(offset) <= RECORDS
+
+
+@pytest.mark.parametrize("where", [0.1, 0.5, 0.9])
+def test_a_flipped_bit_is_found_and_located(partition: Path, where: float) -> None:
+    segment = partition / SEGMENT
+    data = bytearray(segment.read_bytes())
+    at = int(len(data) * where)
+    data[at] ^= 0x10
+    segment.write_bytes(data)
+    _, err = run("log", "dump", segment, code=8)
+    found = re.search(r"^damaged: .*\.log: byte (\d+), offset (\d+): ", err, re.MULTILINE)
+    assert found is not None
+    assert int(found[1]) <= at
+    assert err.splitlines()[-1].startswith("error: ")
+    out, _ = run("log", "dump", segment, "-o", "json", code=8)
+    items = json.loads(out)["items"]
+    damages = [item["position"] for item in items if item["kind"] == "damage"]
+    assert int(found[1]) in damages
+
+
+def test_a_torn_tail_is_found(partition: Path) -> None:
+    segment = partition / SEGMENT
+    segment.write_bytes(segment.read_bytes()[:-3])
+    out, err = run("log", "dump", segment, code=8)
+    assert "damaged" in out
+    assert err.startswith("damaged: ")
+
+
+def test_an_index_that_points_astray_is_found(partition: Path) -> None:
+    index = partition / "00000000000000000000.index"
+    data = bytearray(index.read_bytes())
+    data[7] ^= 1
+    index.write_bytes(data)
+    assert "byte 0" in run("log", "dump", index, code=8)[1]
+    run("log", "dump", index, "--no-verify")
+
+
+def test_port_0_is_told(new_broker: Callable[..., TestBroker]) -> None:
+    broker = new_broker(port=0).start()
+    assert broker.port > 0
+    out, _ = run("-b", broker.bootstrap, "topic", "list")
+    assert out.startswith("NAME")
+
+
+def test_a_temporary_directory_goes_with_its_broker(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pyrklog", "serve", "--listen", "127.0.0.1:0", "--tmp"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as broker:
+        try:
+            assert broker.stdout is not None
+            for line in broker.stdout:
+                if '"listening"' in line:
+                    break
+            (folder,) = tmp_path.iterdir()
+            assert (folder / "logs").is_dir()
+            broker.send_signal(signal.SIGTERM)
+            assert broker.wait(20) == 0
+        finally:
+            broker.kill()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,200 @@
+"""Options through ``ClusterService``, over a whole broker with a fake plane."""
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from pyrklog.controller.service import (
+    OP_APPEND,
+    OP_DELETE,
+    OP_SET,
+    OP_SUBTRACT,
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_TOPIC,
+    SOURCE_DYNAMIC_BROKER,
+    SOURCE_DYNAMIC_DEFAULT_BROKER,
+    SOURCE_TOPIC,
+    ConfigAlteration,
+    ConfigEntry,
+    ConfigResource,
+)
+from pyrklog.errors import ErrorCode
+from tests.unit.broker.harness import Running, running_broker
+
+T = ConfigResource(RESOURCE_TOPIC, "t")
+ALL_BROKERS = ConfigResource(RESOURCE_BROKER, "")
+BROKER = ConfigResource(RESOURCE_BROKER, "1")
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running_broker(tmp_path) as broker:
+        await broker.created("t", 1, retention_ms="1000")
+        yield broker
+
+
+async def entries(running: Running, resource: ConfigResource) -> Mapping[str, ConfigEntry]:
+    (found,) = await running.service.describe_configs(
+        [(resource, None)], include_synonyms=True, include_documentation=False
+    )
+    assert found.error is ErrorCode.NONE, found.message
+    return {entry.name: entry for entry in found.entries}
+
+
+async def alter(
+    running: Running, resource: ConfigResource, *operations: tuple[int, str, str | None]
+) -> ErrorCode:
+    items = [ConfigAlteration(*operation) for operation in operations]
+    (result,) = await running.service.incremental_alter_configs(
+        [(resource, items)], validate_only=False
+    )
+    return result.error
+
+
+async def test_a_topics_options(running: Running) -> None:
+    found = await entries(running, T)
+    assert (found["retention.ms"].value, found["retention.ms"].source) == ("1000", SOURCE_TOPIC)
+    assert found["cleanup.policy"].value == "delete"
+
+
+async def test_incremental_changes_leave_the_unnamed_alone(running: Running) -> None:
+    assert await alter(running, T, (OP_SET, "max.message.bytes", "77")) is ErrorCode.NONE
+    # In effect when the answer comes.
+    log = running.plane.topics["t"].log
+    assert (log.max_message_bytes, log.retention_ms) == (77, 1000)
+    assert await alter(running, T, (OP_DELETE, "retention.ms", None)) is ErrorCode.NONE
+    log = running.plane.topics["t"].log
+    assert (log.max_message_bytes, log.retention_ms) == (77, 604800000)
+
+
+async def test_a_full_replacement_resets_the_unnamed(running: Running) -> None:
+    (result,) = await running.service.alter_configs(
+        [(T, {"max.message.bytes": "77"})], validate_only=False
+    )
+    assert result.error is ErrorCode.NONE
+    log = running.plane.topics["t"].log
+    assert (log.max_message_bytes, log.retention_ms) == (77, 604800000)
+    assert "retention.ms" not in {
+        name for name, entry in (await entries(running, T)).items() if entry.source == SOURCE_TOPIC
+    }
+
+
+async def test_lists_grow_and_shrink(running: Running) -> None:
+    append = (OP_APPEND, "cleanup.policy", "compact")
+    assert await alter(running, T, append) is ErrorCode.NONE
+    assert (await entries(running, T))["cleanup.policy"].value == "delete,compact"
+    assert await alter(running, T, append) is ErrorCode.NONE
+    assert (await entries(running, T))["cleanup.policy"].value == "delete,compact"
+    assert await alter(running, T, (OP_SUBTRACT, "cleanup.policy", "delete")) is ErrorCode.NONE
+    assert (await entries(running, T))["cleanup.policy"].value == "compact"
+
+
+async def test_validation_changes_nothing(running: Running) -> None:
+    (result,) = await running.service.incremental_alter_configs(
+        [(T, [ConfigAlteration(OP_SET, "retention.ms", "5")])], validate_only=True
+    )
+    assert result.error is ErrorCode.NONE
+    assert running.plane.topics["t"].log.retention_ms == 1000
+
+
+@pytest.mark.parametrize(
+    ("resource", "operation", "code"),
+    [
+        (T, (OP_SET, "retention.ms", "x"), ErrorCode.INVALID_CONFIG),
+        (T, (OP_SET, "retention", "1"), ErrorCode.INVALID_CONFIG),
+        (T, (OP_SET, "retention.ms", None), ErrorCode.INVALID_REQUEST),
+        (T, (OP_APPEND, "retention.ms", "1"), ErrorCode.INVALID_CONFIG),
+        (T, (OP_SUBTRACT, "none", "1"), ErrorCode.INVALID_CONFIG),
+        (T, (9, "retention.ms", "1"), ErrorCode.INVALID_REQUEST),
+        (
+            ConfigResource(RESOURCE_TOPIC, "none"),
+            (OP_SET, "retention.ms", "1"),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+        (
+            ConfigResource(RESOURCE_TOPIC, "a/b"),
+            (OP_SET, "retention.ms", "1"),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ),
+        (BROKER, (OP_SET, "num.io.threads", "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, (OP_SET, "log.retention.msx", "1"), ErrorCode.INVALID_CONFIG),
+        (BROKER, (OP_SET, "log.retention.ms", "x"), ErrorCode.INVALID_CONFIG),
+        (
+            ConfigResource(RESOURCE_BROKER, "2"),
+            (OP_SET, "log.retention.ms", "1"),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            ConfigResource(RESOURCE_BROKER, "one"),
+            (OP_SET, "log.retention.ms", "1"),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            ConfigResource(RESOURCE_BROKER_LOGGER, "1"),
+            (OP_SET, "root", "DEBUG"),
+            ErrorCode.INVALID_REQUEST,
+        ),
+    ],
+)
+async def test_refused_changes(
+    running: Running,
+    resource: ConfigResource,
+    operation: tuple[int, str, str | None],
+    code: ErrorCode,
+) -> None:
+    assert await alter(running, resource, operation) is code
+    assert running.plane.topics["t"].log.retention_ms == 1000
+
+
+async def test_doubled_keys_and_resources(running: Running) -> None:
+    twice = (OP_SET, "retention.ms", "1")
+    assert await alter(running, T, twice, twice) is ErrorCode.INVALID_REQUEST
+    results = await running.service.alter_configs([(T, {}), (T, {})], validate_only=False)
+    assert {result.error for result in results} == {ErrorCode.INVALID_REQUEST}
+
+
+async def test_brokers_defaults_change_at_run_time(running: Running) -> None:
+    """For all brokers, then for this one over that; topics without overrides follow at once."""
+    await running.created("follows")
+    assert await alter(running, ALL_BROKERS, (OP_SET, "log.retention.ms", "5")) is ErrorCode.NONE
+    assert running.plane.topics["follows"].log.retention_ms == 5
+    assert running.plane.topics["t"].log.retention_ms == 1000
+    assert await alter(running, BROKER, (OP_SET, "log.retention.ms", "6")) is ErrorCode.NONE
+    assert running.plane.topics["follows"].log.retention_ms == 6
+
+    default = await entries(running, ALL_BROKERS)
+    assert list(default) == ["log.retention.ms"]
+    mine = (await entries(running, BROKER))["log.retention.ms"]
+    assert (mine.value, mine.source, mine.read_only) == ("6", SOURCE_DYNAMIC_BROKER, False)
+    assert [s.source for s in mine.synonyms] == [
+        SOURCE_DYNAMIC_BROKER,
+        SOURCE_DYNAMIC_DEFAULT_BROKER,
+    ]
+    assert await alter(running, BROKER, (OP_DELETE, "log.retention.ms", None)) is ErrorCode.NONE
+    assert running.plane.topics["follows"].log.retention_ms == 5
+
+
+async def test_run_time_changes_survive_a_restart(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as running:
+        await running.created("t")
+        await alter(running, ALL_BROKERS, (OP_SET, "min.insync.replicas", "2"))
+    async with running_broker(tmp_path) as running:
+        assert running.plane.topics["t"].min_insync_replicas == 2
+
+
+async def test_a_brokers_options(running: Running) -> None:
+    found = await entries(running, BROKER)
+    assert found["num.io.threads"].read_only
+    assert not found["log.retention.ms"].read_only
+    assert "listeners" in found
+    (unknown, some) = await running.service.describe_configs(
+        [(ConfigResource(RESOURCE_TOPIC, "none"), None), (T, ["segment.ms", "none"])],
+        include_synonyms=False,
+        include_documentation=True,
+    )
+    assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(entry.name, bool(entry.documentation)) for entry in some.entries] == [
+        ("segment.ms", True)
+    ]

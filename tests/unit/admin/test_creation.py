@@ -1,0 +1,131 @@
+"""Checks of new and growing topics, with Kafka's codes."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from pyrklog.admin.creation import (
+    PARTITIONS_PER_REQUEST_MAX,
+    assign_added_partitions,
+    assign_new_topic,
+    check_new_topic,
+)
+from pyrklog.admin.names import TopicNames
+from pyrklog.controller.service import PartitionsSpec, TopicSpec
+from pyrklog.errors import ApiError, ErrorCode
+
+THREE: Mapping[int, str | None] = {1: None, 2: None, 3: None}
+
+
+def assign(spec: TopicSpec, racks: Mapping[int, str | None] = THREE) -> object:
+    return assign_new_topic(spec, racks, default_partitions=4, default_replicas=2, start=0, shift=0)
+
+
+def test_counts_of_minus_one_are_the_brokers_defaults() -> None:
+    assert assign(TopicSpec("t")) == {0: (1, 2), 1: (2, 3), 2: (3, 1), 3: (1, 3)}
+    assert assign(TopicSpec("t", 1, -1)) == {0: (1, 2)}
+    assert assign(TopicSpec("t", -1, 1)) == {0: (1,), 1: (2,), 2: (3,), 3: (1,)}
+
+
+def test_a_manual_assignment_is_kept() -> None:
+    spec = TopicSpec("t", assignments={1: [3, 1], 0: [2, 3]})
+    assert assign(spec) == {0: (2, 3), 1: (3, 1)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "said"),
+    [
+        (TopicSpec("t", 0, 1), ErrorCode.INVALID_PARTITIONS, "larger than 0"),
+        (TopicSpec("t", -2, 1), ErrorCode.INVALID_PARTITIONS, "larger than 0"),
+        (TopicSpec("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0"),
+        (
+            TopicSpec("t", 1, 4),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor: 4 larger than available brokers: 3.",
+        ),
+        (
+            TopicSpec("t", PARTITIONS_PER_REQUEST_MAX + 1, 1),
+            ErrorCode.POLICY_VIOLATION,
+            str(PARTITIONS_PER_REQUEST_MAX),
+        ),
+        (TopicSpec("t", 2, -1, {0: [1]}), ErrorCode.INVALID_REQUEST, "same time"),
+        (TopicSpec("t", -1, 1, {0: [1]}), ErrorCode.INVALID_REQUEST, "same time"),
+        (
+            TopicSpec("t", assignments={0: [1], 2: [1]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "consecutive",
+        ),
+        (
+            TopicSpec("t", assignments={0: [1, 1]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Duplicate",
+        ),
+        (
+            TopicSpec("t", assignments={0: [1, 9]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Unknown broker",
+        ),
+        (
+            TopicSpec("t", assignments={0: []}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "replication factor of 0",
+        ),
+        (
+            TopicSpec("t", assignments={0: [1], 1: [1, 2]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "same number",
+        ),
+    ],
+)
+def test_refused_assignments(spec: TopicSpec, code: ErrorCode, said: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        assign(spec)
+    assert refused.value.code is code
+    assert said in (refused.value.message or "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        (TopicSpec("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (TopicSpec("the.re"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicSpec("no/slash"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicSpec("t", configs={"retention.ms": "x"}), ErrorCode.INVALID_CONFIG),
+        (TopicSpec("t", configs={"retention": "1"}), ErrorCode.INVALID_CONFIG),
+        (TopicSpec("t", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_refused_topics(spec: TopicSpec, code: ErrorCode) -> None:
+    with pytest.raises(ApiError) as refused:
+        check_new_topic(spec, TopicNames(["there", "the_re"]))
+    assert refused.value.code is code
+
+
+CURRENT = {0: (2, 3), 1: (3, 1)}
+
+
+def test_partitions_are_added_in_the_topics_own_round() -> None:
+    added = assign_added_partitions(PartitionsSpec("t", 4), CURRENT, THREE)
+    assert sorted(added) == [2, 3]
+    assert added[2][0] == 1, "partition 0 began at broker 2, so partition 2 is broker 1's"
+    assert all(len(set(brokers)) == 2 for brokers in added.values())
+    manual = PartitionsSpec("t", 3, [[1, 3]])
+    assert assign_added_partitions(manual, CURRENT, THREE) == {2: (1, 3)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        (PartitionsSpec("t", 1), ErrorCode.INVALID_PARTITIONS),
+        (PartitionsSpec("t", 2), ErrorCode.INVALID_PARTITIONS),
+        (PartitionsSpec("t", -1), ErrorCode.INVALID_PARTITIONS),
+        (PartitionsSpec("t", 10**9), ErrorCode.POLICY_VIOLATION),
+        (PartitionsSpec("t", 4, [[1, 2]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (PartitionsSpec("t", 3, [[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (PartitionsSpec("t", 3, [[1, 7]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_refused_growth(spec: PartitionsSpec, code: ErrorCode) -> None:
+    with pytest.raises(ApiError) as refused:
+        assign_added_partitions(spec, CURRENT, THREE)
+    assert refused.value.code is code

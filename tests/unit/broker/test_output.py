@@ -1,0 +1,95 @@
+"""What a person or a program reads of a broker: log lines, banner, who holds a port."""
+
+import io
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from pyrklog import logs
+from pyrklog.banner import banner, seconds_since_exec
+from pyrklog.config.listeners import Endpoint
+from pyrklog.diagnosis import port_holder
+
+
+@pytest.fixture
+def sink(monkeypatch: pytest.MonkeyPatch) -> logs._Sink:
+    """Logs that nobody configured yet."""
+    fresh = logs._Sink()
+    monkeypatch.setattr(logs, "_sink", fresh)
+    return fresh
+
+
+def test_lines_wait_for_configuration_and_keep_their_time(sink: logs._Sink) -> None:
+    log = logs.get_logger("test")
+    log.info("first", number=1)
+    log.debug("unseen")
+    at = sink.waiting[0][0]
+    out = io.StringIO()
+    logs.configure(out)
+    log.warning("second", path=Path("/x"), event="kept out")
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(line["event"], line["level"], line["logger"]) for line in lines] == [
+        ("first", "info", "test"),
+        ("second", "warning", "test"),
+    ]
+    assert lines[0]["number"] == 1
+    assert lines[1]["path"] == "/x"
+    assert lines[0]["timestamp"].endswith(f".{int(at % 1 * 1000):03d}Z")
+
+
+def test_an_error_carries_its_traceback_in_one_line(sink: logs._Sink) -> None:
+    out = io.StringIO()
+    logs.configure(out)
+    try:
+        raise ValueError("a bug")
+    except ValueError as error:
+        logs.get_logger("test").error("failed", exc_info=error)
+    (line,) = out.getvalue().splitlines()
+    assert "ValueError: a bug" in json.loads(line)["exception"]
+
+
+def test_a_terminal_gets_text(sink: logs._Sink) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out = Terminal()
+    logs.configure(out)
+    logs.get_logger("test").info("listening", port=9092)
+    (line,) = out.getvalue().splitlines()
+    assert "listening" in line
+    assert "9092" in line
+    assert not line.startswith("{")
+
+
+def test_a_reader_that_went_away_harms_nothing(sink: logs._Sink) -> None:
+    out = io.StringIO()
+    logs.configure(out)
+    out.close()
+    logs.get_logger("test").info("unheard")
+
+
+def test_the_banner(tmp_path: Path) -> None:
+    text = banner([Endpoint("PLAINTEXT", "127.0.0.1", 9092)], [tmp_path], 0.31)
+    assert "127.0.0.1:9092" in text
+    assert str(tmp_path) in text
+    assert "ready in 0.3 s" in text
+    assert text.endswith("pyrklog produce hello")
+    elsewhere = banner([Endpoint("PLAINTEXT", "::1", 9095)], [tmp_path], 0.31)
+    assert "[::1]:9095" in elsewhere
+    assert "produce -b [::1]:9095 hello" in elsewhere
+
+
+def test_the_time_since_exec() -> None:
+    first = seconds_since_exec()
+    assert 0 < first <= seconds_since_exec()
+
+
+def test_who_holds_a_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert f"pid {os.getpid()}" in (port_holder(port) or "")
+    assert port_holder(port) is None

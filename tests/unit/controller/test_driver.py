@@ -1,0 +1,394 @@
+"""The controller's driver over the embedded store: election, fencing, watches, effects."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from pyrklog.controller.driver import (
+    FIRST_REBALANCE_SECONDS,
+    ControllerDriver,
+    ControllerSettings,
+)
+from pyrklog.controller.machine import Controller
+from pyrklog.controller.requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from pyrklog.controller.state import IllegalTransitionError
+from pyrklog.controller.state_log import StateChangeLog
+from pyrklog.errors import ErrorCode
+from pyrklog.identity import create_paths
+from pyrklog.metastore import znodes
+from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore, open_store
+from pyrklog.metastore.interface import Create, Set
+from tests.unit.controller.runner import assignment, request_line
+
+
+class Brokers:
+    """Brokers that obey at once and write down what they were told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.changed = trio.Event()
+
+    def post(self, request: ControlRequest, answered: Callable[[ControlResponse], None]) -> None:
+        self.told.append(request_line(request))
+        self.changed.set()
+        self.changed = trio.Event()
+        if isinstance(request, LeaderAndIsrRequest):
+            led = {(t.topic, p.partition): ErrorCode.NONE for t in request.topics for p in t[2]}
+            answered(LeaderAndIsrResponse(ErrorCode.NONE, led))
+        elif isinstance(request, StopReplicaRequest):
+            stopped = {(r.topic, r.partition): ErrorCode.NONE for r in request.replicas}
+            answered(StopReplicaResponse(ErrorCode.NONE, stopped))
+        else:
+            answered(ErrorCode.NONE)
+
+    async def wait_told(self, line: str) -> None:
+        with trio.fail_after(10):
+            while line not in self.told:
+                await self.changed.wait()
+
+
+class Cluster:
+    """One store, several brokers with a driver each."""
+
+    def __init__(self, store: EmbeddedStore, directory: Path) -> None:
+        self.store = store
+        self.directory = directory
+        self.brokers = Brokers()
+        self.sessions: dict[int, EmbeddedSession] = {}
+        self.unclean: set[str] = set()
+        self.state_log = StateChangeLog(directory)
+
+    async def register(self, broker: int) -> EmbeddedSession:
+        session = self.sessions[broker] = self.store.session()
+        registration = znodes.BrokerRegistration(
+            [("PLAINTEXT", f"host{broker}", 9092)], {"PLAINTEXT": "PLAINTEXT"}, None, 0
+        )
+        path = znodes.broker_path(broker)
+        await session.multi(
+            [Create(path, b"", True), Set(path, znodes.encode_broker(registration), 0)]
+        )
+        return session
+
+    def driver(
+        self, broker: int, rebalance_interval_seconds: int | None = None
+    ) -> ControllerDriver:
+        return ControllerDriver(
+            broker,
+            self.sessions[broker],
+            lambda _: self.brokers,
+            ControllerSettings(
+                unclean_topics=lambda overrides: frozenset(self.unclean & overrides.keys()),
+                delete_topic_enable=True,
+                rebalance_interval_seconds=rebalance_interval_seconds,
+                imbalance_percent=10,
+            ),
+            self.state_log,
+        )
+
+    async def create_topic(self, name: str, *replicas: tuple[int, ...]) -> None:
+        session = next(iter(self.sessions.values()))
+        await session.create(znodes.topic_config_path(name), znodes.encode_config({}))
+        data = znodes.encode_topic(assignment(*replicas))
+        await session.create(znodes.topic_path(name), data)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    store = await open_store(tmp_path / "meta")
+    session = store.session()
+    await create_paths(session, znodes.PERSISTENT_PATHS)
+    under_test = Cluster(store, tmp_path)
+    yield under_test
+    under_test.state_log.close()
+    await store.close()
+
+
+async def state(cluster: Cluster, topic: str, partition: int) -> dict[str, object]:
+    node = await cluster.store.session().get(znodes.state_path(topic, partition))
+    content: dict[str, object] = json.loads(node.data)
+    return content
+
+
+async def wait_gone(session: EmbeddedSession, path: str) -> None:
+    """Returns when there is no node at ``path``."""
+    with trio.fail_after(10):
+        while True:
+            changed = trio.Event()
+            if await session.exists(path, lambda _, changed=changed: changed.set()) is None:  # type: ignore[misc]
+                return
+            await changed.wait()
+
+
+async def wait_childless(session: EmbeddedSession, path: str) -> None:
+    """Returns when the node has no children."""
+    with trio.fail_after(10):
+        while True:
+            changed = trio.Event()
+            if not await session.children(path, lambda _, changed=changed: changed.set()):  # type: ignore[misc]
+                return
+            await changed.wait()
+
+
+async def test_the_first_broker_is_elected(cluster: Cluster, nursery: trio.Nursery) -> None:
+    session = await cluster.register(1)
+    driver = cluster.driver(1)
+    await nursery.start(driver.run)
+    assert driver.leads
+    assert driver.controller_id == 1
+    assert (await session.get(znodes.CONTROLLER_EPOCH)).data == b"1"
+    node = await session.get(znodes.CONTROLLER)
+    assert node.stat.ephemeral_owner == session.session_id
+    assert znodes.decode_controller(node.data) == 1
+    assert cluster.brokers.told == ["metadata brokers 1"]
+
+
+async def test_the_second_follows_and_takes_over(cluster: Cluster, nursery: trio.Nursery) -> None:
+    first = await cluster.register(1)
+    await cluster.register(2)
+    drivers = {b: cluster.driver(b) for b in (1, 2)}
+    scope = trio.CancelScope()
+
+    async def run_first() -> None:
+        with scope:
+            await drivers[1].run()
+
+    nursery.start_soon(run_first)
+    with trio.fail_after(10):
+        await drivers[1].changes.wait_until(lambda: drivers[1].leads)
+    await nursery.start(drivers[2].run)
+    assert not drivers[2].leads
+    assert drivers[2].controller_id == 1
+    await cluster.create_topic("t", (1, 2))
+    await cluster.brokers.wait_told("lead t-0:1@0 new")
+
+    scope.cancel()
+    await first.expire()
+    with trio.fail_after(10):
+        await drivers[2].changes.wait_until(lambda: drivers[2].controller_id == 2)
+    await cluster.brokers.wait_told("lead t-0:2@1 offline 1")
+    assert await state(cluster, "t", 0) == {
+        "controller_epoch": 2,
+        "leader": 2,
+        "version": 1,
+        "leader_epoch": 1,
+        "isr": [2],
+    }
+
+
+async def test_a_topic_from_its_znode_to_its_leaders(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    await cluster.register(1)
+    driver = cluster.driver(1)
+    await nursery.start(driver.run)
+    await cluster.create_topic("t", (1,), (1,))
+    await cluster.brokers.wait_told("lead t-0:1@0 new t-1:1@0 new")
+    assert (await state(cluster, "t", 1))["leader"] == 1
+
+    path = znodes.topic_path("t")
+    session = cluster.sessions[1]
+    await session.set(path, znodes.encode_topic(assignment((1,), (1,), (1,))))
+    await cluster.brokers.wait_told("lead t-2:1@0 new")
+
+    await session.create(znodes.delete_topic_path("t"))
+    await cluster.brokers.wait_told("stop t-0@-2 delete t-1@-2 delete t-2@-2 delete")
+    await wait_childless(session, znodes.DELETE_TOPICS)
+    assert await session.exists(path) is None
+    assert await session.exists(znodes.topic_config_path("t")) is None
+
+    await cluster.create_topic("t", (1,))
+    await cluster.brokers.wait_told("lead t-0:1@0 new")
+
+
+async def test_a_broker_comes_and_goes(cluster: Cluster, nursery: trio.Nursery) -> None:
+    await cluster.register(1)
+    await nursery.start(cluster.driver(1).run)
+    second = await cluster.register(2)
+    await cluster.brokers.wait_told("metadata brokers 1,2")
+    await cluster.create_topic("t", (2, 1))
+    await cluster.brokers.wait_told("lead t-0:2@0 new")
+    await second.close()
+    await cluster.brokers.wait_told("lead t-0:1@1 offline 2")
+    assert (await state(cluster, "t", 0))["isr"] == [1]
+
+
+async def test_an_unclean_election_asks_for_the_topics_options(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    for broker in (1, 2, 3):
+        await cluster.register(broker)
+    await nursery.start(cluster.driver(1).run)
+    cluster.unclean.add("t")
+    await cluster.create_topic("t", (2, 3))
+    await cluster.brokers.wait_told("lead t-0:2@0 new")
+    await cluster.sessions[3].close()
+    await cluster.brokers.wait_told("lead t-0:2@1 offline 3")
+    cluster.brokers.told.clear()
+    await cluster.register(3)
+    await cluster.brokers.wait_told("metadata brokers 1,2,3")
+    await cluster.sessions[2].close()
+    await cluster.brokers.wait_told("lead t-0:3@2 offline 2")
+    assert (await state(cluster, "t", 0))["leader_recovery_state"] == 1
+
+
+async def test_a_failed_log_directory_is_looked_into(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    session = await cluster.register(1)
+    await nursery.start(cluster.driver(1).run)
+    await cluster.create_topic("t", (1,))
+    await cluster.brokers.wait_told("lead t-0:1@0 new")
+    await session.create(znodes.LOG_DIR_EVENT_PREFIX, znodes.encode_log_dir_event(1), sequence=True)
+    await cluster.brokers.wait_told("lead t-0:1@0")
+    await wait_childless(session, znodes.LOG_DIR_EVENTS)
+
+
+async def test_a_controller_that_was_replaced_writes_nothing(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    """Another broker raised the epoch while this one believed itself in charge."""
+    session = await cluster.register(1)
+    driver = cluster.driver(1)
+    await nursery.start(driver.run)
+    await session.set(znodes.CONTROLLER_EPOCH, b"5")
+    await cluster.create_topic("t", (1,))
+    with trio.fail_after(10):
+        await driver.changes.wait_until(lambda: not driver.leads)
+    await trio.testing.wait_all_tasks_blocked()
+    assert await session.exists(znodes.state_path("t", 0)) is None
+    assert not any(line.startswith("lead") for line in cluster.brokers.told)
+
+
+async def test_a_bug_ends_the_term_and_not_the_broker(
+    cluster: Cluster, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next term begins afresh, and does what the failed one left."""
+    session = await cluster.register(1)
+    driver = cluster.driver(1)
+    await nursery.start(driver.run)
+    monkeypatch.setattr("pyrklog.controller.driver.STORE_RETRY_SECONDS", 0)
+
+    def fails(*_: object) -> None:
+        raise IllegalTransitionError("t-0")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Controller, "topics_changed", fails)
+        await cluster.create_topic("t", (1,))
+        with trio.fail_after(10):
+            await driver.changes.wait_until(lambda: driver.controller_id == -1)
+    with trio.fail_after(10):
+        await driver.changes.wait_until(lambda: driver.controller_id == 1)
+    assert (await session.get(znodes.CONTROLLER_EPOCH)).data == b"2"
+    assert (await state(cluster, "t", 0))["leader"] == 1
+
+
+async def test_several_topics_are_deleted_together(cluster: Cluster, nursery: trio.Nursery) -> None:
+    session = await cluster.register(1)
+    await nursery.start(cluster.driver(1).run)
+    for name in ("a", "b"):
+        await cluster.create_topic(name, *[(1,)] * 400)
+    await session.multis([[Create(znodes.delete_topic_path(name))] for name in ("a", "b")])
+    await wait_childless(session, znodes.DELETE_TOPICS)
+    assert await session.children(znodes.BROKER_TOPICS) == []
+    assert await session.children(znodes.CONFIG_TOPICS) == []
+
+
+async def test_it_resigns_when_its_znode_goes(cluster: Cluster, nursery: trio.Nursery) -> None:
+    """Whoever deletes /controller asks for a new election."""
+    session = await cluster.register(1)
+    driver = cluster.driver(1)
+    await nursery.start(driver.run)
+    await session.delete(znodes.CONTROLLER)
+    with trio.fail_after(10):
+        await driver.changes.wait_until(lambda: not driver.leads)
+        await driver.changes.wait_until(lambda: driver.controller_id == 1)
+    assert (await session.get(znodes.CONTROLLER_EPOCH)).data == b"2"
+
+
+async def test_what_a_crash_left_half_done_is_finished(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    """Some parents of the partitions' states are there already: the rest is written one by one."""
+    session = await cluster.register(1)
+    await cluster.create_topic("t", (1,), (1,), (1,))
+    for path in (
+        znodes.partitions_path("t"),
+        znodes.partition_path("t", 0),
+        znodes.partition_path("t", 1),
+        znodes.state_path("t", 1),
+    ):
+        state_of_1 = znodes.encode_state(znodes.Leadership(1, 4, (1,), 1))
+        await session.create(path, state_of_1 if path.endswith("state") else b"")
+    await nursery.start(cluster.driver(1).run)
+    assert "lead t-1:1@4 t-0:1@0 new t-2:1@0 new" in cluster.brokers.told
+    assert (await state(cluster, "t", 1))["leader_epoch"] == 4
+
+
+async def test_an_unreadable_node_is_passed_over(cluster: Cluster, nursery: trio.Nursery) -> None:
+    session = await cluster.register(1)
+    await session.create(znodes.topic_path("broken"), b"{")
+    await session.create(znodes.broker_path(9), b"?")
+    await cluster.create_topic("t", (1,))
+    await nursery.start(cluster.driver(1).run)
+    await cluster.brokers.wait_told("lead t-0:1@0 new")
+
+
+async def test_the_periodic_election(
+    cluster: Cluster, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    session = await cluster.register(1)
+    await cluster.register(2)
+    await cluster.create_topic("t", (2, 1))
+    for path in (znodes.partitions_path("t"), znodes.partition_path("t", 0)):
+        await session.create(path)
+    astray = znodes.Leadership(1, 3, (1, 2), 0)
+    await session.create(znodes.state_path("t", 0), znodes.encode_state(astray))
+    await nursery.start(cluster.driver(1, rebalance_interval_seconds=300).run)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (await state(cluster, "t", 0))["leader"] == 1
+    mock_clock.jump(FIRST_REBALANCE_SECONDS)
+    await cluster.brokers.wait_told("lead t-0:2@4")
+    assert (await state(cluster, "t", 0))["leader_epoch"] == 4
+
+
+async def test_state_changes_are_written_down(cluster: Cluster, nursery: trio.Nursery) -> None:
+    await cluster.register(1)
+    await nursery.start(cluster.driver(1).run)
+    await cluster.create_topic("t", (1,))
+    await cluster.brokers.wait_told("lead t-0:1@0 new")
+    await trio.testing.wait_all_tasks_blocked()
+    text = (cluster.directory / "state-change.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    online = [line for line in lines if line.get("to") == "OnlinePartition"]
+    assert [(line["topic"], line["partition"], line["leader"]) for line in online] == [("t", 0, 1)]
+    assert online[0]["controller_epoch"] == 1
+
+
+def test_the_state_change_log_rotates(tmp_path: Path) -> None:
+    log = StateChangeLog(tmp_path, size_max_bytes=2000)
+    for number in range(100):
+        log.write("partition_state", {"topic": "t", "partition": number})
+    log.close()
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == ["state-change.jsonl", "state-change.jsonl.1"]
+    assert all(path.stat().st_size < 2200 for path in tmp_path.iterdir())
+
+
+def test_the_state_change_log_is_given_up_when_it_cannot_be_written(tmp_path: Path) -> None:
+    log = StateChangeLog(tmp_path / "none")
+    log.write("partition_state", {})
+    log.write("partition_state", {})
+    log.flush()
+    log.close()
+    assert list(tmp_path.iterdir()) == []

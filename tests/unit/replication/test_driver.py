@@ -1,0 +1,181 @@
+"""The broker's end of the controller's orders, with a fake plane."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from pyrklog.config import load_config
+from pyrklog.controller.requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionInfo,
+    StopReplica,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    TopicPartitions,
+    UpdateMetadataRequest,
+)
+from pyrklog.errors import ErrorCode
+from pyrklog.identity import create_paths
+from pyrklog.image import BrokerImage
+from pyrklog.metadata import Metadata
+from pyrklog.metastore import znodes
+from pyrklog.metastore.embedded import EmbeddedSession, open_store
+from pyrklog.replication.driver import ReplicationDriver
+from pyrklog.testing.fake_plane import FakePlane
+
+BROKERS = [BrokerImage(1, None, [("PLAINTEXT", "here", 9092)])]
+
+
+def topic(name: str, *epochs: int, leader: int = 1, topic_id: bytes = b"1" * 16) -> TopicPartitions:
+    """A topic whose partition p is in epoch ``epochs[p]``."""
+    infos = [
+        PartitionInfo(p, 1, leader, epoch, (1,), 0, (1,), (), (), (), False, 0)
+        for p, epoch in enumerate(epochs)
+    ]
+    return TopicPartitions(name, topic_id, infos)
+
+
+class Bench:
+    """A replication driver with a fake plane and a real embedded store."""
+
+    def __init__(self, session: EmbeddedSession) -> None:
+        self.session = session
+        self.plane = FakePlane()
+        self.metadata = Metadata(1, load_config(), session, self.plane)
+        self.driver = ReplicationDriver(1, self.metadata, self.plane)
+        self.answers: dict[int, ControlResponse] = {}
+        self._asked = 0
+        self._answered = trio.Event()
+
+    def post(self, request: ControlRequest) -> int:
+        self._asked += 1
+        number = self._asked
+
+        def answered(response: ControlResponse) -> None:
+            self.answers[number] = response
+            self._answered.set()
+            self._answered = trio.Event()
+
+        self.driver.post(request, answered)
+        return number
+
+    async def answer(self, number: int) -> ControlResponse:
+        with trio.fail_after(10):
+            while number not in self.answers:
+                await self._answered.wait()
+        return self.answers[number]
+
+    async def ask(self, request: ControlRequest) -> ControlResponse:
+        return await self.answer(self.post(request))
+
+    async def lead(self, *topics: TopicPartitions) -> ControlResponse:
+        return await self.ask(LeaderAndIsrRequest(1, 1, -1, topics))
+
+    async def metadata_of(self, *topics: TopicPartitions) -> ControlResponse:
+        return await self.ask(UpdateMetadataRequest(1, 1, -1, topics, BROKERS))
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Bench]:
+    store = await open_store(tmp_path / "meta")
+    session = store.session()
+    await create_paths(session, znodes.PERSISTENT_PATHS)
+    under_test = Bench(session)
+    nursery.start_soon(under_test.driver.run)
+    yield under_test
+    await store.close()
+
+
+async def test_metadata_then_leadership(bench: Bench) -> None:
+    assert await bench.metadata_of(topic("t", 0, 0)) is ErrorCode.NONE
+    assert [b.id for b in bench.plane.deltas[-1].brokers] == [1]
+    response = await bench.lead(topic("t", 0, 0))
+    done = {("t", 0): ErrorCode.NONE, ("t", 1): ErrorCode.NONE}
+    assert response == LeaderAndIsrResponse(ErrorCode.NONE, done)
+    assert set(bench.plane.led) == {("t", 0), ("t", 1)}
+    assert bench.driver.replicas.is_serving(("t", 1))
+
+
+async def test_leadership_before_metadata(bench: Bench) -> None:
+    """Kafka's controllers send a new topic's leadership first; the plane must know it even so."""
+    await bench.lead(topic("t", 0))
+    assert ("t", 0) in bench.plane.led
+
+
+async def test_a_topics_options_are_there_before_it_is_led(bench: Bench) -> None:
+    await bench.session.create(
+        znodes.topic_config_path("t"), znodes.encode_config({"retention.ms": "5"})
+    )
+    await bench.lead(topic("t", 0))
+    assert bench.plane.topics["t"].log.retention_ms == 5
+
+
+async def test_one_slow_log_does_not_hold_up_the_next_order(bench: Bench) -> None:
+    bench.plane.hold_tickets()
+    slow = bench.post(LeaderAndIsrRequest(1, 1, -1, [topic("slow", 0)]))
+    assert await bench.metadata_of(topic("other", 0, topic_id=b"2" * 16)) is ErrorCode.NONE
+    assert "other" in bench.plane.topics
+    assert slow not in bench.answers
+    bench.plane.release_tickets()
+    assert isinstance(await bench.answer(slow), LeaderAndIsrResponse)
+
+
+async def test_answers_of_the_plane_are_the_brokers_answers(bench: Bench) -> None:
+    bench.plane.failing[("t", 1)] = ErrorCode.KAFKA_STORAGE_ERROR
+    response = await bench.lead(topic("t", 0, 0))
+    assert response == LeaderAndIsrResponse(
+        ErrorCode.NONE, {("t", 0): ErrorCode.NONE, ("t", 1): ErrorCode.KAFKA_STORAGE_ERROR}
+    )
+
+
+async def test_stale_orders_do_not_touch_the_image(bench: Bench) -> None:
+    await bench.lead(topic("t", 5))
+    response = await bench.lead(topic("t", 4, leader=-1))
+    assert isinstance(response, LeaderAndIsrResponse)
+    assert response.errors == {("t", 0): ErrorCode.STALE_CONTROLLER_EPOCH}
+    assert bench.plane.partition("t", 0).leader_epoch == 5
+    old = LeaderAndIsrRequest(1, 0, -1, [topic("t", 9)])
+    assert await bench.ask(old) == LeaderAndIsrResponse(ErrorCode.STALE_CONTROLLER_EPOCH, {})
+    stale = UpdateMetadataRequest(1, 0, -1, [topic("t", 9)], BROKERS)
+    assert await bench.ask(stale) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert bench.plane.partition("t", 0).leader_epoch == 5
+
+
+async def test_losing_leadership_stops_serving(bench: Bench) -> None:
+    await bench.lead(topic("t", 0))
+    await bench.lead(topic("t", 1, leader=-1))
+    assert bench.plane.stopped == [("t", 0, False)]
+    assert not bench.driver.replicas.is_serving(("t", 0))
+
+
+async def test_deletion_and_a_new_topic_of_the_same_name(bench: Bench) -> None:
+    """The new topic is led only when the old one's folders have gone."""
+    await bench.metadata_of(topic("t", 0))
+    await bench.lead(topic("t", 0))
+    assert await bench.metadata_of(topic("t", 0, leader=-2)) is ErrorCode.NONE
+    assert "t" not in bench.plane.topics
+    bench.plane.hold_tickets()
+    stop = bench.post(StopReplicaRequest(1, 1, -1, [StopReplica("t", 0, -2, True)]))
+    again = bench.post(LeaderAndIsrRequest(1, 1, -1, [topic("t", 0, topic_id=b"2" * 16)]))
+    await trio.testing.wait_all_tasks_blocked()
+    assert not bench.answers.keys() & {stop, again}
+    bench.plane.release_tickets()
+    assert await bench.answer(stop) == StopReplicaResponse(
+        ErrorCode.NONE, {("t", 0): ErrorCode.NONE}
+    )
+    await bench.answer(again)
+    assert bench.plane.stopped == [("t", 0, True)]
+    assert ("t", 0) in bench.plane.led
+    assert bench.plane.topics["t"].id == b"2" * 16
+
+
+async def test_what_is_not_there_has_stopped(bench: Bench) -> None:
+    bench.plane.failing[("t", 0)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    response = await bench.ask(StopReplicaRequest(1, 1, -1, [StopReplica("t", 0, -2, True)]))
+    assert response == StopReplicaResponse(ErrorCode.NONE, {("t", 0): ErrorCode.NONE})

@@ -1,0 +1,189 @@
+"""Which orders of the controller a broker follows."""
+
+from pyrklog.controller.requests import (
+    EPOCH_DURING_DELETE,
+    EPOCH_NONE,
+    LeaderAndIsrRequest,
+    PartitionInfo,
+    StopReplica,
+    StopReplicaRequest,
+    TopicPartitions,
+    UpdateMetadataRequest,
+)
+from pyrklog.errors import ErrorCode
+from pyrklog.image import LeaderSpec
+from pyrklog.replication.machine import LeadershipDecision, Replicas, StopDecision
+
+ME, OTHER = 1, 2
+TOPIC_ID = b"t" * 16
+KEY = ("t", 0)
+
+
+def info(
+    leader: int = ME,
+    leader_epoch: int = 0,
+    *,
+    partition: int = 0,
+    replicas: tuple[int, ...] = (ME, OTHER),
+    is_new: bool = False,
+) -> PartitionInfo:
+    return PartitionInfo(
+        partition=partition,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=replicas,
+        partition_epoch=0,
+        replicas=replicas,
+        adding=(),
+        removing=(),
+        offline=(),
+        is_new=is_new,
+        recovery_state=0,
+    )
+
+
+def told(
+    replicas: Replicas,
+    *infos: PartitionInfo,
+    controller_epoch: int = 1,
+    broker_epoch: int = 10,
+    topic_id: bytes = TOPIC_ID,
+) -> LeadershipDecision:
+    topics = [TopicPartitions("t", topic_id, infos)]
+    return replicas.leadership_told(
+        LeaderAndIsrRequest(OTHER, controller_epoch, broker_epoch, topics)
+    )
+
+
+def stop(
+    replicas: Replicas, leader_epoch: int, *, delete: bool = False, controller_epoch: int = 1
+) -> StopDecision:
+    item = StopReplica("t", 0, leader_epoch, delete)
+    return replicas.stop_told(StopReplicaRequest(OTHER, controller_epoch, 10, [item]))
+
+
+def hosting() -> Replicas:
+    """A broker that leads t-0 in epoch 5 and serves it."""
+    replicas = Replicas(ME)
+    replicas.broker_epoch = 10
+    decision = told(replicas, info(leader_epoch=5))
+    replicas.lead_done(decision.lead, [0])
+    return replicas
+
+
+def test_becoming_leader() -> None:
+    replicas = Replicas(ME)
+    decision = told(replicas, info(is_new=True))
+    assert decision.lead == [LeaderSpec("t", 0, 0, (ME, OTHER), (ME, OTHER), True)]
+    assert (decision.error, decision.errors, decision.stop) == (ErrorCode.NONE, {}, [])
+    assert not replicas.is_serving(KEY), "not before the plane says so"
+    replicas.lead_done(decision.lead, [ErrorCode.NONE])
+    assert replicas.is_serving(KEY)
+
+
+def test_an_answer_that_a_later_order_has_overtaken() -> None:
+    replicas = Replicas(ME)
+    first = told(replicas, info(leader_epoch=5)).lead
+    told(replicas, info(leader_epoch=6))
+    assert replicas.lead_done(first, [ErrorCode.NOT_LEADER_OR_FOLLOWER]) == {KEY}
+    assert KEY in replicas.hosted
+
+
+def test_another_broker_leads_now() -> None:
+    replicas = hosting()
+    decision = told(replicas, info(OTHER, 6))
+    assert (decision.lead, decision.stop) == ([], [KEY])
+    assert not replicas.is_serving(KEY)
+
+
+def test_leader_epochs_fence() -> None:
+    replicas = hosting()
+    for epoch in (4, 5):
+        decision = told(replicas, info(leader_epoch=epoch))
+        assert decision.errors == {KEY: ErrorCode.STALE_CONTROLLER_EPOCH}
+        assert decision.lead == []
+    assert replicas.is_serving(KEY)
+    assert len(told(replicas, info(leader_epoch=6)).lead) == 1
+
+
+def test_controller_epochs_fence() -> None:
+    replicas = hosting()
+    assert told(replicas, info(leader_epoch=6), controller_epoch=3).error is ErrorCode.NONE
+    refused = told(replicas, info(leader_epoch=7), controller_epoch=2)
+    assert refused.error is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert refused.lead == []
+    assert stop(replicas, 9, controller_epoch=2).error is ErrorCode.STALE_CONTROLLER_EPOCH
+    old = UpdateMetadataRequest(OTHER, 2, 10, [], [])
+    assert replicas.metadata_told(old) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert replicas.metadata_told(old._replace(controller_epoch=4)) is ErrorCode.NONE
+
+
+def test_orders_for_an_earlier_life_are_refused() -> None:
+    replicas = hosting()
+    assert (
+        told(replicas, info(leader_epoch=6), broker_epoch=9).error is ErrorCode.STALE_BROKER_EPOCH
+    )
+    assert told(replicas, info(leader_epoch=6), broker_epoch=-1).error is ErrorCode.NONE
+    assert told(replicas, info(leader_epoch=7), broker_epoch=11).error is ErrorCode.NONE
+
+
+def test_a_partition_of_other_brokers_or_of_another_topic() -> None:
+    replicas = hosting()
+    stranger = told(replicas, info(OTHER, 9, partition=3, replicas=(OTHER,)))
+    assert stranger.errors == {("t", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    renamed = told(replicas, info(leader_epoch=9), topic_id=b"u" * 16)
+    assert renamed.errors == {KEY: ErrorCode.INCONSISTENT_TOPIC_ID}
+
+
+def test_a_log_that_does_not_open() -> None:
+    replicas = Replicas(ME)
+    decision = told(replicas, info(), info(partition=1))
+    replicas.lead_done(decision.lead, [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE])
+    assert not replicas.is_serving(KEY)
+    assert replicas.is_serving(("t", 1))
+    # Whatever comes next, the directory has failed until the broker starts again.
+    again = told(replicas, info(leader_epoch=1))
+    assert again.errors == {KEY: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def test_an_order_that_failed_otherwise_may_come_again() -> None:
+    replicas = Replicas(ME)
+    decision = told(replicas, info())
+    replicas.lead_done(decision.lead, [ErrorCode.UNKNOWN_SERVER_ERROR])
+    assert len(told(replicas, info()).lead) == 1
+
+
+def test_an_answer_that_was_overtaken_counts_for_nothing() -> None:
+    replicas = Replicas(ME)
+    first = told(replicas, info())
+    second = told(replicas, info(OTHER, 1))
+    assert second.stop == [KEY]
+    replicas.lead_done(first.lead, [ErrorCode.NONE])
+    assert not replicas.is_serving(KEY)
+
+
+def test_a_log_directory_fails_under_a_served_partition() -> None:
+    replicas = hosting()
+    replicas.log_dir_failed([KEY, ("elsewhere", 0)])
+    assert not replicas.is_serving(KEY)
+    assert told(replicas, info(leader_epoch=6)).errors == {KEY: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert stop(replicas, EPOCH_DURING_DELETE, delete=True).errors == {
+        KEY: ErrorCode.KAFKA_STORAGE_ERROR
+    }
+
+
+def test_stopping() -> None:
+    for epoch in (5, 6, EPOCH_NONE, EPOCH_DURING_DELETE):
+        replicas = hosting()
+        decision = stop(replicas, epoch, delete=True)
+        assert (decision.errors, decision.stop) == ({}, [("t", 0, True)])
+        assert not replicas.is_serving(KEY)
+    replicas = hosting()
+    assert stop(replicas, 4).errors == {KEY: ErrorCode.FENCED_LEADER_EPOCH}
+    assert replicas.is_serving(KEY)
+
+
+def test_stopping_what_was_never_hosted() -> None:
+    """A folder may be there all the same: the plane is asked to delete it."""
+    assert stop(Replicas(ME), 3, delete=True).stop == [("t", 0, True)]
