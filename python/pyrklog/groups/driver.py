@@ -67,6 +67,9 @@ EVENTS_BETWEEN_CHECKPOINTS = 20
 
 log = get_logger("groups")
 
+NO_TOKEN = 0
+"""The token of a request whose answer is among the effects of its event."""
+
 _Placement = tuple[int | None, dict[int, int]]
 """Number of partitions of the offsets topic, and those led here with their epochs."""
 _TimerKey = tuple[GroupMachine, Timer, str]
@@ -397,10 +400,15 @@ class GroupCoordinator:
         )
         return result
 
-    async def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        error: ErrorCode = await self._ask(
-            lambda token: self.registry.heartbeat(request, token, self._wall_ms())
-        )
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        machine, effects = self.registry.heartbeat(request, NO_TOKEN, self._wall_ms())
+        error = ErrorCode.NONE
+        for effect in effects:
+            if isinstance(effect, Reply):
+                assert isinstance(effect.result, ErrorCode)
+                error = effect.result
+            else:
+                self._do(machine, effect)
         return error
 
     async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:

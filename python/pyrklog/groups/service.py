@@ -45,7 +45,7 @@ class GroupService(Protocol):
     async def sync(self, request: SyncRequest, park: Park) -> SyncResult:
         """SyncGroup."""
 
-    async def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         """Heartbeat."""
 
     async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:

@@ -113,9 +113,9 @@ def sync_group_error(
     return SyncGroupResponse(error_code=code)
 
 
-async def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+def heartbeat_now(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     """Tells the member whether it may go on."""
-    error = await context.groups.heartbeat(
+    error = context.groups.heartbeat(
         values.HeartbeatRequest(
             request.group_id,
             request.generation_id,
@@ -124,6 +124,11 @@ async def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatRes
         )
     )
     return HeartbeatResponse(error_code=error)
+
+
+async def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    """See :func:`heartbeat_now`."""
+    return heartbeat_now(context, request)
 
 
 def heartbeat_error(

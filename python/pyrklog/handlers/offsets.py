@@ -129,7 +129,7 @@ def _commit_response(request: OffsetCommitRequest, errors: Errors) -> OffsetComm
 # --- fetch ---------------------------------------------------------------------------------------
 
 
-async def offset_fetch(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def offset_fetch_now(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Committed offsets of one group, or of several from version 8 on."""
     version = context.api_version
     if version >= SEVERAL_GROUPS_SINCE:
@@ -140,6 +140,11 @@ async def offset_fetch(context: Context, request: OffsetFetchRequest) -> OffsetF
     if found.error_code and version < GROUP_ERROR_SINCE:
         return offset_fetch_error(request, ErrorCode(found.error_code), None)
     return OffsetFetchResponse(topics=found.topics, error_code=found.error_code)
+
+
+async def offset_fetch(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """See :func:`offset_fetch_now`."""
+    return offset_fetch_now(context, request)
 
 
 def offset_fetch_error(

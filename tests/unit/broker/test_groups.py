@@ -37,7 +37,8 @@ _ids = itertools.count(1)
 async def ask(running: Running, key: int, version: int, message: Any) -> Any:
     api = find_api(key)
     number = next(_ids)
-    running.plane.request(FakeRequest(number, key, version, api.encode_request(message, version)))
+    request: Any = FakeRequest(number, key, version, api.encode_request(message, version))
+    running.plane.request(request)
     await running.plane.wait_until(lambda: number in running.plane.replies)
     return api.decode_response(running.plane.replies[number], version)
 
@@ -82,8 +83,8 @@ async def test_a_first_consumer_finds_a_coordinator_joins_and_commits(tmp_path: 
         # The topic is deleted: its offsets are forgotten.
         await running.service.delete_topics([TopicRef("t")], timeout_ms=10_000)
         await log.changes.wait_until(lambda: len(log.records(partition_of("g", 3))) == 3)
-        request = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])])
-        fetched = await ask(running, FETCH, 3, request)
+        wanted = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])])
+        fetched = await ask(running, FETCH, 3, wanted)
         assert fetched.topics[0].partitions[0].committed_offset == -1
 
 

@@ -73,9 +73,7 @@ class Rig:
         return me
 
     async def heartbeat(self, me: JoinResult, group: str = "g") -> ErrorCode:
-        return await self.coordinator.heartbeat(
-            HeartbeatRequest(group, me.generation, me.member_id)
-        )
+        return self.coordinator.heartbeat(HeartbeatRequest(group, me.generation, me.member_id))
 
     async def commit(
         self, offset: int, *, group: str = "g", me: JoinResult | None = None, **more: Any
