@@ -265,6 +265,13 @@ def test_a_damaged_group_that_names_a_member_twice_is_taken_in_once() -> None:
     assert machine.group.roster.leader == "a"
 
 
+def test_an_empty_group_that_another_broker_wrote_gets_its_tombstone() -> None:
+    machine = GroupMachine("g", GroupSettings(), 0)
+    machine.restore(GroupValue("consumer", 1), {}, {})
+    [append] = [e for e in machine.expire(0) if isinstance(e, Append)]
+    assert append.records == [(encode_group_key(GroupKey("g")), None)]
+
+
 # --- states --------------------------------------------------------------------------------------
 
 

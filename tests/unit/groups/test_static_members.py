@@ -72,6 +72,22 @@ def test_who_waits_with_the_old_id_is_fenced_at_once() -> None:
     assert play.synced(stuck).error is ErrorCode.FENCED_INSTANCE_ID
 
 
+@pytest.mark.parametrize("syncs", [True, False])
+def test_who_comes_back_before_it_has_synced_still_has_to(syncs: bool) -> None:
+    play = Play()
+    leader, follower = static_group(play)
+    play.join(leader, instance="a")
+    play.join(follower, instance="b")
+    play.sync(leader, {leader: b"1", follower: b"2"}, instance="a")
+    back = play.joined(play.join(instance="b")).member_id
+    if syncs:
+        assert play.synced(play.sync(back, instance="b")).assignment == b"2"
+        assert (Timer.SYNC, "") not in play.timers
+    else:
+        play.fire(Timer.SYNC)
+        assert play.member_ids == [leader]
+
+
 def test_older_clients_are_shown_the_leaders_old_id() -> None:
     """So that a leader which comes back does not assign: a stable group would not listen."""
     play = Play()
