@@ -31,7 +31,7 @@ from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.dataplane import CorePlane, Plane, PlaneSettings
 from pyrklog.errors import EX_IO, StartError, TemporaryError
 from pyrklog.events import EventHandler, Handlers
-from pyrklog.folders import compare_folders
+from pyrklog.folders import compare_folders, warn_of_full_disks
 from pyrklog.identity import (
     choose_cluster_id,
     choose_node_id,
@@ -56,9 +56,12 @@ if TYPE_CHECKING:
     from pyrklog.controller.requests import TopicPartition
     from pyrklog.groups.driver import GroupCoordinator
 
+LEADERS_WAIT_SECONDS = 0.3
+"""How much later a broker listens so that the partitions it knew are led when clients return."""
 SHUTDOWN_GRACE_MS = 1200
 SHUTDOWN_LIMIT_SECONDS = 1.7
 """SIGTERM to exit within two seconds, the closing of the store included."""
+OPEN_FILES_WARN = 4096
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
 """An error that nobody foresaw; it is in the log."""
@@ -190,6 +193,8 @@ class Broker:
                 node_id, plane.found_partitions(), metadata.image, being_deleted
             )
             service.reserve_topics(unknown)
+            warn_of_full_disks(self.config.log_dirs)
+            await _wait_for_leaders(node_id, metadata, replication)
             self._listen(plane, [item for item in self.config.listeners.bound if item.port])
             self.ready.set()
             seconds = banner.seconds_since_exec()
@@ -359,7 +364,10 @@ class Broker:
         self._end.set()
 
     async def _watch_signals(self) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        numbers = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup would have it ignored
+            numbers.append(signal.SIGHUP)
+        with trio.open_signal_receiver(*numbers) as received:
             async for number in received:
                 if self._end.is_set():
                     # Whatever hangs must not hold us: the logs recover at the next start.
@@ -394,6 +402,26 @@ def _forget_offsets(
     nursery.start_soon(groups.partitions_deleted, partitions)
 
 
+async def _wait_for_leaders(
+    node_id: int, metadata: Metadata, replication: ReplicationDriver
+) -> None:
+    """Waits a little for this broker's partitions: not every client retries NOT_LEADER_OR_FOLLOWER
+    (librdkafka's watermark look-up does not), and most starts need a few milliseconds only.
+    """
+    replicas = replication.replicas
+
+    def are_settled() -> bool:
+        return all(
+            replicas.is_settled((name, index))
+            for name, entry in metadata.image.topics.items()
+            for index, partition in entry.partitions.items()
+            if node_id in partition.replicas
+        )
+
+    with trio.move_on_after(LEADERS_WAIT_SECONDS):
+        await metadata.changes.wait_until(are_settled)
+
+
 def _load_handlers(service: Administration, groups: GroupCoordinator, plane: Plane) -> Handlers:
     from pyrklog.handlers import build_handlers
 
@@ -410,3 +438,11 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError) as error:
             log.warning("file_limit_kept", limit=soft, reason=str(error))
+            hard = soft
+    if hard != resource.RLIM_INFINITY and hard < OPEN_FILES_WARN:
+        log.warning(
+            "file_limit_low",
+            limit=hard,
+            needed="three for each segment of each partition, and one for each connection",
+            fix="ulimit -n 100000 before the start, or LimitNOFILE=100000 in the systemd unit",
+        )

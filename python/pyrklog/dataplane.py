@@ -176,7 +176,7 @@ class CorePlane:
             config = _core.PlaneConfig(**settings._asdict())
             self._plane = _core.DataPlane(config)
         except _core.LogDirLockedError as error:
-            raise TemporaryError(str(error)) from None
+            raise TemporaryError(_with_holder(str(error), settings.log_dirs)) from None
         except _core.ForeignLogDirError as error:
             raise ConfigError(str(error)) from None
         except _core.LogDirError as error:
@@ -406,6 +406,16 @@ class _Ticket:
     async def wait(self) -> object:
         await self._done.wait()
         return self._outcome
+
+
+def _with_holder(message: str, log_dirs: Sequence[str]) -> str:
+    from pathlib import Path
+
+    from pyrklog.diagnosis import lock_holder
+
+    holders = [lock_holder(Path(path) / ".lock") for path in log_dirs if path in message]
+    known = [holder for holder in holders if holder is not None]
+    return f"{message} (it is {known[0]})" if known else message
 
 
 def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartError:

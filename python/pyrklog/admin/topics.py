@@ -390,7 +390,9 @@ class TopicAdmin:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, f"The request names '{spec.name}' twice."
                     )
-                topic_id = await self._add_to(spec, validate_only)
+                topic_id = None
+                while topic_id is None:
+                    topic_id = await self._add_to(spec, validate_only)
             except ApiError as error:
                 results.append(NamedResult(spec.name, error.code, error.message))
                 continue
@@ -407,7 +409,8 @@ class TopicAdmin:
             for item in results
         ]
 
-    async def _add_to(self, spec: PartitionsSpec, validate_only: bool) -> bytes:
+    async def _add_to(self, spec: PartitionsSpec, validate_only: bool) -> bytes | None:
+        """The topic's id; None when it was changed meanwhile and is to be looked at anew."""
         if not self._is_controller():
             raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
         path = znodes.topic_path(spec.name)
@@ -432,9 +435,7 @@ class TopicAdmin:
         except NoNodeError:
             raise unknown from None
         except BadVersionError:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, "The topic was changed at the same time; try again."
-            ) from None
+            return None
         except MetastoreError as error:
             raise store_error(error) from None
         return current.topic_id

@@ -173,6 +173,11 @@ class Replicas:
             if known is not None:
                 known.serving = False
 
+    def is_settled(self, key: TopicPartition) -> bool:
+        """Whether waiting changes nothing: it serves, it follows, or its log directory failed."""
+        known = self.hosted.get(key)
+        return key in self.failed or (known is not None and (known.serving or not known.leads))
+
     def is_serving(self, key: TopicPartition) -> bool:
         """Whether clients can produce to the partition here."""
         known = self.hosted.get(key)

@@ -205,6 +205,9 @@ impl Syncer {
     fn turn(&mut self) -> Result<(), String> {
         let (rolled, deletions) = self.wait();
         for partition in rolled {
+            if self.dir.syncer.is_stopped() {
+                return Ok(()); // The end syncs the whole file system; a kill leaves it to recovery.
+            }
             self.sync(&partition, SyncScope::ClosedSegments)?;
             if let Some(place) = self
                 .again
@@ -245,7 +248,13 @@ impl Syncer {
             let timer_ms = self.next_timer_ms() - now.mono_ms;
             let is_due = timer_ms <= 0 || !due.is_empty();
             if is_due || inner.is_stopped || !inner.rolled.is_empty() {
-                return (std::mem::take(&mut inner.rolled), due);
+                let mut rolled = std::mem::take(&mut inner.rolled);
+                drop(inner);
+                // A busy partition is queued at each roll; a turn syncs a few segments of each, so
+                // that timers and deletions have theirs.
+                rolled.sort_by_key(Arc::as_ptr);
+                rolled.dedup_by(|one, other| Arc::ptr_eq(one, other));
+                return (rolled, due);
             }
             let deletion_ms = inner
                 .deletions
@@ -357,7 +366,11 @@ impl Syncer {
         let Some(log) = &mut state.log else {
             return Ok(());
         };
-        log.complete_sync(job, result);
+        let more = log.complete_sync(job, result);
+        drop(state);
+        if more && failure.is_none() {
+            self.dir.syncer.rolled(Arc::clone(partition));
+        }
         self.dir
             .syncer
             .recovery_point_moved

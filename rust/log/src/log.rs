@@ -81,6 +81,12 @@ impl SyncState {
     }
 }
 
+/// Each costs up to four syncs, so that a turn stays well below a second on a busy disk.
+const CLOSED_SEGMENTS_A_SYNC_MAX: usize = 16;
+
+/// A roll replaces two at most, so that these never fall behind the segments.
+const FILES_A_SYNC_MAX: usize = 3 * CLOSED_SEGMENTS_A_SYNC_MAX;
+
 /// How much [`Log::take_sync`] makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncScope {
@@ -334,7 +340,9 @@ impl Log {
     }
 
     /// What has to be synced, for the syncer. `None` when there is nothing, when an earlier job is
-    /// on its way, or when the log is poisoned.
+    /// on its way, or when the log is poisoned. Of many closed segments it is only the first few:
+    /// [`Log::complete_sync`] tells whether there are more, and retention, other logs and the
+    /// broker's end need not wait for all of them.
     pub fn take_sync(&mut self, scope: SyncScope) -> Option<SyncJob> {
         if self.sync.in_flight || self.poisoned().is_some() {
             return None;
@@ -343,8 +351,12 @@ impl Log {
             SyncScope::ClosedSegments => segment.is_closed(),
             SyncScope::Written => segment.written() > 0 || segment.is_closed(),
         };
-        let segments: Vec<_> = self.sync.segments.iter().filter(is_due).cloned().collect();
+        let mut segments: Vec<_> = self.sync.segments.iter().filter(is_due).cloned().collect();
         let end = match scope {
+            SyncScope::ClosedSegments if segments.len() > CLOSED_SEGMENTS_A_SYNC_MAX => {
+                let rest = segments.split_off(CLOSED_SEGMENTS_A_SYNC_MAX);
+                rest[0].base_offset()
+            }
             SyncScope::ClosedSegments => {
                 let open = self.segments.iter().find(|segment| !segment.is_closed());
                 open.map_or(self.gated.offset, |segment| segment.base_offset())
@@ -355,25 +367,33 @@ impl Log {
             return None;
         }
         self.sync.in_flight = true;
-        if scope == SyncScope::Written {
-            self.sync.since_ms = None;
+        let mut later = Vec::new();
+        match scope {
+            SyncScope::Written => self.sync.since_ms = None,
+            SyncScope::ClosedSegments if self.sync.files.len() > FILES_A_SYNC_MAX => {
+                later = self.sync.files.split_off(FILES_A_SYNC_MAX);
+            }
+            SyncScope::ClosedSegments => {}
         }
-        Some(self.sync_job(segments, end.min(self.gated.offset)))
+        let job = self.sync_job(segments, end.min(self.gated.offset));
+        self.sync.files = later;
+        Some(job)
     }
 
     /// Takes an executed sync back and moves the recovery point; after an error the log is
-    /// poisoned, and its owner should poison the directory.
-    pub fn complete_sync(&mut self, job: SyncJob, result: std::io::Result<()>) {
+    /// poisoned, and its owner should poison the directory. True when closed segments are left: the
+    /// syncer should come again.
+    pub fn complete_sync(&mut self, job: SyncJob, result: std::io::Result<()>) -> bool {
         self.sync.in_flight = false;
-        match result {
-            Ok(()) => self.synced(&job),
-            Err(error) => {
-                self.poison(format!(
-                    "syncing {} failed: {error}",
-                    self.folder.path().display()
-                ));
-            }
+        if let Err(error) = result {
+            self.poison(format!(
+                "syncing {} failed: {error}",
+                self.folder.path().display()
+            ));
+            return false;
         }
+        self.synced(&job);
+        self.sync.segments.iter().any(|segment| segment.is_closed())
     }
 
     /// When `flush.ms` next asks for a sync of what is written; `None` when it does not.

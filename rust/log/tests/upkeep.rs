@@ -287,6 +287,28 @@ fn epochs_follow_the_log_at_both_ends() {
 }
 
 #[test]
+fn many_closed_segments_are_synced_a_few_at_a_time() {
+    let mut rig = Rig::new(small());
+    let value = "x".repeat(900);
+    for _ in 0..50 {
+        rig.put(&[&value]);
+    }
+    let mut points = vec![rig.log.recovery_point()];
+    let mut more = true;
+    while more {
+        let mut job = rig.log.take_sync(SyncScope::ClosedSegments).unwrap();
+        let result = job.execute();
+        more = rig.log.complete_sync(job, result);
+        points.push(rig.log.recovery_point());
+    }
+    assert_eq!(points, [0, 16, 32, 48, 49]);
+    rig.memory.reboot(7);
+    let state = rig.state(false);
+    rig.reopen(state);
+    assert!(rig.log.log_end_offset() >= 49, "what was synced is there");
+}
+
+#[test]
 fn syncing_moves_the_recovery_point_and_never_tries_twice() {
     let mut rig = filled(small());
     assert_eq!(rig.log.synced_end(), 0);

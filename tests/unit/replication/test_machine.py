@@ -187,3 +187,16 @@ def test_stopping() -> None:
 def test_stopping_what_was_never_hosted() -> None:
     """A folder may be there all the same: the plane is asked to delete it."""
     assert stop(Replicas(ME), 3, delete=True).stop == [("t", 0, True)]
+
+
+def test_waiting_for_a_partition_ends_when_it_serves_or_cannot() -> None:
+    replicas = Replicas(ME)
+    assert not replicas.is_settled(KEY), "the controller has not said anything yet"
+    decision = told(replicas, info())
+    assert not replicas.is_settled(KEY), "its log is being opened"
+    replicas.lead_done(decision.lead, [0])
+    assert replicas.is_settled(KEY)
+    told(replicas, info(leader=OTHER, leader_epoch=1))
+    assert replicas.is_settled(KEY), "another broker leads"
+    replicas.log_dir_failed([KEY])
+    assert replicas.is_settled(KEY), "nothing more will come"

@@ -114,9 +114,11 @@ impl Rig {
     }
 
     pub fn sync(&mut self, scope: SyncScope) {
-        if let Some(mut job) = self.log.take_sync(scope) {
+        while let Some(mut job) = self.log.take_sync(scope) {
             let result = job.execute();
-            self.log.complete_sync(job, result);
+            if !self.log.complete_sync(job, result) {
+                break;
+            }
         }
     }
 
