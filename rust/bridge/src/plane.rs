@@ -9,6 +9,7 @@ use crate::config::PlaneConfig;
 use crate::errors;
 use crate::events::{self, text};
 use crate::image::{ImageDelta, LeaderSpec, inner};
+use crate::internal::{Record, borrowed};
 
 /// `pyrklog_dataplane::DataPlane`.
 #[pyclass(frozen, module = "pyrklog._core")]
@@ -81,6 +82,53 @@ impl DataPlane {
 
     fn describe_log_dirs(&self, py: Python<'_>) -> PyResult<api::TicketId> {
         py.detach(|| self.0.describe_log_dirs())
+            .map_err(errors::closed)
+    }
+
+    #[pyo3(signature = (
+        topic, partition, records, *, timestamp_ms, codec, expected_epoch, producer
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one keyword a field, as in the stub"
+    )]
+    fn append_internal(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        records: Vec<Record>,
+        timestamp_ms: i64,
+        codec: u8,
+        expected_epoch: i32,
+        producer: Option<(i64, i16)>,
+    ) -> PyResult<api::TicketId> {
+        let append = api::InternalAppend {
+            topic,
+            partition,
+            timestamp_ms,
+            codec,
+            expected_epoch,
+            producer,
+        };
+        let records = &records;
+        py.detach(|| {
+            self.0
+                .append_internal(&append, records.iter().map(borrowed))
+        })
+        .map_err(errors::closed)
+    }
+
+    #[pyo3(signature = (topic, partition, offset, *, max_bytes))]
+    fn read_internal(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        max_bytes: usize,
+    ) -> PyResult<api::TicketId> {
+        py.detach(|| self.0.read_internal(topic, partition, offset, max_bytes))
             .map_err(errors::closed)
     }
 
