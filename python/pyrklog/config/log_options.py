@@ -65,7 +65,9 @@ _CLEANUP = (
     "What happens to old records: delete (by time and size), compact (keep the last of each "
     "key), or both. Compaction itself does not run yet."
 )
-_COMPRESSION = "How batches are kept: as the producer sent them, or recompressed with the named codec."
+_COMPRESSION = (
+    "How batches are kept: as the producer sent them, or recompressed with the named codec."
+)
 _TIMESTAMP_TYPE = "Whose clock stamps records: the producer's (CreateTime) or the broker's."
 _RETENTION_BYTES = "Size of a partition beyond which its oldest segments are deleted; -1 = any."
 _MIN_ISR = "In-sync replicas that a write with acks=all needs."

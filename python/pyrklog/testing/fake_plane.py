@@ -7,7 +7,7 @@ partitions and directories fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
@@ -22,6 +22,13 @@ from pyrklog.dataplane import (
 )
 from pyrklog.errors import ErrorCode, TemporaryError
 from pyrklog.image import ImageDelta, LeaderSpec, PartitionImage, TopicImage
+from pyrklog.internal_log import (
+    AppendResult,
+    InternalBatch,
+    InternalRead,
+    InternalRecord,
+    Producer,
+)
 
 FIRST_FREE_PORT = 40000
 
@@ -65,6 +72,8 @@ class FakePlane:
         self.closed: list[int] = []
         self.failing: dict[tuple[str, int], ErrorCode] = {}
         """Errors that become_leaders and stop_partitions shall answer."""
+        self.internal: dict[tuple[str, int], list[InternalBatch]] = {}
+        """What was appended to internal topics."""
         self.is_shut_down = False
         self._found = list(found)
         self._answering = trio.Event()
@@ -188,6 +197,58 @@ class FakePlane:
         partitions = [(topic, index, 0, 0) for topic, index in sorted(self.led)]
         paths = self.settings.log_dirs if self.settings else ["/fake"]
         return [LogDirUsage(path, 0, 1000, 500, partitions) for path in paths[:1]]
+
+    def append_internal(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+        producer: Producer | None = None,
+    ) -> Awaitable[AppendResult]:
+        assert records
+        assert timestamp_ms >= 0
+        assert 0 <= codec <= 4
+        led = self.led.get((topic, partition))
+        if led is None or led.leader_epoch != expected_epoch:
+            return self._answer(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        base = self._internal_end(topic, partition)
+        batch = InternalBatch(
+            base,
+            base + len(records) - 1,
+            -1 if producer is None else producer.id,
+            producer is not None,
+            False,
+            [InternalRecord(base + delta, *record) for delta, record in enumerate(records)],
+        )
+        self.internal.setdefault((topic, partition), []).append(batch)
+        self._notify()
+        return self._answer(AppendResult(ErrorCode.NONE, base))
+
+    async def _answer(self, result: AppendResult) -> AppendResult:
+        await self._answering.wait()
+        return result
+
+    def _internal_end(self, topic: str, partition: int) -> int:
+        batches = self.internal.get((topic, partition))
+        return batches[-1].last_offset + 1 if batches else 0
+
+    async def read_internal(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int
+    ) -> InternalRead:
+        assert max_bytes > 0
+        await self._answering.wait()
+        if (topic, partition) not in self.led:
+            return InternalRead(ErrorCode.NOT_LEADER_OR_FOLLOWER, [], -1, -1)
+        end = self._internal_end(topic, partition)
+        held = self.internal.get((topic, partition), [])
+        # One batch a read, so that readers are made to go on.
+        found = [batch for batch in held if batch.last_offset >= offset][:1]
+        next_offset = found[0].last_offset + 1 if found else end
+        return InternalRead(ErrorCode.NONE, found, next_offset, end)
 
     def reply(self, request_id: int, body: bytes) -> None:
         assert request_id not in self.replies

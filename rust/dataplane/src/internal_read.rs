@@ -2,8 +2,8 @@
 //! decompressed.
 //!
 //! Damage does not end a read. A batch whose checksum or records are wrong is told as such, and the
-//! next one follows. Where not even the batches' lengths can be trusted, the rest of that segment
-//! is told as one damaged batch: nothing in it says where a batch begins.
+//! next one follows. Where the way to the next batch is lost too (a batch says how long it is), the
+//! rest of that segment is told as one damaged batch.
 
 use std::sync::Arc;
 
@@ -201,51 +201,55 @@ impl Span {
     /// the first one that passes `max_bytes` is the last.
     fn walk(self, bytes: &[u8], max_bytes: usize) -> InternalRead {
         let mut found: Vec<InternalBatch> = Vec::new();
-        let mut next = self.offset;
+        // A damaged batch's last offset serves to go on behind the slice, but not to judge the
+        // batches that follow within it.
+        let (mut next, mut floor) = (self.offset, self.offset);
         let mut expanded_bytes = 0;
+        let mut trouble = None;
         for view in Batches::new(bytes) {
             let view = match view {
                 Ok(view) => view,
                 Err(reason) => {
-                    found.push(damaged(next, self.next_segment - 1, reason.to_string()));
-                    next = self.next_segment;
+                    trouble = Some(reason.to_string());
                     break;
                 }
             };
-            if !self.is_in_place(&view.header, next, found.is_empty()) {
+            if !self.is_in_place(&view.header, floor, found.is_empty()) {
                 let reason = format!(
-                    "a batch at {} to {} does not lie in [{next}, {})",
+                    "a batch at {} to {} does not lie in [{floor}, {})",
                     view.header.base_offset,
                     view.header.last_offset(),
                     self.end
                 );
-                found.push(damaged(next, next, reason));
+                trouble.get_or_insert_with(|| reason.clone());
+                found.push(damaged(floor, floor, reason));
                 continue;
             }
             let batch = open(&view);
             expanded_bytes += batch.body.len();
-            found.push(batch);
             next = view.header.next_offset();
+            floor = match batch.damage {
+                None => next,
+                Some(_) => floor.max(view.header.base_offset) + 1,
+            };
+            found.push(batch);
             if expanded_bytes >= max_bytes {
                 break;
             }
         }
         if next > self.offset {
+            // What could not be followed is looked up anew by the next read, which begins there.
             return self.found(found, next);
         }
-        let reason = match found.pop().and_then(|last| last.damage) {
-            Some(reason) => reason,
-            None => "a batch is cut off".to_owned(),
-        };
-        self.lost(reason)
+        self.lost(trouble.unwrap_or_else(|| "a batch is cut off".to_owned()))
     }
 
     /// The base offset is not under the checksum: one that is wrong must not lead astray.
-    fn is_in_place(self, header: &BatchHeader, next: i64, is_first: bool) -> bool {
-        let starts_well = header.base_offset >= next || (is_first && header.base_offset >= 0);
+    fn is_in_place(self, header: &BatchHeader, floor: i64, is_first: bool) -> bool {
+        let starts_well = header.base_offset >= floor || (is_first && header.base_offset >= 0);
         header.last_offset_delta >= 0
             && starts_well
-            && (next..self.end).contains(&header.last_offset())
+            && (floor..self.end).contains(&header.last_offset())
     }
 }
 
