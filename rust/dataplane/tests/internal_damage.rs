@@ -12,14 +12,12 @@ use harness::*;
 /// Eight batches of 100 bytes of value, a record each, in one segment; where each begins.
 fn eight(test: &mut TestPlane, dir: &Path) -> Vec<u64> {
     let value = "v".repeat(100);
-    let places = (0..8)
-        .map(|number| {
-            let place = fs::metadata(segment(dir)).map_or(0, |facts| facts.len());
-            let outcome = append_now(test, &terms(), &[("k", Some(&value))]);
-            assert_eq!(outcome, (NONE, number));
-            place
-        })
-        .collect();
+    let mut places = Vec::new();
+    for number in 0..8 {
+        places.push(fs::metadata(segment(dir)).map_or(0, |facts| facts.len()));
+        let outcome = append_now(test, &terms(), &[("k", Some(&value))]);
+        assert_eq!(outcome, (NONE, number));
+    }
     places
 }
 
