@@ -29,7 +29,7 @@ def banner(listeners: Sequence[Endpoint], log_dirs: Sequence[Path], seconds: flo
     for endpoint in listeners:
         lines.append(f"kafka    {_address(endpoint, '*'):<22} any Kafka client")
     for directory in log_dirs:
-        lines.append(f"data     {_short(directory)}  ({_free(directory)} free)")
+        lines.append(f"data     {_short(directory)}  ({_free(directory)})")
     lines.append(f"ready in {seconds:.1f} s · Ctrl-C stops, twice at once")
     first = listeners[0]
     loopback = first.host in ("127.0.0.1", "localhost") and first.port == 9092
@@ -49,9 +49,12 @@ def _short(path: Path) -> str:
 
 
 def _free(path: Path) -> str:
-    size = float(shutil.disk_usage(path).free)
+    try:
+        size = float(shutil.disk_usage(path).free)
+    except OSError as error:
+        return error.strerror or "offline"
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1000:
-            return f"{size:.0f} {unit}"
+            return f"{size:.0f} {unit} free"
         size /= 1000
-    return f"{size:.1f} TB"
+    return f"{size:.1f} TB free"

@@ -28,7 +28,7 @@ from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.dataplane import CorePlane, Plane, PlaneSettings
 from pyrklog.errors import EX_IO, StartError, TemporaryError
 from pyrklog.events import EventHandler, Handlers
-from pyrklog.folders import compare_folders
+from pyrklog.folders import compare_folders, warn_of_full_disks
 from pyrklog.identity import (
     choose_cluster_id,
     choose_node_id,
@@ -52,6 +52,7 @@ from pyrklog.replication.driver import ReplicationDriver
 SHUTDOWN_GRACE_MS = 1200
 SHUTDOWN_LIMIT_SECONDS = 1.7
 """SIGTERM to exit within two seconds, the closing of the store included."""
+OPEN_FILES_WARN = 4096
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
 """An error that nobody foresaw; it is in the log."""
@@ -182,6 +183,7 @@ class Broker:
                 node_id, plane.found_partitions(), metadata.image, being_deleted
             )
             service.reserve_topics(unknown)
+            warn_of_full_disks(self.config.log_dirs)
             self._listen(plane, [item for item in self.config.listeners.bound if item.port])
             self.ready.set()
             seconds = banner.seconds_since_exec()
@@ -327,7 +329,10 @@ class Broker:
         self._end.set()
 
     async def _watch_signals(self) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        numbers = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup would have it ignored
+            numbers.append(signal.SIGHUP)
+        with trio.open_signal_receiver(*numbers) as received:
             async for number in received:
                 if self._end.is_set():
                     # Whatever hangs must not hold us: the logs recover at the next start.
@@ -367,3 +372,11 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError) as error:
             log.warning("file_limit_kept", limit=soft, reason=str(error))
+            hard = soft
+    if hard != resource.RLIM_INFINITY and hard < OPEN_FILES_WARN:
+        log.warning(
+            "file_limit_low",
+            limit=hard,
+            needed="three for each segment of each partition, and one for each connection",
+            fix="ulimit -n 100000 before the start, or LimitNOFILE=100000 in the systemd unit",
+        )

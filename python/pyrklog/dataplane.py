@@ -118,7 +118,10 @@ class PlaneListener(Protocol):
 
 
 class Plane(Protocol):
-    """The data plane's commands. Errors of single partitions are protocol codes in results."""
+    """The data plane's commands. Errors of single partitions are protocol codes in results.
+
+    A slow command that comes after ``shutdown`` never completes; its caller is to be cancelled.
+    """
 
     def found_partitions(self) -> Sequence[FoundPartition]:
         """What the log directories hold."""
@@ -203,7 +206,7 @@ class CorePlane:
             config = _core.PlaneConfig(**settings._asdict())
             self._plane = _core.DataPlane(config)
         except _core.LogDirLockedError as error:
-            raise TemporaryError(str(error)) from None
+            raise TemporaryError(_with_holder(str(error), settings.log_dirs)) from None
         except _core.ForeignLogDirError as error:
             raise ConfigError(str(error)) from None
         except _core.LogDirError as error:
@@ -392,7 +395,11 @@ class CorePlane:
 
     async def _ticket(self, command: Callable[[], int]) -> Any:
         """Issues the command and waits for its event (no turn hands it out before this one)."""
-        ticket = command()
+        try:
+            ticket = command()
+        except self._core.PlaneClosedError:
+            # The broker is ending, and cancels whoever asked when the plane is done.
+            await trio.sleep_forever()
         waiter = self._waiting[ticket] = _Ticket()
         try:
             return await waiter
@@ -442,6 +449,16 @@ def _internal_batch(batch: _core.InternalBatch) -> InternalBatch:
         list(map(InternalRecord._make, batch.records)),
         batch.damage,
     )
+
+
+def _with_holder(message: str, log_dirs: Sequence[str]) -> str:
+    from pathlib import Path
+
+    from pyrklog.diagnosis import lock_holder
+
+    holders = [lock_holder(Path(path) / ".lock") for path in log_dirs if path in message]
+    known = [holder for holder in holders if holder is not None]
+    return f"{message} (it is {known[0]})" if known else message
 
 
 def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartError:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import struct
 from pathlib import Path
 
 _LISTEN = "0A"
+_FLOCK = "hhqqi4x"
+"""``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
 
 
 def port_holder(port: int, proc: Path = Path("/proc")) -> str | None:
@@ -25,6 +29,21 @@ def port_holder(port: int, proc: Path = Path("/proc")) -> str | None:
                 continue  # it has ended meanwhile
             return f"{name} pid {process.name}"
     return None
+
+
+def lock_holder(path: Path) -> str | None:
+    """E.g. "pid 4121" for the process that holds a POSIX lock on the file; None where not known.
+
+    Linux only. Not for a file that this process has locked: closing it would let go of that lock.
+    """
+    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        with path.open("rb") as file:
+            found = fcntl.fcntl(file, fcntl.F_GETLK, wanted)
+    except OSError:
+        return None
+    kind, _, _, _, pid = struct.unpack(_FLOCK, found)
+    return f"pid {pid}" if kind != fcntl.F_UNLCK and pid > 0 else None
 
 
 def _listening_inodes(port: int, proc: Path) -> set[str]:

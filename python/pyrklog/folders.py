@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from pyrklog.dataplane import FoundPartition
 from pyrklog.image import ClusterImage
 from pyrklog.logs import get_logger
 
 SHOWN_MAX = 20
+DISK_USED_WARN_PERCENT = 90
 
 log = get_logger("broker")
 
@@ -53,6 +56,25 @@ def compare_folders(
             "their records are gone",
         )
     return unknown
+
+
+def warn_of_full_disks(log_dirs: Sequence[Path]) -> None:
+    """One line for each log directory whose volume is nearly full."""
+    for path in log_dirs:
+        try:
+            usage = shutil.disk_usage(path)
+        except OSError:
+            continue  # the plane has more to say about it
+        used_percent = (usage.total - usage.free) * 100 // max(1, usage.total)
+        if used_percent >= DISK_USED_WARN_PERCENT:
+            log.warning(
+                "disk_nearly_full",
+                path=str(path),
+                used_percent=used_percent,
+                free_bytes=usage.free,
+                fix="free some space, or lower retention.ms or retention.bytes of the largest "
+                "topics; without space the log directory goes offline",
+            )
 
 
 def _belongs(item: FoundPartition, node_id: int, image: ClusterImage) -> bool:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from pyrklog.admin.names import TopicNames
+
 LEADER_NONE = -1
 LEADER_BEING_DELETED = -2
 """UpdateMetadata names this leader for a partition whose topic goes away."""
@@ -125,6 +127,7 @@ class ClusterImage:
         self.controller_id = -1
         self.brokers: Sequence[BrokerImage] = ()
         self.topics: dict[str, TopicEntry] = {}
+        self.names = TopicNames()
         self._names_by_id: dict[bytes, str] = {}
         self._defaults = defaults
         self._overrides: dict[str, Mapping[str, str]] = {}
@@ -150,6 +153,7 @@ class ClusterImage:
             entry = None
         if entry is None:
             entry = self.topics[topic] = TopicEntry(topic, topic_id)
+            self.names.add(topic)
             self._names_by_id[topic_id] = topic
             self._changed.add(topic)
             self._removed.discard(topic)
@@ -168,11 +172,13 @@ class ClusterImage:
                 self._changed.add(topic)
         if not entry.partitions:
             self._forget(entry)
+            self._overrides.pop(topic, None)
             self._changed.discard(topic)
             self._removed.add(topic)
 
     def _forget(self, entry: TopicEntry) -> None:
         del self.topics[entry.name]
+        self.names.discard(entry.name)
         self._names_by_id.pop(entry.id, None)
 
     def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:

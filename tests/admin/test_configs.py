@@ -69,7 +69,7 @@ def becomes(ask: Ask, name: str, option: str, expected: Described, type_: int = 
     return True
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(5))
 def test_describing_a_topic(ask: Ask, made: str, version: int) -> None:
     resources = [DescribeConfigsResource(TOPIC, made, ["retention.ms", "segment.bytes", "nope"])]
     request = DescribeConfigsRequest(resources, version >= 1, version >= 3)
@@ -78,13 +78,11 @@ def test_describing_a_topic(ask: Ask, made: str, version: int) -> None:
     options = {one.name: one for one in result.configs}
     assert set(options) == {"retention.ms", "segment.bytes"}
     own, inherited = options["retention.ms"], options["segment.bytes"]
-    assert (own.value, own.config_source, own.read_only, own.is_sensitive) == (
-        "1000",
-        OF_TOPIC,
-        False,
-        False,
-    )
-    assert (inherited.value, inherited.config_source) == ("1073741824", DEFAULT)
+    assert (own.value, own.read_only, own.is_sensitive) == ("1000", False, False)
+    assert inherited.value == "1073741824"
+    if version == 0:
+        return  # Kafka never fills this version's is_default.
+    assert (own.config_source, inherited.config_source) == (OF_TOPIC, DEFAULT)
     assert own.synonyms[0].name == "retention.ms"
     assert [(one.name, one.source) for one in inherited.synonyms] == [
         ("log.segment.bytes", DEFAULT)

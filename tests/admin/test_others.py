@@ -76,7 +76,7 @@ def test_endpoints_of_other_kinds_are_not_here(ask: Ask, endpoint: int, code: in
     assert (response.error_code, response.brokers) == (code, [])
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(5))
 def test_log_directories(ask: Ask, written: str, version: int) -> None:
     topics = [DescribableLogDirTopic(written, [0, 1, 9]), DescribableLogDirTopic("nope", [0])]
     (directory,) = ask(LOG_DIRS, version, DescribeLogDirsRequest(topics)).results

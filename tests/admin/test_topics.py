@@ -19,7 +19,7 @@ from pyrklog.protocol.topics import (
 from tests.admin.conftest import Ask
 
 CREATE, DELETE, PARTITIONS = 19, 20, 37
-CREATE_VERSIONS = range(2, 8)
+CREATE_VERSIONS = range(8)
 OK, UNKNOWN, INVALID_TOPIC, EXISTS = 0, 3, 17, 36
 BAD_PARTITIONS, BAD_FACTOR, BAD_ASSIGNMENT, BAD_CONFIG, INVALID, UNKNOWN_ID = (
     37,
@@ -53,7 +53,7 @@ def test_a_topic_is_created_once(ask: Ask, topic: str, version: int) -> None:
     assert (created.topic_id != NO_ID) == (version >= 7)
     (again,) = ask(CREATE, version, request).topics
     assert again.error_code == EXISTS
-    assert again.error_message
+    assert bool(again.error_message) == (version >= 1)
 
 
 @pytest.mark.parametrize("version", [4, 7])
@@ -61,7 +61,7 @@ def test_counts_left_open_are_the_broker_s(ask: Ask, topic: str, version: int) -
     assert create(ask, version, CreatableTopic(topic)) == [OK]
 
 
-@pytest.mark.parametrize("version", CREATE_VERSIONS)
+@pytest.mark.parametrize("version", CREATE_VERSIONS[1:])
 def test_checking_creates_nothing(ask: Ask, topic: str, version: int) -> None:
     for _ in range(2):
         assert create(ask, version, CreatableTopic(topic, 1, 1), validate=True) == [OK]
@@ -133,7 +133,7 @@ def test_an_assignment_excludes_counts(ask: Ask, topic: str) -> None:
     assert create(ask, 7, CreatableTopic(topic, -1, 1, one)) == [INVALID]
 
 
-@pytest.mark.parametrize("version", range(1, 7))
+@pytest.mark.parametrize("version", range(7))
 def test_a_topic_is_deleted_once(ask: Ask, topic: str, version: int) -> None:
     create(ask, 7, CreatableTopic(topic, 2, 1))
     states = [DeleteTopicState(topic), DeleteTopicState(topic + "-nope")]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.testing import TestBroker
@@ -23,6 +23,7 @@ PARTITIONS = 4
 ACKNOWLEDGED_PER_LIFE = 400
 QUEUED_MAX = 600
 PATIENCE_S = 30
+NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class Load:
@@ -92,6 +93,18 @@ class Load:
         self.acknowledged[partition] = offset + 1
 
 
+def watermarks(consumer: Any, place: TopicPartition) -> tuple[int, int]:
+    """Start and end; librdkafka does not repeat this look-up while the partition has no leader."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=PATIENCE_S)
+            return found
+        except KafkaException as error:
+            if error.args[0].code() not in NOT_YET or time.monotonic() > deadline:
+                raise
+
+
 def check_records(bootstrap: str, topic: str, at_least: list[int]) -> list[int]:
     """Reads every partition to its end: record N holds N, and none acknowledged is missing."""
     consumer = Consumer(
@@ -106,7 +119,7 @@ def check_records(bootstrap: str, topic: str, at_least: list[int]) -> list[int]:
     ends = []
     for partition in range(PARTITIONS):
         place = TopicPartition(topic, partition)
-        low, high = consumer.get_watermark_offsets(place, timeout=PATIENCE_S)
+        low, high = watermarks(consumer, place)
         assert low == 0
         assert high >= at_least[partition], "acknowledged records are gone"
         ends.append(high)

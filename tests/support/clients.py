@@ -64,11 +64,13 @@ class Confluent:
         partition: int = 0,
     ) -> list[int]:
         offsets: list[int] = []
+        errors: list[Any] = []
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
-                raise confluent_kafka.KafkaException(error)
-            offsets.append(message.offset())
+                errors.append(error)
+            else:
+                offsets.append(message.offset())
 
         producer = confluent_kafka.Producer(
             {
@@ -91,6 +93,7 @@ class Confluent:
             )
         left = producer.flush(TIMEOUT_S)
         assert left == 0, f"{left} records not delivered"
+        assert errors == []
         return offsets
 
     def consume(

@@ -37,12 +37,15 @@ from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
+    ANY_VERSION,
     BadVersionError,
+    Check,
     Create,
     Metastore,
     MetastoreError,
     NodeExistsError,
     NoNodeError,
+    Operation,
     Set,
 )
 
@@ -106,6 +109,7 @@ class ConfigAdmin:
                 names,
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
+                node_id=self._node_id,
             )
         return _describe_default_broker(options, names, include_synonyms, include_documentation)
 
@@ -225,32 +229,38 @@ class ConfigAdmin:
         self, resource: ConfigResource, change: Change, validate_only: bool
     ) -> str | None:
         """Writes and announces; returns the path of the announcement."""
+        while True:
+            try:
+                return await self._try_to_alter(resource, change, validate_only)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue  # somebody else changed the options, or the topic is gone: look again
+            except MetastoreError as error:
+                raise store_error(error) from None
+
+    async def _try_to_alter(
+        self, resource: ConfigResource, change: Change, validate_only: bool
+    ) -> str | None:
         path = self._path(resource)
         before, version = await self._read(path)
+        operations: list[Operation] = []
         after = change(before)
         if resource.type == RESOURCE_TOPIC:
             check_topic(after)
             entity = f"topics/{resource.name}"
+            # A topic that is deleted meanwhile leaves no options behind.
+            operations.append(Check(znodes.topic_path(resource.name), ANY_VERSION))
         else:
             check_broker(after, before)
             entity = f"brokers/{resource.name or znodes.DEFAULT_ENTITY}"
         if validate_only:
             return None
         data = znodes.encode_config(after)
-        write = Create(path, data) if version is None else Set(path, data, version)
-        announcement = Create(
-            znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity), sequence=True
-        )
-        try:
-            results = await self._store.multi([write, announcement])
-        except (BadVersionError, NodeExistsError, NoNodeError):
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, "The options were changed at the same time; try again."
-            ) from None
-        except MetastoreError as error:
-            raise store_error(error) from None
-        assert isinstance(results[1], str)
-        return results[1]
+        operations.append(Create(path, data) if version is None else Set(path, data, version))
+        announcement = znodes.encode_config_change(entity)
+        operations.append(Create(znodes.CONFIG_CHANGE_PREFIX, announcement, sequence=True))
+        announced = (await self._store.multi(operations))[-1]
+        assert isinstance(announced, str)
+        return announced
 
 
 def _describe_default_broker(

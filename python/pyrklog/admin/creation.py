@@ -20,14 +20,14 @@ PARTITIONS_PER_REQUEST_MAX = 20_000
 Assignment = Mapping[int, tuple[int, ...]]
 
 
-def check_new_topic(spec: TopicSpec, existing: TopicNames) -> None:
+def check_new_topic(spec: TopicSpec, *taken: TopicNames) -> None:
     """Name and options."""
-    if spec.name in existing:
+    if any(spec.name in names for names in taken):
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
     wrong = wrong_with_name(spec.name)
     if wrong is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
-    collisions = existing.colliding(spec.name)
+    collisions = sorted({name for names in taken for name in names.colliding(spec.name)})
     if collisions:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -28,9 +28,9 @@ def wrong_with_name(name: str) -> str | None:
 
 
 class TopicNames:
-    """Names that are taken."""
+    """Names that are taken, found without a search."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str] = ()) -> None:
         self._by_folded: dict[str, set[str]] = {}
         for name in names:
             self.add(name)
@@ -38,6 +38,14 @@ class TopicNames:
     def add(self, name: str) -> None:
         """Takes a name."""
         self._by_folded.setdefault(_folded(name), set()).add(name)
+
+    def discard(self, name: str) -> None:
+        """Gives a name back."""
+        folded = _folded(name)
+        alike = self._by_folded.get(folded, set())
+        alike.discard(name)
+        if not alike:
+            self._by_folded.pop(folded, None)
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_folded.get(_folded(name), ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import trio
 
@@ -83,8 +83,9 @@ class TopicAdmin:
         counts = {specs[i].name: len(planned[i].replicas) for i in created}
         late = await self._wait_served(ids, counts, timeout_ms)
         for index in created:
-            if specs[index].name in late:
-                results[index] = TopicResult(specs[index].name, ErrorCode.REQUEST_TIMED_OUT)
+            name = specs[index].name
+            if name in late:
+                results[index] = TopicResult(name, late[name].code, late[name].message)
         return results
 
     def _plan_all(
@@ -93,7 +94,7 @@ class TopicAdmin:
         results = []
         planned: dict[int, znodes.TopicAssignment] = {}
         named = Counter(spec.name for spec in specs)
-        existing = TopicNames(self._metadata.image.topics)
+        asked = TopicNames()
         partitions = 0
         for index, spec in enumerate(specs):
             try:
@@ -103,7 +104,7 @@ class TopicAdmin:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, f"The request names '{spec.name}' twice."
                     )
-                check_new_topic(spec, existing)
+                check_new_topic(spec, self._metadata.image.names, asked)
                 self._check_reserved(spec.name)
                 replicas = self._assign(spec)
                 partitions += len(replicas)
@@ -111,7 +112,7 @@ class TopicAdmin:
             except ApiError as error:
                 results.append(TopicResult(spec.name, error.code, error.message))
                 continue
-            existing.add(spec.name)
+            asked.add(spec.name)
             plan = znodes.TopicAssignment(new_topic_id(), replicas, {}, {})
             planned[index] = plan
             results.append(self._success(spec, plan))
@@ -191,23 +192,43 @@ class TopicAdmin:
         return store_error(error)
 
     async def _wait_served(
-        self, ids: Mapping[str, bytes], counts: Mapping[str, int], timeout_ms: int
-    ) -> set[str]:
-        """Waits until every partition has a leader that serves; returns the topics that lack it."""
+        self,
+        ids: Mapping[str, bytes],
+        counts: Mapping[str, int],
+        timeout_ms: int,
+        known: Collection[str] = (),
+    ) -> dict[str, ApiError]:
+        """Waits until every partition has a leader that serves; returns the topics that lack it.
+
+        A topic that clients knew (``known`` from the beginning) and know no more was deleted.
+        """
         waiting = set(ids)
+        seen = set(known)
+        gone: dict[str, ApiError] = {}
 
         def served() -> bool:
             for name in list(waiting):
-                if self.is_served(name, ids[name], counts[name]):
-                    waiting.discard(name)
+                entry = self._metadata.image.topics.get(name)
+                if entry is not None and entry.id == ids[name]:
+                    seen.add(name)
+                    if not self.is_served(name, ids[name], counts[name]):
+                        continue
+                elif name in seen:
+                    gone[name] = ApiError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        f"Topic '{name}' was deleted in the meantime.",
+                    )
+                else:
+                    continue
+                waiting.discard(name)
             return not waiting
 
-        if timeout_ms <= 0:
+        if timeout_ms > 0:
+            with trio.move_on_after(timeout_ms / 1000):
+                await self._metadata.changes.wait_until(served)
+        else:
             served()
-            return waiting
-        with trio.move_on_after(timeout_ms / 1000):
-            await self._metadata.changes.wait_until(served)
-        return waiting
+        return gone | dict.fromkeys(waiting, ApiError(ErrorCode.REQUEST_TIMED_OUT))
 
     def is_served(self, name: str, topic_id: bytes, count: int) -> bool:
         """Whether the first ``count`` partitions have leaders, and ours take requests."""
@@ -270,16 +291,21 @@ class TopicAdmin:
     async def delete(self, topics: Sequence[TopicRef], *, timeout_ms: int) -> list[DeletedTopic]:
         """See ``ClusterService.delete_topics``."""
         results: list[DeletedTopic] = []
-        marked: dict[str, bytes] = {}
+        found: dict[str, bytes] = {}
         for ref in topics:
             try:
                 name, topic_id = self._resolve(ref)
-                await self._mark(name)
             except ApiError as error:
                 results.append(DeletedTopic(ref.name, ref.topic_id, error.code, error.message))
                 continue
-            marked[name] = topic_id
+            found[name] = topic_id
             results.append(DeletedTopic(name, topic_id, ErrorCode.NONE))
+        refused = await self._mark(list(found))
+        for index, item in enumerate(results):
+            if item.error is ErrorCode.NONE and item.name in refused:
+                why = refused[item.name]
+                results[index] = item._replace(error=why.code, message=why.message)
+        marked = {name: topic_id for name, topic_id in found.items() if name not in refused}
         late = await self._wait_deleted(marked, timeout_ms)
         return [
             item._replace(error=ErrorCode.REQUEST_TIMED_OUT)
@@ -308,13 +334,16 @@ class TopicAdmin:
             )
         return name, entry.id
 
-    async def _mark(self, name: str) -> None:
-        try:
-            await self._store.create(znodes.delete_topic_path(name))
-        except NodeExistsError:
-            pass  # asked for before
-        except MetastoreError as error:
-            raise store_error(error) from None
+    async def _mark(self, names: Sequence[str]) -> dict[str, ApiError]:
+        """Marks topics for deletion, all at once; returns what was refused."""
+        marks = [[Create(znodes.delete_topic_path(name))] for name in names]
+        outcomes = await self._store.multis(marks) if marks else []
+        return {
+            name: store_error(outcome)
+            for name, outcome in zip(names, outcomes, strict=True)
+            # One that exists was asked for before.
+            if isinstance(outcome, MetastoreError) and not isinstance(outcome, NodeExistsError)
+        }
 
     async def _wait_deleted(self, marked: Mapping[str, bytes], timeout_ms: int) -> set[str]:
         waiting = set(marked)
@@ -361,7 +390,9 @@ class TopicAdmin:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, f"The request names '{spec.name}' twice."
                     )
-                topic_id = await self._add_to(spec, validate_only)
+                topic_id = None
+                while topic_id is None:
+                    topic_id = await self._add_to(spec, validate_only)
             except ApiError as error:
                 results.append(NamedResult(spec.name, error.code, error.message))
                 continue
@@ -370,15 +401,16 @@ class TopicAdmin:
             counts[spec.name] = spec.total
         if validate_only:
             return results
-        late = await self._wait_served(ids, counts, timeout_ms)
+        late = await self._wait_served(ids, counts, timeout_ms, known=ids)
         return [
-            item._replace(error=ErrorCode.REQUEST_TIMED_OUT)
+            item._replace(error=late[item.name].code, message=late[item.name].message)
             if item.error is ErrorCode.NONE and item.name in late
             else item
             for item in results
         ]
 
-    async def _add_to(self, spec: PartitionsSpec, validate_only: bool) -> bytes:
+    async def _add_to(self, spec: PartitionsSpec, validate_only: bool) -> bytes | None:
+        """The topic's id; None when it was changed meanwhile and is to be looked at anew."""
         if not self._is_controller():
             raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
         path = znodes.topic_path(spec.name)
@@ -403,9 +435,7 @@ class TopicAdmin:
         except NoNodeError:
             raise unknown from None
         except BadVersionError:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, "The topic was changed at the same time; try again."
-            ) from None
+            return None
         except MetastoreError as error:
             raise store_error(error) from None
         return current.topic_id

@@ -11,7 +11,11 @@ def main() -> None:
 
         options = parse_fast(arguments[1:])
         if options is not None:
-            sys.exit(serve(options))
+            try:
+                code = serve(options)
+            except KeyboardInterrupt:
+                code = 130  # Ctrl-C before there is anything to end in good order
+            sys.exit(code)
     from pyrklog.cli.app import app
 
     app(prog_name="pyrklog")

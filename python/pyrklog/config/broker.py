@@ -21,6 +21,7 @@ from pyrklog.errors import ConfigError
 OPTIONS: Mapping[str, Option] = {item.name: item for item in (*BROKER_OPTIONS, *LOG_OPTIONS)}
 """Every broker option that has an effect, by name."""
 
+NODE_ID_NAMES = ("broker.id", "node.id")
 DEFAULT_DATA_DIR = "~/.local/share/pyrklog/default"
 RECEIVE_BUFFERS_MIN_BYTES = 64 * 2**20
 
@@ -165,6 +166,18 @@ class BrokerConfig:
         return path
 
     @property
+    def places(self) -> dict[str, Candidate]:
+        """The directories as they act; they follow from one another and from the data directory."""
+        everything = ",".join(map(str, self.log_dirs))
+        own = self.given.keys() & {"log.dirs", "log.dir", "pyrklog.data.dir", "pyrklog.meta.dir"}
+        source = SOURCE_STATIC_BROKER if own else SOURCE_DEFAULT
+        return {
+            "log.dir": Candidate(self.string("log.dir") or everything, source),
+            "log.dirs": Candidate(everything, source),
+            "pyrklog.meta.dir": Candidate(str(self.meta_dir), source),
+        }
+
+    @property
     def listeners(self) -> Listeners:
         """Listeners and what is advertised for them."""
         return resolve_listeners(
@@ -186,8 +199,9 @@ class BrokerConfig:
     def explain(self) -> list[tuple[str, str, str]]:
         """(name, value, origin) of every option, for people."""
         rows = []
+        places = self.places
         for name, option in sorted(OPTIONS.items()):
-            value = option.format(self._values[name])
+            value = places[name].text if name in places else option.format(self._values[name])
             given = self.given.get(name)
             rows.append((name, value or "", given.origin if given else "default"))
         return rows

@@ -38,10 +38,12 @@ class Fallback(NamedTuple):
 
 
 class TopicOption(NamedTuple):
-    """A topic option with its fall-backs; without any it exists for topics only."""
+    """A topic option with its fall-backs; without any, nothing a broker is given changes it."""
 
     option: Option
     fallbacks: tuple[Fallback, ...]
+    broker_name: str | None = None
+    """Without fall-backs: the name under which Kafka's brokers have its default."""
 
 
 def _throttled(value: Value) -> str | None:
@@ -255,6 +257,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "compression.gzip.level",
     ),
     TopicOption(
         integer(
@@ -266,6 +269,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "compression.lz4.level",
     ),
     TopicOption(
         integer(
@@ -277,6 +281,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "compression.zstd.level",
     ),
     TopicOption(
         long(
@@ -287,6 +292,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.cleaner.delete.retention.ms",
     ),
     TopicOption(
         long(
@@ -363,6 +369,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.cleaner.max.compaction.lag.ms",
     ),
     TopicOption(
         integer("max.message.bytes", 1048588, "Largest batch that is accepted.", minimum=0),
@@ -377,6 +384,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.message.downconversion.enable",
     ),
     TopicOption(
         string(
@@ -386,6 +394,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.message.format.version",
     ),
     TopicOption(
         long(
@@ -428,6 +437,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.cleaner.min.cleanable.ratio",
     ),
     TopicOption(
         long(
@@ -438,6 +448,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.cleaner.min.compaction.lag.ms",
     ),
     TopicOption(
         integer("min.insync.replicas", 1, _MIN_ISR, minimum=1),
@@ -451,6 +462,7 @@ TOPIC_OPTIONS = (
             effective=False,
         ),
         (),
+        "log.preallocate",
     ),
     TopicOption(
         boolean(

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyrklog.config.broker import OPTIONS, BrokerConfig
+from pyrklog.config.broker import NODE_ID_NAMES, OPTIONS, BrokerConfig, Candidate
 from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
 from pyrklog.config.log_options import Fallback, TopicOption
 from pyrklog.config.option import LONG_MAX, InvalidValueError, Value
-from pyrklog.controller.service import SOURCE_DEFAULT, SOURCE_TOPIC, ConfigEntry, Synonym
+from pyrklog.controller.service import (
+    SOURCE_DEFAULT,
+    SOURCE_STATIC_BROKER,
+    SOURCE_TOPIC,
+    ConfigEntry,
+    Synonym,
+)
 from pyrklog.image import LogConfig, ResolvedTopic
 
 TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
@@ -35,6 +41,7 @@ class TopicDefaults:
         self.broker = broker
         self._values = {name: _default(item, broker) for name, item in TOPIC_OPTIONS.items()}
         self._plain = self._build({})
+        self._synonyms: dict[str, Sequence[Synonym]] = {}
 
     def resolve(self, overrides: Mapping[str, str]) -> ResolvedTopic:
         """The options of a topic; overrides that cannot be read fall back to the default."""
@@ -54,6 +61,13 @@ class TopicDefaults:
     def value(self, name: str) -> Value:
         """The default of one topic option."""
         return self._values[name]
+
+    def synonyms(self, name: str) -> Sequence[Synonym]:
+        """Where the broker gives the option its default, the strongest first."""
+        found = self._synonyms.get(name)
+        if found is None:
+            found = self._synonyms[name] = _broker_synonyms(TOPIC_OPTIONS[name], self.broker)
+        return found
 
     def _build(self, parsed: Mapping[str, Value]) -> ResolvedTopic:
         values = {**self._values, **parsed}
@@ -130,8 +144,10 @@ def describe_topic_options(
     for name, item in TOPIC_OPTIONS.items():
         if names is not None and name not in names:
             continue
-        synonyms = _synonyms(item, overrides, defaults.broker)
+        synonyms = defaults.synonyms(name)
         override = overrides.get(name)
+        if override is not None:
+            synonyms = [Synonym(name, override, SOURCE_TOPIC), *synonyms]
         value = override if override is not None else item.option.format(defaults.value(name))
         entries.append(
             ConfigEntry(
@@ -148,22 +164,20 @@ def describe_topic_options(
     return entries
 
 
-def _synonyms(
-    item: TopicOption, overrides: Mapping[str, str], broker: BrokerConfig
-) -> list[Synonym]:
-    found = []
-    override = overrides.get(item.option.name)
-    if override is not None:
-        found.append(Synonym(item.option.name, override, SOURCE_TOPIC))
-    candidates = [
+def _broker_synonyms(item: TopicOption, broker: BrokerConfig) -> Sequence[Synonym]:
+    """As Kafka lists them: what was given under any name, the default under the first name only."""
+    if item.broker_name is not None:
+        default = item.option.format(item.option.default)
+        return [Synonym(item.broker_name, default, SOURCE_DEFAULT)]
+    found = [
         Synonym(fallback.name, candidate.text, candidate.source)
         for fallback in item.fallbacks
         for candidate in broker.candidates(fallback.name)
         if candidate.text is not None
+        and (candidate.source != SOURCE_DEFAULT or fallback is item.fallbacks[0])
     ]
     # All names of one source come before any of the next (the sort is stable).
-    candidates.sort(key=lambda synonym: synonym.source)
-    return found + candidates
+    return sorted(found, key=lambda synonym: synonym.source)
 
 
 def describe_broker_options(
@@ -172,18 +186,29 @@ def describe_broker_options(
     *,
     include_synonyms: bool,
     include_documentation: bool,
+    node_id: int | None = None,
 ) -> list[ConfigEntry]:
-    """All options of this broker as DescribeConfigs shows them."""
+    """All options of this broker as DescribeConfigs shows them.
+
+    Tools look for the directories under log.dirs and for the number under broker.id, so those show
+    what is in use wherever it comes from (``node_id`` may be remembered instead of given).
+    """
+    settled = broker.places
+    if node_id is not None:
+        settled |= dict.fromkeys(NODE_ID_NAMES, Candidate(str(node_id), SOURCE_STATIC_BROKER))
     entries = []
     for name, option in OPTIONS.items():
         if names is not None and name not in names:
             continue
         candidates = [item for item in broker.candidates(name) if item.text is not None]
+        if name in settled:
+            default = [item for item in candidates if item.source == SOURCE_DEFAULT]
+            candidates = [settled[name], *default]
         synonyms = [Synonym(name, item.text, item.source) for item in candidates]
         entries.append(
             ConfigEntry(
                 name=name,
-                value=option.format(broker.value(name)),
+                value=settled[name].text if name in settled else option.format(broker.value(name)),
                 read_only=option.update_mode == "read-only",
                 source=synonyms[0].source if synonyms else SOURCE_DEFAULT,
                 sensitive=False,

@@ -133,6 +133,13 @@ class ControllerDriver:
                     raise
                 log.error("controller_store_failed", reason=error.reason)
                 await self._step_down()
+            except Exception as error:
+                if not self._announced:
+                    raise
+                # A bug, then. What is led goes on being served; the next term begins afresh with
+                # what the store holds.
+                log.error("controller_failed", exc_info=error)
+                await self._step_down()
             finally:
                 self._term = None
                 self._machine = None
@@ -140,7 +147,7 @@ class ControllerDriver:
                 self.changes.notify()
 
     async def _step_down(self) -> None:
-        """The store refuses writes: another broker may do better, or this one a little later."""
+        """This term failed: another broker may do better, or this one a little later."""
         try:
             if self._term is not None:
                 await self._store.delete(znodes.CONTROLLER)
@@ -228,7 +235,7 @@ class ControllerDriver:
                 async for key, handler in self._events:
                     self._queued.discard(key)
                     await handler()
-            except (ControllerMovedError, StoreFailedError) as error:
+            except Exception as error:
                 failure = error
                 nursery.cancel_scope.cancel()
         if failure is not None:
@@ -384,9 +391,8 @@ class ControllerDriver:
             case ReadUnclean(topics):
                 return await self._read_unclean(topics)
             case DeleteTopicNodes(topics):
-                for topic in topics:
-                    await store_writes.delete_topic(self._store, self._fence(), topic)
-                    self._known_topics.discard(topic)
+                await store_writes.delete_topics(self._store, self._fence(), topics)
+                self._known_topics.difference_update(topics)
                 return None
             case UnmarkDeletion(topics):
                 paths = [znodes.delete_topic_path(topic) for topic in topics]

@@ -260,16 +260,18 @@ class Controller:
         """Starts or finishes what can be: every replica's broker lives, none is being deleted."""
         state = self.state
         ready = []
+        done = []
         for name in sorted(state.to_delete):
             topic = state.topics[name]
             replicas = _replicas_of(topic)
             states = {p.replica_state(b) for p, b in replicas}
             if states <= {ReplicaState.DELETION_SUCCESSFUL}:
-                yield from self._forget(topic)
+                done.append(topic)
             elif ReplicaState.DELETION_STARTED not in states and all(
                 state.is_live(broker, partition.key) for partition, broker in replicas
             ):
                 ready.append(topic)
+        yield from self._forget(done)
         if ready:
             yield from self._delete(ready)
 
@@ -311,11 +313,13 @@ class Controller:
             yield from self._resume_deletions_after(succeeded)
 
     def _resume_deletions_after(self, replicas: Sequence[Replica]) -> Steps:
+        done = []
         for name in sorted({partition.topic.name for partition, _ in replicas}):
             topic = self.state.topics[name]
             states = {p.replica_state(b) for p, b in _replicas_of(topic)}
             if states == {ReplicaState.DELETION_SUCCESSFUL}:
-                yield from self._forget(topic)
+                done.append(topic)
+        yield from self._forget(done)
 
     def _deletion_failed(self, replicas: Sequence[Replica]) -> Steps:
         """The topic stays marked; it is tried again when the broker is back."""
@@ -327,14 +331,18 @@ class Controller:
                 ineligible = ReplicaState.DELETION_INELIGIBLE
                 yield from self._replicas.mark([(partition, broker)], ineligible)
 
-    def _forget(self, topic: Topic) -> Steps:
-        yield from self._replicas.mark(_replicas_of(topic), ReplicaState.NON_EXISTENT)
-        yield DeleteTopicNodes([topic.name])
-        self.state.to_delete.discard(topic.name)
-        self.state.topics.pop(topic.name, None)
-        for failed in self.state.failed_replicas.values():
-            failed.difference_update({p.key for p in topic.partitions.values()})
-        yield StateChange("topic_deleted", self._fields(topic=topic.name))
+    def _forget(self, topics: Sequence[Topic]) -> Steps:
+        if not topics:
+            return
+        for topic in topics:
+            yield from self._replicas.mark(_replicas_of(topic), ReplicaState.NON_EXISTENT)
+        yield DeleteTopicNodes([topic.name for topic in topics])
+        for topic in topics:
+            self.state.to_delete.discard(topic.name)
+            self.state.topics.pop(topic.name, None)
+            for failed in self.state.failed_replicas.values():
+                failed.difference_update({p.key for p in topic.partitions.values()})
+            yield StateChange("topic_deleted", self._fields(topic=topic.name))
 
     # --- leadership ----------------------------------------------------------------------------
 

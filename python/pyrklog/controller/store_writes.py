@@ -170,13 +170,13 @@ async def delete_nodes(store: Metastore, term: Term, paths: Sequence[str]) -> No
     await run_fenced(store, term, [[Delete(path)] for path in paths])
 
 
-async def delete_topic(store: Metastore, term: Term, topic: str) -> None:
-    """Deletes a topic's nodes; its mark for deletion last, so that a crash in between resumes."""
-    root = znodes.topic_path(topic)
-    below = await descendants(store, root)
+async def delete_topics(store: Metastore, term: Term, topics: Sequence[str]) -> None:
+    """Deletes topics' nodes; the marks for deletion last, so that a crash in between resumes."""
+    below = [
+        path for topic in topics for path in await descendants(store, znodes.topic_path(topic))
+    ]
     size = OPERATIONS_PER_TRANSACTION_MAX
-    for first in range(0, len(below), size):
-        await run_fenced(store, term, [[Delete(path) for path in below[first : first + size]]])
-    await delete_nodes(
-        store, term, [root, znodes.topic_config_path(topic), znodes.delete_topic_path(topic)]
-    )
+    groups = [below[first : first + size] for first in range(0, len(below), size)]
+    await run_fenced(store, term, [[Delete(path) for path in group] for group in groups])
+    of_a_topic = (znodes.topic_path, znodes.topic_config_path, znodes.delete_topic_path)
+    await delete_nodes(store, term, [path(topic) for path in of_a_topic for topic in topics])

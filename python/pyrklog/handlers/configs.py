@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from pyrklog.controller.service import (
+    SOURCE_DEFAULT,
     AlteredConfigs,
     ConfigAlteration,
     ConfigEntry,
@@ -84,6 +85,7 @@ def _option(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         name=entry.name,
         value=None if entry.sensitive else entry.value,
         read_only=entry.read_only,
+        is_default=entry.source == SOURCE_DEFAULT,
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         synonyms=[

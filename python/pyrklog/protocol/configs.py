@@ -7,7 +7,7 @@ Resource types, sources, value types and operations are numbers here;
 from typing import Annotated
 
 from pyrklog.protocol.api import Api
-from pyrklog.protocol.fields import Bool, Int8, Int16, Int32, Message, Str, empty_list, since
+from pyrklog.protocol.fields import Bool, Int8, Int16, Int32, Message, Str, empty_list, since, until
 
 
 class DescribeConfigsResource(Message):
@@ -40,6 +40,7 @@ class DescribeConfigsResourceResult(Message):
     name: Str
     value: Str | None
     read_only: Bool
+    is_default: Annotated[Bool, until(0)] = False
     config_source: Annotated[Int8, since(1)] = -1
     is_sensitive: Bool = False
     synonyms: Annotated[list[DescribeConfigsSynonym], since(1)] = empty_list()
@@ -130,7 +131,7 @@ DESCRIBE_CONFIGS = Api(
     "DescribeConfigs",
     DescribeConfigsRequest,
     DescribeConfigsResponse,
-    versions=(1, 4),
+    versions=(0, 4),
     flexible_since=4,
 )
 ALTER_CONFIGS = Api(

@@ -61,6 +61,6 @@ DESCRIBE_LOG_DIRS = Api(
     "DescribeLogDirs",
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
-    versions=(1, 4),
+    versions=(0, 4),
     flexible_since=2,
 )

@@ -154,10 +154,10 @@ class CreatePartitionsResponse(Message):
 
 
 CREATE_TOPICS = Api(
-    19, "CreateTopics", CreateTopicsRequest, CreateTopicsResponse, versions=(2, 7), flexible_since=5
+    19, "CreateTopics", CreateTopicsRequest, CreateTopicsResponse, versions=(0, 7), flexible_since=5
 )
 DELETE_TOPICS = Api(
-    20, "DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse, versions=(1, 6), flexible_since=4
+    20, "DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse, versions=(0, 6), flexible_since=4
 )
 CREATE_PARTITIONS = Api(
     37,

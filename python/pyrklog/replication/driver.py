@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import trio
 
@@ -80,8 +80,8 @@ class ReplicationDriver:
         if decision.lead:
             await self._wait_for_deletions(decision.lead)
             codes = await self._plane.become_leaders(decision.lead)
-            self.replicas.lead_done(decision.lead, codes)
-            self._report(decision.lead, codes)
+            overtaken = self.replicas.lead_done(decision.lead, codes)
+            self._report(decision.lead, codes, overtaken)
             for spec, code in zip(decision.lead, codes, strict=True):
                 errors[(spec.topic, spec.partition)] = ErrorCode(code)
             self._metadata.changes.notify()
@@ -93,9 +93,18 @@ class ReplicationDriver:
             if deletion is not None:
                 await deletion.wait()
 
-    def _report(self, specs: Sequence[LeaderSpec], codes: Sequence[int]) -> None:
-        failed = [(s, code) for s, code in zip(specs, codes, strict=True) if code]
-        log.info("leading", partitions=len(specs) - len(failed), failed=len(failed))
+    def _report(
+        self,
+        specs: Sequence[LeaderSpec],
+        codes: Sequence[int],
+        overtaken: Collection[TopicPartition],
+    ) -> None:
+        failed = [
+            (spec, code)
+            for spec, code in zip(specs, codes, strict=True)
+            if code and (spec.topic, spec.partition) not in overtaken
+        ]
+        log.info("leading", partitions=codes.count(0), failed=len(failed))
         for spec, code in failed:
             log.error(
                 "leading_failed",

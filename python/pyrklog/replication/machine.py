@@ -127,18 +127,24 @@ class Replicas:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
-    def lead_done(self, specs: Sequence[LeaderSpec], errors: Sequence[int]) -> None:
-        """The plane's answers: what is led is served, what failed is off."""
+    def lead_done(self, specs: Sequence[LeaderSpec], errors: Sequence[int]) -> set[TopicPartition]:
+        """The plane's answers: what is led is served, what failed is off.
+
+        Returns the partitions that a later order has overtaken; their answers mean nothing.
+        """
+        overtaken = set()
         for spec, error in zip(specs, errors, strict=True):
             key = (spec.topic, spec.partition)
             known = self.hosted.get(key)
             if error == ErrorCode.KAFKA_STORAGE_ERROR:
                 self.failed.add(key)
             if known is None or known.leader_epoch != spec.leader_epoch:
-                continue  # a later order overtook this one
+                overtaken.add(key)
+                continue
             known.serving = error == ErrorCode.NONE
             if error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
                 del self.hosted[key]  # so that the same order may come again
+        return overtaken
 
     def stop_told(self, request: StopReplicaRequest) -> StopDecision:
         """Decides on every replica of a StopReplica."""

@@ -13,12 +13,14 @@ type Row = (Arc<str>, i32, i64);
 impl LogDirState {
     /// Writes `recovery-point-offset-checkpoint`.
     pub fn write_recovery_points(&self, shared: &Shared) -> io::Result<()> {
+        let _no_deletion_between = self.checkpoints.lock();
         let rows = self.rows(shared, Log::recovery_point);
         self.files.write_recovery_points(&borrowed(&rows))
     }
 
     /// Writes `log-start-offset-checkpoint`, for the logs that do not start at 0.
     pub fn write_log_starts(&self, shared: &Shared) -> io::Result<()> {
+        let _no_deletion_between = self.checkpoints.lock();
         let mut rows = self.rows(shared, Log::log_start_offset);
         rows.retain(|(_, _, offset)| *offset > 0);
         self.files.write_log_starts(&borrowed(&rows))
@@ -26,6 +28,7 @@ impl LogDirState {
 
     /// Writes `replication-offset-checkpoint`.
     pub fn write_high_watermarks(&self, shared: &Shared) -> io::Result<()> {
+        let _no_deletion_between = self.checkpoints.lock();
         let rows = self.rows(shared, Log::high_watermark);
         self.files.write_high_watermarks(&borrowed(&rows))
     }

@@ -19,6 +19,10 @@ use crate::produce::{ADMIN_CLIENT_ID, Arrival};
 /// make small elements grow in memory.
 const OTHER_REQUEST_MAX_BYTES: usize = 16 * 1024 * 1024;
 
+/// Produce requests of a connection that wait for their answers before its next one waits too.
+/// The bound on unwritten bytes does not hold those that append nothing (refused, or duplicates).
+const PENDING_MAX: usize = 1000;
+
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -42,6 +46,10 @@ pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Re
         return Err(Close::Protocol(format!("API key {api_key} is unknown")));
     };
     if api_key == key::PRODUCE && row.serves(api_version) {
+        if conn.pending.len() >= PENDING_MAX {
+            conn.hold = Some(Hold::Order);
+            return Ok(Step::Wait);
+        }
         // The header borrows the frame, which is patched in place: keep what is needed of it.
         let arrival = Arrival {
             api_version,

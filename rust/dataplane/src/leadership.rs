@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
@@ -251,13 +252,23 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
             let mut state = partition.lock();
             state.role = Role::Stopped;
             state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
+            if !spec.delete {
+                partition.dir.unclosed.fetch_add(1, Ordering::Relaxed);
+            }
             stopped.push(Arc::clone(partition));
         }
+        // Now, not when the command runs: by then the name may be placed anew.
+        let placement = &shared.placement;
+        let folder = spec
+            .delete
+            .then(|| placement.release(&spec.topic, spec.partition, &shared.dirs))
+            .flatten()
+            .cloned();
         let gathering = Arc::clone(&gathering);
         commands.push(Command {
             key: (Arc::from(spec.topic.as_str()), spec.partition),
             run: Box::new(move |shared| {
-                let code = stop(shared, partition.as_ref(), &spec);
+                let code = stop(shared, partition.as_ref(), folder.as_ref(), &spec);
                 gathering.done(shared, index, code.0);
             }),
         });
@@ -274,9 +285,19 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
     ticket
 }
 
-fn stop(shared: &Arc<Shared>, partition: Option<&Arc<Partition>>, spec: &StopSpec) -> ErrorCode {
+/// `folder` is the directory that holds the folder of a partition to be deleted.
+fn stop(
+    shared: &Arc<Shared>,
+    partition: Option<&Arc<Partition>>,
+    folder: Option<&Arc<LogDirState>>,
+    spec: &StopSpec,
+) -> ErrorCode {
     let result = if spec.delete {
-        delete(shared, partition, spec)
+        let deleted = delete(shared, partition, folder, spec);
+        if let (Err(_), Some(dir)) = (&deleted, folder) {
+            shared.placement.kept(&spec.topic, spec.partition, dir);
+        }
+        deleted
     } else {
         partition.map_or(Ok(()), |partition| close(shared, partition))
     };
@@ -305,29 +326,25 @@ fn take_log(partition: &Partition) -> Option<Log> {
 fn delete(
     shared: &Arc<Shared>,
     partition: Option<&Arc<Partition>>,
+    dir: Option<&Arc<LogDirState>>,
     spec: &StopSpec,
 ) -> std::io::Result<()> {
     // Jobs on their way find no log when they are done, and are forgotten.
-    drop(partition.and_then(|partition| take_log(partition)));
+    let log = partition.and_then(|partition| take_log(partition));
     if let Some(partition) = partition {
         let mut outbox = shared.outbox();
         partition.dir.unpark(&mut outbox);
         outbox.deliver(&shared.inboxes);
     }
-    let Some(dir) = shared.placement.dir_of(&spec.topic, spec.partition) else {
-        return Ok(());
-    };
-    let dir = &shared.dirs[dir];
-    let folder = dir
-        .files
-        .delete_folder(&spec.topic, spec.partition, shared.unique())?;
-    shared
-        .placement
-        .removed(&spec.topic, spec.partition, &shared.dirs);
-    if let Some(folder) = folder {
-        dir.syncer
-            .delete_later(Now::read().wall_ms, Deletion::Folder(folder));
+    let Some(dir) = dir else { return Ok(()) };
+    let folder = dir.delete_folder(&spec.topic, spec.partition, shared.unique())?;
+    let Some(folder) = folder else { return Ok(()) };
+    if let Some(log) = log {
+        // Jobs still on their way open files by name: never those of a successor.
+        log.folder_moved(&folder.path);
     }
+    dir.syncer
+        .delete_later(Now::read().wall_ms, Deletion::Folder(folder));
     Ok(())
 }
 
@@ -335,15 +352,18 @@ fn delete(
 fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> std::io::Result<()> {
     loop {
         let state = partition.lock();
-        let is_done = state.log.as_ref().is_none_or(|log| !log.has_unwritten());
-        if is_done || partition.dir.has_failed() || shared.is_ending() {
+        if state.log.as_ref().is_none_or(|log| !log.has_unwritten()) {
             break;
+        }
+        if partition.dir.has_failed() || shared.is_ending() {
+            return Err(std::io::Error::other("not everything was written"));
         }
         partition.unlock_and_write(state);
         std::thread::sleep(std::time::Duration::from_millis(DRAIN_LOOK_MS));
     }
-    match take_log(partition) {
-        Some(mut log) => log.close_cleanly(),
-        None => Ok(()),
+    if let Some(mut log) = take_log(partition) {
+        log.close_cleanly()?;
     }
+    partition.dir.unclosed.fetch_sub(1, Ordering::Relaxed);
+    Ok(())
 }

@@ -1,11 +1,12 @@
 //! One log directory at run time: its queues, its back-pressure, and whether it has failed.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use pyrklog_log::{LogDir, LogEnv};
+use pyrklog_log::{DeletedFolder, LogDir, LogEnv};
 
 use crate::outbox::Outbox;
 use crate::request_channel::Place;
@@ -30,6 +31,12 @@ pub struct LogDirState {
     is_announced: AtomicBool,
     is_parking: AtomicBool,
     parked: Mutex<Vec<Place>>,
+    /// Logs that were given up and are not closed in order: while there are any, the directory is
+    /// not clean.
+    pub unclosed: AtomicUsize,
+    /// Held while rows are gathered and written, and while those of a deleted partition are taken
+    /// out: what was gathered before must not be written afterwards.
+    pub checkpoints: Mutex<()>,
 }
 
 impl LogDirState {
@@ -46,6 +53,8 @@ impl LogDirState {
             is_announced: AtomicBool::new(false),
             is_parking: AtomicBool::new(false),
             parked: Mutex::default(),
+            unclosed: AtomicUsize::new(0),
+            checkpoints: Mutex::default(),
         })
     }
 
@@ -126,6 +135,18 @@ impl LogDirState {
         for place in parked.drain(..) {
             outbox.unblock(place);
         }
+    }
+
+    /// Renames a partition's folder out of the way and forgets its rows of the checkpoints; see
+    /// [`LogDir::delete_folder`].
+    pub fn delete_folder(
+        &self,
+        topic: &str,
+        partition: i32,
+        unique: u128,
+    ) -> io::Result<Option<DeletedFolder>> {
+        let _no_checkpoint_between = self.checkpoints.lock();
+        self.files.delete_folder(topic, partition, unique)
     }
 
     /// Connections that wait.

@@ -93,10 +93,32 @@ impl Placement {
         }
     }
 
-    /// The folder is gone.
-    pub fn removed(&self, topic: &str, partition: i32, dirs: &[Arc<LogDirState>]) {
-        if let Some(folder) = self.folders.lock().remove(&(topic.to_owned(), partition)) {
-            dirs[folder.dir].partitions.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// The folder is about to be deleted: a partition that comes back under this name is placed
+    /// anew. Returns the directory that holds it.
+    pub fn release<'a>(
+        &self,
+        topic: &str,
+        partition: i32,
+        dirs: &'a [Arc<LogDirState>],
+    ) -> Option<&'a Arc<LogDirState>> {
+        let key = (topic.to_owned(), partition);
+        let folder = self.folders.lock().remove(&key)?;
+        let dir = &dirs[folder.dir];
+        dir.partitions.fetch_sub(1, Ordering::Relaxed);
+        Some(dir)
+    }
+
+    /// The folder could not be deleted: it is still there, unless its name was placed anew.
+    pub fn kept(&self, topic: &str, partition: i32, dir: &LogDirState) {
+        let mut folders = self.folders.lock();
+        folders
+            .entry((topic.to_owned(), partition))
+            .or_insert_with(|| {
+                dir.partitions.fetch_add(1, Ordering::Relaxed);
+                Folder {
+                    dir: dir.index,
+                    topic_id: None,
+                }
+            });
     }
 }

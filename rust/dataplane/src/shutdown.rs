@@ -74,6 +74,10 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     if let Some(reason) = dir.env().poisoned() {
         return Err(reason.to_owned());
     }
+    let unclosed = dir.unclosed.load(Ordering::Relaxed);
+    if unclosed > 0 {
+        return Err(format!("{unclosed} logs were still being closed"));
+    }
     let held = shared.registry.load();
     let mut logs = Vec::new();
     for partition in held

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use harness::*;
 use pyrklog_dataplane::OpenError;
-use pyrklog_dataplane::api::{Event, ReadPath, TicketOutcome};
+use pyrklog_dataplane::api::{Event, ReadPath, StopSpec, TicketOutcome};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;
@@ -464,4 +464,80 @@ fn delete_records_moves_the_log_start() {
         10,
         "a kill does not bring it back"
     );
+}
+
+#[test]
+fn requests_that_append_nothing_do_not_gather_without_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SlowDisk::default();
+    let mut test = TestPlane::start_with(
+        config(vec![dir.path().join("logs")]),
+        Arc::new(disk.clone()),
+    );
+    test.create("t", 1);
+    disk.freeze();
+    let mut producer = test.client();
+    let record = batch(&[b"v"]);
+    let body = |index| produce_body(PRODUCE_VERSION, 1, 30_000, "t", &[(index, Some(&record))]);
+    producer.send(key::PRODUCE, PRODUCE_VERSION, &body(0));
+    let mut sender = producer.stream.try_clone().unwrap();
+    let count = 5000;
+    let frames: Vec<u8> = (0..count)
+        .flat_map(|_| producer.frame(key::PRODUCE, PRODUCE_VERSION, &body(1)))
+        .collect();
+    let sending = std::thread::spawn(move || {
+        std::io::Write::write_all(&mut sender, &frames).unwrap();
+    });
+    eventually("the bound", || {
+        (test.statistic("requests.Produce") >= 1000).then_some(())
+    });
+    // Another connection of the same thread is served, so that one has had all its turns.
+    for _ in 0..4 {
+        assert_eq!(test.client().fetch_one("t", 0, 0).error, ErrorCode::NONE);
+    }
+    let begun = test.statistic("requests.Produce");
+    disk.thaw();
+    assert_eq!(begun, 1000);
+    sending.join().unwrap();
+    let (_, answer) = producer.receive(key::PRODUCE, PRODUCE_VERSION);
+    assert_eq!(produced(&answer, PRODUCE_VERSION), (ErrorCode::NONE, 0));
+    for _ in 0..count {
+        let (_, answer) = producer.receive(key::PRODUCE, PRODUCE_VERSION);
+        let (error, _) = produced(&answer, PRODUCE_VERSION);
+        assert_eq!(error, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    }
+}
+
+#[test]
+fn a_log_that_was_being_closed_at_the_end_keeps_its_directory_from_being_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SlowDisk::default();
+    let logs = dir.path().join("logs");
+    let mut test = TestPlane::start_with(config(vec![logs.clone()]), Arc::new(disk.clone()));
+    test.create("t", 1);
+    disk.freeze();
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
+    let body = produce_body(PRODUCE_VERSION, 1, 30_000, "t", &[(0, Some(&record))]);
+    client.send(key::PRODUCE, PRODUCE_VERSION, &body);
+    eventually("a write that waits", || {
+        (disk.waiting_writes() == 1).then_some(())
+    });
+    let stop = StopSpec {
+        topic: "t".into(),
+        partition: 0,
+        delete: false,
+    };
+    test.plane.stop_partitions(vec![stop]).unwrap();
+    let ticket = test.plane.shutdown(0);
+    // The loader gives up; only then does the write come to its end.
+    eventually("the end of the closing", || {
+        (test.statistic("command_queue_depth") == 0).then_some(())
+    });
+    disk.thaw();
+    let TicketOutcome::Shutdown(is_clean) = test.ticket(ticket) else {
+        panic!("not a shutdown");
+    };
+    assert!(!is_clean);
+    assert!(!logs.join(".kafka_cleanshutdown").exists());
 }

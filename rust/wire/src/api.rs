@@ -121,8 +121,8 @@ pub const TABLE: &[ApiRow] = &[
         Owner::Python,
     ),
     row(key::API_VERSIONS, "ApiVersions", (0, 4), 3, Owner::Rust),
-    row(key::CREATE_TOPICS, "CreateTopics", (2, 7), 5, Owner::Python),
-    row(key::DELETE_TOPICS, "DeleteTopics", (1, 6), 4, Owner::Python),
+    row(key::CREATE_TOPICS, "CreateTopics", (0, 7), 5, Owner::Python),
+    row(key::DELETE_TOPICS, "DeleteTopics", (0, 6), 4, Owner::Python),
     row(
         key::DELETE_RECORDS,
         "DeleteRecords",
@@ -147,7 +147,7 @@ pub const TABLE: &[ApiRow] = &[
     row(
         key::DESCRIBE_CONFIGS,
         "DescribeConfigs",
-        (1, 4),
+        (0, 4),
         4,
         Owner::Python,
     ),
@@ -155,7 +155,7 @@ pub const TABLE: &[ApiRow] = &[
     row(
         key::DESCRIBE_LOG_DIRS,
         "DescribeLogDirs",
-        (1, 4),
+        (0, 4),
         2,
         Owner::Python,
     ),

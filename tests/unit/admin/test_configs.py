@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
+import trio
 
 from pyrklog.controller.service import (
     OP_APPEND,
@@ -13,12 +14,14 @@ from pyrklog.controller.service import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
     RESOURCE_TOPIC,
+    SOURCE_DEFAULT,
     SOURCE_DYNAMIC_BROKER,
     SOURCE_DYNAMIC_DEFAULT_BROKER,
     SOURCE_TOPIC,
     ConfigAlteration,
     ConfigEntry,
     ConfigResource,
+    TopicRef,
 )
 from pyrklog.errors import ErrorCode
 from tests.unit.broker.harness import Running, running_broker
@@ -67,6 +70,40 @@ async def test_incremental_changes_leave_the_unnamed_alone(running: Running) -> 
     assert await alter(running, T, (OP_DELETE, "retention.ms", None)) is ErrorCode.NONE
     log = running.plane.topics["t"].log
     assert (log.max_message_bytes, log.retention_ms) == (77, 604800000)
+
+
+async def test_changes_at_the_same_time_all_count(running: Running) -> None:
+    """Each is made of what the one before it left; none is refused for coming second."""
+    names = ("retention.ms", "retention.bytes", "segment.bytes", "flush.messages", "segment.ms")
+    codes: list[ErrorCode] = []
+
+    async def change(name: str) -> None:
+        codes.append(await alter(running, T, (OP_SET, name, "1001")))
+
+    async with trio.open_nursery() as nursery:
+        for name in names:
+            nursery.start_soon(change, name)
+    assert codes == [ErrorCode.NONE] * len(names)
+    found = await entries(running, T)
+    assert {found[name].value for name in names} == {"1001"}
+
+
+async def test_options_of_a_topic_that_goes_meanwhile(running: Running) -> None:
+    """Whichever comes first, nothing is left behind for a later topic of that name."""
+    codes: list[ErrorCode] = []
+
+    async def change() -> None:
+        for number in range(50):
+            codes.append(await alter(running, T, (OP_SET, "retention.ms", str(number))))
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(change)
+            await running.service.delete_topics([TopicRef("t")], timeout_ms=10_000)
+    assert set(codes) <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert codes[-1] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await running.created("t")
+    assert (await entries(running, T))["retention.ms"].source == SOURCE_DEFAULT
 
 
 async def test_a_full_replacement_resets_the_unnamed(running: Running) -> None:

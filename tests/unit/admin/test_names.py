@@ -37,3 +37,7 @@ def test_dots_and_underscores_collide() -> None:
     assert "a_b_c" not in existing
     existing.add("a_b_c")
     assert existing.colliding("a.b_c") == ["a.b.c", "a_b_c"]
+    for name in ("a_b_c", "a.b", "a_b", "unknown"):
+        existing.discard(name)
+    assert existing.colliding("a.b_c") == ["a.b.c"]
+    assert existing.colliding("a_b") == []

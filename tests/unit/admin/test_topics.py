@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import trio
 
 from pyrklog.controller.service import (
     NO_TOPIC_ID,
@@ -150,6 +151,24 @@ async def test_partitions_are_added(running: Running) -> None:
     )
     assert tried.error is ErrorCode.NONE
     assert len(running.plane.topics["t"].partitions) == 5
+
+
+async def test_enlargements_at_the_same_time(running: Running) -> None:
+    """Each is judged by what the others left: it enlarges the topic, or comes too late."""
+    await running.created("t", 1)
+    errors: list[ErrorCode] = []
+
+    async def enlarge(total: int) -> None:
+        (result,) = await running.service.create_partitions(
+            [PartitionsSpec("t", total)], validate_only=False, timeout_ms=10_000
+        )
+        errors.append(result.error)
+
+    async with trio.open_nursery() as nursery:
+        for total in range(2, 10):
+            nursery.start_soon(enlarge, total)
+    assert set(errors) <= {ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS}
+    assert len(running.plane.topics["t"].partitions) == 9
 
 
 async def test_records_are_deleted_where_that_is_allowed(running: Running) -> None:

@@ -9,7 +9,7 @@ import trio.testing
 
 from pyrklog.broker import Broker
 from pyrklog.config import load_config
-from pyrklog.controller.service import TopicRef, TopicSpec
+from pyrklog.controller.service import PartitionsSpec, TopicRef, TopicSpec
 from pyrklog.dataplane import FoundPartition, PlaneSettings
 from pyrklog.errors import ConfigError, ErrorCode, TemporaryError
 from pyrklog.metastore import znodes
@@ -245,6 +245,37 @@ async def test_a_plane_that_hangs_does_not_hold_up_the_end(
         with trio.fail_after(200):
             await running.plane.wait_until(lambda: running.plane.is_shut_down)
     assert running.exit_code == 1
+
+
+async def test_whoever_waits_for_a_topic_learns_that_it_was_deleted(tmp_path: Path) -> None:
+    """Neither its creator nor who enlarges it waits for the time-out."""
+    async with running_broker(tmp_path) as running:
+        await running.created("enlarged")
+        running.plane.hold_tickets()
+        errors: dict[str, ErrorCode] = {}
+
+        async def create() -> None:
+            (result,) = await running.create(TopicSpec("made"), timeout_ms=60_000)
+            errors["made"] = result.error
+
+        async def enlarge() -> None:
+            specs = [PartitionsSpec("enlarged", 3)]
+            (result,) = await running.service.create_partitions(
+                specs, validate_only=False, timeout_ms=60_000
+            )
+            errors["enlarged"] = result.error
+
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(create)
+                nursery.start_soon(enlarge)
+                topics = running.plane.topics
+                await running.plane.wait_until(
+                    lambda: "made" in topics and len(topics["enlarged"].partitions) == 3
+                )
+                refs = [TopicRef("made"), TopicRef("enlarged")]
+                await running.service.delete_topics(refs, timeout_ms=0)
+        assert set(errors.values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 async def test_deleting_right_after_creating_many_times(tmp_path: Path) -> None:

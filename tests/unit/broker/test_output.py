@@ -4,14 +4,18 @@ import io
 import json
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pyrklog import logs
 from pyrklog.banner import banner, seconds_since_exec
 from pyrklog.config.listeners import Endpoint
-from pyrklog.diagnosis import port_holder
+from pyrklog.diagnosis import lock_holder, port_holder
+from pyrklog.folders import warn_of_full_disks
 
 
 @pytest.fixture
@@ -86,6 +90,41 @@ def test_the_banner(tmp_path: Path) -> None:
 def test_the_time_since_exec() -> None:
     first = seconds_since_exec()
     assert 0 < first <= seconds_since_exec()
+
+
+def test_the_banner_of_a_directory_that_is_gone(tmp_path: Path) -> None:
+    shown = banner([Endpoint("PLAINTEXT", "127.0.0.1", 9092)], [tmp_path / "gone"], 0.3)
+    assert "gone  (No such file or directory)" in shown
+
+
+@pytest.mark.parametrize(("free_bytes", "events"), [(101, []), (100, ["disk_nearly_full"])])
+def test_a_disk_that_is_nearly_full(
+    sink: logs._Sink,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    free_bytes: int,
+    events: list[str],
+) -> None:
+    usage = SimpleNamespace(total=1000, free=free_bytes)
+    monkeypatch.setattr("pyrklog.folders.shutil.disk_usage", lambda _: usage)
+    warn_of_full_disks([tmp_path])
+    assert [event for _, _, _, event, _ in sink.waiting] == events
+
+
+def test_who_holds_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    path.touch()
+    assert lock_holder(path) is None
+    assert lock_holder(tmp_path / "none") is None
+    code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, 2); print(1, flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code + "; sys.stdin.read()", str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        assert lock_holder(path) == f"pid {holder.pid}"
 
 
 def test_who_holds_a_port() -> None:

@@ -104,7 +104,12 @@ def test_formats_that_mean_nothing(source: str, complaint: str) -> None:
     assert complaint in str(caught.value)
 
 
-@given(st.binary(), st.text().filter(lambda text: "%" not in text and "\\" not in text))
+def _is_plain(text: str) -> bool:
+    # Braces right behind a verb belong to the verb.
+    return "%" not in text and "\\" not in text and not text.startswith("{")
+
+
+@given(st.binary(), st.text().filter(_is_plain))
 def test_text_between_verbs_is_copied(value: bytes, text: str) -> None:
     record = RECORD._replace(value=value)
     assert written(f"{text}%v{text}", record) == text.encode() + value + text.encode()

@@ -104,11 +104,29 @@ def described(config: BrokerConfig, overrides: dict[str, str], name: str) -> Con
 
 
 def test_synonyms_of_a_default() -> None:
-    found = described(broker(), {}, "retention.ms")
-    assert found.value == str(168 * HOUR_MS)
+    found = described(broker(), {}, "retention.bytes")
+    assert found.value == "-1"
     assert (found.source, found.type, found.read_only) == (SOURCE_DEFAULT, TYPE_LONG, False)
-    assert found.synonyms == [Synonym("log.retention.hours", "168", SOURCE_DEFAULT)]
+    assert found.synonyms == [Synonym("log.retention.bytes", "-1", SOURCE_DEFAULT)]
     assert found.documentation
+
+
+def test_the_default_has_a_synonym_under_the_first_name_only() -> None:
+    found = described(broker(), {}, "retention.ms")
+    assert (found.value, found.source) == (str(168 * HOUR_MS), SOURCE_DEFAULT)
+    assert found.synonyms == []
+    given = described(broker("log.retention.hours=24"), {}, "retention.ms")
+    assert (given.value, given.source) == (str(24 * HOUR_MS), SOURCE_STATIC_BROKER)
+    assert given.synonyms == [Synonym("log.retention.hours", "24", SOURCE_STATIC_BROKER)]
+
+
+def test_options_that_no_broker_option_changes_have_kafkas_synonym() -> None:
+    found = described(broker(), {"min.cleanable.dirty.ratio": "0.1"}, "min.cleanable.dirty.ratio")
+    assert found.synonyms == [
+        Synonym("min.cleanable.dirty.ratio", "0.1", SOURCE_TOPIC),
+        Synonym("log.cleaner.min.cleanable.ratio", "0.5", SOURCE_DEFAULT),
+    ]
+    assert described(broker(), {}, "follower.replication.throttled.replicas").synonyms == []
 
 
 def test_synonyms_from_all_sources_strongest_first() -> None:
@@ -121,7 +139,6 @@ def test_synonyms_from_all_sources_strongest_first() -> None:
         Synonym("retention.ms", "5", SOURCE_TOPIC),
         Synonym("log.retention.ms", "4", SOURCE_DYNAMIC_DEFAULT_BROKER),
         Synonym("log.retention.minutes", "3", SOURCE_STATIC_BROKER),
-        Synonym("log.retention.hours", "168", SOURCE_DEFAULT),
     ]
 
 
@@ -136,6 +153,34 @@ def test_only_what_was_asked_for() -> None:
     assert [item.name for item in entries] == ["retention.ms"]
     assert entries[0].synonyms == ()
     assert entries[0].documentation is None
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (("pyrklog.data.dir=/d",), "/d/logs"),
+        (("log.dirs=/a,/b",), "/a,/b"),
+        (("log.dir=/c",), "/c"),
+    ],
+)
+def test_log_dirs_are_shown_wherever_they_come_from(given: tuple[str, ...], shown: str) -> None:
+    entries = describe_broker_options(
+        broker(*given), ["log.dirs"], include_synonyms=False, include_documentation=False
+    )
+    assert entry(entries, "log.dirs").value == shown
+
+
+def test_the_number_in_use_is_shown_though_nobody_gave_it() -> None:
+    entries = describe_broker_options(
+        broker(), None, include_synonyms=True, include_documentation=False, node_id=7
+    )
+    for name in ("broker.id", "node.id"):
+        found = entry(entries, name)
+        assert (found.value, found.source) == ("7", SOURCE_STATIC_BROKER)
+        assert found.synonyms == [
+            Synonym(name, "7", SOURCE_STATIC_BROKER),
+            Synonym(name, "-1", SOURCE_DEFAULT),
+        ]
 
 
 def test_broker_options_say_whether_they_may_change() -> None:

@@ -13,6 +13,7 @@ from pyrklog.controller.driver import (
     ControllerDriver,
     ControllerSettings,
 )
+from pyrklog.controller.machine import Controller
 from pyrklog.controller.requests import (
     ControlRequest,
     ControlResponse,
@@ -21,6 +22,7 @@ from pyrklog.controller.requests import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from pyrklog.controller.state import IllegalTransitionError
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.errors import ErrorCode
 from pyrklog.identity import create_paths
@@ -266,6 +268,40 @@ async def test_a_controller_that_was_replaced_writes_nothing(
     await trio.testing.wait_all_tasks_blocked()
     assert await session.exists(znodes.state_path("t", 0)) is None
     assert not any(line.startswith("lead") for line in cluster.brokers.told)
+
+
+async def test_a_bug_ends_the_term_and_not_the_broker(
+    cluster: Cluster, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next term begins afresh, and does what the failed one left."""
+    session = await cluster.register(1)
+    driver = cluster.driver(1)
+    await nursery.start(driver.run)
+    monkeypatch.setattr("pyrklog.controller.driver.STORE_RETRY_SECONDS", 0)
+
+    def fails(*_: object) -> None:
+        raise IllegalTransitionError("t-0")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Controller, "topics_changed", fails)
+        await cluster.create_topic("t", (1,))
+        with trio.fail_after(10):
+            await driver.changes.wait_until(lambda: driver.controller_id == -1)
+    with trio.fail_after(10):
+        await driver.changes.wait_until(lambda: driver.controller_id == 1)
+    assert (await session.get(znodes.CONTROLLER_EPOCH)).data == b"2"
+    assert (await state(cluster, "t", 0))["leader"] == 1
+
+
+async def test_several_topics_are_deleted_together(cluster: Cluster, nursery: trio.Nursery) -> None:
+    session = await cluster.register(1)
+    await nursery.start(cluster.driver(1).run)
+    for name in ("a", "b"):
+        await cluster.create_topic(name, *[(1,)] * 400)
+    await session.multis([[Create(znodes.delete_topic_path(name))] for name in ("a", "b")])
+    await wait_childless(session, znodes.DELETE_TOPICS)
+    assert await session.children(znodes.BROKER_TOPICS) == []
+    assert await session.children(znodes.CONFIG_TOPICS) == []
 
 
 async def test_it_resigns_when_its_znode_goes(cluster: Cluster, nursery: trio.Nursery) -> None:

@@ -281,6 +281,15 @@ def test_a_topic_is_deleted() -> None:
     assert runner.controller.state.to_delete == set()
 
 
+def test_topics_that_end_together_are_forgotten_together() -> None:
+    runner = Runner()
+    runner.start(live(1))
+    created(runner, a=[(1,)], b=[(1,)], c=[(1,)])
+    runner.run(runner.controller.deletion_asked(["b", "a"]))
+    assert runner.stop_answered(1) == ["delete nodes a b"]
+    assert set(runner.controller.state.topics) == {"c"}
+
+
 def test_a_deleted_topic_can_be_created_again() -> None:
     runner = Runner()
     runner.start(live(1))

@@ -99,6 +99,14 @@ async def test_synonyms_and_documentation_come_only_where_asked_for() -> None:
     assert asked == {"include_synonyms": False, "include_documentation": False}
 
 
+@pytest.mark.parametrize(("source", "is_default"), [(SOURCE_TOPIC, False), (SOURCE_DEFAULT, True)])
+async def test_version_0_tells_defaults_by_a_flag(source: int, is_default: bool) -> None:
+    described = DescribedConfigs(TOPIC, ErrorCode.NONE, None, [RETENTION._replace(source=source)])
+    request = DescribeConfigsRequest([DescribeConfigsResource(RESOURCE_TOPIC, "a")])
+    (result,) = (await ask(FakeService(describe_configs=[described]), DESCRIBE, 0, request)).results
+    assert result.configs[0].is_default is is_default
+
+
 async def test_a_sensitive_value_never_leaves() -> None:
     fake = FakeService(
         describe_configs=[DescribedConfigs(BROKER, ErrorCode.NONE, None, [PASSWORD])]

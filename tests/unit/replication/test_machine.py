@@ -82,6 +82,14 @@ def test_becoming_leader() -> None:
     assert replicas.is_serving(KEY)
 
 
+def test_an_answer_that_a_later_order_has_overtaken() -> None:
+    replicas = Replicas(ME)
+    first = told(replicas, info(leader_epoch=5)).lead
+    told(replicas, info(leader_epoch=6))
+    assert replicas.lead_done(first, [ErrorCode.NOT_LEADER_OR_FOLLOWER]) == {KEY}
+    assert KEY in replicas.hosted
+
+
 def test_another_broker_leads_now() -> None:
     replicas = hosting()
     decision = told(replicas, info(OTHER, 6))

@@ -14,6 +14,10 @@ use crate::image::Image;
 /// longer than this, by a larger one.
 pub const EVICTION_MS: i64 = 120_000;
 
+/// Partitions in all sessions together: Kafka's slots bound only the number of sessions, and each
+/// may name as many partitions as fit into a request.
+const PARTITIONS_MAX: usize = 1_000_000;
+
 /// What evicts what: the lower goes first, and only for one that is not lower.
 type EvictableKey = (bool, usize, i32);
 
@@ -55,6 +59,7 @@ pub struct SessionStatistics {
 #[derive(Debug)]
 pub struct SessionCache {
     slots_max: usize,
+    partitions_max: usize,
     slots: HashMap<i32, Slot>,
     by_last_use: BTreeSet<(i64, i32)>,
     evictable_by_all: BTreeSet<EvictableKey>,
@@ -67,8 +72,14 @@ pub struct SessionCache {
 impl SessionCache {
     /// An empty cache. With 0 slots no session is ever made.
     pub fn new(slots_max: usize) -> Self {
+        SessionCache::with_bounds(slots_max, PARTITIONS_MAX)
+    }
+
+    /// The same with another bound on the partitions of all sessions.
+    pub(super) fn with_bounds(slots_max: usize, partitions_max: usize) -> Self {
         SessionCache {
             slots_max,
+            partitions_max,
             slots: HashMap::new(),
             by_last_use: BTreeSet::new(),
             evictable_by_all: BTreeSet::new(),
@@ -155,13 +166,17 @@ impl SessionCache {
             .take()
             .ok_or(ErrorCode::INVALID_FETCH_SESSION_EPOCH)?;
         slot.epoch = next_epoch(slot.epoch);
-        let serial = slot.serial;
+        let (serial, size) = (slot.serial, slot.size);
         session.add(asked);
         session.forget(asked);
         if session.len() == 0 {
             // Nothing is left: the session ends, and the request stands alone.
             self.remove(id);
             return Ok(FetchContext::sessionless(asked.targets()));
+        }
+        if session.len() > size && !self.has_room_for(session.len() - size) {
+            self.remove(id);
+            return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
         }
         session.resolve(asked.image);
         self.touch(id, session.len(), now_ms);
@@ -251,8 +266,21 @@ impl SessionCache {
         }
     }
 
+    fn has_room_for(&self, partitions: usize) -> bool {
+        self.partitions + partitions <= self.partitions_max
+    }
+
     /// Is there a free slot, if need be by evicting a session?
     fn make_room(&mut self, is_privileged: bool, size: usize, now_ms: i64) -> bool {
+        while !self.has_room_for(size) {
+            match self.by_last_use.first() {
+                Some(&(last_used_ms, stale)) if now_ms - last_used_ms > EVICTION_MS => {
+                    self.remove(stale);
+                    self.evictions += 1;
+                }
+                _ => return false,
+            }
+        }
         if self.slots.len() < self.slots_max {
             return true;
         }

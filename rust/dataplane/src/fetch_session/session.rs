@@ -1,6 +1,7 @@
 //! The partitions of one fetch, in the order in which they are to be read.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use pyrklog_wire::fetch::{FetchPartition, FetchRequest, FetchTopic, TOPIC_IDS_SINCE};
@@ -93,8 +94,8 @@ impl Asked<'_> {
         (Some(name), NO_TOPIC_ID)
     }
 
-    /// The partitions of a request without a session, in its order. One that is named twice is
-    /// answered twice.
+    /// The partitions of a request without a session, in its order. For one that is named twice
+    /// the last word counts, at the place of the first, as in Kafka.
     pub fn targets(&self) -> Vec<Target> {
         let mut targets = Vec::with_capacity(self.request.partitions.len());
         for topic in &self.request.topics {
@@ -103,8 +104,45 @@ impl Asked<'_> {
                 targets.push(Target::new(name.clone(), id, asked));
             }
         }
-        targets
+        if targets.len() <= COMPARED_MAX {
+            merge_few(&mut targets);
+            targets
+        } else {
+            merge_many(targets)
+        }
     }
+}
+
+/// Up to this many partitions are compared one by one; more are looked up.
+const COMPARED_MAX: usize = 16;
+
+fn merge_few(targets: &mut Vec<Target>) {
+    let mut at = 1;
+    while at < targets.len() {
+        let again = &targets[at];
+        let first = targets[..at]
+            .iter()
+            .position(|first| first.partition == again.partition && first.has_topic_of(again));
+        match first {
+            Some(first) => targets[first] = targets.remove(at),
+            None => at += 1,
+        }
+    }
+}
+
+fn merge_many(targets: Vec<Target>) -> Vec<Target> {
+    let mut places = HashMap::with_capacity(targets.len());
+    let mut merged: Vec<Target> = Vec::with_capacity(targets.len());
+    for target in targets {
+        match places.entry((target.topic.clone(), target.id, target.partition)) {
+            Entry::Occupied(first) => merged[*first.get()] = target,
+            Entry::Vacant(place) => {
+                place.insert(merged.len());
+                merged.push(target);
+            }
+        }
+    }
+    merged
 }
 
 /// Where the partitions of one topic are in [`Session::targets`].

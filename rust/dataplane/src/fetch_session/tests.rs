@@ -482,3 +482,19 @@ fn by_name_a_recreated_topic_is_just_the_topic() {
 }
 
 mod eviction;
+
+#[test]
+fn a_partition_named_twice_is_read_once_without_a_session_too() {
+    for count in [3, 300] {
+        let mut client = Client::new(2, BY_ID);
+        // As in a session, the last word counts, at the place of the first.
+        let many: Vec<(i32, i64)> = (0..count).map(|at| (0, i64::from(at))).collect();
+        let wanted: &[Wanted<'_>] = &[("a", 1, &many), ("b", 2, &[(0, 5)]), ("a", 1, &[(0, 7)])];
+        let context = client.begin((0, FINAL_EPOCH), wanted, &[]).unwrap();
+        let read: Vec<_> = context
+            .targets()
+            .map(|t| (label(t), t.fetch_offset))
+            .collect();
+        assert_eq!(read, [(("a".into(), 0), 7), (("b".into(), 0), 5)]);
+    }
+}

@@ -146,3 +146,29 @@ fn ids_are_positive_and_unused() {
         2
     );
 }
+
+#[test]
+fn sessions_are_bounded_by_their_partitions_too() {
+    let mut client = Client::new(10, BY_NAME);
+    client.cache = SessionCache::with_bounds(10, 5);
+    let two: &[Wanted<'_>] = &[("a", 1, &[(0, 0), (1, 0)])];
+    let three: &[Wanted<'_>] = &[("a", 1, &[(0, 0), (1, 0), (2, 0)])];
+    let (first, _) = client.fetch((0, INITIAL_EPOCH), two, &[], quiet).unwrap();
+    let (second, _) = client.fetch((0, INITIAL_EPOCH), two, &[], quiet).unwrap();
+    assert!(first > 0 && second > 0);
+    // No room for three more: answered, but without a session.
+    let (none, answer) = client.fetch((0, INITIAL_EPOCH), three, &[], quiet).unwrap();
+    assert_eq!((none, answer.len()), (NO_SESSION_ID, 3));
+    // A session may grow as far as the bound, and ends beyond it: its client begins anew.
+    let one_more: &[Wanted<'_>] = &[("a", 1, &[(2, 0)])];
+    client.fetch((first, 1), one_more, &[], quiet).unwrap();
+    let refused = client.fetch((second, 1), one_more, &[], quiet);
+    assert_eq!(refused, Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
+    let statistics = client.cache.statistics();
+    assert_eq!((statistics.sessions, statistics.partitions), (1, 3));
+    // What is no longer used makes room.
+    client.now_ms = EVICTION_MS + 1;
+    let (third, _) = client.fetch((0, INITIAL_EPOCH), three, &[], quiet).unwrap();
+    assert!(third > 0);
+    assert_eq!(client.cache.statistics().partitions, 3);
+}

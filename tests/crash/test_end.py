@@ -1,0 +1,65 @@
+"""The end in good order, whatever is going on: exit code 0, and no recovery at the next start."""
+
+import signal
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from pyrklog.testing import TestBroker
+from tests.support.wire import Connection, ConnectionClosed, array, string
+
+CREATE_TOPICS = 19
+CLIENTS = 6
+
+
+def clean_marker(broker: TestBroker) -> bool:
+    return (broker.data / "logs" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_that_end_it(new_broker: Callable[..., TestBroker], number: int) -> None:
+    """SIGHUP is what a terminal sends that is closed."""
+    broker = new_broker().start()
+    broker.signal(number)
+    assert broker.wait(30) == 0
+    assert clean_marker(broker)
+
+
+def create_without_waiting(connection: Connection, names: list[str], partitions: int) -> None:
+    topics = [string(n) + struct.pack(">ih", partitions, 1) + array([]) + array([]) for n in names]
+    connection.request(CREATE_TOPICS, 2, array(topics) + struct.pack(">i?", 0, False))
+
+
+def test_the_end_while_topics_are_being_created(new_broker: Callable[..., TestBroker]) -> None:
+    """What the controller still wants of the plane comes too late; that is no crash."""
+    for turn in range(4):
+        broker = new_broker().start()
+        created = [0] * CLIENTS
+
+        def create(client: int, broker: TestBroker = broker, created: list[int] = created) -> None:
+            try:
+                with Connection(broker.bootstrap) as connection:
+                    while True:
+                        names = [f"t{client}-{created[client]}-{i}" for i in range(10)]
+                        create_without_waiting(connection, names, 20)
+                        created[client] += 1
+            except (ConnectionClosed, OSError):
+                pass  # the end that this is about
+
+        clients = [threading.Thread(target=create, args=(client,)) for client in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        deadline = time.monotonic() + 30
+        while sum(created) < CLIENTS * (1 + turn):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        broker.signal(signal.SIGTERM)
+        code = broker.wait(30)
+        for client in clients:
+            client.join()
+        assert not [line for line in broker.log if '"crashed"' in line or '"error"' in line]
+        assert code == 0
+        assert clean_marker(broker)

@@ -1,0 +1,84 @@
+"""Apache Kafka itself, one node without ZooKeeper, for what only it can write."""
+
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pyrklog.testing.broker import free_port
+from tests.support import jvm
+from tests.support.wire import API_VERSIONS, Connection
+
+_START_S = 90
+
+
+class KafkaBroker:
+    """A Kafka 3.9.1 broker and controller in `folder`; partition folders lie in `folder/data`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port, controller = free_port(), free_port()
+        self.data = folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.num.partitions": "1",
+            "transaction.state.log.min.isr": "1",
+            "log.index.interval.bytes": "512",
+        }
+        folder.mkdir(parents=True)
+        self._properties = folder / "server.properties"
+        self._properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
+
+    @property
+    def bootstrap(self) -> str:
+        """For `bootstrap.servers`."""
+        return f"127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        cluster_id = "MkU3OEVBNTcwNTJENDM2Qg"
+        arguments = ("format", "-t", cluster_id, "-c", str(self._properties))
+        jvm.run("kafka.tools.StorageTool", *arguments)
+        with (self._folder / "output.log").open("wb") as output:
+            self._process = subprocess.Popen(
+                jvm.command("kafka.Kafka", str(self._properties)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        deadline = time.monotonic() + _START_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError((self._folder / "output.log").read_text())
+            time.sleep(0.1)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _answers(self) -> bool:
+        try:
+            with Connection(self.bootstrap, timeout_s=2) as connection:
+                return bool(connection.request(API_VERSIONS, 0, b""))
+        except OSError:
+            return False

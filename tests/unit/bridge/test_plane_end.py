@@ -1,0 +1,51 @@
+"""What asks the plane for something while it ends waits to be cancelled, and breaks nothing."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import trio
+import trio.testing
+
+from pyrklog.broker import Broker
+from pyrklog.config import load_config
+from pyrklog.dataplane import CorePlane, Request, Session
+
+
+class Listener:
+    """Nobody sends requests here; notices are kept."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def on_request(self, request: Request) -> None:
+        raise AssertionError(request)
+
+    def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
+        raise AssertionError(topics)
+
+    def on_log_dir_failed(
+        self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
+    ) -> None:
+        raise AssertionError(reason)
+
+    def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
+        self.notices.append(event)
+
+
+async def test_a_command_after_the_shutdown_never_completes(tmp_path: Path) -> None:
+    config = load_config(flags={"pyrklog.data.dir": str(tmp_path)})
+    plane = CorePlane(Broker(config)._plane_settings(1, "cluster"))
+    completed = []
+
+    async def ask() -> None:
+        completed.append(await plane.stop_partitions([("t", 0, True)]))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(plane.run, Listener())
+        with trio.fail_after(10):
+            assert await plane.stop_partitions([("t", 0, True)])
+            assert await plane.shutdown(1000)
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert completed == []
