@@ -337,12 +337,9 @@ class CorePlane:
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int
     ) -> InternalRead:
-        try:
-            done: _core.InternalReadDone = await self._ticket(
-                lambda: self._plane.read_internal(topic, partition, offset, max_bytes=max_bytes)
-            )
-        except self._core.PlaneClosedError:
-            return InternalRead(ErrorCode.NOT_LEADER_OR_FOLLOWER, [], -1, -1)
+        done: _core.InternalReadDone = await self._ticket(
+            lambda: self._plane.read_internal(topic, partition, offset, max_bytes=max_bytes)
+        )
         batches = [_internal_batch(batch) for batch in done.batches]
         return InternalRead(ErrorCode(done.error), batches, done.next_offset, done.end_offset)
 
