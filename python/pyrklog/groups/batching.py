@@ -9,7 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pyrklog.groups.machine import GroupMachine
-from pyrklog.groups.values import Append, Producer
+from pyrklog.groups.values import (
+    Append,
+)
+from pyrklog.internal_log import (
+    Producer,
+)
 
 SHARED_BATCH_BYTES_MAX = 65_536
 RECORD_OVERHEAD_BYTES = 16

@@ -25,13 +25,15 @@ from pyrklog.groups.states import GroupState
 from pyrklog.groups.subscription import CONSUMER
 from pyrklog.groups.turn import Turn
 from pyrklog.groups.values import (
-    AppendResult,
     CommitRequest,
     CommitResult,
     DeleteOffsetsResult,
     FetchedOffset,
     Offset,
     TopicPartition,
+)
+from pyrklog.internal_log import (
+    AppendResult,
 )
 
 

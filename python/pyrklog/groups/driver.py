@@ -33,7 +33,6 @@ from pyrklog.groups.service import GroupService, Park
 from pyrklog.groups.timers import TimerQueue
 from pyrklog.groups.values import (
     Append,
-    AppendResult,
     CancelTimer,
     CommitRequest,
     CommitResult,
@@ -55,6 +54,9 @@ from pyrklog.groups.values import (
     SyncResult,
     Timer,
     TopicPartition,
+)
+from pyrklog.internal_log import (
+    AppendResult,
 )
 from pyrklog.logs import get_logger
 

@@ -6,7 +6,14 @@ from pyrklog.errors import ErrorCode
 from pyrklog.groups import committing, persistence
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.turn import Turn
-from pyrklog.groups.values import AppendResult, JoinResult, SyncResult, Timer
+from pyrklog.groups.values import (
+    JoinResult,
+    SyncResult,
+    Timer,
+)
+from pyrklog.internal_log import (
+    AppendResult,
+)
 
 
 def delete(turn: Turn, token: int) -> None:

@@ -10,7 +10,12 @@ from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.roster import Roster
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.subscription import CONSUMER, all_subscribed_topics
-from pyrklog.groups.values import AppendResult, GroupSettings
+from pyrklog.groups.values import (
+    GroupSettings,
+)
+from pyrklog.internal_log import (
+    AppendResult,
+)
 
 if TYPE_CHECKING:
     from pyrklog.groups.turn import Turn

@@ -11,48 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import AppendResult, Producer
+from pyrklog.internal_log import AppendResult, InternalRead, Producer
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
 CODEC_NONE = 0
-
-
-class InternalRecord(NamedTuple):
-    """A record of an internal topic; ``value`` is None for a tombstone."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-
-
-class InternalBatch(NamedTuple):
-    """A batch that was read. A control batch has one record, whose key tells commit from abort.
-
-    ``damage`` says why a batch could not be read (its checksum, its records); it then has no
-    records, and the next batch goes on behind it.
-    """
-
-    base_offset: int
-    last_offset: int
-    producer_id: int
-    is_transactional: bool
-    is_control: bool
-    records: Sequence[InternalRecord]
-    damage: str | None = None
-
-
-class InternalRead(NamedTuple):
-    """Whole batches from the offset asked for (or the log's start, if that is higher).
-
-    ``next_offset`` is where to go on; the end is reached when it is ``end_offset``, the end of what
-    was readable when this was read. With an error there are no batches.
-    """
-
-    error: ErrorCode
-    batches: Sequence[InternalBatch]
-    next_offset: int
-    end_offset: int
 
 
 class InternalLog(Protocol):

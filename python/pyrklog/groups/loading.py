@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyrklog.groups.interfaces import InternalBatch, InternalRecord
 from pyrklog.groups.offsets import Committed, Transactions
 from pyrklog.groups.values import Offset, TopicPartition
+from pyrklog.internal_log import (
+    InternalBatch,
+    InternalRecord,
+)
 from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,

@@ -29,7 +29,6 @@ from pyrklog.groups.offsets import Committed, Transactions
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.turn import Turn
 from pyrklog.groups.values import (
-    AppendResult,
     CommitRequest,
     Effect,
     FetchedOffset,
@@ -43,6 +42,9 @@ from pyrklog.groups.values import (
     SyncRequest,
     Timer,
     TopicPartition,
+)
+from pyrklog.internal_log import (
+    AppendResult,
 )
 from pyrklog.protocol.group_records import NO_TIMESTAMP, GroupValue, MemberValue
 

@@ -8,7 +8,14 @@ from pyrklog.groups.group import InitialDelay
 from pyrklog.groups.member import Member
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.turn import Turn
-from pyrklog.groups.values import AppendResult, JoinResult, SyncResult, Timer
+from pyrklog.groups.values import (
+    JoinResult,
+    SyncResult,
+    Timer,
+)
+from pyrklog.internal_log import (
+    AppendResult,
+)
 
 RETRY_DELAY_MIN_MS = 1_000
 """Nobody has joined: the least time until the next look, whatever the members' time-outs say."""

@@ -9,11 +9,13 @@ from pyrklog.groups.states import GroupState
 from pyrklog.groups.turn import Turn
 from pyrklog.groups.values import (
     NO_MEMBER_ID,
-    AppendResult,
     JoinRequest,
     JoinResult,
     SyncResult,
     Timer,
+)
+from pyrklog.internal_log import (
+    AppendResult,
 )
 
 

@@ -7,7 +7,14 @@ from pyrklog.groups import fencing, persistence, rebalance
 from pyrklog.groups.group import Group
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.turn import Turn
-from pyrklog.groups.values import AppendResult, SyncRequest, SyncResult, Timer
+from pyrklog.groups.values import (
+    SyncRequest,
+    SyncResult,
+    Timer,
+)
+from pyrklog.internal_log import (
+    AppendResult,
+)
 
 
 def sync(turn: Turn, request: SyncRequest, token: int) -> None:

@@ -14,12 +14,14 @@ from pyrklog.groups.values import (
     Effect,
     JoinResult,
     Notice,
-    Producer,
     Reply,
     Result,
     SetTimer,
     SyncResult,
     Timer,
+)
+from pyrklog.internal_log import (
+    Producer,
 )
 
 GROUP_ITSELF = ""

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from pyrklog.errors import ErrorCode
+from pyrklog.internal_log import Producer
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
@@ -105,13 +106,6 @@ class Offset(NamedTuple):
     metadata: str = ""
     commit_ms: int = NO_TIMESTAMP
     expire_ms: int = NO_TIMESTAMP
-
-
-class Producer(NamedTuple):
-    """The producer of a transaction."""
-
-    id: int
-    epoch: int
 
 
 class CommitRequest(NamedTuple):
@@ -267,10 +261,3 @@ class Notice(NamedTuple):
 
 
 Effect = Reply | Append | SetTimer | CancelTimer | Notice
-
-
-class AppendResult(NamedTuple):
-    """``base_offset`` is the offset of the first record; -1 with an error."""
-
-    error: ErrorCode
-    base_offset: int = NO_OFFSET

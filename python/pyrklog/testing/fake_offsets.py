@@ -12,8 +12,16 @@ import trio
 
 from pyrklog.changes import Changes
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import Endpoint, InternalBatch, InternalRead, InternalRecord
-from pyrklog.groups.values import AppendResult, Producer
+from pyrklog.groups.interfaces import (
+    Endpoint,
+)
+from pyrklog.internal_log import (
+    AppendResult,
+    InternalBatch,
+    InternalRead,
+    InternalRecord,
+    Producer,
+)
 
 NO_PRODUCER_ID = -1
 

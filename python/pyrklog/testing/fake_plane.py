@@ -21,9 +21,8 @@ from pyrklog.dataplane import (
     Session,
 )
 from pyrklog.errors import ErrorCode, TemporaryError
-from pyrklog.groups.interfaces import InternalRead
-from pyrklog.groups.values import AppendResult, Producer
 from pyrklog.image import ImageDelta, LeaderSpec, PartitionImage, TopicImage
+from pyrklog.internal_log import AppendResult, InternalRead, Producer
 from pyrklog.testing.fake_offsets import FakeLog
 
 FIRST_FREE_PORT = 40000

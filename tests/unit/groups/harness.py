@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import InternalBatch, InternalRecord
 from pyrklog.groups.loading import PartitionLoader
 from pyrklog.groups.machine import Effects, GroupMachine
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.values import (
     Append,
-    AppendResult,
     CancelTimer,
     CommitRequest,
     CommitResult,
@@ -27,13 +25,18 @@ from pyrklog.groups.values import (
     LeavingMember,
     Notice,
     Offset,
-    Producer,
     Reply,
     SetTimer,
     SyncRequest,
     SyncResult,
     Timer,
     TopicPartition,
+)
+from pyrklog.internal_log import (
+    AppendResult,
+    InternalBatch,
+    InternalRecord,
+    Producer,
 )
 
 DEFAULTS = GroupSettings()

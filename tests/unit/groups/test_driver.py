@@ -7,8 +7,20 @@ import trio
 import trio.testing
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import Endpoint, GroupOptions, InternalBatch, InternalRecord
-from pyrklog.groups.values import GroupSettings, JoinResult, LeavingMember, Producer
+from pyrklog.groups.interfaces import (
+    Endpoint,
+    GroupOptions,
+)
+from pyrklog.groups.values import (
+    GroupSettings,
+    JoinResult,
+    LeavingMember,
+)
+from pyrklog.internal_log import (
+    InternalBatch,
+    InternalRecord,
+    Producer,
+)
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
 from tests.unit.groups.rig import NONE, running
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import GroupSettings, Offset, Producer, Timer
+from pyrklog.groups.values import (
+    GroupSettings,
+    Offset,
+    Timer,
+)
+from pyrklog.internal_log import (
+    Producer,
+)
 from tests.unit.groups.harness import NONE, Play
 
 DAY_MS = 24 * 3_600_000

@@ -7,14 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrklog.groups.batching import SHARED_BATCH_BYTES_MAX, QueuedAppend, make_batches
-from pyrklog.groups.interfaces import InternalBatch, InternalRecord
 from pyrklog.groups.loading import LoadedGroup, PartitionLoader
 from pyrklog.groups.machine import GroupMachine
 from pyrklog.groups.placement import java_hash, partition_of
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.subscription import subscribed_topics
 from pyrklog.groups.timers import STALE_ENTRIES_MIN, TimerQueue
-from pyrklog.groups.values import Append, GroupSettings, Producer
+from pyrklog.groups.values import (
+    Append,
+    GroupSettings,
+)
+from pyrklog.internal_log import (
+    InternalBatch,
+    InternalRecord,
+    Producer,
+)
 from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,

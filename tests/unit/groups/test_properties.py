@@ -8,7 +8,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.states import GroupState
-from pyrklog.groups.values import GroupSettings, LeavingMember, Producer
+from pyrklog.groups.values import (
+    GroupSettings,
+    LeavingMember,
+)
+from pyrklog.internal_log import (
+    Producer,
+)
 from tests.unit.groups.harness import NONE, Play
 
 PROTOCOLS = (
