@@ -13,6 +13,9 @@ __all__ = [
     "Event",
     "ForeignLogDirError",
     "ImageDelta",
+    "InternalAppended",
+    "InternalBatch",
+    "InternalReadDone",
     "LeaderSpec",
     "LogConfig",
     "LogDirDescription",
@@ -219,6 +222,39 @@ class LogDirsDescribed:
     log_dirs: list[LogDirDescription]
 
 @final
+class InternalAppended:
+    """Ticket of ``append_internal``: an error code, 0 once the high watermark has passed the batch,
+    and the offset of its first record, -1 with an error."""
+
+    __match_args__ = ("ticket", "error", "base_offset")
+    ticket: int
+    error: int
+    base_offset: int
+
+@final
+class InternalBatch:
+    """``records``: (offset, key, value); none where ``damage`` says why they cannot be read."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    is_transactional: bool
+    is_control: bool
+    records: list[tuple[int, bytes | None, bytes | None]]
+    damage: str | None
+
+@final
+class InternalReadDone:
+    """Ticket of ``read_internal``: an error code, the batches, where to go on, and the end."""
+
+    __match_args__ = ("ticket", "error", "batches", "next_offset", "end_offset")
+    ticket: int
+    error: int
+    batches: list[InternalBatch]
+    next_offset: int
+    end_offset: int
+
+@final
 class ShutdownDone:
     __match_args__ = ("ticket", "clean")
     ticket: int
@@ -244,6 +280,8 @@ Event = (
     | PartitionsDone
     | RecordsDeleted
     | LogDirsDescribed
+    | InternalAppended
+    | InternalReadDone
     | ShutdownDone
     | LogDirFailed
     | Notice
@@ -262,9 +300,26 @@ class DataPlane:
     def delete_records(self, targets: Sequence[tuple[str, int, int]]) -> int:
         """Each (topic, partition, offset; -1 = high watermark)."""
     def describe_log_dirs(self) -> int: ...
+    def append_internal(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+        producer: tuple[int, int] | None,
+    ) -> int:
+        """One batch of (key, value); ``codec`` as in a batch's attributes; ``producer`` is (id,
+        epoch) of a transaction."""
+    def read_internal(self, topic: str, partition: int, offset: int, *, max_bytes: int) -> int: ...
     def reply(self, request: int, body: bytes) -> None: ...
     def resume(self, request: int, errors: Mapping[str, int]) -> None: ...
     def close_request(self, request: int) -> None: ...
+    def park(self, request: int) -> None:
+        """The request keeps its connection waiting, but not its place in the channel to Python.
+        Unknown and answered requests are ignored."""
     def statistics(self) -> dict[str, int]: ...
     def shutdown(self, grace_ms: int) -> int: ...
     def event_fd(self) -> int: ...

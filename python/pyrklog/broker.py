@@ -11,7 +11,10 @@ import os
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -48,6 +51,10 @@ from pyrklog.metastore.interface import (
     StoreFailedError,
 )
 from pyrklog.replication.driver import ReplicationDriver
+
+if TYPE_CHECKING:
+    from pyrklog.controller.requests import TopicPartition
+    from pyrklog.groups.driver import GroupCoordinator
 
 LEADERS_WAIT_SECONDS = 0.3
 """How much later a broker listens so that the partitions it knew are led when clients return."""
@@ -159,6 +166,7 @@ class Broker:
             node_id, cluster_id, store, plane, metadata, replication, controller
         )
         self.service = service
+        groups = cache(partial(self._groups, metadata, replication, service, plane))
         async with trio.open_nursery() as nursery:
             events = EventHandler(
                 node_id=node_id,
@@ -166,7 +174,7 @@ class Broker:
                 store=store,
                 service=service,
                 replication=replication,
-                load_handlers=lambda: _load_handlers(service),
+                load_handlers=lambda: _load_handlers(service, groups(), plane),
                 log_dir_count=len(self.config.log_dirs),
                 on_all_log_dirs_failed=self._all_log_dirs_failed,
                 nursery=nursery,
@@ -191,6 +199,10 @@ class Broker:
             self.ready.set()
             seconds = banner.seconds_since_exec()
             await self._announce(seconds, cluster_id, node_id)
+            # Loading code takes longer than starting; whoever connects before it is done waits.
+            await trio.to_thread.run_sync(_import_groups)
+            await nursery.start(groups().run)
+            metadata.on_partitions_deleted = partial(_forget_offsets, nursery, groups())
             await trio.to_thread.run_sync(events.preload)
             await self._end.wait()
             await self._shut_down(plane)
@@ -217,6 +229,26 @@ class Broker:
             configs=ConfigAdmin(node_id, store, metadata),
             producer_ids=ProducerIds(node_id, store),
             controller_id=lambda: controller.controller_id,
+        )
+
+    def _groups(
+        self,
+        metadata: Metadata,
+        replication: ReplicationDriver,
+        service: Administration,
+        plane: Plane,
+    ) -> GroupCoordinator:
+        from pyrklog.groups.driver import GroupCoordinator
+        from pyrklog.groups.options import group_options, group_settings
+        from pyrklog.groups.topic import ClusterOffsetsTopic
+
+        return GroupCoordinator(
+            group_settings(self.config),
+            group_options(self.config),
+            plane,
+            ClusterOffsetsTopic(metadata, replication.replicas, service),
+            wall_ms=lambda: time.time_ns() // 1_000_000,
+            fresh_id=lambda: str(uuid.uuid4()),
         )
 
     def _controller_settings(self, metadata: Metadata) -> ControllerSettings:
@@ -359,6 +391,17 @@ class Broker:
             self._exit_code = self._exit_code or 1
 
 
+def _import_groups() -> None:
+    import pyrklog.groups.driver
+    import pyrklog.groups.topic  # noqa: F401
+
+
+def _forget_offsets(
+    nursery: trio.Nursery, groups: GroupCoordinator, partitions: Sequence[TopicPartition]
+) -> None:
+    nursery.start_soon(groups.partitions_deleted, partitions)
+
+
 async def _wait_for_leaders(
     node_id: int, metadata: Metadata, replication: ReplicationDriver
 ) -> None:
@@ -379,10 +422,10 @@ async def _wait_for_leaders(
         await metadata.changes.wait_until(are_settled)
 
 
-def _load_handlers(service: Administration) -> Handlers:
+def _load_handlers(service: Administration, groups: GroupCoordinator, plane: Plane) -> Handlers:
     from pyrklog.handlers import build_handlers
 
-    return build_handlers(service)
+    return build_handlers(service, groups, plane.park)
 
 
 def _raise_file_limit() -> None:

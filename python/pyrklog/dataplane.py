@@ -7,13 +7,20 @@ complete as events; here they become awaitable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
 
-from pyrklog.errors import ConfigError, StartError, TemporaryError
+from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
 from pyrklog.image import ImageDelta, LeaderSpec, TopicImage
+from pyrklog.internal_log import (
+    AppendResult,
+    InternalBatch,
+    InternalRead,
+    InternalRecord,
+    Producer,
+)
 
 if TYPE_CHECKING:
     from pyrklog import _core
@@ -139,6 +146,35 @@ class Plane(Protocol):
     async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
         """All log directories."""
 
+    def append_internal(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+        producer: Producer | None = None,
+    ) -> Awaitable[AppendResult]:
+        """Appends one batch to an internal topic; what is awaited is that the high watermark has
+        passed it.
+
+        The batch enters the log within the call, in memory, so that the appends of a partition lie
+        in the log in the order of the calls. To stop waiting does not take it back. ``codec`` is
+        the number in a batch's attributes. Errors: those of ``DataPlane::append_internal`` in
+        rust/dataplane/src/plane.rs; after a shutdown NOT_LEADER_OR_FOLLOWER.
+        """
+
+    async def read_internal(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int
+    ) -> InternalRead:
+        """Reads whole batches of an internal topic, decompressed, up to the log end offset.
+
+        At least one batch, however large. Errors: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
+        OFFSET_OUT_OF_RANGE (beyond the log end), INVALID_TOPIC_EXCEPTION (not internal).
+        """
+
     def reply(self, request_id: int, body: bytes) -> None:
         """Answers a request; ``body`` follows the response header."""
 
@@ -147,6 +183,10 @@ class Plane(Protocol):
 
     def close_request(self, request_id: int) -> None:
         """Closes the connection of a request that has no answer."""
+
+    def park(self, request_id: int) -> None:
+        """The request waits for other clients: it no longer counts among those that
+        ``queued.max.requests`` bounds. It is still to be answered."""
 
     def statistics(self) -> Mapping[str, int]:
         """Counters."""
@@ -269,6 +309,44 @@ class CorePlane:
             for d in done.log_dirs
         ]
 
+    def append_internal(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+        producer: Producer | None = None,
+    ) -> Awaitable[AppendResult]:
+        waiter = _Ticket(_append_result)
+        try:
+            ticket = self._plane.append_internal(
+                topic,
+                partition,
+                records,
+                timestamp_ms=timestamp_ms,
+                codec=codec,
+                expected_epoch=expected_epoch,
+                producer=producer,
+            )
+        except self._core.PlaneClosedError:
+            waiter.outcome = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            # It stays until its event comes, whether anyone awaits it or not.
+            self._waiting[ticket] = waiter
+        return waiter
+
+    async def read_internal(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int
+    ) -> InternalRead:
+        done: _core.InternalReadDone = await self._ticket(
+            lambda: self._plane.read_internal(topic, partition, offset, max_bytes=max_bytes)
+        )
+        batches = [_internal_batch(batch) for batch in done.batches]
+        return InternalRead(ErrorCode(done.error), batches, done.next_offset, done.end_offset)
+
     def reply(self, request_id: int, body: bytes) -> None:
         self._plane.reply(request_id, body)
 
@@ -277,6 +355,9 @@ class CorePlane:
 
     def close_request(self, request_id: int) -> None:
         self._plane.close_request(request_id)
+
+    def park(self, request_id: int) -> None:
+        self._plane.park(request_id)
 
     def statistics(self) -> Mapping[str, int]:
         return self._plane.statistics()
@@ -308,9 +389,11 @@ class CorePlane:
                 core.PartitionsDone()
                 | core.RecordsDeleted()
                 | core.LogDirsDescribed()
+                | core.InternalAppended()
+                | core.InternalReadDone()
                 | core.ShutdownDone()
             ):
-                waiter = self._waiting.get(event.ticket)
+                waiter = self._waiting.pop(event.ticket, None)
                 if waiter is not None:
                     waiter.complete(event)
 
@@ -323,25 +406,53 @@ class CorePlane:
             await trio.sleep_forever()
         waiter = self._waiting[ticket] = _Ticket()
         try:
-            return await waiter.wait()
+            return await waiter
         finally:
             self._waiting.pop(ticket, None)
 
 
 class _Ticket:
-    """One waiting command."""
+    """A command under way; awaited, it gives what ``convert`` makes of its event."""
 
-    def __init__(self) -> None:
-        self._done = trio.Event()
-        self._outcome: object = None
+    __slots__ = ("_convert", "_done", "outcome")
 
-    def complete(self, outcome: object) -> None:
-        self._outcome = outcome
-        self._done.set()
+    def __init__(self, convert: Callable[[Any], Any] | None = None) -> None:
+        self.outcome: Any = None
+        self._convert = convert
+        self._done: trio.Event | None = None
 
-    async def wait(self) -> object:
+    def complete(self, event: Any) -> None:
+        self.outcome = event if self._convert is None else self._convert(event)
+        if self._done is not None:
+            self._done.set()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> Any:
+        if self.outcome is not None:
+            await trio.lowlevel.checkpoint()
+            return self.outcome
+        if self._done is None:
+            self._done = trio.Event()
         await self._done.wait()
-        return self._outcome
+        return self.outcome
+
+
+def _append_result(done: _core.InternalAppended) -> AppendResult:
+    return AppendResult(ErrorCode(done.error), done.base_offset)
+
+
+def _internal_batch(batch: _core.InternalBatch) -> InternalBatch:
+    return InternalBatch(
+        batch.base_offset,
+        batch.last_offset,
+        batch.producer_id,
+        batch.is_transactional,
+        batch.is_control,
+        list(map(InternalRecord._make, batch.records)),
+        batch.damage,
+    )
 
 
 def _with_holder(message: str, log_dirs: Sequence[str]) -> str:

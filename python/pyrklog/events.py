@@ -25,6 +25,9 @@ class Handlers(Protocol):
     async def handle(self, request: Request) -> bytes | None:
         """The body of the answer; None where there is none."""
 
+    def handle_now(self, request: Request) -> bytes | None:
+        """The body of an answer that waits for nothing; None: ask :meth:`handle`."""
+
     def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
         """An answer in which everything failed; None where there is none."""
 
@@ -57,7 +60,11 @@ class EventHandler:
         self._nursery = nursery
 
     def on_request(self, request: Request) -> None:
-        self._nursery.start_soon(self._answer, request)
+        body = self._answer_now(request)
+        if body is None:
+            self._nursery.start_soon(self._answer, request)
+        else:
+            self._plane.reply(request.id, body)
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         self._nursery.start_soon(self._create_missing, request_id, list(topics), session)
@@ -80,6 +87,14 @@ class EventHandler:
         if self._handlers is None:
             self._handlers = self._load_handlers()
         return self._handlers
+
+    def _answer_now(self, request: Request) -> bytes | None:
+        if self._handlers is None:
+            return None  # loading them takes a while, and this must not block
+        try:
+            return self._handlers.handle_now(request)
+        except Exception:
+            return None  # the other way ends in the same error, and reports it
 
     async def _answer(self, request: Request) -> None:
         try:

@@ -7,7 +7,7 @@ to the plane as one delta. Options come from /config/topics/T, /config/brokers/N
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import trio
 
@@ -15,7 +15,12 @@ from pyrklog.changes import Changes
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.option import InvalidValueError
 from pyrklog.config.topic import TopicDefaults
-from pyrklog.controller.requests import PartitionInfo, TopicPartitions, UpdateMetadataRequest
+from pyrklog.controller.requests import (
+    PartitionInfo,
+    TopicPartition,
+    TopicPartitions,
+    UpdateMetadataRequest,
+)
 from pyrklog.dataplane import Plane
 from pyrklog.errors import ConfigError
 from pyrklog.image import (
@@ -44,6 +49,8 @@ class Metadata:
         self.image = ClusterImage(self.defaults)
         self.changes = Changes()
         """Notified after each new image."""
+        self.on_partitions_deleted: Callable[[Sequence[TopicPartition]], None] | None = None
+        """Called when partitions are being deleted, before they leave the image."""
         self._store = store
         self._plane = plane
         self._last_change = ""
@@ -96,6 +103,8 @@ class Metadata:
         if deleted:
             entry = self.image.topics.get(topic.topic)
             if entry is not None and entry.id == topic.topic_id:
+                if self.on_partitions_deleted is not None:
+                    self.on_partitions_deleted([(topic.topic, index) for index in deleted])
                 self.image.remove_partitions(topic.topic, deleted)
 
     def publish(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyrklog.config.broker_options import BROKER_OPTIONS
+from pyrklog.config.group_options import GROUP_OPTIONS
 from pyrklog.config.listeners import Listeners, resolve_listeners
 from pyrklog.config.log_options import LOG_OPTIONS
 from pyrklog.config.option import CLUSTER_WIDE, InvalidValueError, Option, Value
@@ -18,7 +19,9 @@ from pyrklog.controller.service import (
 )
 from pyrklog.errors import ConfigError
 
-OPTIONS: Mapping[str, Option] = {item.name: item for item in (*BROKER_OPTIONS, *LOG_OPTIONS)}
+OPTIONS: Mapping[str, Option] = {
+    item.name: item for item in (*BROKER_OPTIONS, *GROUP_OPTIONS, *LOG_OPTIONS)
+}
 """Every broker option that has an effect, by name."""
 
 NODE_ID_NAMES = ("broker.id", "node.id")

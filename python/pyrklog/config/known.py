@@ -20,55 +20,45 @@ JVM_ONLY = frozenset(_JVM_ONLY.split())
 """Names of Java classes and of the JVM's own reporters."""
 
 _WITHOUT_EFFECT = """
-    alter.log.dirs.replication.quota.window.num
-    alter.log.dirs.replication.quota.window.size.seconds background.threads
-    broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
-    compression.gzip.level compression.lz4.level compression.zstd.level
-    connection.failed.authentication.delay.ms connections.max.reauth.ms
-    control.plane.listener.name controlled.shutdown.enable controlled.shutdown.max.retries
-    controlled.shutdown.retry.backoff.ms controller.quorum.append.linger.ms
-    controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
-    controller.quorum.election.timeout.ms controller.quorum.fetch.timeout.ms
-    controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
-    controller.quorum.voters controller.quota.window.num controller.quota.window.size.seconds
-    controller.socket.timeout.ms delegation.token.expiry.check.interval.ms
-    delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms
-    delegation.token.secret.key delete.records.purgatory.purge.interval.requests
-    early.start.listeners eligible.leader.replicas.enable
-    fetch.purgatory.purge.interval.requests group.consumer.assignors
+    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+    background.threads broker.heartbeat.interval.ms broker.id.generation.enable
+    broker.session.timeout.ms compression.gzip.level compression.lz4.level compression.zstd.level
+    connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
+    controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
+    controller.quorum.append.linger.ms controller.quorum.bootstrap.servers
+    controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
+    controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
+    controller.quorum.retry.backoff.ms controller.quorum.voters controller.quota.window.num
+    controller.quota.window.size.seconds controller.socket.timeout.ms
+    delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+    delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
+    delete.records.purgatory.purge.interval.requests early.start.listeners
+    eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests group.consumer.assignors
     group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
-    group.consumer.max.session.timeout.ms group.consumer.max.size
-    group.consumer.migration.policy group.consumer.min.heartbeat.interval.ms
-    group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms
-    group.coordinator.append.linger.ms group.coordinator.new.enable
-    group.coordinator.rebalance.protocols group.coordinator.threads
-    group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
-    group.min.session.timeout.ms group.share.delivery.count.limit group.share.enable
-    group.share.heartbeat.interval.ms group.share.max.groups
-    group.share.max.heartbeat.interval.ms group.share.max.record.lock.duration.ms
-    group.share.max.session.timeout.ms group.share.max.size
+    group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
+    group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
+    group.consumer.session.timeout.ms group.coordinator.append.linger.ms
+    group.coordinator.new.enable group.coordinator.rebalance.protocols group.coordinator.threads
+    group.share.delivery.count.limit group.share.enable group.share.heartbeat.interval.ms
+    group.share.max.groups group.share.max.heartbeat.interval.ms
+    group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.size
     group.share.min.heartbeat.interval.ms group.share.min.record.lock.duration.ms
     group.share.min.session.timeout.ms group.share.partition.max.record.locks
     group.share.record.lock.duration.ms group.share.session.timeout.ms
     initial.broker.registration.timeout.ms inter.broker.protocol.version
     kafka.metrics.polling.interval.secs log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
     log.cleaner.delete.retention.ms log.cleaner.enable log.cleaner.io.buffer.load.factor
-    log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-    log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio
-    log.cleaner.min.compaction.lag.ms log.cleaner.threads log.dir.failure.timeout.ms
-    log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
-    log.message.downconversion.enable log.message.format.version log.preallocate
-    max.connection.creation.rate max.connections.per.ip.overrides
+    log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
+    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads
+    log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes
+    log.local.retention.ms log.message.downconversion.enable log.message.format.version
+    log.preallocate max.connection.creation.rate max.connections.per.ip.overrides
     max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
     metrics.num.samples metrics.recording.level metrics.sample.window.ms
-    num.replica.alter.log.dirs.threads num.replica.fetchers offset.metadata.max.bytes
-    offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
-    offsets.retention.check.interval.ms offsets.retention.minutes
-    offsets.topic.compression.codec offsets.topic.num.partitions
-    offsets.topic.replication.factor offsets.topic.segment.bytes
+    num.replica.alter.log.dirs.threads num.replica.fetchers offsets.commit.required.acks
     password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
     password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
     process.roles producer.id.expiration.check.interval.ms
@@ -83,16 +73,15 @@ _WITHOUT_EFFECT = """
     remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
     remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
     remote.log.reader.max.pending.tasks remote.log.reader.threads
-    remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
-    replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
-    replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.lag.time.max.ms
-    replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
-    replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id
-    sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd
-    sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
-    sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
-    sasl.kerberos.ticket.renew.window.factor sasl.login.connect.timeout.ms
-    sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+    remote.log.storage.manager.impl.prefix remote.log.storage.system.enable replica.fetch.backoff.ms
+    replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
+    replica.fetch.wait.max.ms replica.lag.time.max.ms replica.socket.receive.buffer.bytes
+    replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds
+    request.timeout.ms reserved.broker.max.id sasl.enabled.mechanisms sasl.jaas.config
+    sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+    sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
+    sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
     sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
     sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
     sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol
@@ -101,16 +90,15 @@ _WITHOUT_EFFECT = """
     sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
     sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
-    sasl.oauthbearer.token.endpoint.url sasl.server.max.receive.size
-    security.inter.broker.protocol server.max.startup.time.ms
-    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
-    socket.listen.backlog.size ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites
-    ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.key.password
-    ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key
-    ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules
-    ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
-    ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
-    ssl.truststore.type telemetry.max.bytes
+    sasl.oauthbearer.token.endpoint.url sasl.server.max.receive.size security.inter.broker.protocol
+    server.max.startup.time.ms socket.connection.setup.timeout.max.ms
+    socket.connection.setup.timeout.ms socket.listen.backlog.size ssl.allow.dn.changes
+    ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
+    ssl.endpoint.identification.algorithm ssl.key.password ssl.keymanager.algorithm
+    ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+    ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
+    ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
+    ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
     transaction.partition.verification.enable
     transaction.remove.expired.transaction.cleanup.interval.ms

@@ -148,6 +148,11 @@ def integer(name: str, default: int | None, documentation: str, **more: object) 
     return Option(name, TYPE_INT, default, documentation, **more)  # type: ignore[arg-type]
 
 
+def short(name: str, default: int, documentation: str, **more: object) -> Option:
+    """A 16-bit option."""
+    return Option(name, TYPE_SHORT, default, documentation, **more)  # type: ignore[arg-type]
+
+
 def long(name: str, default: int | None, documentation: str, **more: object) -> Option:
     """A 64-bit option."""
     return Option(name, TYPE_LONG, default, documentation, **more)  # type: ignore[arg-type]

@@ -1,9 +1,11 @@
 """What a handler is given beside the request."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from pyrklog.controller.service import ClusterService
+from pyrklog.groups.service import GroupService
 
 
 class Session(Protocol):
@@ -34,6 +36,10 @@ class Request(Protocol):
     """A request of an API that Python serves, as the data plane hands it over."""
 
     @property
+    def id(self) -> int:
+        """Number of the request, to answer it by."""
+
+    @property
     def api_key(self) -> int:
         """Key of the API."""
 
@@ -55,5 +61,9 @@ class Context:
     """The surroundings of one request."""
 
     service: ClusterService
+    groups: GroupService
     session: Session
     api_version: int
+    park: Callable[[], None]
+    """Says that the answer waits for other clients: the request gives up its place in the queue of
+    the control plane, but its connection goes on waiting."""

@@ -1,9 +1,6 @@
-"""FindCoordinator: says that there is none.
+"""FindCoordinator: where a group's coordinator is.
 
-librdkafka takes a broker without this API for one that cannot read LZ4, and silently sends
-uncompressed batches; so the API is served before the coordinators are. A group's coordinator is
-"not available", which clients that assign their own partitions never notice; a transaction's is
-refused with a code that no client retries.
+Transactions have none yet; the code that says so is one that no client tries again.
 """
 
 from pyrklog.handlers.context import Context
@@ -16,22 +13,39 @@ from pyrklog.protocol.coordinators import (
 )
 from pyrklog.protocol.errors import ApiError, ErrorCode
 
-_REFUSALS = {
-    KEY_GROUP: (ErrorCode.COORDINATOR_NOT_AVAILABLE, "Consumer groups are not served."),
-    KEY_TRANSACTION: (ErrorCode.UNSUPPORTED_VERSION, "Transactions are not served."),
-}
+SEVERAL_KEYS_SINCE = 4
+"""First version that asks for several keys (KIP-699)."""
 
 
 async def find_coordinator(
-    _context: Context, request: FindCoordinatorRequest
+    context: Context, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """No coordinator, and why."""
-    refusal = _REFUSALS.get(request.key_type)
-    if refusal is None:
+    """One answer a key; before version 4 the one answer is the response itself."""
+    if request.key_type == KEY_TRANSACTION:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not served.")
+    if request.key_type != KEY_GROUP:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Coordinator type {request.key_type} is unknown."
         )
-    raise ApiError(*refusal)
+    if context.api_version >= SEVERAL_KEYS_SINCE:
+        return FindCoordinatorResponse(
+            coordinators=[await _find(context, key) for key in request.coordinator_keys]
+        )
+    found = await _find(context, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+async def _find(context: Context, group_id: str) -> Coordinator:
+    error, endpoint = await context.groups.find(group_id, context.session.listener)
+    if endpoint is None:
+        return Coordinator(group_id, error_code=error, error_message=error.message)
+    return Coordinator(group_id, endpoint.node_id, endpoint.host, endpoint.port)
 
 
 def find_coordinator_error(

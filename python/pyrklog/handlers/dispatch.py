@@ -2,10 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from pyrklog.controller.service import ClusterService
+from pyrklog.groups.service import GroupService
 from pyrklog.handlers.context import Context, Request
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
@@ -13,10 +15,19 @@ from pyrklog.protocol.primitives import DecodeError
 from pyrklog.protocol.registry import find_api
 
 Handler = Callable[[Context, Any], Awaitable[Any]]
+HandlerNow = Callable[[Context, Any], Any]
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
 
 ROUTES: dict[int, tuple[str, str]] = {
+    8: ("offsets", "offset_commit"),
+    9: ("offsets", "offset_fetch"),
     10: ("coordinators", "find_coordinator"),
+    11: ("groups", "join_group"),
+    12: ("groups", "heartbeat"),
+    13: ("groups", "leave_group"),
+    14: ("groups", "sync_group"),
+    15: ("group_admin", "describe_groups"),
+    16: ("group_admin", "list_groups"),
     19: ("topics", "create_topics"),
     20: ("topics", "delete_topics"),
     21: ("records", "delete_records"),
@@ -25,8 +36,10 @@ ROUTES: dict[int, tuple[str, str]] = {
     33: ("configs", "alter_configs"),
     35: ("log_dirs", "describe_log_dirs"),
     37: ("topics", "create_partitions"),
+    42: ("group_admin", "delete_groups"),
     44: ("configs", "incremental_alter_configs"),
     46: ("reassignments", "list_partition_reassignments"),
+    47: ("offsets", "offset_delete"),
     60: ("cluster", "describe_cluster"),
 }
 """API key -> (module in this package, name of the handler)."""
@@ -34,10 +47,15 @@ ROUTES: dict[int, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Codec, handler and error answer of one API."""
+    """Codec, handler and error answer of one API.
+
+    ``handler_now`` is for what never waits: a function ``name_now`` beside the handler. It spares a
+    task, which for a heartbeat costs more than the answer.
+    """
 
     api: Api[Any, Any]
     handler: Handler
+    handler_now: HandlerNow | None
     error_answer: ErrorAnswer
 
 
@@ -45,14 +63,24 @@ def load_route(api_key: int) -> Route:
     """Imports what serves this API; ``KeyError`` where Python does not."""
     module_name, name = ROUTES[api_key]
     module = import_module(f"pyrklog.handlers.{module_name}")
-    return Route(find_api(api_key), getattr(module, name), getattr(module, f"{name}_error"))
+    return Route(
+        find_api(api_key),
+        getattr(module, name),
+        getattr(module, f"{name}_now", None),
+        getattr(module, f"{name}_error"),
+    )
 
 
 class Handlers:
     """Answers requests; modules are imported at the first request that needs them."""
 
-    def __init__(self, service: ClusterService) -> None:
+    def __init__(
+        self, service: ClusterService, groups: GroupService, park: Callable[[int], None]
+    ) -> None:
+        """``park`` takes the number of a request whose answer waits for other clients."""
         self._service = service
+        self._groups = groups
+        self._park = park
         self._routes: dict[int, Route] = {}
 
     async def handle(self, request: Request) -> bytes | None:
@@ -65,12 +93,31 @@ class Handlers:
         if route is None:
             return None
         decoded = route.api.decode_request(request.body, request.api_version)
-        context = Context(self._service, request.session, request.api_version)
+        context = self._context(request)
         try:
             response = await route.handler(context, decoded)
         except ApiError as error:
             response = route.error_answer(decoded, error.code, error.message)
         return route.api.encode_response(response, request.api_version)
+
+    def handle_now(self, request: Request) -> bytes | None:
+        """The body of the answer where the API never waits; None where :meth:`handle` is to be
+        asked. Raises what that would raise."""
+        route = self._route(request.api_key)
+        if route is None or route.handler_now is None:
+            return None
+        decoded = route.api.decode_request(request.body, request.api_version)
+        response = route.handler_now(self._context(request), decoded)
+        return route.api.encode_response(response, request.api_version)
+
+    def _context(self, request: Request) -> Context:
+        return Context(
+            self._service,
+            self._groups,
+            request.session,
+            request.api_version,
+            partial(self._park, request.id),
+        )
 
     def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
         """The answer in which everything asked for failed with ``code``; None where there is no
@@ -92,6 +139,8 @@ class Handlers:
         return route
 
 
-def build_handlers(service: ClusterService) -> Handlers:
-    """The handlers of a broker whose control plane is ``service``."""
-    return Handlers(service)
+def build_handlers(
+    service: ClusterService, groups: GroupService, park: Callable[[int], None]
+) -> Handlers:
+    """The handlers of a broker whose control plane is ``service`` and ``groups``."""
+    return Handlers(service, groups, park)

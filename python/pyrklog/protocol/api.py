@@ -8,6 +8,9 @@ from pyrklog.protocol.compiler import message_reader, message_writer
 from pyrklog.protocol.fields import Message
 from pyrklog.protocol.primitives import DecodeError, EncodeError
 
+NEVER_FLEXIBLE = 0x7FFF
+"""``flexible_since`` of an API that has no flexible version."""
+
 Req = TypeVar("Req", bound=Message)
 Resp = TypeVar("Resp", bound=Message)
 

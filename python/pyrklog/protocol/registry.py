@@ -6,7 +6,15 @@ from typing import Any
 from pyrklog.protocol.api import Api
 
 _PLACES: dict[int, tuple[str, str]] = {
+    8: ("offsets", "OFFSET_COMMIT"),
+    9: ("offsets", "OFFSET_FETCH"),
     10: ("coordinators", "FIND_COORDINATOR"),
+    11: ("groups", "JOIN_GROUP"),
+    12: ("groups", "HEARTBEAT"),
+    13: ("groups", "LEAVE_GROUP"),
+    14: ("groups", "SYNC_GROUP"),
+    15: ("group_admin", "DESCRIBE_GROUPS"),
+    16: ("group_admin", "LIST_GROUPS"),
     19: ("topics", "CREATE_TOPICS"),
     20: ("topics", "DELETE_TOPICS"),
     21: ("records", "DELETE_RECORDS"),
@@ -15,8 +23,10 @@ _PLACES: dict[int, tuple[str, str]] = {
     33: ("configs", "ALTER_CONFIGS"),
     35: ("log_dirs", "DESCRIBE_LOG_DIRS"),
     37: ("topics", "CREATE_PARTITIONS"),
+    42: ("group_admin", "DELETE_GROUPS"),
     44: ("configs", "INCREMENTAL_ALTER_CONFIGS"),
     46: ("reassignments", "LIST_PARTITION_REASSIGNMENTS"),
+    47: ("offsets", "OFFSET_DELETE"),
     60: ("cluster", "DESCRIBE_CLUSTER"),
 }
 

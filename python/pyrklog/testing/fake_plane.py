@@ -7,7 +7,7 @@ partitions and directories fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
@@ -22,6 +22,8 @@ from pyrklog.dataplane import (
 )
 from pyrklog.errors import ErrorCode, TemporaryError
 from pyrklog.image import ImageDelta, LeaderSpec, PartitionImage, TopicImage
+from pyrklog.internal_log import AppendResult, InternalRead, Producer
+from pyrklog.testing.fake_offsets import FakeLog
 
 FIRST_FREE_PORT = 40000
 
@@ -65,7 +67,9 @@ class FakePlane:
         self.closed: list[int] = []
         self.failing: dict[tuple[str, int], ErrorCode] = {}
         """Errors that become_leaders and stop_partitions shall answer."""
+        self.parked: list[int] = []
         self.is_shut_down = False
+        self._internal: dict[str, FakeLog] = {}
         self._found = list(found)
         self._answering = trio.Event()
         self._answering.set()
@@ -201,6 +205,47 @@ class FakePlane:
     def close_request(self, request_id: int) -> None:
         self.closed.append(request_id)
         self._notify()
+
+    def park(self, request_id: int) -> None:
+        assert request_id not in self.replies
+        self.parked.append(request_id)
+        self._notify()
+
+    def internal_log(self, topic: str) -> FakeLog:
+        """The log of an internal topic."""
+
+        def epoch_of(partition: int) -> int | None:
+            spec = self.led.get((topic, partition))
+            return None if spec is None else spec.leader_epoch
+
+        return self._internal.setdefault(topic, FakeLog(epoch_of))
+
+    def append_internal(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+        producer: Producer | None = None,
+    ) -> Awaitable[AppendResult]:
+        return self.internal_log(topic).append_internal(
+            topic,
+            partition,
+            records,
+            timestamp_ms=timestamp_ms,
+            codec=codec,
+            expected_epoch=expected_epoch,
+            producer=producer,
+        )
+
+    async def read_internal(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int
+    ) -> InternalRead:
+        log = self.internal_log(topic)
+        return await log.read_internal(topic, partition, offset, max_bytes=max_bytes)
 
     def statistics(self) -> Mapping[str, int]:
         return {"led_partitions": len(self.led)}

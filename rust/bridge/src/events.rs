@@ -7,6 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use pyrklog_dataplane::api::{self, Event, TicketOutcome};
 
+use crate::internal::{self, InternalReadDone};
+
 /// `api::Session`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
 pub struct Session {
@@ -66,6 +68,14 @@ pub struct LogDirsDescribed {
     log_dirs: Vec<Py<LogDirDescription>>,
 }
 
+/// `TicketOutcome::InternalAppended`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct InternalAppended {
+    ticket: u64,
+    error: i16,
+    base_offset: i64,
+}
+
 /// `TicketOutcome::Shutdown`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
 pub struct ShutdownDone {
@@ -108,6 +118,7 @@ match_args! {
     PartitionsDone: "ticket" "errors";
     RecordsDeleted: "ticket" "results";
     LogDirsDescribed: "ticket" "log_dirs";
+    InternalAppended: "ticket" "error" "base_offset";
     ShutdownDone: "ticket" "clean";
     LogDirFailed: "path" "reason" "partitions";
     Notice: "event" "fields" "level";
@@ -120,6 +131,8 @@ pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         py.get_type::<PartitionsDone>(),
         py.get_type::<RecordsDeleted>(),
         py.get_type::<LogDirsDescribed>(),
+        py.get_type::<InternalAppended>(),
+        py.get_type::<InternalReadDone>(),
         py.get_type::<ShutdownDone>(),
         py.get_type::<LogDirFailed>(),
         py.get_type::<Notice>(),
@@ -190,6 +203,16 @@ fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<Py
             let log_dirs = described.collect::<PyResult<Vec<_>>>()?;
             LogDirsDescribed { ticket, log_dirs }.into_py_any(py)
         }
+        TicketOutcome::InternalAppended {
+            error_code,
+            base_offset,
+        } => InternalAppended {
+            ticket,
+            error: error_code,
+            base_offset,
+        }
+        .into_py_any(py),
+        TicketOutcome::InternalRead(read) => internal::read_done(py, ticket, read),
         TicketOutcome::Shutdown(clean) => ShutdownDone { ticket, clean }.into_py_any(py),
     }
 }

@@ -5,6 +5,7 @@ mod dump;
 mod errors;
 mod events;
 mod image;
+mod internal;
 mod log_config;
 mod plane;
 mod tables;
@@ -27,11 +28,13 @@ mod _core {
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
     #[pymodule_export]
     use crate::events::{
-        LogDirDescription, LogDirFailed, LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted,
-        Request, Session, ShutdownDone, TopicsMissing,
+        InternalAppended, LogDirDescription, LogDirFailed, LogDirsDescribed, Notice,
+        PartitionsDone, RecordsDeleted, Request, Session, ShutdownDone, TopicsMissing,
     };
     #[pymodule_export]
     use crate::image::{BrokerImage, ImageDelta, LeaderSpec, PartitionImage, TopicImage};
+    #[pymodule_export]
+    use crate::internal::{InternalBatch, InternalReadDone};
     #[pymodule_export]
     use crate::log_config::LogConfig;
     #[pymodule_export]

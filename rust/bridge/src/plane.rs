@@ -9,6 +9,7 @@ use crate::config::PlaneConfig;
 use crate::errors;
 use crate::events::{self, text};
 use crate::image::{ImageDelta, LeaderSpec, inner};
+use crate::internal::{Record, borrowed};
 
 /// `pyrklog_dataplane::DataPlane`.
 #[pyclass(frozen, module = "pyrklog._core")]
@@ -84,6 +85,53 @@ impl DataPlane {
             .map_err(errors::closed)
     }
 
+    #[pyo3(signature = (
+        topic, partition, records, *, timestamp_ms, codec, expected_epoch, producer
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one keyword a field, as in the stub"
+    )]
+    fn append_internal(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        records: Vec<Record>,
+        timestamp_ms: i64,
+        codec: u8,
+        expected_epoch: i32,
+        producer: Option<(i64, i16)>,
+    ) -> PyResult<api::TicketId> {
+        let append = api::InternalAppend {
+            topic,
+            partition,
+            timestamp_ms,
+            codec,
+            expected_epoch,
+            producer,
+        };
+        let records = &records;
+        py.detach(|| {
+            self.0
+                .append_internal(&append, records.iter().map(borrowed))
+        })
+        .map_err(errors::closed)
+    }
+
+    #[pyo3(signature = (topic, partition, offset, *, max_bytes))]
+    fn read_internal(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        max_bytes: usize,
+    ) -> PyResult<api::TicketId> {
+        py.detach(|| self.0.read_internal(topic, partition, offset, max_bytes))
+            .map_err(errors::closed)
+    }
+
     fn reply(&self, py: Python<'_>, request: api::RequestId, body: Vec<u8>) {
         py.detach(|| self.0.reply(request, body));
     }
@@ -94,6 +142,10 @@ impl DataPlane {
 
     fn close_request(&self, py: Python<'_>, request: api::RequestId) {
         py.detach(|| self.0.close_request(request));
+    }
+
+    fn park(&self, py: Python<'_>, request: api::RequestId) {
+        py.detach(|| self.0.park(request));
     }
 
     fn statistics(&self, py: Python<'_>) -> BTreeMap<String, u64> {

@@ -263,8 +263,80 @@ pub enum TicketOutcome {
     DeleteRecords(Vec<(i16, i64)>),
     /// `describe_log_dirs`.
     LogDirs(Vec<LogDirDescription>),
+    /// `append_internal`.
+    InternalAppended {
+        /// 0: the high watermark has passed the batch. With any other code it may be in the log, or
+        /// come to be, all the same.
+        error_code: i16,
+        /// Offset of the first record, -1 with an error.
+        base_offset: i64,
+    },
+    /// `read_internal`.
+    InternalRead(InternalRead),
     /// `shutdown`: true when everything was written, synced and marked clean.
     Shutdown(bool),
+}
+
+/// One batch for a partition of an internal topic, but for its records.
+#[derive(Clone, Copy, Debug)]
+pub struct InternalAppend<'a> {
+    /// Topic name.
+    pub topic: &'a str,
+    /// Partition index.
+    pub partition: i32,
+    /// Of every record (CreateTime).
+    pub timestamp_ms: i64,
+    /// Codec as in a batch's attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+    pub codec: u8,
+    /// The leader epoch that the caller acts in.
+    pub expected_epoch: i32,
+    /// (id, epoch) of the producer whose transaction the records belong to.
+    pub producer: Option<(i64, i16)>,
+}
+
+/// What `read_internal` found.
+#[derive(Debug)]
+pub struct InternalRead {
+    /// Without 0 there is nothing else.
+    pub error_code: i16,
+    /// In order.
+    pub batches: Vec<InternalBatch>,
+    /// Where to go on.
+    pub next_offset: i64,
+    /// The end of what could be read.
+    pub end_offset: i64,
+}
+
+/// A batch of an internal topic, its records decompressed and checked.
+#[derive(Debug)]
+pub struct InternalBatch {
+    /// First offset.
+    pub base_offset: i64,
+    /// Last offset.
+    pub last_offset: i64,
+    /// Producer id, -1 without one.
+    pub producer_id: i64,
+    /// Part of a transaction.
+    pub is_transactional: bool,
+    /// A transaction's marker.
+    pub is_control: bool,
+    /// The records as in an uncompressed batch; see [`InternalBatch::records`].
+    pub body: Vec<u8>,
+    /// Why the batch cannot be read; it then has no records.
+    pub damage: Option<String>,
+}
+
+impl InternalBatch {
+    /// Offset, key and value of each record.
+    pub fn records(&self) -> impl Iterator<Item = (i64, Option<&[u8]>, Option<&[u8]>)> {
+        // The reader has walked them all.
+        pyrklog_wire::records::Records::new(&self.body)
+            .map_while(Result::ok)
+            .map(|record| {
+                let offset = self.base_offset + i64::from(record.offset_delta);
+                (offset, record.key, record.value)
+            })
+    }
 }
 
 /// One log directory (DescribeLogDirs v4).

@@ -56,10 +56,24 @@ impl EventQueue {
         let was_empty = inner.events.is_empty();
         inner.events.push_back(event);
         if was_empty {
-            // Under the lock, so that a drain cannot clear it in between. It cannot block: the
-            // counter is cleared each time the queue runs empty.
-            let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+            self.wake();
         }
+    }
+
+    /// Appends the completions of tickets, and empties `tickets`.
+    pub fn push_all(&self, tickets: &mut Vec<Event>) {
+        let mut inner = self.inner.lock();
+        let was_empty = inner.events.is_empty();
+        inner.events.extend(tickets.drain(..));
+        if was_empty && !inner.events.is_empty() {
+            self.wake();
+        }
+    }
+
+    /// Under the lock, so that a drain cannot clear it in between. It cannot block: the counter is
+    /// cleared each time the queue runs empty.
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
     /// Appends a notice.

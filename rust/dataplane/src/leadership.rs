@@ -104,6 +104,7 @@ fn take_up(
     }
     state.release(usize::MAX, &mut outbox);
     // Whoever waits in an older epoch is told so now.
+    state.internal.fence(spec.leader_epoch, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&shared.inboxes);

@@ -100,6 +100,13 @@ impl LogDirState {
             && !self.has_failed()
     }
 
+    /// Whether appends that cannot be held back must be refused: those of the control plane may
+    /// fill as much again as those of clients.
+    pub fn is_overfull(&self) -> bool {
+        let max_bytes = self.unwritten_max_bytes.saturating_mul(2);
+        self.unwritten_bytes.load(Ordering::SeqCst) >= max_bytes && !self.has_failed()
+    }
+
     /// Lets a connection wait until the writer has caught up; false when it has already.
     pub fn park(&self, place: Place) -> bool {
         let mut parked = self.parked.lock();

@@ -1,9 +1,14 @@
 //! Messages gathered by a thread while it holds locks or works through a batch, delivered
-//! afterwards: each network thread is woken at most once, however many of its requests are done.
+//! afterwards: each network thread is woken at most once, however many of its requests are done,
+//! and so is the control plane.
 
 use std::sync::Arc;
 
+use crate::api::{Event, TicketId, TicketOutcome};
+use crate::events::EventQueue;
 use crate::inbox::{Inbox, Message};
+use crate::internal_read::InternalReadWork;
+use crate::reader_pool::{Job, ReaderPool};
 use crate::request_channel::Place;
 
 /// See the module.
@@ -11,14 +16,22 @@ use crate::request_channel::Place;
 pub struct Outbox {
     threads: Vec<Vec<Message>>,
     len: usize,
+    events: Arc<EventQueue>,
+    readers: Arc<ReaderPool>,
+    tickets: Vec<Event>,
+    reads: Vec<InternalReadWork>,
 }
 
 impl Outbox {
-    /// For `threads` network threads.
-    pub fn new(threads: usize) -> Outbox {
+    /// For `threads` network threads, the control plane and the readers.
+    pub fn new(threads: usize, events: Arc<EventQueue>, readers: Arc<ReaderPool>) -> Outbox {
         Outbox {
             threads: (0..threads).map(|_| Vec::new()).collect(),
             len: 0,
+            events,
+            readers,
+            tickets: Vec::new(),
+            reads: Vec::new(),
         }
     }
 
@@ -33,8 +46,24 @@ impl Outbox {
         self.push(place.thread, Message::Unblock { token: place.token });
     }
 
+    /// A ticket is done.
+    pub fn complete_ticket(&mut self, id: TicketId, outcome: TicketOutcome) {
+        self.tickets.push(Event::Ticket { id, outcome });
+    }
+
+    /// A read may begin.
+    pub fn begin_read(&mut self, work: InternalReadWork) {
+        self.reads.push(work);
+    }
+
     /// Sends everything; the memory stays for the next batch.
     pub fn deliver(&mut self, inboxes: &[Arc<Inbox>]) {
+        if !self.tickets.is_empty() {
+            self.events.push_all(&mut self.tickets);
+        }
+        for work in self.reads.drain(..) {
+            self.readers.submit(Job::InternalRead(work));
+        }
         if self.len == 0 {
             return;
         }

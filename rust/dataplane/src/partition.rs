@@ -18,6 +18,7 @@ use crate::hash::FastMap;
 use crate::high_watermark::{Follower, high_watermark};
 use crate::image::TopicState;
 use crate::inbox::{Message, Token};
+use crate::internal_waiters::InternalWaiters;
 use crate::log_dir::LogDirState;
 use crate::outbox::Outbox;
 
@@ -146,6 +147,8 @@ pub struct PartitionState {
     pub unwritten_bytes: usize,
     /// Whether the directory's writer has it in its queue.
     pub queued: bool,
+    /// Appends and reads of the control plane that wait.
+    pub internal: InternalWaiters,
     topic: Arc<Topic>,
     node_id: i32,
     followers: Vec<Follower>,
@@ -174,6 +177,7 @@ impl Partition {
             log: None,
             unwritten_bytes: 0,
             queued: false,
+            internal: InternalWaiters::default(),
             topic: Arc::clone(&topic),
             node_id,
             followers: Vec::new(),
@@ -317,7 +321,8 @@ impl PartitionState {
             .is_some_and(|offset| log.advance_high_watermark(offset));
         let reached = log.high_watermark();
         answer_up_to(&mut self.gate_waiters, gated_end, ErrorCode::NONE, outbox);
-        if !self.replication_waiters.is_empty() {
+        self.internal.begin_reads(gated_end, outbox);
+        if !self.replication_waiters.is_empty() || self.internal.has_appends() {
             // The ISR may have shrunk since the append.
             let min_isr = self.topic.settings().min_insync_replicas;
             let error = if self.has_min_isr(min_isr) {
@@ -326,6 +331,7 @@ impl PartitionState {
                 ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
             };
             answer_up_to(&mut self.replication_waiters, reached, error, outbox);
+            self.internal.acknowledge(reached, error, outbox);
         }
         self.notify_fetches(new_bytes, moved, outbox);
         moved
@@ -355,7 +361,7 @@ impl PartitionState {
         }
     }
 
-    /// Ends all waiting: produce requests fail with `error`, fetches look again.
+    /// Ends all waiting: produce requests and tickets fail with `error`, fetches look again.
     pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
         let waiters = self
             .gate_waiters
@@ -364,6 +370,7 @@ impl PartitionState {
         for waiter in waiters {
             answer(&waiter, error, outbox);
         }
+        self.internal.fail(error, outbox);
         self.wake_fetches(outbox);
     }
 }

@@ -13,18 +13,19 @@ use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
 
 use crate::acceptor::Listener;
 use crate::api::{
-    Event, FoundPartition, ImageDelta, LeaderSpec, PlaneConfig, RequestId, StopSpec, TicketId,
-    TicketOutcome,
+    Event, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, PlaneConfig, RequestId,
+    StopSpec, TicketId, TicketOutcome,
 };
 use crate::image::ImageError;
 use crate::inbox::{Answer, Message};
 use crate::log_dir::LogDirState;
 use crate::partition::TopicSettings;
 use crate::placement::Placement;
+use crate::request_channel::Place;
 use crate::shared::Shared;
 use crate::syncer::Deletion;
 use crate::threads::Threads;
-use crate::{housekeeping, leadership, report, shutdown};
+use crate::{housekeeping, internal_append, internal_read, leadership, report, shutdown};
 
 /// The kernel's queue of connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;
@@ -229,14 +230,72 @@ impl DataPlane {
         Ok(ticket)
     }
 
+    /// Appends one batch to a partition of an internal topic that this broker leads. It is built
+    /// and enters the log within the call, in memory, so that the batches of a partition lie in
+    /// the log in the order of the calls. Completes as [`TicketOutcome::InternalAppended`] once
+    /// the high watermark has passed the batch, or with an error:
+    ///
+    /// - NOT_LEADER_OR_FOLLOWER: not held, not served yet or not any more, or `expected_epoch` is
+    ///   not its leader epoch, at the call or later;
+    /// - NOT_ENOUGH_REPLICAS: fewer in-sync replicas than `min.insync.replicas`, and
+    ///   NOT_ENOUGH_REPLICAS_AFTER_APPEND where that came later;
+    /// - KAFKA_STORAGE_ERROR: its log directory failed;
+    /// - REQUEST_TIMED_OUT: the log directory is so far behind that it takes nothing more;
+    /// - MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD (no records),
+    ///   UNSUPPORTED_COMPRESSION_TYPE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE: as of a produce
+    ///   request; INVALID_TOPIC_EXCEPTION: not an internal topic.
+    ///
+    /// # Errors
+    /// The plane was shut down.
+    pub fn append_internal<'r>(
+        &self,
+        append: &InternalAppend<'_>,
+        records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+    ) -> Result<TicketId, Closed> {
+        let closed = self.open_for_commands()?;
+        let ticket = internal_append::append_internal(&self.shared, append, records);
+        drop(closed);
+        Ok(ticket)
+    }
+
+    /// Reads whole batches of a partition of an internal topic, from the one that holds `offset`
+    /// (or the log start offset, if that is higher) up to the log end offset as of the call: what
+    /// of it is not written yet is waited for. About `max_bytes`, in the log and decompressed, but
+    /// at least one batch; as it may be that all of them are damaged. Completes as
+    /// [`TicketOutcome::InternalRead`], with NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
+    /// OFFSET_OUT_OF_RANGE (beyond the log end) or INVALID_TOPIC_EXCEPTION (not internal).
+    ///
+    /// # Errors
+    /// The plane was shut down.
+    pub fn read_internal(
+        &self,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        max_bytes: usize,
+    ) -> Result<TicketId, Closed> {
+        let closed = self.open_for_commands()?;
+        if let Err(error) = self.threads.start_readers(&self.shared) {
+            self.tell_of_threads(&error);
+        }
+        let ticket =
+            internal_read::read_internal(&self.shared, topic, partition, offset, max_bytes);
+        drop(closed);
+        Ok(ticket)
+    }
+
+    fn tell_of_threads(&self, error: &io::Error) {
+        let fields = vec![("reason", error.to_string())];
+        self.shared.events.notice("threads_failed", "error", fields);
+    }
+
     fn open_for_commands(&self) -> Result<parking_lot::MutexGuard<'_, bool>, Closed> {
         let closed = self.is_closed.lock();
         if *closed {
             return Err(Closed);
         }
         if let Err(error) = self.threads.start_storage(&self.shared) {
-            let fields = vec![("reason", error.to_string())];
-            self.shared.events.notice("threads_failed", "error", fields);
+            self.tell_of_threads(&error);
         }
         Ok(closed)
     }
@@ -258,19 +317,30 @@ impl DataPlane {
         self.answer(request, Answer::Close);
     }
 
+    /// The request waits for other clients: it keeps its connection waiting, but no longer counts
+    /// towards `queued.max.requests`. An id that is unknown or answered already is ignored.
+    pub fn park(&self, request: RequestId) {
+        if let Some(next) = self.shared.channel.park(request) {
+            self.unblock(next);
+        }
+    }
+
     fn answer(&self, request: RequestId, answer: Answer) {
         let Some((place, next)) = self.shared.channel.finish(request) else {
             return;
         };
-        let inboxes = &self.shared.inboxes;
-        inboxes[place.thread].send(Message::Reply {
+        self.shared.inboxes[place.thread].send(Message::Reply {
             token: place.token,
             request,
             answer,
         });
         if let Some(next) = next {
-            inboxes[next.thread].send(Message::Unblock { token: next.token });
+            self.unblock(next);
         }
+    }
+
+    fn unblock(&self, next: Place) {
+        self.shared.inboxes[next.thread].send(Message::Unblock { token: next.token });
     }
 
     /// Counters by name.

@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::fetch::FetchWork;
 use crate::inbox::Message;
+use crate::internal_read::InternalReadWork;
 use crate::list_offsets::ListOffsetsWork;
 use crate::out_queue::OutQueue;
 use crate::read_path::{COPY_BUFFER_BYTES, Method, Sender, Stop, copy_out, sendfile_out};
@@ -30,6 +30,8 @@ pub enum Job {
     Fetch(Place, Box<FetchWork>),
     /// Look up times.
     ListOffsets(Place, Box<ListOffsetsWork>),
+    /// Read an internal topic.
+    InternalRead(InternalReadWork),
     /// Send.
     Send(Box<SendWork>),
 }
@@ -58,7 +60,8 @@ struct Inner {
     is_stopped: bool,
 }
 
-/// The readers' queue. Bounded by the connections: each has at most one job in it.
+/// The readers' queue. Bounded by the connections, each of which has at most one job in it, and by
+/// what the control plane reads at a time.
 #[derive(Debug, Default)]
 pub struct ReaderPool {
     inner: Mutex<Inner>,
@@ -81,6 +84,11 @@ impl ReaderPool {
     pub fn stop(&self) {
         self.inner.lock().is_stopped = true;
         self.wake.notify_all();
+    }
+
+    /// The jobs that no reader took, after the end.
+    pub fn take_left(&self) -> VecDeque<Job> {
+        std::mem::take(&mut self.inner.lock().jobs)
     }
 
     /// Jobs that wait.
@@ -109,6 +117,11 @@ pub fn run(shared: &Shared) {
     let mut buffer = Vec::new();
     while let Some(job) = shared.readers.take() {
         let (thread, message) = match job {
+            Job::InternalRead(work) => {
+                work.run(shared);
+                shared.statistics.reader_job();
+                continue;
+            }
             Job::Fetch(place, mut work) => {
                 work.read_blocking();
                 (
@@ -136,10 +149,7 @@ pub fn run(shared: &Shared) {
                 (thread, Message::Sent { token, work })
             }
         };
-        shared
-            .statistics
-            .reader_jobs
-            .fetch_add(1, Ordering::Relaxed);
+        shared.statistics.reader_job();
         shared.inboxes[thread].send(message);
     }
 }

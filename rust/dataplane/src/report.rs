@@ -11,6 +11,7 @@ pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     gauges(shared, &mut all);
     sums(shared, &mut all);
+    internal(shared, &mut all);
     let counters = &shared.statistics;
     all.extend(
         TABLE
@@ -21,10 +22,14 @@ pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
 }
 
 fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
-    let (control_queue_depth, control_queue_waiting) = shared.channel.depth();
+    let control = shared.channel.depth();
     let (mut produce_waiters, mut fetch_waiters, mut partitions) = (0, 0, 0);
+    let mut internal_waiters = 0;
     for partition in shared.registry.load().partitions() {
-        let (produces, fetches) = partition.lock().waiting();
+        let state = partition.lock();
+        let (produces, fetches) = state.waiting();
+        internal_waiters += state.internal.len();
+        drop(state);
         produce_waiters += produces;
         fetch_waiters += fetches;
         partitions += 1;
@@ -43,8 +48,10 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
         ),
         ("purgatory_produce", produce_waiters),
         ("purgatory_fetch", fetch_waiters),
-        ("control_queue_depth", control_queue_depth),
-        ("control_queue_waiting", control_queue_waiting),
+        ("purgatory_internal", internal_waiters),
+        ("control_queue_depth", control.in_flight),
+        ("control_queue_parked", control.parked),
+        ("control_queue_waiting", control.waiting),
         ("event_queue_depth", shared.events.len()),
         ("reader_queue_depth", shared.readers.depth()),
         ("command_queue_depth", shared.commands.depth()),
@@ -58,6 +65,24 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
             .map(|(name, value)| (name.to_owned(), value as u64)),
     );
     all.push(("fetch_session_evictions".to_owned(), sessions.evictions));
+}
+
+/// What the control plane appends to internal topics and reads of them.
+fn internal(shared: &Shared, all: &mut Vec<(String, u64)>) {
+    let counters = &shared.statistics.internal;
+    let internal = [
+        ("internal_appends", &counters.appends),
+        ("internal_appended_bytes", &counters.appended_bytes),
+        ("internal_appends_refused", &counters.refused),
+        ("internal_reads", &counters.reads),
+        ("internal_read_bytes", &counters.read_bytes),
+        ("internal_damaged_batches", &counters.damaged_batches),
+    ];
+    all.extend(
+        internal
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.load(Ordering::Relaxed))),
+    );
 }
 
 fn sums(shared: &Shared, all: &mut Vec<(String, u64)>) {

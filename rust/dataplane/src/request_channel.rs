@@ -1,7 +1,9 @@
 //! Requests that went to the control plane and wait for its answer.
 //!
 //! At most `queued.max.requests` are out at a time. Beyond that a connection keeps its request in
-//! its own buffer, reads nothing more, and is told when there is room.
+//! its own buffer, reads nothing more, and is told when there is room. A request that waits for
+//! other clients (JoinGroup, SyncGroup) is *parked*: a group of more members than places could
+//! never come together otherwise, and would keep everybody else out.
 
 use std::collections::VecDeque;
 
@@ -20,6 +22,17 @@ pub struct Place {
     pub token: Token,
 }
 
+/// What a channel holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Requests that the control plane works on.
+    pub in_flight: usize,
+    /// Requests that wait for other clients.
+    pub parked: usize,
+    /// Connections that wait for room.
+    pub waiting: usize,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct RequestChannel {
@@ -31,6 +44,7 @@ pub struct RequestChannel {
 struct Inner {
     last_id: RequestId,
     in_flight: FastMap<RequestId, Place>,
+    parked: FastMap<RequestId, Place>,
     waiting: VecDeque<Place>,
 }
 
@@ -57,10 +71,22 @@ impl RequestChannel {
         Some(id)
     }
 
+    /// The request keeps its connection waiting, but no place; returns the waiting connection that
+    /// may try now. An id that is unknown, parked or answered already is ignored.
+    pub fn park(&self, id: RequestId) -> Option<Place> {
+        let mut inner = self.inner.lock();
+        let place = inner.in_flight.remove(&id)?;
+        inner.parked.insert(id, place);
+        inner.waiting.pop_front()
+    }
+
     /// Takes an answered request out: whose it was, and which waiting connection may try now.
     /// `None` for an id that is unknown or answered already.
     pub fn finish(&self, id: RequestId) -> Option<(Place, Option<Place>)> {
         let mut inner = self.inner.lock();
+        if let Some(place) = inner.parked.remove(&id) {
+            return Some((place, None));
+        }
         let place = inner.in_flight.remove(&id)?;
         Some((place, inner.waiting.pop_front()))
     }
@@ -83,16 +109,46 @@ impl RequestChannel {
             .retain(|waiting| *waiting != place);
     }
 
-    /// (requests in flight, connections waiting for room).
-    pub fn depth(&self) -> (usize, usize) {
+    /// How many of each there are.
+    pub fn depth(&self) -> Depth {
         let inner = self.inner.lock();
-        (inner.in_flight.len(), inner.waiting.len())
+        Depth {
+            in_flight: inner.in_flight.len(),
+            parked: inner.parked.len(),
+            waiting: inner.waiting.len(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn depth(in_flight: usize, parked: usize, waiting: usize) -> Depth {
+        Depth {
+            in_flight,
+            parked,
+            waiting,
+        }
+    }
+
+    #[test]
+    fn a_parked_request_gives_its_place_away_and_can_still_be_answered() {
+        let channel = RequestChannel::new(1);
+        let place = |token| Place { thread: 0, token };
+        let first = channel.begin(place(1)).unwrap();
+        assert_eq!(channel.begin(place(2)), None);
+        assert_eq!(channel.park(first), Some(place(2)));
+        assert_eq!(channel.park(first), None, "parked twice");
+        let second = channel.begin(place(2)).unwrap();
+        assert_eq!(channel.begin(place(3)), None);
+        assert_eq!(channel.depth(), depth(1, 1, 1));
+        let no_room_yet = Some((place(1), None));
+        assert_eq!(channel.finish(first), no_room_yet);
+        assert_eq!(channel.park(first), None, "answered already");
+        assert_eq!(channel.finish(second), Some((place(2), Some(place(3)))));
+        assert_eq!(channel.depth(), depth(0, 0, 0));
+    }
 
     #[test]
     fn a_full_channel_hands_its_next_place_to_the_longest_waiting() {
@@ -106,7 +162,7 @@ mod tests {
         channel.forget(place(3));
         assert_eq!(channel.finish(first), Some((place(1), Some(place(4)))));
         assert_eq!(channel.finish(first), None, "answered twice");
-        assert_eq!(channel.depth(), (1, 1));
+        assert_eq!(channel.depth(), depth(1, 0, 1));
         assert_eq!(channel.next_waiting(), Some(place(5)));
         assert_eq!(channel.finish(second), Some((place(2), None)));
         assert_eq!(channel.finish(99), None, "never handed out");

@@ -33,7 +33,7 @@ pub struct Shared {
     /// Fixed options.
     pub config: PlaneConfig,
     /// The way up.
-    pub events: EventQueue,
+    pub events: Arc<EventQueue>,
     /// Requests at the control plane.
     pub channel: RequestChannel,
     /// What the control plane wants everyone to know.
@@ -49,7 +49,7 @@ pub struct Shared {
     /// One a network thread.
     pub inboxes: Vec<Arc<Inbox>>,
     /// Work for the readers.
-    pub readers: ReaderPool,
+    pub readers: Arc<ReaderPool>,
     /// Slow commands.
     pub commands: CommandQueue,
     /// Fetch sessions (KIP-227).
@@ -83,7 +83,7 @@ impl Shared {
             .map(|_| Inbox::new().map(Arc::new))
             .collect::<Result<_, _>>()?;
         Ok(Shared {
-            events: EventQueue::new()?,
+            events: Arc::new(EventQueue::new()?),
             channel: RequestChannel::new(config.control_queue_max_requests),
             image: ArcSwap::from_pointee(Image::default()),
             registry: Registry::default(),
@@ -92,7 +92,7 @@ impl Shared {
             dirs,
             unusable_dirs,
             inboxes,
-            readers: ReaderPool::default(),
+            readers: Arc::default(),
             sessions: Mutex::new(SessionCache::new(config.fetch_session_slots)),
             budget: ReceiveBudget::new(config.receive_buffers_max_bytes),
             limits: ConnectionLimits::new(config.max_connections, config.max_connections_per_ip)?,
@@ -127,7 +127,11 @@ impl Shared {
 
     /// An outbox for any thread.
     pub fn outbox(&self) -> Outbox {
-        Outbox::new(self.inboxes.len())
+        Outbox::new(
+            self.inboxes.len(),
+            Arc::clone(&self.events),
+            Arc::clone(&self.readers),
+        )
     }
 
     /// A write or sync in `dir` failed: nothing of it is served any more. Its partitions go

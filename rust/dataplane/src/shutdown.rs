@@ -7,9 +7,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pyrklog_wire::ErrorCode;
+
 use crate::answers::stop_all;
 use crate::clock::mono_ms;
 use crate::inbox::Message;
+use crate::internal_read;
 use crate::log_dir::LogDirState;
 use crate::partition::Role;
 use crate::shared::Shared;
@@ -37,6 +40,7 @@ pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> b
     }
     threads.join_storage();
     clear_queues(shared);
+    fail_tickets(shared);
     let mut is_clean = shared.unusable_dirs.is_empty();
     for dir in &shared.dirs {
         if let Err(reason) = close_dir(shared, dir) {
@@ -49,6 +53,19 @@ pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> b
         }
     }
     is_clean
+}
+
+/// What the control plane waits for and the writers have not brought will not come any more.
+fn fail_tickets(shared: &Shared) {
+    let mut outbox = shared.outbox();
+    for partition in shared.registry.load().partitions() {
+        let mut state = partition.lock();
+        state
+            .internal
+            .fail(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
+    }
+    outbox.deliver(&shared.inboxes);
+    internal_read::abandon(shared);
 }
 
 /// Closes all logs of a directory. The error is a sentence; the directory is then not marked

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::api::InternalRead;
+
 /// API keys up to this have a counter of their own.
 const API_KEYS: usize = 80;
 
@@ -102,6 +104,49 @@ pub struct Statistics {
     pub connections_at_limit: AtomicU64,
     /// Jobs done by the reader pool.
     pub reader_jobs: AtomicU64,
+    /// What the control plane appends and reads.
+    pub internal: InternalStatistics,
+}
+
+/// Appends and reads of internal topics.
+#[derive(Debug, Default)]
+pub struct InternalStatistics {
+    /// Batches that entered a log.
+    pub appends: AtomicU64,
+    /// Their bytes.
+    pub appended_bytes: AtomicU64,
+    /// Batches that did not.
+    pub refused: AtomicU64,
+    /// Reads that succeeded.
+    pub reads: AtomicU64,
+    /// Bytes of the records read, decompressed.
+    pub read_bytes: AtomicU64,
+    /// Batches that could not be read.
+    pub damaged_batches: AtomicU64,
+}
+
+impl InternalStatistics {
+    /// A batch entered a log.
+    pub fn appended(&self, bytes: usize) {
+        self.appends.fetch_add(1, Ordering::Relaxed);
+        self.appended_bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A batch was refused.
+    pub fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A read succeeded.
+    pub fn read(&self, read: &InternalRead) {
+        let bytes: usize = read.batches.iter().map(|batch| batch.body.len()).sum();
+        let damaged = read.batches.iter().filter(|batch| batch.damage.is_some());
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.damaged_batches
+            .fetch_add(damaged.count() as u64, Ordering::Relaxed);
+    }
 }
 
 impl Statistics {
@@ -111,6 +156,11 @@ impl Statistics {
             threads: (0..threads).map(|_| std::sync::Arc::default()).collect(),
             ..Statistics::default()
         }
+    }
+
+    /// A reader has done a job.
+    pub fn reader_job(&self) {
+        self.reader_jobs.fetch_add(1, Ordering::Relaxed);
     }
 
     /// One counter summed over the network threads.

@@ -21,6 +21,20 @@ struct Running {
     acceptor: Option<JoinHandle<()>>,
 }
 
+impl Running {
+    fn start_readers(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
+        if !self.readers.is_empty() {
+            return Ok(());
+        }
+        for index in 0..shared.config.reader_threads.max(1) {
+            let shared = Arc::clone(shared);
+            let run = move || reader_pool::run(&shared);
+            self.readers.push(spawn(format!("reader-{index}"), run)?);
+        }
+        Ok(())
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Threads {
@@ -58,6 +72,11 @@ impl Threads {
         Ok(())
     }
 
+    /// Starts the readers, once: the control plane may read before it listens.
+    pub fn start_readers(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        self.running.lock().start_readers(shared)
+    }
+
     /// Starts the acceptor, the network threads and the readers, once.
     pub fn start_network(&self, shared: &Arc<Shared>) -> io::Result<()> {
         let mut running = self.running.lock();
@@ -70,11 +89,7 @@ impl Threads {
                 .network
                 .push(spawn(format!("network-{index}"), || thread.run())?);
         }
-        for index in 0..shared.config.reader_threads.max(1) {
-            let shared = Arc::clone(shared);
-            let run = move || reader_pool::run(&shared);
-            running.readers.push(spawn(format!("reader-{index}"), run)?);
-        }
+        running.start_readers(shared)?;
         let acceptor = Acceptor::new(Arc::clone(shared))?;
         running.acceptor = Some(spawn("acceptor".into(), || acceptor.run())?);
         Ok(())

@@ -116,7 +116,7 @@ pub struct Writer {
 impl Writer {
     /// For one directory.
     pub fn new(shared: Arc<Shared>, dir: Arc<LogDirState>) -> Writer {
-        let outbox = Outbox::new(shared.inboxes.len());
+        let outbox = shared.outbox();
         Writer {
             shared,
             dir,

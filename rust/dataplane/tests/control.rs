@@ -105,6 +105,42 @@ fn the_channel_is_bounded_and_serves_those_who_waited() {
 }
 
 #[test]
+fn a_request_that_is_parked_leaves_its_place_to_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.control_queue_max_requests = 1;
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let mut clients: Vec<Client> = (0..4).map(|_| test.client()).collect();
+    for client in &mut clients {
+        client.send(key::JOIN_GROUP, 0, &[0]);
+    }
+    let mut parked = Vec::new();
+    for number in 1..=4 {
+        let request = test.wait_for_request();
+        test.plane.park(request.id);
+        test.plane.park(request.id);
+        parked.push(request.id);
+        assert_eq!(test.statistic("control_queue_parked"), number);
+    }
+    let mut late = test.client();
+    late.send(key::DESCRIBE_CLUSTER, 0, &[0]);
+    let request = test.wait_for_request();
+    test.plane.reply(request.id, vec![9]);
+    assert_eq!(late.receive(key::DESCRIBE_CLUSTER, 0).1, [9]);
+
+    // One of the members has gone; its answer harms nobody.
+    drop(clients.pop());
+    for id in parked {
+        test.plane.reply(id, vec![7]);
+        test.plane.reply(id, vec![8]);
+    }
+    for client in &mut clients {
+        assert_eq!(client.receive(key::JOIN_GROUP, 0).1, [7]);
+    }
+    assert_eq!(test.statistic("control_queue_parked"), 0);
+}
+
+#[test]
 fn metadata_waits_for_the_topics_that_it_creates() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());

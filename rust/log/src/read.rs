@@ -195,6 +195,12 @@ impl Log {
         after.saturating_sub(1)
     }
 
+    /// Base offset of the first segment behind the one that holds `offset`. Memory only.
+    pub fn next_segment_base(&self, offset: i64) -> Option<i64> {
+        let next = self.segments.get(self.segment_index(offset) + 1)?;
+        Some(next.base_offset())
+    }
+
     pub(crate) fn entry_for(&self, offset: i64) -> Entry {
         let index = self.segment_index(offset);
         let base_offset = self.segments[index].base_offset();

@@ -61,7 +61,15 @@ pub mod key {
     pub const LIST_OFFSETS: i16 = 2;
     pub const METADATA: i16 = 3;
     pub const CONTROLLED_SHUTDOWN: i16 = 7;
+    pub const OFFSET_COMMIT: i16 = 8;
+    pub const OFFSET_FETCH: i16 = 9;
     pub const FIND_COORDINATOR: i16 = 10;
+    pub const JOIN_GROUP: i16 = 11;
+    pub const HEARTBEAT: i16 = 12;
+    pub const LEAVE_GROUP: i16 = 13;
+    pub const SYNC_GROUP: i16 = 14;
+    pub const DESCRIBE_GROUPS: i16 = 15;
+    pub const LIST_GROUPS: i16 = 16;
     pub const API_VERSIONS: i16 = 18;
     pub const CREATE_TOPICS: i16 = 19;
     pub const DELETE_TOPICS: i16 = 20;
@@ -72,8 +80,10 @@ pub mod key {
     pub const ALTER_CONFIGS: i16 = 33;
     pub const DESCRIBE_LOG_DIRS: i16 = 35;
     pub const CREATE_PARTITIONS: i16 = 37;
+    pub const DELETE_GROUPS: i16 = 42;
     pub const INCREMENTAL_ALTER_CONFIGS: i16 = 44;
     pub const LIST_PARTITION_REASSIGNMENTS: i16 = 46;
+    pub const OFFSET_DELETE: i16 = 47;
     pub const DESCRIBE_CLUSTER: i16 = 60;
 }
 
@@ -111,8 +121,9 @@ pub const TABLE: &[ApiRow] = &[
     row(key::FETCH, "Fetch", (4, 17), 12, Owner::Rust),
     row(key::LIST_OFFSETS, "ListOffsets", (1, 9), 6, Owner::Rust),
     row(key::METADATA, "Metadata", (0, 12), 9, Owner::Rust),
-    // No coordinator exists yet, and that is the answer; but without this row librdkafka takes the
-    // broker for one that does not know LZ4 and sends such batches uncompressed.
+    row(key::OFFSET_COMMIT, "OffsetCommit", (2, 9), 8, Owner::Python),
+    row(key::OFFSET_FETCH, "OffsetFetch", (1, 9), 6, Owner::Python),
+    // librdkafka takes a broker whose range lacks 0 for one that does not know LZ4.
     row(
         key::FIND_COORDINATOR,
         "FindCoordinator",
@@ -120,6 +131,18 @@ pub const TABLE: &[ApiRow] = &[
         3,
         Owner::Python,
     ),
+    row(key::JOIN_GROUP, "JoinGroup", (0, 9), 6, Owner::Python),
+    row(key::HEARTBEAT, "Heartbeat", (0, 4), 4, Owner::Python),
+    row(key::LEAVE_GROUP, "LeaveGroup", (0, 5), 4, Owner::Python),
+    row(key::SYNC_GROUP, "SyncGroup", (0, 5), 4, Owner::Python),
+    row(
+        key::DESCRIBE_GROUPS,
+        "DescribeGroups",
+        (0, 5),
+        5,
+        Owner::Python,
+    ),
+    row(key::LIST_GROUPS, "ListGroups", (0, 5), 3, Owner::Python),
     row(key::API_VERSIONS, "ApiVersions", (0, 4), 3, Owner::Rust),
     row(key::CREATE_TOPICS, "CreateTopics", (0, 7), 5, Owner::Python),
     row(key::DELETE_TOPICS, "DeleteTopics", (0, 6), 4, Owner::Python),
@@ -166,6 +189,7 @@ pub const TABLE: &[ApiRow] = &[
         2,
         Owner::Python,
     ),
+    row(key::DELETE_GROUPS, "DeleteGroups", (0, 2), 2, Owner::Python),
     row(
         key::INCREMENTAL_ALTER_CONFIGS,
         "IncrementalAlterConfigs",
@@ -178,6 +202,13 @@ pub const TABLE: &[ApiRow] = &[
         "ListPartitionReassignments",
         (0, 0),
         0,
+        Owner::Python,
+    ),
+    row(
+        key::OFFSET_DELETE,
+        "OffsetDelete",
+        (0, 0),
+        NEVER_FLEXIBLE,
         Owner::Python,
     ),
     row(

@@ -6,8 +6,13 @@ from typing import Any
 
 from pyrklog.controller import service
 from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.handlers import build_handlers
+from pyrklog.groups.driver import GroupCoordinator
+from pyrklog.groups.interfaces import GroupOptions
+from pyrklog.groups.service import GroupService
+from pyrklog.groups.values import GroupSettings
+from pyrklog.handlers import Handlers, build_handlers
 from pyrklog.protocol.registry import find_api
+from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
 
 
 @dataclass
@@ -161,10 +166,26 @@ class FakeService:
         return result
 
 
-async def ask(fake: FakeService, key: int, version: int, message: Any) -> Any:
+def make_handlers(fake: FakeService, groups: GroupService | None = None) -> Handlers:
+    """Handlers over a control plane; without ``groups`` there are none."""
+    topic = FakeTopic(None, {})
+    idle = GroupCoordinator(
+        GroupSettings(),
+        GroupOptions(),
+        FakeLog(topic.led.get),
+        topic,
+        wall_ms=lambda: 0,
+        fresh_id=lambda: "id",
+    )
+    return build_handlers(fake, groups or idle, lambda _: None)
+
+
+async def ask(
+    fake: FakeService, key: int, version: int, message: Any, groups: GroupService | None = None
+) -> Any:
     """Sends a request through the bytes and back."""
     api = find_api(key)
     request = FakeRequest(key, version, api.encode_request(message, version))
-    body = await build_handlers(fake).handle(request)
+    body = await make_handlers(fake, groups).handle(request)
     assert body is not None
     return api.decode_response(body, version)

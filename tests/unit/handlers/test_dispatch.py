@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from pyrklog import dataplane
 from pyrklog.errors import ErrorCode
-from pyrklog.handlers import build_handlers
 from pyrklog.handlers.dispatch import ROUTES, load_route
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.api import Api
+from pyrklog.protocol.groups import HeartbeatRequest
+from pyrklog.protocol.offsets import OffsetFetchRequest
 from pyrklog.protocol.registry import API_KEYS, find_api
-from tests.unit.handlers.fake_service import FakeRequest, FakeService
+from tests.unit.handlers.fake_service import FakeRequest, FakeService, make_handlers
 from tests.unit.protocol.messages import messages
 
 NOT_FLEXIBLE = 32767
@@ -50,13 +51,36 @@ def test_any_request_can_be_answered_with_an_error(
 ) -> None:
     message = data.draw(messages(api.request, version))
     request = FakeRequest(api.key, version, api.encode_request(message, version))
-    body = build_handlers(FakeService()).error_reply(request, ErrorCode.NOT_CONTROLLER)
+    body = make_handlers(FakeService()).error_reply(request, ErrorCode.NOT_CONTROLLER)
     assert body is not None
     api.decode_response(body, version)
 
 
+@pytest.mark.parametrize("api", [find_api(12), find_api(9)], ids=lambda api: api.name)
+async def test_what_never_waits_is_answered_at_once_and_alike(api: Api[Any, Any]) -> None:
+    handlers = make_handlers(FakeService())
+    for version in range(api.versions[0], api.versions[1] + 1):
+        body = api.encode_request(_smallest(api), version)
+        request = FakeRequest(api.key, version, body)
+        at_once = handlers.handle_now(request)
+        assert at_once is not None
+        assert at_once == await handlers.handle(request)
+        with pytest.raises(DecodeError):
+            handlers.handle_now(FakeRequest(api.key, version, body + b"\0"))
+
+
+def _smallest(api: Api[Any, Any]) -> Any:
+    return HeartbeatRequest("g", 1, "m") if api.key == 12 else OffsetFetchRequest("g")
+
+
+def test_what_may_wait_is_not_answered_at_once() -> None:
+    handlers = make_handlers(FakeService())
+    for key in (0, 8, 11, 19):
+        assert handlers.handle_now(FakeRequest(key, 2, b"not even read")) is None
+
+
 async def test_a_body_that_cannot_be_read_closes_the_connection() -> None:
-    handlers = build_handlers(FakeService())
+    handlers = make_handlers(FakeService())
     request = FakeRequest(19, 7, b"\x05garbage")
     with pytest.raises(DecodeError):
         await handlers.handle(request)
@@ -64,7 +88,7 @@ async def test_a_body_that_cannot_be_read_closes_the_connection() -> None:
 
 
 async def test_an_api_of_the_data_plane_is_not_answered_here() -> None:
-    handlers = build_handlers(FakeService())
+    handlers = make_handlers(FakeService())
     request = FakeRequest(0, 9, b"")
     assert await handlers.handle(request) is None
     assert handlers.error_reply(request, ErrorCode.NOT_CONTROLLER) is None

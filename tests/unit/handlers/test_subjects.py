@@ -167,12 +167,11 @@ async def test_only_the_controller_lists_reassignments() -> None:
 @pytest.mark.parametrize(
     ("key_type", "code"),
     [
-        (0, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (1, ErrorCode.UNSUPPORTED_VERSION),
         (2, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_there_is_no_coordinator(key_type: int, code: ErrorCode) -> None:
+async def test_only_groups_have_coordinators(key_type: int, code: ErrorCode) -> None:
     one = FindCoordinatorRequest("g", key_type)
     old = await ask(FakeService(), COORDINATOR, 3, one)
     assert (old.error_code, old.node_id, old.host, old.port) == (code, -1, "", -1)
@@ -183,8 +182,3 @@ async def test_there_is_no_coordinator(key_type: int, code: ErrorCode) -> None:
         ("g", -1, code),
         ("h", -1, code),
     ]
-
-
-async def test_the_oldest_question_for_a_coordinator_is_answered() -> None:
-    response = await ask(FakeService(), COORDINATOR, 0, FindCoordinatorRequest("g"))
-    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

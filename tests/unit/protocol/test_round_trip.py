@@ -31,9 +31,10 @@ def test_a_cut_or_lengthened_message_is_refused(
     api: Api[Any, Any], kind: str, version: int, data: st.DataObject
 ) -> None:
     body = encode(api, kind, data.draw(messages(getattr(api, kind), version)), version)
-    cut = data.draw(st.integers(0, len(body) - 1))
-    with pytest.raises(DecodeError):
-        decode(api, kind, body[:cut], version)
+    if body:  # ListGroups asks without a word before version 3
+        cut = data.draw(st.integers(0, len(body) - 1))
+        with pytest.raises(DecodeError):
+            decode(api, kind, body[:cut], version)
     with pytest.raises(DecodeError, match="after its end"):
         decode(api, kind, body + b"\0", version)
 
@@ -45,6 +46,8 @@ def test_a_changed_byte_is_read_or_refused_but_never_crashes(
     api: Api[Any, Any], kind: str, version: int, data: st.DataObject
 ) -> None:
     body = bytearray(encode(api, kind, data.draw(messages(getattr(api, kind), version)), version))
+    if not body:
+        return
     at = data.draw(st.integers(0, len(body) - 1))
     body[at] ^= data.draw(st.integers(1, 255))
     try:

@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)] // Each test binary uses its own part.
 
 mod client;
+pub mod internal;
 mod slow_disk;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,43 @@
+"""Why a group rebalanced: the last of its rebalances, in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+REBALANCES_MAX = 50
+REASON_CHARACTERS_MAX = 512
+
+
+class Rebalance(NamedTuple):
+    """``generation`` is the one that it led to; -1, and ``ended_ms`` None, while it is going on."""
+
+    began_ms: int
+    reason: str
+    members_before: int
+    ended_ms: int | None = None
+    generation: int = -1
+    members_after: int = -1
+
+
+class History:
+    """The last rebalances of a group, the oldest first."""
+
+    def __init__(self) -> None:
+        self._entries: deque[Rebalance] = deque(maxlen=REBALANCES_MAX)
+
+    def begin(self, now_ms: int, reason: str, members: int) -> None:
+        """A rebalance begins."""
+        self._entries.append(Rebalance(now_ms, reason[:REASON_CHARACTERS_MAX], members))
+
+    def end(self, now_ms: int, generation: int, members: int) -> None:
+        """The rebalance has led to a generation, whose members may still await their parts."""
+        if self._entries and self._entries[-1].ended_ms is None:
+            self._entries[-1] = self._entries[-1]._replace(
+                ended_ms=now_ms, generation=generation, members_after=members
+            )
+
+    def entries(self) -> Sequence[Rebalance]:
+        """All that are kept."""
+        return tuple(self._entries)

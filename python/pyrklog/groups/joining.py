@@ -1,0 +1,141 @@
+"""JoinGroup: new members, pending ones, and those that come again."""
+
+from __future__ import annotations
+
+from pyrklog.errors import ErrorCode
+from pyrklog.groups import fencing, rebalance, static_members
+from pyrklog.groups.group import Group
+from pyrklog.groups.member import Member
+from pyrklog.groups.states import GroupState
+from pyrklog.groups.turn import Turn
+from pyrklog.groups.values import NO_MEMBER_ID, JoinRequest, JoinResult, Timer
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long a new member's JoinGroup may wait: its client, which has no id yet, may be gone."""
+
+
+def join(turn: Turn, request: JoinRequest, token: int) -> None:
+    """A member joins; the answer comes with the next generation unless something is wrong."""
+    group = turn.group
+    if group.state is GroupState.DEAD:
+        result = JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
+        turn.reply(token, result)
+        return
+    if not _has_room(group, request.member_id):
+        _turn_away(turn, request, token)
+    elif not group.accepts_protocols(request.protocol_type, tuple(request.protocols)):
+        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        turn.reply(token, JoinResult(error, request.member_id))
+    elif not request.member_id:
+        _join_new(turn, request, token)
+    else:
+        _join_known(turn, request, token)
+    rebalance.complete_if_all_joined(turn)
+
+
+def _has_room(group: Group, member_id: str) -> bool:
+    """While members join again it is their number that counts: the last of a group that is too
+    large find it full."""
+    limit = group.settings.members_max
+    member = group.roster.get(member_id)
+    match group.state:
+        case GroupState.EMPTY:
+            return True
+        case GroupState.PREPARING:
+            has_joined = member is not None and member.awaiting_join is not None
+            return has_joined or group.roster.awaiting_count < limit
+        case _:
+            return member is not None or len(group.roster) < limit
+
+
+def _turn_away(turn: Turn, request: JoinRequest, token: int) -> None:
+    member = turn.group.roster.get(request.member_id)
+    if member is not None:
+        turn.remove_member(member)
+    elif request.member_id in turn.group.pending_ids:
+        turn.remove_pending_id(request.member_id)
+    turn.reply(token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
+
+
+def _join_new(turn: Turn, request: JoinRequest, token: int) -> None:
+    group = turn.group
+    instance_id = request.instance_id
+    member_id = f"{instance_id or request.client_id}-{request.fresh_id}"
+    if instance_id is not None:
+        old_id = group.roster.member_of_instance(instance_id)
+        if old_id is not None:
+            static_members.replace(turn, request, token, old_id, member_id)
+        else:
+            _add(turn, request, token, member_id)
+    elif request.member_id_required:
+        # The id goes out before the member counts, so that a client whose answer is lost leaves
+        # no ghost behind (KIP-394).
+        group.pending_ids.add(member_id)
+        turn.set_timer(Timer.PENDING_MEMBER, request.session_timeout_ms, member_id)
+        turn.reply(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    else:
+        _add(turn, request, token, member_id)
+
+
+def _join_known(turn: Turn, request: JoinRequest, token: int) -> None:
+    group = turn.group
+    member_id = request.member_id
+    if member_id in group.pending_ids and request.instance_id is None:
+        turn.remove_pending_id(member_id)
+        _add(turn, request, token, member_id)
+        return
+    error = fencing.check_member(group, member_id, request.instance_id)
+    if error is not ErrorCode.NONE:
+        turn.reply(token, JoinResult(error, member_id))
+        return
+    member = group.roster.members[member_id]
+    reason = _reason_to_rebalance(group, member, request)
+    if reason is None:
+        # It has lost an answer, or looks again: the generation goes on.
+        turn.reply(token, rebalance.current_generation(turn, member))
+        return
+    group.roster.update(
+        member,
+        request.protocols,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+    )
+    turn.park_join(member, token)
+    rebalance.prepare_if_possible(turn, reason)
+
+
+def _reason_to_rebalance(group: Group, member: Member, request: JoinRequest) -> str | None:
+    client = f"client reason: {request.reason or 'not provided'}"
+    if group.state is GroupState.PREPARING:
+        return f"member {member.member_id} joins; {client}"
+    if group.state is GroupState.STABLE and group.roster.is_leader(member.member_id):
+        # Only so can the leader make the others follow a change that it alone sees, such as a
+        # topic with more partitions.
+        return f"leader {member.member_id} joins again; {client}"
+    if not member.knows_exactly(request.protocols):
+        return f"member {member.member_id} joins with other metadata; {client}"
+    return None
+
+
+def _add(turn: Turn, request: JoinRequest, token: int, member_id: str) -> None:
+    group = turn.group
+    member = Member(
+        member_id,
+        request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
+    )
+    member.is_new = True
+    if not len(group.roster):
+        group.protocol_type = request.protocol_type
+    if group.state is GroupState.PREPARING and group.generation == 0:
+        group.member_added_in_delay = True
+    group.roster.add(member)
+    turn.park_join(member, token)
+    turn.set_timer(Timer.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
+    kind = "static member" if member.instance_id is not None else "member"
+    client = f"client reason: {request.reason or 'not provided'}"
+    rebalance.prepare_if_possible(turn, f"new {kind} {member_id}; {client}")

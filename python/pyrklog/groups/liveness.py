@@ -1,0 +1,79 @@
+"""Heartbeat, LeaveGroup, and the end of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyrklog.errors import ErrorCode
+from pyrklog.groups import fencing, rebalance
+from pyrklog.groups.states import GroupState
+from pyrklog.groups.turn import Turn
+from pyrklog.groups.values import HeartbeatRequest, LeaveResult, LeavingMember
+
+
+def heartbeat(turn: Turn, request: HeartbeatRequest, token: int) -> None:
+    """A member lives; the answer says whether it shall join again."""
+    group = turn.group
+    if group.state is GroupState.DEAD:
+        turn.reply(token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return
+    error = fencing.check_generation(
+        group, request.generation, request.member_id, request.instance_id
+    )
+    if error is ErrorCode.NONE:
+        turn.refresh_session(group.roster.members[request.member_id])
+        if group.state is GroupState.PREPARING:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+    turn.reply(token, error)
+
+
+def leave(turn: Turn, members: Sequence[LeavingMember], token: int) -> None:
+    """Members leave, or an administrator removes static ones by their instance ids."""
+    if turn.group.state is GroupState.DEAD:
+        turn.reply(token, LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    results = [(member, _leave_one(turn, member)) for member in members]
+    turn.reply(token, LeaveResult(ErrorCode.NONE, results))
+
+
+def _leave_one(turn: Turn, leaving: LeavingMember) -> ErrorCode:
+    group = turn.group
+    member_id = leaving.member_id
+    if not member_id:
+        instance_id = leaving.instance_id
+        member_id = group.roster.member_of_instance(instance_id or "") or ""
+        if not member_id:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    elif member_id in group.pending_ids:
+        turn.remove_pending_id(member_id)
+        rebalance.complete_if_all_joined(turn)
+        return ErrorCode.NONE
+    else:
+        error = fencing.check_member(group, member_id, leaving.instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+    turn.remove_member(group.roster.members[member_id])
+    client = f"client reason: {leaving.reason or 'not provided'}"
+    turn.notice("group_member_left", member=member_id, reason=leaving.reason)
+    rebalance.member_removed(turn, f"member {member_id} left; {client}")
+    return ErrorCode.NONE
+
+
+def session_over(turn: Turn, member_id: str) -> None:
+    """A member has been silent for too long, unless it is we who let it wait."""
+    member = turn.group.roster.get(member_id)
+    if member is None:
+        return
+    waits = member.awaiting_join is not None or member.awaiting_sync is not None
+    if waits and not member.is_new:
+        return  # its session begins anew with the answer
+    turn.remove_member(member)
+    turn.notice("group_member_expired", member=member_id)
+    rebalance.member_removed(turn, f"session of member {member_id} expired")
+
+
+def pending_id_over(turn: Turn, member_id: str) -> None:
+    """A member id that was handed out has not come back in time."""
+    if member_id in turn.group.pending_ids:
+        turn.group.pending_ids.remove(member_id)
+        rebalance.complete_if_all_joined(turn)

@@ -1,0 +1,146 @@
+"""From the records of one partition of ``__consumer_offsets`` to its groups.
+
+Later records count over earlier ones with the same key. Offsets of a transaction count when its
+commit marker is read; those whose marker is still to come stay pending. A record that cannot be
+read is skipped and counted: one damaged record must not take a partition's groups with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyrklog.groups.offsets import Committed, Transactions
+from pyrklog.groups.values import Offset, TopicPartition
+from pyrklog.internal_log import (
+    InternalBatch,
+    InternalRecord,
+)
+from pyrklog.protocol.group_records import (
+    GroupKey,
+    GroupValue,
+    OffsetKey,
+    OffsetValue,
+    UnknownKey,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+from pyrklog.protocol.primitives import DecodeError
+
+PROBLEMS_KEPT_MAX = 20
+_CONTROL_COMMIT = 1
+_Offsets = dict[tuple[str, TopicPartition], Committed]
+
+
+class LoadedGroup(NamedTuple):
+    """A group as the log has it; ``value`` is None where it has only committed offsets."""
+
+    group_id: str
+    value: GroupValue | None
+    committed: dict[TopicPartition, Committed]
+    transactions: Transactions
+
+
+class PartitionLoader:
+    """Takes the batches of a partition in order."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.skipped = 0
+        self.problems: list[str] = []
+        """What was skipped, the first few."""
+        self._groups: dict[str, GroupValue] = {}
+        self._offsets: _Offsets = {}
+        self._open: dict[int, _Offsets] = {}
+        """Producer id -> offsets of its open transaction."""
+
+    def feed(self, batch: InternalBatch) -> Iterator[None]:
+        """Takes in a batch; yields after each record, so that a large one can be interrupted."""
+        if batch.damage is not None:
+            self._skip(batch.base_offset, batch.damage)
+            return
+        if batch.is_control:
+            self._end_transaction(batch)
+            return
+        for record in batch.records:
+            self.records += 1
+            try:
+                self._take(batch, record)
+            except DecodeError as error:
+                self._skip(record.offset, str(error))
+            yield
+
+    def _skip(self, offset: int, problem: str) -> None:
+        self.skipped += 1
+        if len(self.problems) < PROBLEMS_KEPT_MAX:
+            self.problems.append(f"offset {offset}: {problem}")
+
+    def _take(self, batch: InternalBatch, record: InternalRecord) -> None:
+        if record.key is None:
+            raise DecodeError("a record without a key")
+        match decode_key(record.key):
+            case OffsetKey(group=group, topic=topic, partition=partition):
+                self._take_offset(batch, record, (group, (topic, partition)))
+            case GroupKey(group=group):
+                if record.value is None:
+                    self._groups.pop(group, None)
+                else:
+                    self._groups[group] = decode_group_value(record.value)
+            case UnknownKey(version):
+                raise DecodeError(f"key version {version} is unknown")
+
+    def _take_offset(
+        self, batch: InternalBatch, record: InternalRecord, key: tuple[str, TopicPartition]
+    ) -> None:
+        target = self._offsets
+        if batch.is_transactional:
+            target = self._open.setdefault(batch.producer_id, {})
+        if record.value is None:
+            target.pop(key, None)
+        else:
+            value = _offset(decode_offset_value(record.value))
+            target[key] = Committed(record.offset, value)
+
+    def _end_transaction(self, batch: InternalBatch) -> None:
+        offsets = self._open.pop(batch.producer_id, {})
+        if not batch.records or _control_type(batch.records[0]) != _CONTROL_COMMIT:
+            return
+        for key, offset in offsets.items():
+            known = self._offsets.get(key)
+            if known is None or known.record_offset < offset.record_offset:
+                self._offsets[key] = offset
+
+    def finish(self) -> Iterator[LoadedGroup]:
+        """The groups, when everything has been taken in."""
+        committed: dict[str, dict[TopicPartition, Committed]] = {}
+        for (group, partition), offset in self._offsets.items():
+            committed.setdefault(group, {})[partition] = offset
+        transactions: dict[str, Transactions] = {}
+        for producer_id, offsets in self._open.items():
+            for (group, partition), pending in offsets.items():
+                opened = transactions.setdefault(group, {}).setdefault(producer_id, {})
+                opened[partition] = pending
+        for group in dict.fromkeys([*self._groups, *committed, *transactions]):
+            yield LoadedGroup(
+                group,
+                self._groups.get(group),
+                committed.get(group, {}),
+                transactions.get(group, {}),
+            )
+
+
+def _offset(value: OffsetValue) -> Offset:
+    return Offset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+    )
+
+
+def _control_type(record: InternalRecord) -> int:
+    """KIP-98: the key of a control record is its version and its type, two bytes each."""
+    key = record.key or b""
+    return int.from_bytes(key[2:4], "big") if len(key) >= 4 else -1

@@ -1,0 +1,76 @@
+"""A member of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+
+class Member:
+    """A member and what it waits for.
+
+    ``protocols`` are (name, metadata) in its order of preference, each name once.
+    ``awaiting_join`` and ``awaiting_sync`` are the tokens of its parked requests; only
+    :class:`.roster.Roster` changes the former, since it counts them.
+    """
+
+    __slots__ = (
+        "assignment",
+        "awaiting_join",
+        "awaiting_sync",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        *,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Sequence[tuple[str, bytes]],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = distinct(protocols)
+        self.assignment = assignment
+        self.awaiting_join: int | None = None
+        self.awaiting_sync: int | None = None
+        self.is_new = False
+        """It has not been in a generation yet, so that it cannot send heartbeats."""
+
+    def metadata(self, protocol: str) -> bytes:
+        """Its metadata for a protocol; empty where it does not know it."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The candidate that it likes best; it knows all of them."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def knows_exactly(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
+        """Whether these are its protocols, metadata and order included."""
+        return self.protocols == distinct(protocols)
+
+
+def distinct(protocols: Sequence[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
+    """The protocols without those whose name came before."""
+    by_name: dict[str, bytes] = {}
+    for name, metadata in protocols:
+        by_name.setdefault(name, metadata)
+    return tuple(by_name.items())

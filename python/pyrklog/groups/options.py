@@ -1,0 +1,34 @@
+"""The coordinator's settings out of the broker's options."""
+
+from __future__ import annotations
+
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.groups.interfaces import GroupOptions
+from pyrklog.groups.values import GroupSettings
+
+MINUTE_MS = 60_000
+
+
+def group_settings(config: BrokerConfig) -> GroupSettings:
+    """What the groups go by."""
+    number = config.integer
+    return GroupSettings(
+        session_timeout_min_ms=number("group.min.session.timeout.ms"),
+        session_timeout_max_ms=number("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms"),
+        members_max=number("group.max.size"),
+        metadata_units_max=number("offset.metadata.max.bytes"),
+        retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
+    )
+
+
+def group_options(config: BrokerConfig) -> GroupOptions:
+    """What the coordinator's driver goes by."""
+    number = config.integer
+    return GroupOptions(
+        partition_count=number("offsets.topic.num.partitions"),
+        codec=number("offsets.topic.compression.codec"),
+        load_buffer_bytes=number("offsets.load.buffer.size"),
+        commit_timeout_ms=number("offsets.commit.timeout.ms"),
+        expiry_interval_ms=number("offsets.retention.check.interval.ms"),
+    )

@@ -1,0 +1,126 @@
+"""Groups and offsets as records of ``__consumer_offsets``, and the codes of failed appends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.group import Group
+from pyrklog.groups.values import NO_TIMESTAMP, Offset, TopicPartition
+from pyrklog.protocol.group_records import (
+    GroupKey,
+    GroupValue,
+    MemberValue,
+    OffsetKey,
+    OffsetValue,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+
+Record = tuple[bytes, bytes | None]
+"""Key, and value or None for a tombstone."""
+
+
+def group_record(group: Group, assignments: Mapping[str, bytes]) -> Record:
+    """The group's generation; a member without an assignment has an empty one."""
+    protocol = group.protocol_name
+    members = [
+        MemberValue(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            session_timeout_ms=member.session_timeout_ms,
+            subscription=member.metadata(protocol or ""),
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in group.roster.members.values()
+    ]
+    since_ms = group.state_since_ms
+    value = GroupValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=protocol,
+        leader=group.roster.leader_id,
+        current_state_timestamp=NO_TIMESTAMP if since_ms is None else since_ms,
+        members=members,
+    )
+    return encode_group_key(GroupKey(group.group_id)), encode_group_value(value)
+
+
+def group_tombstone(group_id: str) -> Record:
+    """The group is gone."""
+    return encode_group_key(GroupKey(group_id)), None
+
+
+def offset_records(group_id: str, offsets: Mapping[TopicPartition, Offset]) -> list[Record]:
+    """Committed offsets, in order."""
+    return [
+        (
+            encode_offset_key(OffsetKey(group_id, *partition)),
+            encode_offset_value(
+                OffsetValue(
+                    value.offset,
+                    value.leader_epoch,
+                    value.metadata,
+                    value.commit_ms,
+                    value.expire_ms,
+                )
+            ),
+        )
+        for partition, value in offsets.items()
+    ]
+
+
+def offset_tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[Record]:
+    """Offsets that are gone."""
+    return [(encode_offset_key(OffsetKey(group_id, *item)), None) for item in partitions]
+
+
+_NOT_AVAILABLE = dict.fromkeys(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+)
+_MOVED = dict.fromkeys(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ),
+    ErrorCode.NOT_COORDINATOR,
+)
+_TOO_LARGE = (
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_FETCH_SIZE,
+)
+
+_GROUP_ERRORS = {
+    **_NOT_AVAILABLE,
+    **_MOVED,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    **dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+}
+_COMMIT_ERRORS = {
+    **_NOT_AVAILABLE,
+    **_MOVED,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    **dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+}
+
+
+def group_error(error: ErrorCode) -> ErrorCode:
+    """What a member is told when its group's record could not be written."""
+    return _GROUP_ERRORS.get(error, error)
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """What a client is told when its offsets could not be written."""
+    return _COMMIT_ERRORS.get(error, error)

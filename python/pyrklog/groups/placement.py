@@ -1,0 +1,24 @@
+"""Which partition of ``__consumer_offsets`` a group belongs to: Java's hash of its name."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+INT_MIN = -(2**31)
+HASHES_KEPT_MAX = 4096
+
+
+@lru_cache(maxsize=HASHES_KEPT_MAX)
+def java_hash(text: str) -> int:
+    """``String.hashCode``: over UTF-16 units, in 32 bits with a sign."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for position in range(0, len(units), 2):
+        value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
+    return value - 2**32 if value >= 2**31 else value
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """Kafka takes the absolute value, and 0 for the one number that has none."""
+    value = java_hash(group_id)
+    return (0 if value == INT_MIN else abs(value)) % partition_count

@@ -1,0 +1,321 @@
+"""The groups that this broker coordinates, by partition of ``__consumer_offsets``. Pure.
+
+A partition is *loading* from the moment this broker leads it until its log has been read, then
+*owned* until it leads it no more. A group is in :attr:`Registry.groups` only while its partition is
+owned, so that the common case costs one look-up.
+
+Each event returns the machine that it went to, if any, and what is to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.history import Rebalance
+from pyrklog.groups.loading import LoadedGroup
+from pyrklog.groups.machine import Effects, GroupMachine
+from pyrklog.groups.placement import partition_of
+from pyrklog.groups.states import GroupState
+from pyrklog.groups.values import (
+    CommitRequest,
+    CommitResult,
+    DeleteOffsetsResult,
+    FetchedOffset,
+    GroupDescription,
+    GroupOverview,
+    GroupSettings,
+    HeartbeatRequest,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    Reply,
+    Result,
+    SyncRequest,
+    SyncResult,
+    TopicPartition,
+)
+
+CLASSIC = "classic"
+"""The type of every group here (ListGroups v5+)."""
+
+
+class Outcome(NamedTuple):
+    """``group`` is None where no group had to be asked."""
+
+    group: GroupMachine | None
+    effects: Effects
+
+
+class OwnedPartition(NamedTuple):
+    """A partition that this broker leads."""
+
+    epoch: int
+    is_loading: bool
+
+
+def _no_group(token: int, result: Result) -> Outcome:
+    return Outcome(None, [Reply(token, result)])
+
+
+class Registry:
+    """All groups of this broker."""
+
+    def __init__(self, settings: GroupSettings, partition_count: int) -> None:
+        self.settings = settings
+        self.partition_count = partition_count
+        self.groups: dict[str, GroupMachine] = {}
+        self._partitions: dict[int, OwnedPartition] = {}
+
+    # --- partitions ------------------------------------------------------------------------------
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition that holds the group."""
+        return partition_of(group_id, self.partition_count)
+
+    def epoch_of(self, group_id: str) -> int | None:
+        """The leader epoch in which this broker coordinates the group; None if it does not."""
+        partition = self._partitions.get(self.partition_for(group_id))
+        return None if partition is None else partition.epoch
+
+    def partitions(self) -> dict[int, OwnedPartition]:
+        """The partitions that this broker leads."""
+        return dict(self._partitions)
+
+    def begin_load(self, partition: int, epoch: int) -> bool:
+        """This broker leads the partition; whether its log is to be read.
+
+        A new epoch of a partition that was led before changes nothing but the epoch.
+        """
+        known = self._partitions.get(partition)
+        if known is not None:
+            self._partitions[partition] = known._replace(epoch=max(epoch, known.epoch))
+            return False
+        self._partitions[partition] = OwnedPartition(epoch, is_loading=True)
+        return True
+
+    def finish_load(
+        self, partition: int, groups: Iterable[LoadedGroup], now_ms: int
+    ) -> list[Outcome]:
+        """The log has been read: the partition's groups serve. Groups of other partitions (the
+        topic got more since) are left out."""
+        known = self._partitions.get(partition)
+        if known is None or not known.is_loading:
+            return []
+        self._partitions[partition] = known._replace(is_loading=False)
+        outcomes = []
+        for loaded in groups:
+            if self.partition_for(loaded.group_id) != partition:
+                continue
+            machine = GroupMachine(loaded.group_id, self.settings, now_ms)
+            machine.restore(loaded.value, loaded.committed, loaded.transactions)
+            self.groups[loaded.group_id] = machine
+            outcomes.append(Outcome(machine, machine.loaded(now_ms)))
+        return outcomes
+
+    def unload(self, partition: int, now_ms: int) -> list[Outcome]:
+        """This broker leads the partition no more, or could not load it."""
+        if self._partitions.pop(partition, None) is None:
+            return []
+        moved = [m for name, m in self.groups.items() if self.partition_for(name) == partition]
+        for machine in moved:
+            del self.groups[machine.group_id]
+        return [Outcome(machine, machine.unload(now_ms)) for machine in moved]
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some partition is being read."""
+        return any(partition.is_loading for partition in self._partitions.values())
+
+    def _refusal(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """Why this broker cannot answer for a group that it does not hold; NONE: it could."""
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        partition = self._partitions.get(self.partition_for(group_id))
+        if partition is None:
+            return ErrorCode.NOT_COORDINATOR
+        if partition.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def _create(self, group_id: str, now_ms: int) -> GroupMachine:
+        machine = self.groups[group_id] = GroupMachine(group_id, self.settings, now_ms)
+        return machine
+
+    def _forget_if_dead(self, machine: GroupMachine) -> None:
+        if machine.is_dead and self.groups.get(machine.group_id) is machine:
+            del self.groups[machine.group_id]
+
+    # --- members ---------------------------------------------------------------------------------
+
+    def join(self, request: JoinRequest, token: int, now_ms: int) -> Outcome:
+        """JoinGroup: a member without an id may found a group."""
+        machine = self.groups.get(request.group_id) if request.group_id else None
+        if machine is None:
+            error = self._refusal(request.group_id)
+            if error is not ErrorCode.NONE:
+                return _no_group(token, JoinResult(error, request.member_id))
+        settings = self.settings
+        timeout_ms = request.session_timeout_ms
+        if not settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms:
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+            return _no_group(token, JoinResult(error, request.member_id))
+        if machine is None:
+            if request.member_id:
+                error = ErrorCode.UNKNOWN_MEMBER_ID
+                return _no_group(token, JoinResult(error, request.member_id))
+            machine = self._create(request.group_id, now_ms)
+        return Outcome(machine, machine.join(request, token, now_ms))
+
+    def sync(self, request: SyncRequest, token: int, now_ms: int) -> Outcome:
+        """SyncGroup. While the coordinator loads, the generation that the member knows is lost:
+        it joins again, without looking for another coordinator."""
+        machine = self.groups.get(request.group_id) if request.group_id else None
+        if machine is not None:
+            return Outcome(machine, machine.sync(request, token, now_ms))
+        error = self._refusal(request.group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        return _no_group(token, SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> Outcome:
+        """Heartbeat. While the coordinator loads, nobody is judged."""
+        machine = self.groups.get(request.group_id) if request.group_id else None
+        if machine is not None:
+            return Outcome(machine, machine.heartbeat(request, token, now_ms))
+        error = self._refusal(request.group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return _no_group(token, ErrorCode.NONE)
+        return _no_group(token, error or ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def leave(
+        self, group_id: str, members: Sequence[LeavingMember], token: int, now_ms: int
+    ) -> Outcome:
+        """LeaveGroup."""
+        machine = self.groups.get(group_id) if group_id else None
+        if machine is not None:
+            return Outcome(machine, machine.leave(members, token, now_ms))
+        error = self._refusal(group_id)
+        if error is not ErrorCode.NONE:
+            return _no_group(token, LeaveResult(error))
+        unknown = [(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in members]
+        return _no_group(token, LeaveResult(ErrorCode.NONE, unknown))
+
+    # --- offsets ---------------------------------------------------------------------------------
+
+    def commit(self, request: CommitRequest, token: int, now_ms: int) -> Outcome:
+        """OffsetCommit and TxnOffsetCommit: a consumer without a generation may found a group."""
+        machine = self.groups.get(request.group_id)
+        if machine is None:
+            error = self._refusal(request.group_id, may_be_empty=request.producer is None)
+            if error is ErrorCode.NONE and request.generation >= 0 and request.producer is None:
+                error = ErrorCode.ILLEGAL_GENERATION
+            if error is not ErrorCode.NONE:
+                return _no_group(token, CommitResult(dict.fromkeys(request.offsets, error)))
+            machine = self._create(request.group_id, now_ms)
+        return Outcome(machine, machine.commit(request, token, now_ms))
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        require_stable: bool,
+    ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
+        """OffsetFetch; None = all of the group."""
+        machine = self.groups.get(group_id)
+        if machine is not None:
+            found = machine.fetch_offsets(partitions, require_stable=require_stable)
+            return ErrorCode.NONE, found
+        error = self._refusal(group_id, may_be_empty=True)
+        if error is not ErrorCode.NONE:
+            return error, {}
+        return error, dict.fromkeys(partitions or (), FetchedOffset(ErrorCode.NONE))
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition], token: int, now_ms: int
+    ) -> Outcome:
+        """OffsetDelete."""
+        machine = self.groups.get(group_id) if group_id else None
+        if machine is None:
+            error = self._refusal(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
+            return _no_group(token, DeleteOffsetsResult(error))
+        effects = machine.delete_offsets(partitions, token, now_ms)
+        return Outcome(machine, effects)
+
+    def transaction_completed(
+        self, producer_id: int, partitions: Iterable[int], *, commit: bool
+    ) -> None:
+        """A marker has been written to these partitions of ``__consumer_offsets``."""
+        wanted = frozenset(partitions)
+        for name, machine in self.groups.items():
+            if (
+                producer_id in machine.group.offsets.open_producers
+                and self.partition_for(name) in wanted
+            ):
+                machine.transaction_completed(producer_id, commit=commit)
+
+    # --- administration --------------------------------------------------------------------------
+
+    def list_groups(
+        self, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> tuple[ErrorCode, list[GroupOverview]]:
+        """ListGroups; what is known is listed while some partitions are still loading."""
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.is_loading else ErrorCode.NONE
+        wanted_states = {name.lower() for name in states}
+        wanted_types = {name.lower() for name in types}
+        if wanted_types and CLASSIC not in wanted_types:
+            return error, []
+        overviews = [machine.overview() for machine in self.groups.values()]
+        return error, [
+            item for item in overviews if not wanted_states or item.state.lower() in wanted_states
+        ]
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """DescribeGroups; a group that does not exist is dead, which is no error."""
+        machine = self.groups.get(group_id)
+        if machine is not None:
+            return machine.describe()
+        error = self._refusal(group_id, may_be_empty=True)
+        state = "" if error else GroupState.DEAD.value
+        return GroupDescription(error, group_id, state)
+
+    def history(self, group_id: str) -> tuple[ErrorCode, Sequence[Rebalance]]:
+        """The last rebalances of a group; GROUP_ID_NOT_FOUND where there is no such group."""
+        machine = self.groups.get(group_id)
+        if machine is not None:
+            return ErrorCode.NONE, machine.history()
+        error = self._refusal(group_id, may_be_empty=True)
+        return error or ErrorCode.GROUP_ID_NOT_FOUND, ()
+
+    def delete_group(self, group_id: str, token: int, now_ms: int) -> Outcome:
+        """DeleteGroups, one of them."""
+        machine = self.groups.get(group_id)
+        if machine is None:
+            error = self._refusal(group_id, may_be_empty=True)
+            return _no_group(token, error or ErrorCode.GROUP_ID_NOT_FOUND)
+        effects = machine.delete(token, now_ms)
+        self._forget_if_dead(machine)
+        return Outcome(machine, effects)
+
+    # --- housekeeping ----------------------------------------------------------------------------
+
+    def expire(self, group_id: str, now_ms: int) -> Outcome:
+        """Forgets what of a group has expired, or all of it."""
+        return self._tidy(group_id, lambda machine: machine.expire(now_ms))
+
+    def partitions_deleted(
+        self, group_id: str, partitions: Sequence[TopicPartition], now_ms: int
+    ) -> Outcome:
+        """Topics are gone: a group forgets its offsets of them."""
+        return self._tidy(group_id, lambda m: m.partitions_deleted(partitions, now_ms))
+
+    def _tidy(self, group_id: str, event: Callable[[GroupMachine], Effects]) -> Outcome:
+        machine = self.groups.get(group_id)
+        if machine is None:
+            return Outcome(None, [])
+        effects = event(machine)
+        self._forget_if_dead(machine)
+        return Outcome(machine, effects)

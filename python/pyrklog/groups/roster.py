@@ -1,0 +1,155 @@
+"""Who is in a group: members, instance ids, the leader, and the protocols that all know.
+
+Counters make every question of the hot path cost the same for ten members and for ten thousand.
+
+Invariants: the leader is a member, and there is one whenever there are members; an instance id maps
+to a member that bears it; ``awaiting_count`` is the number of members whose JoinGroup is parked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pyrklog.groups.member import Member, distinct
+from pyrklog.groups.values import JoinedMember
+
+
+class Roster:
+    """The members of a group, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+        self.leader_id: str | None = None
+        self.awaiting_count = 0
+        self._by_instance: dict[str, str] = {}
+        self._protocol_counts: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def get(self, member_id: str) -> Member | None:
+        """The member of this id."""
+        return self.members.get(member_id)
+
+    def member_of_instance(self, instance_id: str) -> str | None:
+        """The id of the static member."""
+        return self._by_instance.get(instance_id)
+
+    @property
+    def leader(self) -> str:
+        """The leader's id; empty without one."""
+        return self.leader_id or ""
+
+    def is_leader(self, member_id: str) -> bool:
+        """Whether this member assigns."""
+        return self.leader_id == member_id
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def add(self, member: Member) -> None:
+        """A member whose id, and instance id if any, is not in the group. The first one leads."""
+        assert member.member_id not in self.members
+        if member.instance_id is not None:
+            assert member.instance_id not in self._by_instance
+            self._by_instance[member.instance_id] = member.member_id
+        self.members[member.member_id] = member
+        self._count_protocols(member, 1)
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+
+    def remove(self, member: Member) -> None:
+        """A member that waits for nothing. If it led, the oldest of the others leads."""
+        assert member.awaiting_join is None
+        assert member.awaiting_sync is None
+        del self.members[member.member_id]
+        self._count_protocols(member, -1)
+        if member.instance_id is not None:
+            del self._by_instance[member.instance_id]
+        if self.leader_id == member.member_id:
+            self.leader_id = next(iter(self.members), None)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Gives a static member another id."""
+        assert member.instance_id is not None
+        del self.members[member.member_id]
+        if self.leader_id == member.member_id:
+            self.leader_id = member_id
+        member.member_id = member_id
+        self.members[member_id] = member
+        self._by_instance[member.instance_id] = member_id
+
+    def update(
+        self,
+        member: Member,
+        protocols: Sequence[tuple[str, bytes]],
+        *,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """What a member says when it joins again."""
+        self._count_protocols(member, -1)
+        member.protocols = distinct(protocols)
+        self._count_protocols(member, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def park_join(self, member: Member, token: int) -> int | None:
+        """The member's JoinGroup waits; returns the token of an earlier one that it replaces."""
+        replaced = member.awaiting_join
+        member.awaiting_join = token
+        if replaced is None:
+            self.awaiting_count += 1
+        return replaced
+
+    def take_join(self, member: Member) -> int | None:
+        """The member's parked JoinGroup, which is about to be answered."""
+        token = member.awaiting_join
+        if token is not None:
+            member.awaiting_join = None
+            self.awaiting_count -= 1
+        return token
+
+    def elect_joined_leader(self) -> bool:
+        """Makes a member lead that has joined; False where nobody has."""
+        leader = self.members.get(self.leader) if self.leader_id is not None else None
+        if leader is not None and leader.awaiting_join is not None:
+            return True
+        for member in self.members.values():
+            if member.awaiting_join is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    # --- protocols -------------------------------------------------------------------------------
+
+    def all_know_one_of(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
+        """Whether every member knows at least one of these."""
+        total = len(self.members)
+        return any(self._protocol_counts[name] == total for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The protocol that gets most votes; of several the one that was voted for first."""
+        total = len(self.members)
+        candidates = {name for name, count in self._protocol_counts.items() if count == total}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=lambda name: votes[name])
+
+    def joined_members(self, protocol: str) -> list[JoinedMember]:
+        """The members with their metadata, for the leader."""
+        return [
+            JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
+            for member in self.members.values()
+        ]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest rebalance time-out of all members, 0 without any."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def _count_protocols(self, member: Member, step: int) -> None:
+        counts = self._protocol_counts
+        for name, _ in member.protocols:
+            counts[name] += step
+            if not counts[name]:
+                del counts[name]

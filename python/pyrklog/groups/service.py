@@ -1,0 +1,86 @@
+"""What the handlers may ask of the group coordinator: signatures, no logic.
+
+Requests and results are those of :mod:`.values`. ``park`` is called when an answer has to wait for
+other members, so that the request need not hold a place that others could use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.history import Rebalance
+from pyrklog.groups.interfaces import Endpoint
+from pyrklog.groups.values import (
+    CommitRequest,
+    CommitResult,
+    DeleteOffsetsResult,
+    FetchedOffset,
+    GroupDescription,
+    GroupOverview,
+    HeartbeatRequest,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+    TopicPartition,
+)
+
+Park = Callable[[], None]
+
+
+class GroupService(Protocol):
+    """The group coordinator as the handlers see it."""
+
+    async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, Endpoint | None]:
+        """The broker that coordinates a group, as advertised on a listener; creates
+        ``__consumer_offsets`` where it is missing. COORDINATOR_NOT_AVAILABLE: try again."""
+
+    async def join(self, request: JoinRequest, park: Park) -> JoinResult:
+        """JoinGroup; ``request.fresh_id`` is filled in here."""
+
+    async def sync(self, request: SyncRequest, park: Park) -> SyncResult:
+        """SyncGroup."""
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        """Heartbeat."""
+
+    async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
+        """LeaveGroup."""
+
+    async def commit(self, request: CommitRequest) -> CommitResult:
+        """OffsetCommit, for partitions that exist."""
+
+    def now_ms(self) -> int:
+        """The wall clock that commits are stamped with."""
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        require_stable: bool,
+    ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
+        """OffsetFetch of one group; None = all that it has."""
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> DeleteOffsetsResult:
+        """OffsetDelete."""
+
+    def list_groups(
+        self, states: Sequence[str], types: Sequence[str]
+    ) -> tuple[ErrorCode, list[GroupOverview]]:
+        """ListGroups; empty filters let everything pass."""
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """DescribeGroups, one of them."""
+
+    def history(self, group_id: str) -> tuple[ErrorCode, Sequence[Rebalance]]:
+        """The last rebalances of a group and their reasons."""
+
+    async def delete_group(self, group_id: str) -> ErrorCode:
+        """DeleteGroups, one of them."""

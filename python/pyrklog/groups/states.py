@@ -1,0 +1,29 @@
+"""The states of a group and every step between them."""
+
+from collections.abc import Mapping
+from enum import Enum
+
+
+class GroupState(Enum):
+    """Values are the protocol's names."""
+
+    EMPTY = "Empty"
+    """No members; kept while it has offsets."""
+    PREPARING = "PreparingRebalance"
+    """Waiting for members to join (again)."""
+    COMPLETING = "CompletingRebalance"
+    """A generation has begun; the leader's assignment is awaited."""
+    STABLE = "Stable"
+    """Each member has its assignment."""
+    DEAD = "Dead"
+    """Deleted, expired, or coordinated elsewhere."""
+
+
+TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING, GroupState.DEAD}),
+    GroupState.PREPARING: frozenset({GroupState.COMPLETING, GroupState.EMPTY, GroupState.DEAD}),
+    GroupState.COMPLETING: frozenset({GroupState.STABLE, GroupState.PREPARING, GroupState.DEAD}),
+    GroupState.STABLE: frozenset({GroupState.PREPARING, GroupState.DEAD}),
+    GroupState.DEAD: frozenset(),
+}
+"""From each state to those that may follow it."""

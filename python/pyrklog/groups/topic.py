@@ -1,0 +1,84 @@
+"""``__consumer_offsets`` in this broker's view of the cluster; implements ``OffsetsTopic``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyrklog.controller.service import ClusterService, TopicSpec
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.interfaces import OFFSETS_TOPIC, Endpoint, OffsetsTopic
+from pyrklog.image import PartitionImage
+from pyrklog.metadata import Metadata
+from pyrklog.replication.machine import Replicas
+
+CREATION_TIMEOUT_MS = 5_000
+REPLICATION_FACTOR = "offsets.topic.replication.factor"
+
+
+class ClusterOffsetsTopic:
+    """The offsets topic as the image shows it and the replicas serve it."""
+
+    def __init__(self, metadata: Metadata, replicas: Replicas, service: ClusterService) -> None:
+        self._metadata = metadata
+        self._replicas = replicas
+        self._service = service
+
+    def _partitions(self) -> Mapping[int, PartitionImage]:
+        entry = self._metadata.image.topics.get(OFFSETS_TOPIC)
+        return {} if entry is None else entry.partitions
+
+    def partition_count(self) -> int | None:
+        return len(self._partitions()) or None
+
+    def led_partitions(self) -> Mapping[int, int]:
+        node_id = self._service.node_id
+        return {
+            index: partition.leader_epoch
+            for index, partition in self._partitions().items()
+            if partition.leader == node_id and self._replicas.is_serving((OFFSETS_TOPIC, index))
+        }
+
+    def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
+        known = self._partitions().get(partition)
+        if known is None:
+            return None
+        for broker in self._service.describe_cluster(listener).brokers:
+            if broker.id == known.leader:
+                return Endpoint(broker.id, broker.host, broker.port)
+        return None
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        await self._metadata.changes.wait_until(condition)
+
+    async def create(self) -> ErrorCode:
+        config = self._metadata.config
+        [result] = await self._service.create_topics(
+            [
+                TopicSpec(
+                    OFFSETS_TOPIC,
+                    partition_count=config.integer("offsets.topic.num.partitions"),
+                    replication_factor=self._replication_factor(),
+                    configs={
+                        "cleanup.policy": "compact",
+                        "compression.type": "producer",
+                        "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
+                    },
+                )
+            ],
+            validate_only=False,
+            timeout_ms=CREATION_TIMEOUT_MS,
+        )
+        exists = result.error is ErrorCode.TOPIC_ALREADY_EXISTS
+        return ErrorCode.NONE if exists else result.error
+
+    def _replication_factor(self) -> int:
+        """As given; a default that the cluster is too small for must not keep groups from it."""
+        config = self._metadata.config
+        wanted = config.integer(REPLICATION_FACTOR)
+        if REPLICATION_FACTOR in config.given:
+            return wanted
+        return max(1, min(wanted, len(self._metadata.image.brokers)))
+
+
+def _is_the_topic(topic: ClusterOffsetsTopic) -> OffsetsTopic:
+    return topic  # the type checker holds the class to the interface

@@ -1,0 +1,102 @@
+"""ListGroups, DescribeGroups, DeleteGroups."""
+
+from pyrklog.groups.registry import CLASSIC
+from pyrklog.groups.values import GroupDescription
+from pyrklog.handlers.context import Context
+from pyrklog.protocol.cluster import OPERATIONS_NOT_ASKED
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.group_admin import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
+GROUP_OPERATIONS = sum(
+    1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+)
+"""All operations on a group, as bits (KIP-430). Without rules, everyone may do all of them."""
+
+
+async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+    """The groups that this broker coordinates."""
+    error, groups = context.groups.list_groups(request.states_filter, request.types_filter)
+    return ListGroupsResponse(
+        error_code=error,
+        groups=[ListedGroup(one.group_id, one.protocol_type, one.state, CLASSIC) for one in groups],
+    )
+
+
+def list_groups_error(
+    _request: ListGroupsRequest, code: ErrorCode, _message: str | None
+) -> ListGroupsResponse:
+    """No list, and why."""
+    return ListGroupsResponse(error_code=code)
+
+
+async def describe_groups(
+    context: Context, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    """Each group asked for; one that does not exist is dead."""
+    asked = request.include_authorized_operations
+    return DescribeGroupsResponse(
+        groups=[
+            _described(context.groups.describe_group(name), with_operations=asked)
+            for name in request.groups
+        ]
+    )
+
+
+def describe_groups_error(
+    request: DescribeGroupsRequest, code: ErrorCode, _message: str | None
+) -> DescribeGroupsResponse:
+    """The same code for each group."""
+    return DescribeGroupsResponse(groups=[DescribedGroup(code, name) for name in request.groups])
+
+
+def _described(group: GroupDescription, *, with_operations: bool) -> DescribedGroup:
+    shown = with_operations and group.error is ErrorCode.NONE
+    return DescribedGroup(
+        error_code=group.error,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=one.member_id,
+                group_instance_id=one.instance_id,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                member_metadata=one.metadata,
+                member_assignment=one.assignment,
+            )
+            for one in group.members
+        ],
+        authorized_operations=GROUP_OPERATIONS if shown else OPERATIONS_NOT_ASKED,
+    )
+
+
+async def delete_groups(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """Each group named; a name given twice gets one result, as in Kafka."""
+    results = [
+        DeletableGroupResult(name, await context.groups.delete_group(name))
+        for name in dict.fromkeys(request.groups_names)
+    ]
+    return DeleteGroupsResponse(results=results)
+
+
+def delete_groups_error(
+    request: DeleteGroupsRequest, code: ErrorCode, _message: str | None
+) -> DeleteGroupsResponse:
+    """The same code for each group."""
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(name, code) for name in dict.fromkeys(request.groups_names)]
+    )

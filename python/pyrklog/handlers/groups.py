@@ -1,0 +1,167 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+=========  =====================================================================================
+JoinGroup  v0 has no rebalance time-out; v4 can be asked to come back with the member id it gets;
+           v7 may be answered without a protocol name; v9 knows a leader that shall not assign
+SyncGroup  v5 must name the protocol
+LeaveGroup v3 names several members, and each has its own code; before, the one code is the answer's
+=========  =====================================================================================
+"""
+
+from pyrklog.groups import values
+from pyrklog.groups.values import JoinRequest, LeavingMember, SyncRequest
+from pyrklog.handlers.context import Context
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+REBALANCE_TIMEOUT_SINCE = 1
+MEMBER_ID_REQUIRED_SINCE = 4
+NO_PROTOCOL_SINCE = 7
+SKIP_ASSIGNMENT_SINCE = 9
+PROTOCOL_MANDATORY_SINCE = 5
+SEVERAL_LEAVE_SINCE = 3
+
+
+async def join_group(context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+    """Waits until the group has a generation."""
+    version = context.api_version
+    has_own_timeout = version >= REBALANCE_TIMEOUT_SINCE
+    result = await context.groups.join(
+        JoinRequest(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            client_id=context.session.client_id or "",
+            client_host=f"/{context.session.host}",
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=(
+                request.rebalance_timeout_ms if has_own_timeout else request.session_timeout_ms
+            ),
+            protocol_type=request.protocol_type,
+            protocols=tuple((one.name, one.metadata) for one in request.protocols),
+            reason=request.reason,
+            member_id_required=(
+                version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None
+            ),
+            can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
+        ),
+        context.park,
+    )
+    no_protocol = None if version >= NO_PROTOCOL_SINCE else ""
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=no_protocol if result.protocol_name is None else result.protocol_name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(one.member_id, one.instance_id, one.metadata)
+            for one in result.members
+        ],
+    )
+
+
+def join_group_error(
+    request: JoinGroupRequest, code: ErrorCode, _message: str | None
+) -> JoinGroupResponse:
+    """Not joined."""
+    return JoinGroupResponse(error_code=code, member_id=request.member_id)
+
+
+async def sync_group(context: Context, request: SyncGroupRequest) -> SyncGroupResponse:
+    """Waits until the leader has assigned."""
+    unnamed = request.protocol_type is None or request.protocol_name is None
+    if context.api_version >= PROTOCOL_MANDATORY_SINCE and unnamed:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    result = await context.groups.sync(
+        SyncRequest(
+            group_id=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments={one.member_id: one.assignment for one in request.assignments},
+        ),
+        context.park,
+    )
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
+
+
+def sync_group_error(
+    _request: SyncGroupRequest, code: ErrorCode, _message: str | None
+) -> SyncGroupResponse:
+    """No assignment."""
+    return SyncGroupResponse(error_code=code)
+
+
+def heartbeat_now(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Tells the member whether it may go on."""
+    error = context.groups.heartbeat(
+        values.HeartbeatRequest(
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+        )
+    )
+    return HeartbeatResponse(error_code=error)
+
+
+async def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    """See :func:`heartbeat_now`."""
+    return heartbeat_now(context, request)
+
+
+def heartbeat_error(
+    _request: HeartbeatRequest, code: ErrorCode, _message: str | None
+) -> HeartbeatResponse:
+    """Not known to live."""
+    return HeartbeatResponse(error_code=code)
+
+
+async def leave_group(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Takes members out."""
+    several = context.api_version >= SEVERAL_LEAVE_SINCE
+    leaving = [LeavingMember(request.member_id)]
+    if several:
+        leaving = [
+            LeavingMember(one.member_id, one.group_instance_id, one.reason)
+            for one in request.members
+        ]
+    result = await context.groups.leave(request.group_id, leaving)
+    if not several:
+        codes = [code for _, code in result.members]
+        return LeaveGroupResponse(error_code=result.error or codes[0])
+    return LeaveGroupResponse(
+        error_code=result.error,
+        members=[
+            MemberResponse(member.member_id, member.instance_id, code)
+            for member, code in result.members
+        ],
+    )
+
+
+def leave_group_error(
+    _request: LeaveGroupRequest, code: ErrorCode, _message: str | None
+) -> LeaveGroupResponse:
+    """Nobody left."""
+    return LeaveGroupResponse(error_code=code)

@@ -1,0 +1,172 @@
+"""``__consumer_offsets`` in memory, for tests of the group coordinator.
+
+:class:`FakeLog` keeps what is appended and lets a test hold appends back or make them fail;
+:class:`FakeTopic` says which partitions this broker leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import trio
+
+from pyrklog.changes import Changes
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.interfaces import (
+    Endpoint,
+)
+from pyrklog.internal_log import (
+    AppendResult,
+    InternalBatch,
+    InternalRead,
+    InternalRecord,
+    Producer,
+)
+
+NO_PRODUCER_ID = -1
+
+
+class FakeLog:
+    """Implements ``InternalLog`` for partitions of one topic.
+
+    ``epoch_of`` gives a partition's leader epoch, None where this broker does not lead it.
+    """
+
+    def __init__(self, epoch_of: Callable[[int], int | None]) -> None:
+        self.batches: dict[int, list[InternalBatch]] = {}
+        self.failing: list[ErrorCode] = []
+        """Codes of the next appends; the records of one that fails are not kept."""
+        self.reads_failing: list[ErrorCode] = []
+        self.codecs: list[int] = []
+        self.changes = Changes()
+        self._epoch_of = epoch_of
+        self._open = trio.Event()
+        self._open.set()
+
+    def hold(self) -> None:
+        """Appends get into the log, but the high watermark does not move, and reads wait."""
+        self._open = trio.Event()
+
+    def release(self) -> None:
+        """What was held goes on."""
+        self._open.set()
+
+    def end_offset(self, partition: int) -> int:
+        """The log end offset."""
+        batches = self.batches.get(partition)
+        return batches[-1].last_offset + 1 if batches else 0
+
+    def records(self, partition: int) -> list[InternalRecord]:
+        """Everything in the log."""
+        return [record for batch in self.batches.get(partition, []) for record in batch.records]
+
+    def append_internal(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+        producer: Producer | None = None,
+    ) -> Awaitable[AppendResult]:
+        assert records
+        assert timestamp_ms >= 0
+        self.codecs.append(codec)
+        if self._epoch_of(partition) != expected_epoch:
+            return self._result(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        if self.failing:
+            return self._result(AppendResult(self.failing.pop(0)))
+        base = self.end_offset(partition)
+        kept = [InternalRecord(base + i, key, value) for i, (key, value) in enumerate(records)]
+        self._keep(partition, kept, NO_PRODUCER_ID if producer is None else producer.id)
+        return self._result(AppendResult(ErrorCode.NONE, base))
+
+    def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """Writes a marker."""
+        key = bytes([0, 0, 0, int(commit)])
+        record = InternalRecord(self.end_offset(partition), key, b"")
+        self._keep(partition, [record], producer_id, control=True)
+
+    def _keep(
+        self,
+        partition: int,
+        records: Sequence[InternalRecord],
+        producer_id: int,
+        *,
+        control: bool = False,
+    ) -> None:
+        batch = InternalBatch(
+            base_offset=records[0].offset,
+            last_offset=records[-1].offset,
+            producer_id=producer_id,
+            is_transactional=producer_id != NO_PRODUCER_ID,
+            is_control=control,
+            records=records,
+        )
+        self.batches.setdefault(partition, []).append(batch)
+        self.changes.notify()
+
+    async def _result(self, result: AppendResult) -> AppendResult:
+        await self._open.wait()
+        return result
+
+    async def read_internal(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int
+    ) -> InternalRead:
+        """One batch at a time, however small."""
+        assert max_bytes > 0
+        await self._open.wait()
+        await trio.lowlevel.checkpoint()
+        end = self.end_offset(partition)
+        if self.reads_failing:
+            return InternalRead(self.reads_failing.pop(0), [], offset, end)
+        for batch in self.batches.get(partition, []):
+            if batch.last_offset >= offset:
+                return InternalRead(ErrorCode.NONE, [batch], batch.last_offset + 1, end)
+        return InternalRead(ErrorCode.NONE, [], offset, end)
+
+
+class FakeTopic:
+    """Implements ``OffsetsTopic``. ``led`` maps partitions to leader epochs."""
+
+    def __init__(self, partition_count: int | None, led: Mapping[int, int]) -> None:
+        self.count = partition_count
+        self.led = dict(led)
+        self.created = 0
+        self.creation: ErrorCode = ErrorCode.NONE
+        self.changes = Changes()
+
+    def lead(self, partition: int, epoch: int = 0) -> None:
+        """This broker leads the partition (in a new epoch)."""
+        self.led[partition] = epoch
+        self.changes.notify()
+
+    def resign(self, partition: int) -> None:
+        """Another broker leads the partition."""
+        del self.led[partition]
+        self.changes.notify()
+
+    def partition_count(self) -> int | None:
+        return self.count
+
+    def led_partitions(self) -> Mapping[int, int]:
+        return dict(self.led)
+
+    def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
+        if partition in self.led:
+            return Endpoint(1, f"{listener.lower()}.example", 9092)
+        return None
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        await self.changes.wait_until(condition)
+
+    async def create(self) -> ErrorCode:
+        self.created += 1
+        await trio.sleep(0.01)
+        if self.creation is ErrorCode.NONE:
+            self.count = 2
+            self.led.update({0: 0, 1: 0})
+            self.changes.notify()
+        return self.creation

@@ -1,0 +1,153 @@
+//! Appends of the control plane to internal topics: one batch a call, built here, in the log in the
+//! order of the calls, acknowledged when the high watermark has passed it.
+
+use std::sync::Arc;
+
+use pyrklog_log::compression::{EXPANDED_BYTES_MAX_DEFAULT, compress};
+use pyrklog_log::validate::{Rules, validate_produce};
+use pyrklog_log::{BatchInfo, Origin};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::batch::Compression;
+use pyrklog_wire::builder::BatchBuilder;
+
+use crate::api::{Event, InternalAppend, TicketId, TicketOutcome};
+use crate::clock::Now;
+use crate::internal_waiters::AppendWaiter;
+use crate::partition::Partition;
+use crate::shared::Shared;
+
+/// The rules for a batch are those of the newest Produce request, with every codec allowed.
+const RULES_VERSION: i16 = 11;
+
+/// What a record takes beside its key and value, at most: lengths, deltas, no headers.
+const RECORD_OVERHEAD_BYTES_MAX: usize = 32;
+
+/// How a ticket of an internal append ends.
+pub fn outcome(error: ErrorCode, base_offset: i64) -> TicketOutcome {
+    let base_offset = match error {
+        ErrorCode::NONE => base_offset,
+        _ => -1,
+    };
+    TicketOutcome::InternalAppended {
+        error_code: error.0,
+        base_offset,
+    }
+}
+
+/// See [`crate::DataPlane::append_internal`].
+pub fn append_internal<'r>(
+    shared: &Arc<Shared>,
+    append: &InternalAppend<'_>,
+    records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+) -> TicketId {
+    let ticket = shared.commands.ticket();
+    match enter(shared, append, records, ticket) {
+        Ok(bytes) => shared.statistics.internal.appended(bytes),
+        Err(error) => {
+            shared.statistics.internal.refused();
+            shared.events.push(Event::Ticket {
+                id: ticket,
+                outcome: outcome(error, -1),
+            });
+        }
+    }
+    ticket
+}
+
+/// Builds and validates outside the partition's mutex, appends under it and leaves a waiter there.
+/// The bytes appended.
+fn enter<'r>(
+    shared: &Arc<Shared>,
+    append: &InternalAppend<'_>,
+    records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+    ticket: TicketId,
+) -> Result<usize, ErrorCode> {
+    let partition = shared
+        .registry
+        .partition(append.topic, append.partition)
+        .ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+    if !partition.topic.internal {
+        return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
+    }
+    if partition.dir.is_overfull() {
+        // Its disk stands still: to keep more in memory would help nobody.
+        return Err(ErrorCode::REQUEST_TIMED_OUT);
+    }
+    let mut batch = build(append, records)?;
+    let now_ms = Now::read().wall_ms;
+    let rules = Rules::new(&partition.topic.settings().log, RULES_VERSION);
+    let validated = validate_produce(&mut batch, &rules, now_ms).map_err(|error| error.code)?;
+    let mut batch = validated.rewritten.unwrap_or(batch);
+    append_locked(
+        &partition,
+        &mut batch,
+        &validated.info,
+        append.expected_epoch,
+        ticket,
+        now_ms,
+    )
+}
+
+fn build<'r>(
+    append: &InternalAppend<'_>,
+    records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+) -> Result<Vec<u8>, ErrorCode> {
+    let codec = Compression::from_bits(append.codec)
+        .map_err(|_| ErrorCode::UNSUPPORTED_COMPRESSION_TYPE)?;
+    let mut builder = BatchBuilder::new();
+    if let Some((id, epoch)) = append.producer {
+        // A coordinator does not number its batches; Kafka's begin with 0 each.
+        builder = builder.producer(id, epoch, 0).transactional();
+    }
+    for (key, value) in records {
+        let len = key.len() + value.map_or(0, <[u8]>::len) + RECORD_OVERHEAD_BYTES_MAX;
+        if builder.size_bytes().saturating_add(len) > EXPANDED_BYTES_MAX_DEFAULT {
+            return Err(ErrorCode::MESSAGE_TOO_LARGE);
+        }
+        builder.append(append.timestamp_ms, Some(key), value);
+    }
+    let mut is_compressed = true;
+    let batch = builder.build_compressed(codec, |records| {
+        let mut out = Vec::new();
+        is_compressed = compress(codec, records, &mut out).is_ok();
+        out
+    });
+    // The codec's library fails for lack of memory alone.
+    is_compressed
+        .then_some(batch)
+        .ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)
+}
+
+fn append_locked(
+    partition: &Arc<Partition>,
+    batch: &mut [u8],
+    info: &BatchInfo,
+    expected_epoch: i32,
+    ticket: TicketId,
+    now_ms: i64,
+) -> Result<usize, ErrorCode> {
+    let mut state = partition.lock();
+    let leader_epoch = state.leader_epoch;
+    state.led()?;
+    if leader_epoch != expected_epoch {
+        return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    }
+    if !state.has_min_isr(partition.topic.settings().min_insync_replicas) {
+        return Err(ErrorCode::NOT_ENOUGH_REPLICAS);
+    }
+    let appended = state
+        .led()?
+        .append(batch, info, Origin::Coordinator, leader_epoch, now_ms)
+        .map_err(|error| error.code())?;
+    // The high watermark cannot be there yet: the gate opens once the writer has been here.
+    state.internal.add_append(AppendWaiter {
+        ticket,
+        base_offset: appended.base_offset,
+        end_offset: appended.last_offset + 1,
+        leader_epoch,
+    });
+    state.unwritten_bytes += appended.appended_bytes;
+    partition.dir.appended(appended.appended_bytes);
+    partition.unlock_and_write(state);
+    Ok(appended.appended_bytes)
+}

@@ -1,0 +1,297 @@
+//! Reads of internal topics for the control plane, done by the reader pool: whole batches,
+//! decompressed.
+//!
+//! Damage does not end a read. A batch whose checksum or records are wrong is told as such, and the
+//! next one follows. Where the way to the next batch is lost too (a batch says how long it is), the
+//! rest of that segment is told as one damaged batch.
+
+use std::sync::Arc;
+
+use pyrklog_log::compression::{EXPANDED_BYTES_MAX_DEFAULT, decompress};
+use pyrklog_log::{Isolation, Location, ReadError, Slice, Wait};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::batch::{self, BatchHeader, BatchView, Batches};
+use pyrklog_wire::records::walk_records;
+
+use crate::api::{Event, InternalBatch, InternalRead, TicketId, TicketOutcome};
+use crate::outbox::Outbox;
+use crate::reader_pool::Job;
+use crate::shared::Shared;
+
+/// A read on its way to a reader.
+#[derive(Debug)]
+pub struct InternalReadWork {
+    /// To complete.
+    pub ticket: TicketId,
+    topic: Box<str>,
+    partition: i32,
+    offset: i64,
+    max_bytes: usize,
+}
+
+/// See [`crate::DataPlane::read_internal`].
+pub fn read_internal(
+    shared: &Arc<Shared>,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+    max_bytes: usize,
+) -> TicketId {
+    let ticket = shared.commands.ticket();
+    let work = InternalReadWork {
+        ticket,
+        topic: topic.into(),
+        partition,
+        offset,
+        max_bytes,
+    };
+    let mut outbox = shared.outbox();
+    begin(shared, work, &mut outbox);
+    outbox.deliver(&shared.inboxes);
+    ticket
+}
+
+/// Hands the read to the readers once everything that the log holds now can be read.
+fn begin(shared: &Arc<Shared>, work: InternalReadWork, outbox: &mut Outbox) {
+    let Some(partition) = shared.registry.partition(&work.topic, work.partition) else {
+        let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        return outbox.complete_ticket(work.ticket, outcome);
+    };
+    let mut state = partition.lock();
+    let ends = state
+        .led()
+        .map(|log| (log.gated_end(), log.log_end_offset()));
+    match ends {
+        _ if !partition.topic.internal => {
+            let outcome = work.failed(ErrorCode::INVALID_TOPIC_EXCEPTION);
+            outbox.complete_ticket(work.ticket, outcome);
+        }
+        Err(error) => outbox.complete_ticket(work.ticket, work.failed(error)),
+        Ok((gated_end, log_end)) if gated_end < log_end => state.internal.add_read(log_end, work),
+        Ok(_) => outbox.begin_read(work),
+    }
+}
+
+/// Fails the reads that no reader has taken, at the end of the plane.
+pub fn abandon(shared: &Shared) {
+    let mut outbox = shared.outbox();
+    for job in shared.readers.take_left() {
+        if let Job::InternalRead(work) = job {
+            let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+            outbox.complete_ticket(work.ticket, outcome);
+        }
+    }
+    outbox.deliver(&shared.inboxes);
+}
+
+impl InternalReadWork {
+    /// The outcome with an error.
+    pub fn failed(&self, error: ErrorCode) -> TicketOutcome {
+        TicketOutcome::InternalRead(InternalRead {
+            error_code: error.0,
+            batches: Vec::new(),
+            next_offset: -1,
+            end_offset: -1,
+        })
+    }
+
+    /// Reads, and completes the ticket; may wait for the disk.
+    pub fn run(self, shared: &Shared) {
+        let outcome = match self.read(shared) {
+            Ok(read) => {
+                shared.statistics.internal.read(&read);
+                TicketOutcome::InternalRead(read)
+            }
+            Err(error) => self.failed(error),
+        };
+        shared.events.push(Event::Ticket {
+            id: self.ticket,
+            outcome,
+        });
+    }
+
+    fn read(&self, shared: &Shared) -> Result<InternalRead, ErrorCode> {
+        let (span, location) = self.locate(shared)?;
+        let Some(location) = location else {
+            return Ok(span.nothing());
+        };
+        let slice = match location.resolve(self.max_bytes, true, Wait::Blocking) {
+            Ok(slice) if slice.is_empty() => return Ok(span.nothing()),
+            Ok(slice) => slice,
+            Err(ReadError::Corrupt(reason)) => return Ok(span.lost(reason)),
+            Err(_) => return Err(ErrorCode::KAFKA_STORAGE_ERROR),
+        };
+        let bytes = read_whole(&slice).map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
+        Ok(span.walk(&bytes, self.max_bytes))
+    }
+
+    /// Where to read; no location at the end.
+    fn locate(&self, shared: &Shared) -> Result<(Span, Option<Location>), ErrorCode> {
+        let partition = shared
+            .registry
+            .partition(&self.topic, self.partition)
+            .ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let mut state = partition.lock();
+        let log = state.led()?;
+        let offset = self.offset.max(log.log_start_offset());
+        let end = log.gated_end();
+        let next_segment = log.next_segment_base(offset).unwrap_or(end).min(end);
+        let span = Span {
+            offset,
+            next_segment,
+            end,
+        };
+        if offset == end {
+            return Ok((span, None));
+        }
+        match log.locate(offset, Isolation::LogEnd) {
+            Ok(location) if offset < end => Ok((span, Some(location))),
+            Ok(_) | Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
+            Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+        }
+    }
+}
+
+fn read_whole(slice: &Slice) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; slice.len()];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match slice.read_at(filled, &mut bytes[filled..])? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// The offsets that a read is about.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    /// The first one wanted.
+    offset: i64,
+    /// Where the next segment begins, or the end.
+    next_segment: i64,
+    /// The end of what can be read.
+    end: i64,
+}
+
+impl Span {
+    /// No batch lies between the offset and the end: compaction took them, or there were none.
+    fn nothing(self) -> InternalRead {
+        self.found(Vec::new(), self.end)
+    }
+
+    /// Nothing in this segment from the offset on can be found.
+    fn lost(self, reason: String) -> InternalRead {
+        let lost = damaged(self.offset, self.next_segment - 1, reason);
+        self.found(vec![lost], self.next_segment)
+    }
+
+    fn found(self, batches: Vec<InternalBatch>, next_offset: i64) -> InternalRead {
+        InternalRead {
+            error_code: ErrorCode::NONE.0,
+            batches,
+            next_offset,
+            end_offset: self.end,
+        }
+    }
+
+    /// The batches of a slice, the last of which may be cut off. Their expansion is bounded too:
+    /// the first one that passes `max_bytes` is the last.
+    fn walk(self, bytes: &[u8], max_bytes: usize) -> InternalRead {
+        let mut found: Vec<InternalBatch> = Vec::new();
+        // A damaged batch's last offset serves to go on behind the slice, but not to judge the
+        // batches that follow within it.
+        let (mut next, mut floor) = (self.offset, self.offset);
+        let mut expanded_bytes = 0;
+        let mut trouble = None;
+        for view in Batches::new(bytes) {
+            let view = match view {
+                Ok(view) => view,
+                Err(reason) => {
+                    trouble = Some(reason.to_string());
+                    break;
+                }
+            };
+            if !self.is_in_place(&view.header, floor, found.is_empty()) {
+                let reason = format!(
+                    "a batch at {} to {} does not lie in [{floor}, {})",
+                    view.header.base_offset,
+                    view.header.last_offset(),
+                    self.end
+                );
+                trouble.get_or_insert_with(|| reason.clone());
+                found.push(damaged(floor, floor, reason));
+                continue;
+            }
+            let batch = open(&view);
+            expanded_bytes += batch.body.len();
+            next = view.header.next_offset();
+            floor = match batch.damage {
+                None => next,
+                Some(_) => floor.max(view.header.base_offset) + 1,
+            };
+            found.push(batch);
+            if expanded_bytes >= max_bytes {
+                break;
+            }
+        }
+        if next > self.offset {
+            // What could not be followed is looked up anew by the next read, which begins there.
+            return self.found(found, next);
+        }
+        self.lost(trouble.unwrap_or_else(|| "a batch is cut off".to_owned()))
+    }
+
+    /// The base offset is not under the checksum: one that is wrong must not lead astray.
+    fn is_in_place(self, header: &BatchHeader, floor: i64, is_first: bool) -> bool {
+        let starts_well = header.base_offset >= floor || (is_first && header.base_offset >= 0);
+        header.last_offset_delta >= 0
+            && starts_well
+            && (floor..self.end).contains(&header.last_offset())
+    }
+}
+
+/// Checks a batch, and expands its records.
+fn open(view: &BatchView<'_>) -> InternalBatch {
+    let header = &view.header;
+    match expand(view) {
+        Ok(body) => InternalBatch {
+            base_offset: header.base_offset,
+            last_offset: header.last_offset(),
+            producer_id: header.producer_id,
+            is_transactional: header.is_transactional(),
+            is_control: header.is_control(),
+            body,
+            damage: None,
+        },
+        Err(reason) => damaged(header.base_offset, header.last_offset(), reason),
+    }
+}
+
+fn expand(view: &BatchView<'_>) -> Result<Vec<u8>, String> {
+    batch::verify_crc(view.bytes).map_err(|error| error.to_string())?;
+    let header = &view.header;
+    let codec = header.compression().map_err(|error| error.to_string())?;
+    let mut body = Vec::new();
+    // Compaction leaves batches without records, for the producer's sake.
+    if header.record_count != 0 {
+        decompress(codec, view.body(), &mut body, EXPANDED_BYTES_MAX_DEFAULT)
+            .map_err(|error| error.to_string())?;
+        walk_records(&body, header.record_count).map_err(|error| error.to_string())?;
+    }
+    Ok(body)
+}
+
+fn damaged(base_offset: i64, last_offset: i64, reason: String) -> InternalBatch {
+    InternalBatch {
+        base_offset,
+        last_offset: last_offset.max(base_offset),
+        producer_id: batch::NO_PRODUCER_ID,
+        is_transactional: false,
+        is_control: false,
+        body: Vec::new(),
+        damage: Some(reason),
+    }
+}

@@ -1,0 +1,101 @@
+//! Who waits on a partition for the control plane: appends for the high watermark, reads for the
+//! gate. Both end as tickets, not at a network thread.
+
+use std::collections::VecDeque;
+
+use pyrklog_wire::ErrorCode;
+
+use crate::api::TicketId;
+use crate::internal_read::InternalReadWork;
+use crate::outbox::Outbox;
+
+/// An internal append that is in the log and waits to be replicated.
+#[derive(Clone, Copy, Debug)]
+pub struct AppendWaiter {
+    /// To complete.
+    pub ticket: TicketId,
+    /// Offset of its first record.
+    pub base_offset: i64,
+    /// Done once the high watermark reaches this offset (last offset + 1).
+    pub end_offset: i64,
+    /// The epoch it was appended in; a later one ends the wait with an error.
+    pub leader_epoch: i32,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct InternalWaiters {
+    /// In the order of the log.
+    appends: VecDeque<AppendWaiter>,
+    /// Each with the log end offset that must be readable first.
+    reads: Vec<(i64, InternalReadWork)>,
+}
+
+impl InternalWaiters {
+    /// Appends and reads.
+    pub fn len(&self) -> usize {
+        self.appends.len() + self.reads.len()
+    }
+
+    /// Whether appends wait.
+    pub fn has_appends(&self) -> bool {
+        !self.appends.is_empty()
+    }
+
+    /// Adds the append that entered the log last.
+    pub fn add_append(&mut self, waiter: AppendWaiter) {
+        self.appends.push_back(waiter);
+    }
+
+    /// Adds a read that begins once the gate has reached `end_offset`.
+    pub fn add_read(&mut self, end_offset: i64, work: InternalReadWork) {
+        self.reads.push((end_offset, work));
+    }
+
+    /// The high watermark stands at `reached`.
+    pub fn acknowledge(&mut self, reached: i64, error: ErrorCode, outbox: &mut Outbox) {
+        while let Some(waiter) = self.appends.front()
+            && waiter.end_offset <= reached
+        {
+            complete(waiter, error, outbox);
+            self.appends.pop_front();
+        }
+    }
+
+    /// The gate stands at `gated_end`.
+    pub fn begin_reads(&mut self, gated_end: i64, outbox: &mut Outbox) {
+        for (_, work) in self
+            .reads
+            .extract_if(.., |(end_offset, _)| *end_offset <= gated_end)
+        {
+            outbox.begin_read(work);
+        }
+    }
+
+    /// Appends of epochs before `leader_epoch` are told that their epoch is over: whoever made them
+    /// has to read the log anew.
+    pub fn fence(&mut self, leader_epoch: i32, outbox: &mut Outbox) {
+        self.appends.retain(|waiter| {
+            let is_current = waiter.leader_epoch == leader_epoch;
+            if !is_current {
+                complete(waiter, ErrorCode::NOT_LEADER_OR_FOLLOWER, outbox);
+            }
+            is_current
+        });
+    }
+
+    /// Ends all waiting.
+    pub fn fail(&mut self, error: ErrorCode, outbox: &mut Outbox) {
+        for waiter in self.appends.drain(..) {
+            complete(&waiter, error, outbox);
+        }
+        for (_, work) in self.reads.drain(..) {
+            outbox.complete_ticket(work.ticket, work.failed(error));
+        }
+    }
+}
+
+fn complete(waiter: &AppendWaiter, error: ErrorCode, outbox: &mut Outbox) {
+    let outcome = crate::internal_append::outcome(error, waiter.base_offset);
+    outbox.complete_ticket(waiter.ticket, outcome);
+}

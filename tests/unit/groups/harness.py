@@ -1,0 +1,348 @@
+"""Plays events to one group and keeps the books: replies, timers, appends, and what must hold.
+
+After each event the invariants are checked: every token is answered once, every timer that runs has
+its reason, there is one leader, and a stable member owns what the leader gave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.loading import PartitionLoader
+from pyrklog.groups.machine import Effects, GroupMachine
+from pyrklog.groups.states import GroupState
+from pyrklog.groups.values import (
+    Append,
+    CancelTimer,
+    CommitRequest,
+    CommitResult,
+    GroupSettings,
+    HeartbeatRequest,
+    JoinRequest,
+    JoinResult,
+    LeavingMember,
+    Notice,
+    Offset,
+    Reply,
+    SetTimer,
+    SyncRequest,
+    SyncResult,
+    Timer,
+    TopicPartition,
+)
+from pyrklog.internal_log import (
+    AppendResult,
+    InternalBatch,
+    InternalRecord,
+    Producer,
+)
+
+DEFAULTS = GroupSettings()
+RANGE = (("range", b"range-meta"),)
+NONE = ErrorCode.NONE
+
+
+class Play:
+    """One group. ``auto_append`` lets appends succeed at once; else they wait for a test."""
+
+    def __init__(
+        self,
+        settings: GroupSettings = DEFAULTS,
+        *,
+        group_id: str = "g",
+        auto_append: bool = True,
+    ) -> None:
+        self.machine = GroupMachine(group_id, settings, 1_000)
+        self.now_ms = 1_000
+        self.auto_append = auto_append
+        self.replies: dict[int, Any] = {}
+        self.timers: dict[tuple[Timer, str], int] = {}
+        """Running timers and when they end."""
+        self.appends: list[Append] = []
+        """Appends under way."""
+        self.log: list[tuple[int, bytes, bytes | None]] = []
+        """What has been appended: (offset, key, value)."""
+        self.notices: list[Notice] = []
+        self.asked: set[int] = set()
+        self.given: dict[tuple[int, str], bytes] = {}
+        """(generation, member) -> the assignment of the leader whose SyncGroup was taken."""
+        self._token = 0
+        self._fresh = 0
+
+    # --- state -----------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> Any:
+        return self.machine.group
+
+    @property
+    def state(self) -> GroupState:
+        state: GroupState = self.machine.group.state
+        return state
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def generation(self) -> int:
+        return self.machine.group.generation
+
+    @property
+    def member_ids(self) -> list[str]:
+        return list(self.machine.group.roster.members)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [entry.reason for entry in self.machine.history()]
+
+    def token(self) -> int:
+        self._token += 1
+        self.asked.add(self._token)
+        return self._token
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        client: str = "c",
+        protocols: Sequence[tuple[str, bytes]] = RANGE,
+        protocol_type: str = "consumer",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        reason: str | None = None,
+        v4: bool = False,
+        v9: bool = False,
+    ) -> int:
+        self._fresh += 1
+        token = self.token()
+        request = JoinRequest(
+            self.machine.group_id,
+            member_id,
+            instance,
+            client,
+            "/10.0.0.1",
+            session_ms,
+            rebalance_ms,
+            protocol_type,
+            protocols,
+            reason,
+            member_id_required=v4 and instance is None,
+            can_skip_assignment=v9,
+            fresh_id=str(self._fresh),
+        )
+        self.take(self.machine.join(request, token, self.now_ms))
+        return token
+
+    def sync(
+        self,
+        member_id: str,
+        assignments: Mapping[str, bytes] = {},
+        *,
+        generation: int | None = None,
+        instance: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> int:
+        token = self.token()
+        request = SyncRequest(
+            self.machine.group_id,
+            self.generation if generation is None else generation,
+            member_id,
+            instance,
+            protocol_type,
+            protocol_name,
+            assignments,
+        )
+        roster = self.machine.group.roster
+        before = len(self.machine.group.appends)
+        effects = self.machine.sync(request, token, self.now_ms)
+        if len(self.machine.group.appends) > before and roster.is_leader(member_id):
+            for member in roster.members:
+                self.given[(request.generation, member)] = assignments.get(member, b"")
+        self.take(effects)
+        return token
+
+    def heartbeat(
+        self, member_id: str, *, generation: int | None = None, instance: str | None = None
+    ) -> ErrorCode:
+        token = self.token()
+        number = self.generation if generation is None else generation
+        request = HeartbeatRequest(self.machine.group_id, number, member_id, instance)
+        self.take(self.machine.heartbeat(request, token, self.now_ms))
+        error: ErrorCode = self.replies[token]
+        return error
+
+    def leave(self, *members: LeavingMember | str) -> list[ErrorCode]:
+        token = self.token()
+        leaving = [m if isinstance(m, LeavingMember) else LeavingMember(m) for m in members]
+        self.take(self.machine.leave(leaving, token, self.now_ms))
+        result = self.replies[token]
+        assert result.error is NONE
+        return [error for _, error in result.members]
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int | Offset],
+        member_id: str = "",
+        *,
+        generation: int = -1,
+        instance: str | None = None,
+        producer: Producer | None = None,
+    ) -> int:
+        token = self.token()
+        stamped = {
+            key: value if isinstance(value, Offset) else Offset(value, commit_ms=self.now_ms)
+            for key, value in offsets.items()
+        }
+        request = CommitRequest(
+            self.machine.group_id, generation, member_id, instance, stamped, producer
+        )
+        self.take(self.machine.commit(request, token, self.now_ms))
+        return token
+
+    def commit_error(self, *args: Any, **kwargs: Any) -> ErrorCode:
+        """Commits, and the one error that all partitions got."""
+        result = self.replies[self.commit(*args, **kwargs)]
+        assert isinstance(result, CommitResult)
+        [error] = set(result.errors.values())
+        return error
+
+    def committed(self) -> dict[TopicPartition, int]:
+        found = self.machine.fetch_offsets(None, require_stable=False)
+        return {key: value.offset for key, value in found.items()}
+
+    def joined(self, token: int) -> JoinResult:
+        result = self.replies[token]
+        assert isinstance(result, JoinResult)
+        return result
+
+    def synced(self, token: int) -> SyncResult:
+        result = self.replies[token]
+        assert isinstance(result, SyncResult)
+        return result
+
+    # --- short cuts ------------------------------------------------------------------------------
+
+    def stable(self, count: int = 1, **join: Any) -> list[str]:
+        """A stable group of so many members; their ids, the leader first."""
+        tokens = [self.join(client=f"c{i}", **join) for i in range(count)]
+        while self.group.initial_delay is not None:
+            self.fire(Timer.INITIAL_DELAY)
+        ids = [self.joined(token).member_id for token in tokens]
+        self.settle(ids)
+        return ids
+
+    def settle(self, ids: Sequence[str]) -> None:
+        """Everybody syncs; each member is assigned its own id."""
+        leader = self.group.roster.leader
+        for member_id in [*(m for m in ids if m != leader), leader]:
+            self.sync(member_id, {m: m.encode() for m in ids} if member_id == leader else {})
+        assert self.state is GroupState.STABLE
+
+    # --- other events ----------------------------------------------------------------------------
+
+    def fire(self, timer: Timer, member_id: str = "") -> None:
+        """The timer ends."""
+        self.now_ms = max(self.now_ms, self.timers.pop((timer, member_id)))
+        self.take(self.machine.timer_fired(timer, member_id, self.now_ms))
+
+    def finish_append(self, error: ErrorCode = NONE, index: int = 0) -> None:
+        """An append under way is over."""
+        append = self.appends.pop(index)
+        base = -1
+        if error is NONE:
+            base = len(self.log)
+            self.log += [(base + i, k, v) for i, (k, v) in enumerate(append.records)]
+        effects = self.machine.append_finished(
+            append.ticket, AppendResult(error, base), self.now_ms
+        )
+        self.take(effects)
+
+    def take(self, effects: Effects) -> None:
+        """Carries out effects, then checks what must hold."""
+        for effect in effects:
+            match effect:
+                case Reply(token, result):
+                    assert token in self.asked, "an answer to nobody"
+                    assert token not in self.replies, "answered twice"
+                    self.replies[token] = result
+                case SetTimer(timer, member_id, delay_ms):
+                    assert delay_ms >= 0
+                    self.timers[(timer, member_id)] = self.now_ms + delay_ms
+                case CancelTimer(timer, member_id):
+                    self.timers.pop((timer, member_id), None)
+                case Append():
+                    self.appends.append(effect)
+                case Notice():
+                    self.notices.append(effect)
+        self.check()
+        while self.auto_append and self.appends:
+            self.finish_append()
+
+    def reloaded(self) -> Play:
+        """The same group as another broker finds it in the log."""
+        other = Play(self.machine.group.settings, group_id=self.machine.group_id)
+        loader = PartitionLoader()
+        records = [InternalRecord(*record) for record in self.log]
+        for _ in loader.feed(InternalBatch(0, len(records), -1, False, False, records)):
+            pass
+        assert not loader.skipped
+        for loaded in loader.finish():
+            other.machine.restore(loaded.value, loaded.committed, loaded.transactions)
+        other.log = list(self.log)
+        other.take(other.machine.loaded(self.now_ms))
+        return other
+
+    # --- what must hold --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        group = self.machine.group
+        members = group.roster.members
+        assert (group.roster.leader_id in members) if members else (group.roster.leader_id is None)
+        self._check_tokens()
+        self._check_timers()
+        if group.state in (GroupState.EMPTY, GroupState.DEAD):
+            assert not members or group.state is GroupState.DEAD
+        assert group.pending_syncs <= members.keys()
+        assert not (group.pending_ids & members.keys())
+        joins = [m for m in members.values() if m.awaiting_join is not None]
+        assert group.roster.awaiting_count == len(joins)
+        if group.state is GroupState.STABLE:
+            for member_id, member in members.items():
+                given = self.given.get((group.generation, member_id), member.assignment)
+                assert member.assignment == given
+
+    def _check_tokens(self) -> None:
+        members = self.machine.group.roster.members.values()
+        parked = [m.awaiting_join for m in members] + [m.awaiting_sync for m in members]
+        waiting = {token for token in parked if token is not None}
+        open_tokens = self.asked - self.replies.keys()
+        assert waiting <= open_tokens
+        # The rest waits for appends, each of which answers at most one request of its own.
+        assert len(open_tokens - waiting) <= len(self.machine.group.appends)
+
+    def _check_timers(self) -> None:
+        group = self.machine.group
+        members = group.roster.members
+        running = self.timers.keys()
+        sessions = {m for timer, m in running if timer is Timer.SESSION}
+        if group.state is GroupState.DEAD:
+            assert not running
+            return
+        assert sessions <= members.keys()
+        for member_id in members.keys() - sessions:
+            member = members[member_id]
+            assert member.awaiting_join is not None or member.awaiting_sync is not None
+        assert {m for timer, m in running if timer is Timer.PENDING_MEMBER} == group.pending_ids
+        preparing = group.state is GroupState.PREPARING
+        delayed = group.initial_delay is not None
+        assert ((Timer.INITIAL_DELAY, "") in running) == delayed
+        assert ((Timer.REBALANCE, "") in running) == (preparing and not delayed)
+        assert ((Timer.SYNC, "") in running) == bool(group.pending_syncs)
+        assert preparing or not delayed

@@ -1,0 +1,332 @@
+"""The coordinator's driver on a clock that jumps, over a log in memory."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.interfaces import (
+    Endpoint,
+    GroupOptions,
+)
+from pyrklog.groups.values import (
+    GroupSettings,
+    JoinResult,
+    LeavingMember,
+)
+from pyrklog.internal_log import (
+    InternalBatch,
+    InternalRecord,
+    Producer,
+)
+from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
+from tests.unit.groups.rig import NONE, running
+
+
+async def test_the_first_member_waits_for_others(autojump_clock: trio.testing.MockClock) -> None:
+    async with running() as rig:
+        began = trio.current_time()
+        results = []
+
+        async def member() -> None:
+            results.append(await rig.join())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(member)
+            await trio.sleep(1)
+            nursery.start_soon(member)
+        # The second one prolonged the wait of 3 s by as much again.
+        assert trio.current_time() - began == pytest.approx(6)
+        assert [result.generation for result in results] == [1, 1]
+        assert sum(len(result.members) for result in results) == 2
+        assert rig.parked == 2
+
+
+async def test_a_silent_member_is_taken_out(autojump_clock: trio.testing.MockClock) -> None:
+    async with running() as rig:
+        me = await rig.enter()
+        for _ in range(5):
+            await trio.sleep(9)
+            assert await rig.heartbeat(me) is NONE
+        await trio.sleep(10.1)
+        assert await rig.heartbeat(me) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert rig.coordinator.describe_group("g").state == "Empty"
+
+
+async def test_an_id_that_does_not_come_back_holds_nobody_up(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running() as rig:
+        me = await rig.enter()
+        lost = await rig.join(member_id_required=True)
+        assert lost.error is ErrorCode.MEMBER_ID_REQUIRED
+        began = trio.current_time()
+        again = await rig.join(me.member_id)
+        assert again.generation == 2
+        assert trio.current_time() - began == pytest.approx(10)
+
+
+async def test_a_commit_is_answered_when_it_is_safe(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running() as rig:
+        rig.log.hold()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.commit, 5)
+            await rig.log.changes.wait_until(lambda: bool(rig.log.records(0)))
+            await trio.sleep(1)
+            assert rig.committed() == -1
+            _, unstable = rig.coordinator.fetch_offsets("g", [("t", 0)], require_stable=True)
+            assert unstable[("t", 0)].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+            rig.log.release()
+        assert rig.committed() == 5
+
+
+async def test_a_commit_that_takes_too_long_times_out(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running() as rig:
+        rig.log.hold()
+        began = trio.current_time()
+        assert await rig.commit(5) is ErrorCode.REQUEST_TIMED_OUT
+        assert trio.current_time() - began == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("failure", "answer"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+    ],
+)
+async def test_a_commit_that_cannot_be_written_says_so(
+    failure: ErrorCode, answer: ErrorCode, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running() as rig:
+        rig.log.failing.append(failure)
+        assert await rig.commit(5) is answer
+        assert rig.committed() == -1
+        assert await rig.commit(6) is NONE
+
+
+async def test_commits_of_one_moment_share_a_batch_and_keep_their_order(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(options=GroupOptions(codec=3)) as rig:
+
+        async def commit(number: int) -> None:
+            await rig.commit(number, group=f"g{number}")
+
+        async with trio.open_nursery() as nursery:
+            for number in range(100):
+                nursery.start_soon(commit, number)
+        assert len(rig.log.records(0)) == 100
+        assert len(rig.log.batches[0]) < 5
+        assert set(rig.log.codecs) == {3}
+        assert [rig.committed(f"g{n}") for n in range(100)] == list(range(100))
+
+
+async def test_another_broker_takes_over_without_a_rebalance(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running() as rig:
+        me = await rig.enter()
+        assert await rig.commit(7, me=me) is NONE
+        rig.coordinator = rig.make()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(rig.coordinator.run)
+            await rig.loaded()
+            assert await rig.heartbeat(me) is NONE
+            assert rig.committed() == 7
+            assert (await rig.sync(me)).assignment == me.member_id.encode()
+            nursery.cancel_scope.cancel()
+
+
+async def test_while_it_loads_nobody_is_judged(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(FakeTopic(1, {})) as rig:
+        assert (await rig.join()).error is ErrorCode.NOT_COORDINATOR
+        rig.log.hold()
+        rig.topic.lead(0)
+        await trio.testing.wait_all_tasks_blocked()
+        ghost = JoinResult(NONE, "x", 3)
+        assert (await rig.join()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await rig.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await rig.heartbeat(ghost) is NONE
+        assert (await rig.sync(ghost)).error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert rig.coordinator.list_groups([], [])[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        rig.log.release()
+        await rig.loaded()
+        assert await rig.heartbeat(ghost) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert rig.coordinator.list_groups([], []) == (NONE, [])
+
+
+async def test_a_failing_read_is_tried_again(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(FakeTopic(1, {})) as rig:
+        rig.log.reads_failing += [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3
+        rig.topic.lead(0)
+        await rig.loaded()
+        assert await rig.commit(1) is NONE
+
+
+async def test_leadership_lost_while_loading_is_no_leadership(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(FakeTopic(1, {})) as rig:
+        rig.log.hold()
+        rig.topic.lead(0, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        rig.topic.resign(0)
+        await trio.testing.wait_all_tasks_blocked()
+        rig.log.release()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await rig.join()).error is ErrorCode.NOT_COORDINATOR
+        rig.topic.lead(0, 2)
+        await rig.loaded()
+        assert await rig.commit(1) is NONE
+
+
+async def test_who_waits_for_a_coordinator_that_resigns_is_told(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running() as rig:
+        results = []
+
+        async def member() -> None:
+            results.append((await rig.join()).error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(member)
+            await trio.testing.wait_all_tasks_blocked()
+            rig.topic.resign(0)
+        assert results == [ErrorCode.NOT_COORDINATOR]
+        # Timers of groups that have moved away are gone, too.
+        assert len(rig.coordinator._timers) == 0
+
+
+async def test_a_new_leader_epoch_goes_with_the_next_append(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running() as rig:
+        me = await rig.enter()
+        rig.topic.lead(0, 5)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await rig.commit(3, me=me) is NONE
+        assert await rig.heartbeat(me) is NONE
+
+
+async def test_the_offsets_topic_is_created_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(FakeTopic(None, {})) as rig:
+        answers = []
+
+        async def find(group: str) -> None:
+            answers.append(await rig.coordinator.find(group, "PLAINTEXT"))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(find, f"g{number}")
+        assert answers == [(NONE, Endpoint(1, "plaintext.example", 9092))] * 10
+        assert rig.topic.created == 1
+        await rig.loaded()
+        assert await rig.commit(1) is NONE
+
+
+async def test_a_topic_that_cannot_be_created_is_tried_again_later(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(FakeTopic(None, {})) as rig:
+        rig.topic.creation = ErrorCode.INVALID_REPLICATION_FACTOR
+        unavailable = (ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        assert await rig.coordinator.find("g", "PLAINTEXT") == unavailable
+        assert await rig.coordinator.find("g", "PLAINTEXT") == unavailable
+        assert rig.topic.created == 1
+        rig.topic.creation = NONE
+        await trio.sleep(1)
+        assert (await rig.coordinator.find("g", "PLAINTEXT"))[0] is NONE
+
+
+async def test_offsets_expire_and_then_the_group(autojump_clock: trio.testing.MockClock) -> None:
+    settings = GroupSettings(retention_ms=60_000)
+    options = GroupOptions(expiry_interval_ms=10_000)
+    async with running(settings=settings, options=options) as rig:
+        assert await rig.commit(5) is NONE
+        await trio.sleep(55)
+        assert rig.committed() == 5
+        await trio.sleep(20)
+        assert rig.committed() == -1
+        assert rig.coordinator.list_groups([], []) == (NONE, [])
+        assert rig.log.records(0)[-1].value is None
+
+
+async def test_offsets_of_deleted_topics_are_forgotten(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running() as rig:
+        me = await rig.enter()
+        assert await rig.commit(5, me=me) is NONE
+        await rig.coordinator.partitions_deleted([("t", 0)])
+        assert rig.committed() == -1
+        await trio.testing.wait_all_tasks_blocked()
+        assert rig.log.records(0)[-1].value is None
+
+
+async def test_a_deleted_group_stays_deleted(autojump_clock: trio.testing.MockClock) -> None:
+    async with running() as rig:
+        me = await rig.enter()
+        assert await rig.commit(5, me=me) is NONE
+        assert await rig.coordinator.delete_group("g") is ErrorCode.NON_EMPTY_GROUP
+        await rig.coordinator.leave("g", [LeavingMember(me.member_id)])
+        assert await rig.coordinator.delete_group("g") is NONE
+        assert await rig.coordinator.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
+        rig.coordinator = rig.make()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(rig.coordinator.run)
+            await rig.loaded()
+            assert rig.coordinator.list_groups([], []) == (NONE, [])
+            assert rig.committed() == -1
+            nursery.cancel_scope.cancel()
+
+
+async def test_offsets_of_a_transaction_wait_for_its_marker(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running() as rig:
+        producer = Producer(9, 0)
+        assert await rig.commit(5, producer=producer) is NONE
+        assert rig.committed() == -1
+        _, found = rig.coordinator.fetch_offsets("g", [("t", 0)], require_stable=True)
+        assert found[("t", 0)].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        rig.log.end_transaction(0, 9, commit=True)
+        rig.coordinator.transaction_completed(9, [0], commit=True)
+        assert rig.committed() == 5
+        assert rig.log.batches[0][0].is_transactional
+
+
+async def test_damaged_records_are_skipped(autojump_clock: trio.testing.MockClock) -> None:
+    def damage(log: FakeLog) -> None:
+        bad = InternalRecord(0, b"\x00\x01\x00", b"")
+        log.batches[0] = [
+            InternalBatch(0, 0, -1, False, False, [bad]),
+            InternalBatch(1, 4, -1, False, False, [], damage="checksum mismatch"),
+        ]
+
+    async with running(prepare=damage) as rig:
+        assert await rig.commit(5) is NONE
+        assert rig.committed() == 5
+        assert rig.log.records(0)[-1].offset == 5
+
+
+async def test_a_cancelled_request_leaves_nothing_behind(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running() as rig:
+        with trio.move_on_after(1):
+            await rig.join()
+        assert not rig.coordinator._waiters
+        await trio.sleep(400)
+        assert rig.coordinator.describe_group("g").state == "Empty"
