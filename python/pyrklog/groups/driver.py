@@ -448,7 +448,14 @@ class GroupCoordinator:
     def list_groups(
         self, states: Sequence[str], types: Sequence[str]
     ) -> tuple[ErrorCode, list[GroupOverview]]:
-        return self.registry.list_groups(states, types)
+        error, groups = self.registry.list_groups(states, types)
+        if (
+            self._topic.is_opening()
+            or self._topic.led_partitions().keys() - self.registry.partitions()
+        ):
+            # The broker has just begun to lead them; an empty list would mean "no groups".
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return error, groups
 
     def describe_group(self, group_id: str) -> GroupDescription:
         return self.registry.describe_group(group_id)

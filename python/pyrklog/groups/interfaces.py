@@ -66,6 +66,9 @@ class OffsetsTopic(Protocol):
     def led_partitions(self) -> Mapping[int, int]:
         """Partition -> leader epoch, of those that this broker leads and serves."""
 
+    def is_opening(self) -> bool:
+        """Whether there are partitions that this broker is to lead and does not serve yet."""
+
     def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
         """The partition's leader as advertised on a listener; None without one that lives."""
 

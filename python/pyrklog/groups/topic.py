@@ -38,6 +38,13 @@ class ClusterOffsetsTopic:
             if partition.leader == node_id and self._replicas.is_serving((OFFSETS_TOPIC, index))
         }
 
+    def is_opening(self) -> bool:
+        node_id = self._service.node_id
+        return any(
+            partition.leader == node_id and not self._replicas.is_settled((OFFSETS_TOPIC, index))
+            for index, partition in self._partitions().items()
+        )
+
     def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
         known = self._partitions().get(partition)
         if known is None:

@@ -134,6 +134,7 @@ class FakeTopic:
     def __init__(self, partition_count: int | None, led: Mapping[int, int]) -> None:
         self.count = partition_count
         self.led = dict(led)
+        self.opening = False
         self.created = 0
         self.creation: ErrorCode = ErrorCode.NONE
         self.changes = Changes()
@@ -153,6 +154,9 @@ class FakeTopic:
 
     def led_partitions(self) -> Mapping[int, int]:
         return dict(self.led)
+
+    def is_opening(self) -> bool:
+        return self.opening
 
     def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
         if partition in self.led:

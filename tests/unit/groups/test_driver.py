@@ -149,6 +149,12 @@ async def test_another_broker_takes_over_without_a_rebalance(
 async def test_while_it_loads_nobody_is_judged(autojump_clock: trio.testing.MockClock) -> None:
     async with running(FakeTopic(1, {})) as rig:
         assert (await rig.join()).error is ErrorCode.NOT_COORDINATOR
+        assert rig.coordinator.list_groups([], []) == (NONE, [])
+        rig.topic.opening = True
+        assert rig.coordinator.list_groups([], [])[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        rig.topic.opening = False
+        rig.topic.led[0] = 0  # and the coordinator has not had a turn since
+        assert rig.coordinator.list_groups([], [])[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         rig.log.hold()
         rig.topic.lead(0)
         await trio.testing.wait_all_tasks_blocked()

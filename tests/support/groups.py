@@ -1,0 +1,226 @@
+"""Members of consumer groups, by three stock clients, behind one small interface."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import aiokafka
+import confluent_kafka
+import kafka
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.structs import OffsetAndMetadata
+
+from tests.support.clients import TIMEOUT_S
+
+STEP_S = 0.1
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """A topic that is there and led."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT_S)
+
+
+def fill(bootstrap: str, topic: str, partitions: int, each: int) -> None:
+    """`each` records into every partition; the values are `partition:number`."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    for partition in range(partitions):
+        for number in range(each):
+            producer.produce(topic, f"{partition}:{number}", partition=partition)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+class Member(Protocol):
+    """A consumer of a group that does not commit by itself."""
+
+    def poll(self) -> list[str]:
+        """Values that came within a moment; also what keeps the membership alive."""
+
+    def assigned(self) -> list[int]:
+        """The partitions that it owns."""
+
+    def commit(self, offsets: Mapping[int, int], note: str) -> None:
+        """Commits next offsets by partition, and a note with each."""
+
+    def committed(self, partition: int) -> tuple[int, str] | None:
+        """Offset and note of the group."""
+
+    def close(self) -> None:
+        """Leaves the group (a static member does not)."""
+
+
+class ConfluentMember:
+    """librdkafka."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, **options: Any) -> None:
+        self.events: list[tuple[str, tuple[int, ...]]] = []
+        self._topic = topic
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "reconnect.backoff.max.ms": 200,
+                **{name.replace("_", "."): value for name, value in options.items()},
+            }
+        )
+        self._consumer.subscribe(
+            [topic], on_assign=self._note("assigned"), on_revoke=self._note("revoked")
+        )
+
+    def _note(self, what: str) -> Callable[[Any, Sequence[Any]], None]:
+        def note(_consumer: Any, places: Sequence[Any]) -> None:
+            self.events.append((what, tuple(sorted(place.partition for place in places))))
+
+        return note
+
+    def poll(self) -> list[str]:
+        values = []
+        for message in self._consumer.consume(500, STEP_S):
+            if message.error() is not None:
+                raise confluent_kafka.KafkaException(message.error())
+            values.append(message.value().decode())
+        return values
+
+    def assigned(self) -> list[int]:
+        return sorted(place.partition for place in self._consumer.assignment())
+
+    def commit(self, offsets: Mapping[int, int], note: str) -> None:
+        places = [
+            confluent_kafka.TopicPartition(self._topic, partition, offset, note)
+            for partition, offset in offsets.items()
+        ]
+        done = self._consumer.commit(offsets=places, asynchronous=False)
+        assert [place.error for place in done] == [None] * len(places)
+
+    def committed(self, partition: int) -> tuple[int, str] | None:
+        place = confluent_kafka.TopicPartition(self._topic, partition)
+        (found,) = self._consumer.committed([place], TIMEOUT_S)
+        assert found.error is None
+        return None if found.offset < 0 else (found.offset, found.metadata)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class KafkaPythonMember:
+    """kafka-python."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self._topic = topic
+        self._consumer = kafka.KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+
+    def poll(self) -> list[str]:
+        polled = self._consumer.poll(timeout_ms=int(STEP_S * 1000))
+        return [record.value.decode() for records in polled.values() for record in records]
+
+    def assigned(self) -> list[int]:
+        return sorted(place.partition for place in self._consumer.assignment())
+
+    def commit(self, offsets: Mapping[int, int], note: str) -> None:
+        self._consumer.commit(
+            {
+                kafka.TopicPartition(self._topic, partition): OffsetAndMetadata(offset, note, -1)
+                for partition, offset in offsets.items()
+            }
+        )
+
+    def committed(self, partition: int) -> tuple[int, str] | None:
+        place = kafka.TopicPartition(self._topic, partition)
+        found = self._consumer.committed(place, metadata=True)
+        return None if found is None else (found.offset, found.metadata)
+
+    def close(self) -> None:
+        self._consumer.close(autocommit=False)
+
+
+class AioKafkaMember:
+    """aiokafka, in an event loop that turns while it is asked something."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self._topic = topic
+        self._loop = asyncio.new_event_loop()
+        self._consumer = self._run(self._start(bootstrap, group))
+
+    async def _start(self, bootstrap: str, group: str) -> Any:
+        consumer = aiokafka.AIOKafkaConsumer(
+            self._topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        await consumer.start()
+        return consumer
+
+    def _run(self, coroutine: Any) -> Any:
+        return self._loop.run_until_complete(asyncio.wait_for(coroutine, TIMEOUT_S))
+
+    def poll(self) -> list[str]:
+        polled = self._run(self._consumer.getmany(timeout_ms=int(STEP_S * 1000)))
+        return [record.value.decode() for records in polled.values() for record in records]
+
+    def assigned(self) -> list[int]:
+        return sorted(place.partition for place in self._consumer.assignment())
+
+    def commit(self, offsets: Mapping[int, int], note: str) -> None:
+        places = {
+            aiokafka.TopicPartition(self._topic, partition): (offset, note)
+            for partition, offset in offsets.items()
+        }
+        self._run(self._consumer.commit(places))
+
+    def committed(self, partition: int) -> tuple[int, str] | None:
+        place = aiokafka.TopicPartition(self._topic, partition)
+        # Its public method leaves the note out.
+        found = self._run(self._consumer._coordinator.fetch_committed_offsets([place]))
+        return (found[place].offset, found[place].metadata) if place in found else None
+
+    def close(self) -> None:
+        self._run(self._consumer.stop())
+        self._loop.close()
+
+
+MEMBERS: Mapping[str, Callable[[str, str, str], Member]] = {
+    "confluent": ConfluentMember,
+    "kafka-python": KafkaPythonMember,
+    "aiokafka": AioKafkaMember,
+}
+
+
+class Crew:
+    """Members that are polled in turn, each value noted; a context manager that closes them."""
+
+    def __init__(self, *members: Member) -> None:
+        self.members = list(members)
+        self.seen: list[str] = []
+
+    def poll_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Polls all members until a condition holds; AssertionError after `TIMEOUT_S`."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not condition():
+            shares = [member.assigned() for member in self.members]
+            assert time.monotonic() < deadline, f"{what}: {len(self.seen)} seen, {shares}"
+            for member in self.members:
+                self.seen += member.poll()
+
+    def owns_all(self, partitions: int, *, each: bool = True) -> bool:
+        """Whether every partition has one owner, and every member (with `each`) owns some."""
+        shares = [member.assigned() for member in self.members]
+        owned = sorted(partition for share in shares for partition in share)
+        return owned == list(range(partitions)) and (all(shares) or not each)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            member.close()
