@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ pytestmark = pytest.mark.jvm
 PARTITIONS = 2
 EACH = 10
 STEP_MS = 60_000
+_BETWEEN = datetime.fromtimestamp(START_MS / 1000 + 3.5 * STEP_MS / 1000, UTC).strftime(
+    "%Y-%m-%dT%H:%M:%S.000"
+)
 _RESET = "--reset-offsets --group idle --topic t"
 
 COMMANDS = [
@@ -47,10 +51,10 @@ COMMANDS = [
     f"{_RESET} --to-offset 400 --dry-run",
     f"{_RESET} --shift-by -2 --dry-run",
     f"{_RESET} --shift-by 100 --dry-run",
-    f"{_RESET} --to-datetime 2023-11-14T22:16:21.000 --dry-run",
+    f"{_RESET} --to-datetime {_BETWEEN} --dry-run",
     f"{_RESET} --to-datetime 2093-01-01T00:00:00.000 --dry-run",
-    f"{_RESET} --by-duration PT1H --dry-run",
-    f"{_RESET} --by-duration P20000D --dry-run",
+    f"{_RESET} --by-duration PT1S --dry-run",
+    f"{_RESET} --by-duration P200D --dry-run",
     f"{_RESET} --from-file FILE --dry-run",
     f"{_RESET} --to-current --export",
     "--reset-offsets --group idle --topic t:1 --to-earliest --execute",
@@ -74,13 +78,14 @@ COMMANDS = [
 
 def test_consumer_groups_tool(new_broker: Callable[..., TestBroker], tmp_path: Path) -> None:
     plan = tmp_path / "plan.csv"
-    plan.write_text("idle,t,0,2\nidle,t,1,3\n")
+    plan.write_text("t,0,2\nt,1,3\n")
     script = "\n".join(COMMANDS).replace("FILE", str(plan))
     ours = new_broker().start()
     with KafkaBroker(tmp_path / "kafka") as kafka:
         theirs = _outputs(kafka.bootstrap, script)
     told = _outputs(ours.bootstrap, script)
     assert [line for line, _ in theirs] == script.split("\n")
+    assert "at " not in {text[:3] for _, texts in theirs for text in texts}, "a stack trace"
     for mine, reference in zip(told, theirs, strict=True):
         assert mine == reference
 
