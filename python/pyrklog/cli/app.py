@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyrklog.cli import consume, log, produce, serve, topic
+from pyrklog.cli import consume, group, log, produce, serve, topic
 from pyrklog.cli.failures import guarded
 from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
 
@@ -22,6 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
 app.add_typer(log.app, name="log")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)

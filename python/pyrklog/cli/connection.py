@@ -95,6 +95,16 @@ class Connection:
         except (TypeError, ValueError) as error:
             raise CliError(Exit.USAGE, str(error), "see -X") from None
 
+    def admin_result(self, call: Any, about: str, *arguments: Any, **options: Any) -> Any:
+        """What one call of the ``AdminClient`` comes to, within the time-out."""
+        from confluent_kafka import KafkaException
+
+        try:
+            future = call(*arguments, request_timeout=self.settings.timeout_s, **options)
+            return future.result()
+        except KafkaException as error:
+            raise self.explain(error.args[0], about) from None
+
     def metadata(self) -> Any:
         """Metadata of all topics."""
         from confluent_kafka import KafkaException

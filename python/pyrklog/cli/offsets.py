@@ -64,7 +64,7 @@ def _place(text: str, now_ms: int) -> Place:
     if text in _WORDS:
         return _WORDS[text]
     if text.startswith("@"):
-        return Place("time", _time_ms(text[1:], now_ms))
+        return Place("time", parse_time_ms(text[1:], now_ms))
     if re.fullmatch(r"-\d+", text, re.ASCII):
         return Place("tail", int(text[1:]))
     if re.fullmatch(r"\d+", text, re.ASCII):
@@ -72,7 +72,8 @@ def _place(text: str, now_ms: int) -> Place:
     raise RangeError(f"-o {text!r} is no offset; try beginning, end, 5, -10 or @2024-01-31")
 
 
-def _time_ms(text: str, now_ms: int) -> int:
+def parse_time_ms(text: str, now_ms: int) -> int:
+    """Milliseconds of a time as people write it: a number, a date, or so long ago."""
     if text.isdecimal():
         return int(text)
     if text == "now":

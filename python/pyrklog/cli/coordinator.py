@@ -1,0 +1,178 @@
+"""Requests to a group's coordinator that confluent-kafka has no call for.
+
+A blocking connection without authentication or encryption; where the user asks for either, the
+command says that it cannot.
+"""
+
+import socket
+import struct
+import time
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pyrklog.cli.connection import Connection, addresses
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.protocol import DecodeError
+from pyrklog.protocol.api import Api
+from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.fields import Message
+from pyrklog.protocol.groups import LEAVE_GROUP, LeaveGroupRequest, MemberIdentity
+from pyrklog.protocol.offsets import (
+    OFFSET_DELETE,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+
+RETRY_PAUSE_S = 0.1
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+_CLIENT_ID = b"pyrklog-cli"
+_RETRIED = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+# The last versions that are not flexible, of which every broker of this decade serves one.
+_FIND_VERSION, _LEAVE_VERSION, _DELETE_VERSION = 2, 3, 0
+
+Req = TypeVar("Req", bound=Message)
+Resp = TypeVar("Resp", bound=Message)
+
+
+class Coordinator:
+    """The coordinator of one group; a context manager."""
+
+    def __init__(self, connection: Connection, group: str) -> None:
+        self._settings = connection.settings
+        self._group = group
+        self._deadline = time.monotonic() + connection.settings.timeout_s
+        self._socket: socket.socket | None = None
+        protocol = connection.settings.properties.get("security.protocol", "plaintext")
+        if protocol.lower() != "plaintext":
+            raise CliError(
+                Exit.FAILED, f"this command cannot use security.protocol={protocol}", None
+            )
+
+    def remove_members(self, members: list[tuple[str, str | None]]) -> dict[str, ErrorCode]:
+        """Makes members (id, instance id) leave; what became of each by member id."""
+        request = LeaveGroupRequest(
+            group_id=self._group,
+            members=[MemberIdentity(member_id, instance) for member_id, instance in members],
+        )
+        response = self._call(LEAVE_GROUP, _LEAVE_VERSION, request)
+        return {one.member_id: ErrorCode(one.error_code) for one in response.members}
+
+    def delete_offsets(self, places: dict[str, list[int]]) -> dict[tuple[str, int], ErrorCode]:
+        """Forgets offsets; what became of each. :class:`CliError` where the group refuses."""
+        request = OffsetDeleteRequest(
+            group_id=self._group,
+            topics=[
+                OffsetDeleteRequestTopic(
+                    topic, [OffsetDeleteRequestPartition(index) for index in partitions]
+                )
+                for topic, partitions in places.items()
+            ],
+        )
+        response = self._call(OFFSET_DELETE, _DELETE_VERSION, request)
+        return {
+            (topic.name, one.partition_index): ErrorCode(one.error_code)
+            for topic in response.topics
+            for one in topic.partitions
+        }
+
+    def _call(self, api: Api[Req, Resp], version: int, request: Req) -> Any:
+        """Asks the coordinator, and again while it moves or loads."""
+        while True:
+            try:
+                if self._socket is None:
+                    self._find()
+                response: Any = self._exchange(api, version, request)
+            except (OSError, DecodeError) as error:
+                self.close()
+                raise CliError(
+                    Exit.UNREACHABLE, f"the coordinator of group {self._group}: {error}"
+                ) from None
+            code = ErrorCode(response.error_code)
+            if code is ErrorCode.NONE:
+                return response
+            if code not in _RETRIED or time.monotonic() > self._deadline:
+                raise refusal(self._group, code)
+            self.close()
+            time.sleep(RETRY_PAUSE_S)
+
+    def _find(self) -> None:
+        """Connects to a bootstrap broker, asks it for the coordinator, and connects to that."""
+        errors: list[OSError] = []
+        for address in addresses(self._settings.bootstrap):
+            try:
+                self._connect(address)
+                break
+            except OSError as error:
+                errors.append(error)
+        else:
+            raise errors[-1]
+        while True:
+            asked = FindCoordinatorRequest(key=self._group)
+            found: Any = self._exchange(FIND_COORDINATOR, _FIND_VERSION, asked)
+            code = ErrorCode(found.error_code)
+            if code is ErrorCode.NONE:
+                self.close()
+                self._connect((found.host, found.port))
+                return
+            if code not in _RETRIED or time.monotonic() > self._deadline:
+                raise refusal(self._group, code)
+            time.sleep(RETRY_PAUSE_S)
+
+    def _connect(self, address: tuple[str, int]) -> None:
+        left_s = max(0.1, self._deadline - time.monotonic())
+        self._socket = socket.create_connection(address, timeout=left_s)
+
+    def _exchange(self, api: Api[Req, Resp], version: int, request: Req) -> Resp:
+        assert self._socket is not None
+        header = struct.pack(">hhih", api.key, version, 1, len(_CLIENT_ID)) + _CLIENT_ID
+        frame = header + api.encode_request(request, version)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        (size_bytes,) = struct.unpack(">i", self._receive(4))
+        if not 4 <= size_bytes <= FRAME_BYTES_MAX:
+            raise OSError(f"an answer of {size_bytes} bytes")
+        return api.decode_response(self._receive(size_bytes)[4:], version)
+
+    def _receive(self, count: int) -> bytes:
+        assert self._socket is not None
+        received = bytearray()
+        while len(received) < count:
+            part = self._socket.recv(min(count - len(received), 65536))
+            if not part:
+                raise OSError("the connection was closed")
+            received += part
+        return bytes(received)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def refusal(group: str, code: ErrorCode) -> CliError:
+    """An error code of a group as a sentence."""
+    match code:
+        case ErrorCode.GROUP_ID_NOT_FOUND:
+            return CliError(Exit.NOT_FOUND, f"group {group} does not exist")
+        case ErrorCode.NON_EMPTY_GROUP | ErrorCode.UNKNOWN_MEMBER_ID:
+            return CliError(Exit.FAILED, f"group {group} has members", "stop them first")
+        case ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return CliError(Exit.DENIED, f"group {group}: not authorized")
+    return CliError(Exit.FAILED, f"group {group}: {code.name}")

@@ -1,0 +1,364 @@
+"""``pyrklog group``: list, describe, seek, export, delete, delete-offsets, history."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit, exit_code, guarded, worst
+from pyrklog.cli.options import (
+    Bootstrap,
+    Output,
+    OutputFormat,
+    Properties,
+    Quiet,
+    Settings,
+    Timeout,
+    Yes,
+    settings,
+)
+
+if TYPE_CHECKING:
+    from pyrklog.cli.connection import Connection
+    from pyrklog.cli.group_seek import Move
+    from pyrklog.cli.group_state import Group, Standing
+    from pyrklog.cli.output import Listing
+
+app = typer.Typer(
+    help="List, describe, move and delete consumer groups.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+T = TypeVar("T")
+
+WATCH_INTERVAL_S = 2.0
+FORCED_ATTEMPTS_MAX = 20
+
+Name = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
+Watch = Annotated[
+    bool, typer.Option("-w", "--watch", help="Again every two seconds, until Ctrl-C.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be changed.")]
+
+
+@app.command("list")
+@guarded
+def list_groups(
+    context: typer.Context,
+    states: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only groups in it; may be repeated."),
+    ] = None,
+    lag: Annotated[bool, typer.Option("--lag", help="Members and lag too.")] = False,
+    lag_over: Annotated[
+        str | None,
+        typer.Option(
+            "--lag-over",
+            metavar="RECORDS,TIME",
+            help="Only groups that lag more, such as 1000, 30s or 1000,30s (either).",
+            show_default=False,
+        ),
+    ] = None,
+    watch: Watch = False,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """List consumer groups."""
+    from pyrklog.cli import group_tables
+
+    limits = group_tables.parse_limits(lag_over)
+    connection = _connect(settings(context, bootstrap, properties, timeout))
+    from pyrklog.cli.output import print_listing
+
+    def once(_before: object) -> "Listing":
+        listing = group_tables.list_groups(connection, states or [], lag, limits)
+        print_listing(listing, output)
+        return listing
+
+    _repeat(once, watch)
+
+
+@app.command("describe")
+@guarded
+def describe(
+    context: typer.Context,
+    names: Names,
+    watch: Watch = False,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """Show a group's members and how far it has come, partition by partition.
+
+    LAG_S is the age of the first record that waits, by its own timestamp. TREND compares with the
+    round before (-w).
+    """
+    from pyrklog.cli import group_state, group_tables
+
+    connection = _connect(settings(context, bootstrap, properties, timeout))
+    wanted = list(dict.fromkeys(names))
+
+    def once(before: "list[Standing] | None") -> "list[Standing]":
+        groups = [group_state.existing_group(connection, name) for name in wanted]
+        found = [group_state.standing(connection, group, ages=True) for group in groups]
+        cluster_id = connection.metadata().cluster_id
+        group_tables.print_described(found, before or [], output, cluster_id)
+        return found
+
+    _repeat(once, watch)
+
+
+def _pause(seconds: float) -> None:
+    sys.stdout.flush()
+    time.sleep(seconds)
+
+
+def _repeat(once: "Callable[[T | None], T]", watch: bool) -> None:
+    before = once(None)
+    while watch:
+        _pause(WATCH_INTERVAL_S)
+        sys.stdout.write("\n")
+        before = once(before)
+
+
+@app.command("seek")
+@guarded
+def seek(
+    context: typer.Context,
+    name: Name,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="WHERE",
+            help="start, end, @TIME, +N or -N from where it is, N, FILE (see export), or "
+            "group:OTHER.",
+            show_default=False,
+        ),
+    ],
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t",
+            "--topic",
+            metavar="TOPIC[:P,...]",
+            help="Only these partitions; default: all that the group has committed; may be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Make members leave first; they join again.")
+    ] = False,
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Move a group's committed offsets. Refused while the group has members."""
+    from pyrklog.cli import group_seek, group_state, group_tables
+    from pyrklog.cli.output import print_listing
+
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    connection = _connect(options)
+    group = group_state.describe_group(connection, name)
+    if not group.is_idle and not force:
+        raise _active(group)
+    now_ms = time.time_ns() // 1_000_000
+    moves = group_seek.plan(connection, name, to, topics or [], now_ms)
+    if not dry_run:
+        _move(connection, group, moves)
+    if not quiet:
+        print_listing(group_tables.moves(moves, connection.metadata().cluster_id), output)
+
+
+def _active(group: "Group") -> CliError:
+    count = len(group.members)
+    members = "1 member" if count == 1 else f"{count} members"
+    return CliError(
+        Exit.FAILED,
+        f"group {group.name} is {group.state} with {members}; it would overwrite the offsets",
+        "stop its consumers, or give --force",
+    )
+
+
+def _move(connection: "Connection", group: "Group", moves: "list[Move]") -> None:
+    """Commits; of a group with members in the moment after they were made to leave."""
+    from pyrklog.cli import group_seek, group_state
+
+    if group.is_idle:
+        group_seek.apply(connection, group.name, moves)
+        return
+    from pyrklog.cli.coordinator import Coordinator
+
+    with Coordinator(connection, group.name) as coordinator:
+        for attempt in range(1, FORCED_ATTEMPTS_MAX + 1):
+            if group.members:
+                ids = [(one.member_id, one.instance_id) for one in group.members]
+                coordinator.remove_members(ids)
+            try:
+                group_seek.apply(connection, group.name, moves)
+            except CliError:
+                if attempt == FORCED_ATTEMPTS_MAX:
+                    raise
+                group = group_state.describe_group(connection, group.name)
+            else:
+                return
+
+
+@app.command("export")
+@guarded
+def export(
+    context: typer.Context,
+    name: Name,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """Print committed offsets as `group seek --to FILE` reads them."""
+    from pyrklog.cli import group_seek, group_state
+
+    connection = _connect(settings(context, bootstrap, properties, timeout))
+    group_state.existing_group(connection, name)
+    offsets = group_state.committed_offsets(connection, name)
+    found = {key: offset for key, (offset, _) in sorted(offsets.items())}
+    sys.stdout.write(group_seek.write_file(found))
+
+
+@app.command("delete")
+@guarded
+def delete(
+    context: typer.Context,
+    names: Names,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Delete groups with all their offsets. Refused while a group has members."""
+    from pyrklog.cli import group_state
+
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    connection = _connect(options)
+    wanted = list(dict.fromkeys(names))
+    groups = [group_state.existing_group(connection, name) for name in wanted]
+    if dry_run:
+        for group in groups:
+            count = len(group_state.committed_offsets(connection, group.name))
+            _say(options, f"{group.name}: {count} offsets would be deleted")
+        return
+    if not yes:
+        _confirm(wanted)
+    _delete_each(connection, wanted)
+
+
+def _delete_each(connection: "Connection", names: list[str]) -> None:
+    from confluent_kafka import KafkaException
+
+    from pyrklog.cli.failures import cli_error
+
+    options = connection.settings
+    futures = connection.admin.delete_consumer_groups(names, request_timeout=options.timeout_s)
+    codes: list[Exit] = []
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            codes.append(exit_code(error.args[0]))
+            typer.echo(cli_error(error.args[0], f"group {name}").line(), err=True)
+        else:
+            codes.append(Exit.OK)
+            _say(options, f"{name}: deleted")
+    if worst(codes):
+        raise typer.Exit(worst(codes))
+
+
+@app.command("delete-offsets")
+@guarded
+def delete_offsets(
+    context: typer.Context,
+    name: Name,
+    topics: Annotated[
+        list[str],
+        typer.Option(
+            "-t",
+            "--topic",
+            metavar="TOPIC[:P,...]",
+            help="Whose offsets; may be repeated.",
+            show_default=False,
+        ),
+    ],
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Forget a group's offsets of topics that none of its members reads."""
+    from pyrklog.cli import group_seek, group_state
+
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    connection = _connect(options)
+    group_state.existing_group(connection, name)
+    wanted = group_seek.parse_selection(topics)
+    places: dict[str, list[int]] = {}
+    for topic, partition in sorted(group_state.committed_offsets(connection, name)):
+        chosen = wanted.get(topic, [])
+        if chosen is None or partition in chosen:
+            places.setdefault(topic, []).append(partition)
+    missing = [topic for topic in wanted if topic not in places]
+    if missing:
+        raise CliError(Exit.NOT_FOUND, f"group {name} has no such offsets of {', '.join(missing)}")
+    if not dry_run:
+        _forget(connection, name, places)
+    done = "would be deleted" if dry_run else "deleted"
+    for topic, partitions in places.items():
+        _say(options, f"{topic} [{','.join(map(str, partitions))}]: {done}")
+
+
+def _forget(connection: "Connection", name: str, places: dict[str, list[int]]) -> None:
+    from pyrklog.cli.coordinator import Coordinator
+    from pyrklog.protocol.errors import ErrorCode
+
+    with Coordinator(connection, name) as coordinator:
+        codes = coordinator.delete_offsets(places)
+    failed = [(key, code) for key, code in codes.items() if code is not ErrorCode.NONE]
+    if failed:
+        (topic, partition), code = failed[0]
+        subscribed = code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        why = "its members read the topic" if subscribed else code.message
+        raise CliError(
+            Exit.FAILED if len(failed) == len(codes) else Exit.PARTIAL,
+            f"group {name}, {topic} [{partition}]: {why}",
+            "stop its consumers first" if subscribed else None,
+        )
+
+
+def _confirm(names: list[str]) -> None:
+    if not sys.stdin.isatty():
+        raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
+    for name in names:
+        if typer.prompt(f"Type {name} to delete it") != name:
+            raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was deleted")
+
+
+def _connect(options: Settings) -> "Connection":
+    from pyrklog.cli.connection import Connection
+
+    return Connection(options)
+
+
+def _say(options: Settings, line: str) -> None:
+    if not options.quiet:
+        typer.echo(line)

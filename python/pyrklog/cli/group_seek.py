@@ -1,0 +1,209 @@
+"""Where ``group seek`` moves committed offsets: targets, plans, and the file that holds them.
+
+The file has one line ``TOPIC,PARTITION,OFFSET`` a partition, as Kafka's consumer-groups tool
+exports it; a heading and lines that begin with ``#`` are skipped.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pyrklog.cli.connection import Connection
+from pyrklog.cli.failures import CliError, Exit, cli_error
+from pyrklog.cli.group_state import Key, committed_offsets
+from pyrklog.cli.topic_details import query_offsets
+
+HEADING = ("topic", "partition", "offset")
+_SELECTION = re.compile(r"([^:]+)(?::([\d,]+))?")
+
+
+class Move(NamedTuple):
+    """One partition's offset before (None where nothing is committed) and after."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+    remark: str = ""
+
+
+def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
+    """``T``, ``T:0`` and ``T:0,3`` as partitions by topic; None for all of a topic."""
+    found: dict[str, list[int] | None] = {}
+    for text in texts:
+        match = _SELECTION.fullmatch(text)
+        if match is None or (match[2] is not None and not match[2].strip(",")):
+            raise CliError(Exit.USAGE, f"--topic takes TOPIC or TOPIC:PARTITION, not {text!r}")
+        topic, partitions = match.groups()
+        if partitions is None:
+            found[topic] = None
+            continue
+        known = found.setdefault(topic, [])
+        if known is not None:
+            known.extend(int(one) for one in partitions.split(",") if one)
+    return found
+
+
+def select(connection: Connection, texts: Sequence[str], known: Iterable[Key]) -> list[Key]:
+    """The partitions that are meant: those named, else all in which the group has an offset."""
+    wanted = parse_selection(texts)
+    if not wanted:
+        return sorted(known)
+    existing = connection.topic_partitions(list(wanted))
+    keys: list[Key] = []
+    for topic, partitions in wanted.items():
+        for partition in existing[topic] if partitions is None else dict.fromkeys(partitions):
+            if partition not in existing[topic]:
+                count = len(existing[topic])
+                raise CliError(
+                    Exit.NOT_FOUND, f"topic {topic} has no partition {partition}, only {count}"
+                )
+            keys.append((topic, partition))
+    return sorted(keys)
+
+
+def read_file(path: Path) -> dict[Key, int]:
+    """The offsets in a file; :class:`CliError` with the line that cannot be read."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(Exit.USAGE, f"cannot read {path}: {error}") from None
+    found: dict[Key, int] = {}
+    for number, row in enumerate(csv.reader(text.splitlines()), start=1):
+        cells = [cell.strip() for cell in row]
+        if not any(cells) or cells[0].startswith("#") or tuple(cells) == HEADING:
+            continue
+        if len(cells) != 3 or not cells[1].isdecimal() or not cells[2].isdecimal():
+            what = f"{path} line {number} is not TOPIC,PARTITION,OFFSET"
+            raise CliError(Exit.USAGE, what, "see `pyrklog group export`")
+        found[cells[0], int(cells[1])] = int(cells[2])
+    return found
+
+
+def write_file(offsets: Mapping[Key, int]) -> str:
+    """The text that :func:`read_file` reads."""
+    rows = [",".join(HEADING)]
+    rows += [f"{topic},{partition},{offsets[topic, partition]}" for topic, partition in offsets]
+    return "".join(f"{row}\n" for row in rows)
+
+
+def plan(
+    connection: Connection,
+    group: str,
+    target: str,
+    selected: Sequence[str],
+    now_ms: int,
+) -> list[Move]:
+    """What ``group seek --to TARGET`` would do; nothing is changed.
+
+    Offsets outside a log are moved to its nearer end, with a remark. Raises :class:`CliError`.
+    """
+    from confluent_kafka.admin import OffsetSpec
+
+    committed = {key: offset for key, (offset, _) in committed_offsets(connection, group).items()}
+    given = _given(connection, target)
+    known = committed if given is None else given
+    keys = select(connection, selected, known)
+    if given is not None:
+        keys = [key for key in keys if key in given]
+    if not keys:
+        raise CliError(
+            Exit.NOT_FOUND, f"group {group} has no offsets to move", "name topics with --topic"
+        )
+    if not selected:
+        connection.topic_partitions(sorted({topic for topic, _ in keys}))
+    lows = query_offsets(connection, keys, OffsetSpec.earliest())
+    highs = query_offsets(connection, keys, OffsetSpec.latest())
+    wanted = _targets(connection, target, keys, given, committed, lows, highs, now_ms)
+    return [
+        _bounded(key, committed.get(key), wanted[key], lows[key], highs[key])
+        for key in keys
+        if key in wanted
+    ]
+
+
+def _bounded(key: Key, before: int | None, wanted: int, low: int, high: int) -> Move:
+    after = min(max(wanted, low), high)
+    remark = "" if after == wanted else f"{wanted} is outside the log ({low} to {high})"
+    return Move(*key, before, after, remark)
+
+
+def _given(connection: Connection, target: str) -> dict[Key, int] | None:
+    """Offsets that the target itself lists: those of a file, or of another group."""
+    if target.startswith("group:"):
+        other = target.removeprefix("group:")
+        offsets = {key: offset for key, (offset, _) in committed_offsets(connection, other).items()}
+        if not offsets:
+            raise CliError(Exit.NOT_FOUND, f"group {other} has committed nothing")
+        return offsets
+    if _is_simple(target):
+        return None
+    return read_file(Path(target))
+
+
+def _is_simple(target: str) -> bool:
+    return (
+        target in ("start", "end", "current")
+        or target.startswith("@")
+        or re.fullmatch(r"[+-]?\d+", target) is not None
+    )
+
+
+def _targets(
+    connection: Connection,
+    target: str,
+    keys: Sequence[Key],
+    given: Mapping[Key, int] | None,
+    committed: Mapping[Key, int],
+    lows: Mapping[Key, int],
+    highs: Mapping[Key, int],
+    now_ms: int,
+) -> dict[Key, int]:
+    if given is not None:
+        return dict(given)
+    if target.startswith("@"):
+        return _at_time(connection, target, keys, highs, now_ms)
+    if target[0] in "+-":
+        return {key: committed.get(key, lows[key]) + int(target) for key in keys}
+    if target.isdecimal():
+        return dict.fromkeys(keys, int(target))
+    places = {"start": lows, "end": highs, "current": committed}[target]
+    return {key: places[key] for key in keys if key in places}
+
+
+def _at_time(
+    connection: Connection, target: str, keys: Sequence[Key], highs: Mapping[Key, int], now_ms: int
+) -> dict[Key, int]:
+    from confluent_kafka.admin import OffsetSpec
+
+    from pyrklog.cli.offsets import RangeError, parse_time_ms
+
+    try:
+        timestamp_ms = parse_time_ms(target[1:], now_ms)
+    except RangeError as error:
+        raise CliError(Exit.USAGE, str(error).replace("-o", "--to")) from None
+    found = query_offsets(connection, keys, OffsetSpec.for_timestamp(timestamp_ms))
+    return {key: offset if offset >= 0 else highs[key] for key, offset in found.items()}
+
+
+def apply(connection: Connection, group: str, moves: Sequence[Move]) -> None:
+    """Commits the new offsets. Raises :class:`CliError`."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+    wanted = [TopicPartition(move.topic, move.partition, move.after) for move in moves]
+    try:
+        futures = connection.admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, wanted)],
+            request_timeout=connection.settings.timeout_s,
+        )
+        done = futures[group].result()
+    except KafkaException as error:
+        raise connection.explain(error.args[0], f"group {group}") from None
+    failed = [place for place in done.topic_partitions if place.error is not None]
+    if failed:
+        place = failed[0]
+        refused = cli_error(place.error, f"group {group}, {place.topic} [{place.partition}]")
+        code = refused.code if len(failed) == len(wanted) else Exit.PARTIAL
+        raise CliError(code, refused.what, refused.fix)

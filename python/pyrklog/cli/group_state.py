@@ -1,0 +1,288 @@
+"""What groups are and where they stand: states, members, committed offsets, lag."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyrklog.cli.connection import Connection
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.topic_details import query_offsets
+
+LOADING_PAUSE_S = 0.1
+AGE_WAIT_S = 3.0
+"""How long the records that groups wait for may take to come; ages not known by then stay out."""
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a group and its partitions."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: Sequence[Key]
+
+    @property
+    def label(self) -> str:
+        """``client@host``."""
+        return f"{self.client_id or self.member_id}@{self.host.lstrip('/')}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group as its coordinator describes it. A group that does not exist is dead."""
+
+    name: str
+    state: str
+    assignor: str
+    coordinator: int | None
+    members: Sequence[Member] = ()
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a group."""
+        return self.state != "Dead"
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its offsets may be changed from outside."""
+        return self.state in ("Empty", "Dead")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One partition of a group: committed offset, the log's end, and how old what waits is."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    note: str = ""
+    age_s: float | None = None
+    member: str | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Records that wait; None where nothing is committed."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(0, self.end - self.committed)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A group with all its partitions."""
+
+    group: Group
+    partitions: Sequence[Progress] = field(default_factory=tuple)
+
+    @property
+    def lag(self) -> int | None:
+        """The sum of what is known."""
+        return total(one.lag for one in self.partitions)
+
+    @property
+    def age_s(self) -> float | None:
+        """The age of the oldest record that waits."""
+        ages = [one.age_s for one in self.partitions if one.age_s is not None]
+        return max(ages, default=None)
+
+
+def total(values: Iterable[int | None]) -> int | None:
+    """The sum of the numbers among the values; None where there are none."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
+
+
+def list_groups(connection: Connection, states: Sequence[str] = ()) -> list[dict[str, str]]:
+    """Name, state and type of each group, by name. Waits for coordinators that load."""
+    from confluent_kafka import ConsumerGroupState, KafkaError
+
+    wanted = {_state(name, ConsumerGroupState) for name in states}
+    deadline = time.monotonic() + connection.settings.timeout_s
+    while True:
+        more = {"states": wanted} if wanted else {}
+        found = connection.admin_result(
+            connection.admin.list_consumer_groups, "cannot list groups", **more
+        )
+        loading = KafkaError.COORDINATOR_LOAD_IN_PROGRESS
+        if not found.errors:
+            break
+        error = found.errors[0]
+        if error.code() != loading or time.monotonic() > deadline:
+            raise connection.explain(error, "cannot list groups")
+        time.sleep(LOADING_PAUSE_S)
+    return sorted(
+        (
+            {
+                "name": one.group_id,
+                "state": _words(one.state.name),
+                "type": _words(one.type.name),
+            }
+            for one in found.valid
+        ),
+        key=lambda one: one["name"],
+    )
+
+
+def _state(name: str, states: Any) -> Any:
+    known = {_words(state.name).lower(): state for state in states if state.name != "UNKNOWN"}
+    if name.lower() not in known:
+        names = ", ".join(_words(state.name) for state in known.values())
+        raise CliError(Exit.USAGE, f"--state {name!r} is no state of a group", f"one of {names}")
+    return known[name.lower()]
+
+
+def _words(name: str) -> str:
+    """``PREPARING_REBALANCING`` -> ``PreparingRebalance``, Kafka's own spelling."""
+    joined = "".join(word.capitalize() for word in name.split("_"))
+    return joined.replace("Rebalancing", "Rebalance")
+
+
+def describe_group(connection: Connection, name: str) -> Group:
+    """One group; :class:`CliError` where its coordinator does not answer."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        futures = connection.admin.describe_consumer_groups(
+            [name], request_timeout=connection.settings.timeout_s
+        )
+        found = futures[name].result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return Group(name, "Dead", "", None)
+        raise connection.explain(error.args[0], f"group {name}") from None
+    members = [
+        Member(
+            one.member_id,
+            one.group_instance_id,
+            one.client_id,
+            one.host,
+            [(place.topic, place.partition) for place in one.assignment.topic_partitions],
+        )
+        for one in found.members
+    ]
+    return Group(
+        name,
+        _words(found.state.name),
+        found.partition_assignor or "",
+        found.coordinator.id if found.coordinator is not None else None,
+        members,
+    )
+
+
+def existing_group(connection: Connection, name: str) -> Group:
+    """One group; :class:`CliError` where it does not exist."""
+    group = describe_group(connection, name)
+    if not group.exists:
+        raise CliError(Exit.NOT_FOUND, f"group {name} does not exist", "see `pyrklog group list`")
+    return group
+
+
+def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int, str]]:
+    """Next offset and note of every partition for which the group has committed."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+
+    try:
+        futures = connection.admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(name)],
+            request_timeout=connection.settings.timeout_s,
+        )
+        found = futures[name].result().topic_partitions
+    except KafkaException as error:
+        raise connection.explain(error.args[0], f"offsets of group {name}") from None
+    return {
+        (place.topic, place.partition): (place.offset, place.metadata or "")
+        for place in found
+        if place.error is None and place.offset >= 0
+    }
+
+
+def standing(connection: Connection, group: Group, *, ages: bool) -> Standing:
+    """The partitions that a group owns or has committed for."""
+    offsets = committed_offsets(connection, group.name)
+    owners = {key: member for member in group.members for key in member.partitions}
+    keys = sorted({*offsets, *owners})
+    ends = _ends(connection, keys)
+    waiting = {
+        key: offset
+        for key, (offset, _) in offsets.items()
+        if ends.get(key) is not None and offset < (ends[key] or 0)
+    }
+    known_ages = record_ages(connection, waiting) if ages else {}
+    partitions = [
+        Progress(
+            *key,
+            committed=offsets[key][0] if key in offsets else None,
+            end=ends.get(key),
+            note=offsets[key][1] if key in offsets else "",
+            age_s=_age(key, offsets, ends, known_ages) if ages else None,
+            member=owners[key].label if key in owners else None,
+        )
+        for key in keys
+    ]
+    return Standing(group, partitions)
+
+
+def _age(
+    key: Key,
+    offsets: Mapping[Key, tuple[int, str]],
+    ends: Mapping[Key, int | None],
+    known: Mapping[Key, float],
+) -> float | None:
+    end = ends.get(key)
+    if key in offsets and end is not None and offsets[key][0] >= end:
+        return 0.0
+    return known.get(key)
+
+
+def _ends(connection: Connection, keys: Sequence[Key]) -> dict[Key, int | None]:
+    """End of each log; None where the topic is gone."""
+    from confluent_kafka.admin import OffsetSpec
+
+    topics = connection.metadata().topics if keys else {}
+    there = [key for key in keys if key[0] in topics and key[1] in topics[key[0]].partitions]
+    ends: dict[Key, int | None] = dict.fromkeys(keys)
+    ends.update(query_offsets(connection, there, OffsetSpec.latest()))
+    return ends
+
+
+def record_ages(connection: Connection, offsets: Mapping[Key, int]) -> dict[Key, float]:
+    """Age in seconds of the first record at or behind each offset, by the record's timestamp.
+
+    Reads one record of each partition; those that do not come in time are left out.
+    """
+    if not offsets:
+        return {}
+    from confluent_kafka import Consumer, TopicPartition
+
+    configuration = connection.configuration(
+        **{
+            "group.id": "pyrklog-cli",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 10,
+            "max.partition.fetch.bytes": 1,
+            "fetch.queue.backoff.ms": 5,
+        }
+    )
+    consumer = connection.make(Consumer, configuration)
+    found: dict[Key, float] = {}
+    deadline = time.monotonic() + min(AGE_WAIT_S, connection.settings.timeout_s)
+    try:
+        consumer.assign([TopicPartition(*key, offset) for key, offset in offsets.items()])
+        while len(found) < len(offsets) and time.monotonic() < deadline:
+            for message in consumer.consume(len(offsets), 0.05):
+                if message.error() is not None:
+                    continue
+                key = (message.topic(), message.partition())
+                if key not in found:
+                    consumer.pause([TopicPartition(*key)])
+                    found[key] = max(0.0, time.time() - message.timestamp()[1] / 1000)
+    finally:
+        consumer.close()
+    return found

@@ -1,0 +1,210 @@
+"""`pyrklog group` and `consume -g` against our broker and against Apache Kafka."""
+
+import csv
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pyrklog.cli.app import app
+from pyrklog.testing import TestBroker
+from tests.support.groups import ConfluentMember, Crew, create_topic, fill
+from tests.support.kafka_broker import KafkaBroker
+
+PARTITIONS = 3
+EACH = 10
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module", params=["pyrklog", pytest.param("kafka", marks=pytest.mark.jvm)])
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("group-cli")
+    if request.param == "kafka":
+        with KafkaBroker(folder / "kafka") as kafka:
+            yield kafka.bootstrap
+        return
+    options = {"group.initial.rebalance.delay.ms": 0}
+    with TestBroker(folder / "data", options=options) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture
+def run(bootstrap: str) -> Run:
+    """Runs a command, which must end with `code`; its standard output (or error, if it failed)."""
+
+    def call(*arguments: str, code: int = 0) -> str:
+        command = ["-b", bootstrap, "--timeout", "20", *arguments]
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == code, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
+        return done.stdout if code == 0 else done.stderr
+
+    return call
+
+
+@pytest.fixture
+def group(bootstrap: str, topic: str) -> str:
+    """A topic, and a group of its name that has read half of it and is idle."""
+    create_topic(bootstrap, topic, PARTITIONS)
+    fill(bootstrap, topic, PARTITIONS, EACH)
+    with Crew(ConfluentMember(bootstrap, topic, topic)) as crew:
+        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "the group")
+        crew.members[0].commit({0: 5, 1: 10}, "half way")
+    return topic
+
+
+@contextmanager
+def busy(bootstrap: str, group: str) -> Iterator[None]:
+    """The group has a member, which is polled in the background."""
+    done = threading.Event()
+    with Crew(ConfluentMember(bootstrap, group, group, client_id="worker")) as crew:
+        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "the member")
+
+        def poll() -> None:
+            while not done.is_set():
+                crew.seen += crew.members[0].poll()
+
+        thread = threading.Thread(target=poll)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def offsets(run: Run, group: str) -> dict[tuple[str, int], int]:
+    rows = csv.DictReader(io.StringIO(run("group", "export", group)))
+    return {(row["topic"], int(row["partition"])): int(row["offset"]) for row in rows}
+
+
+def test_listing(run: Run, group: str) -> None:
+    assert group in run("group", "list", "-o", "name").splitlines()
+    assert group in run("group", "list", "--state", "empty")
+    assert group not in run("group", "list", "--state", "Stable")
+    document = json.loads(run("group", "list", "--lag", "-o", "json"))
+    (item,) = [item for item in document["items"] if item["name"] == group]
+    assert (document["schema"], item["state"]) == ("pyrklog.groups/1", "Empty")
+    assert (item["type"], item["members"], item["lag"]) == ("Classic", 0, 5)
+    assert item["lag_s"] >= 0
+    assert group in run("group", "list", "--lag-over", "4,1h")
+    assert group not in run("group", "list", "--lag-over", "5,1h")
+    assert "--lag-over takes" in run("group", "list", "--lag-over", "many", code=2)
+    assert "no state of a group" in run("group", "list", "--state", "tired", code=2)
+
+
+def test_describing(run: Run, group: str, bootstrap: str) -> None:
+    document = json.loads(run("group", "describe", group, "-o", "json"))
+    (item,) = document["items"]
+    parts = [(p["partition"], p["committed"], p["end"], p["lag"]) for p in item["partitions"]]
+    assert parts == [(0, 5, 10, 5), (1, 10, 10, 0)]
+    assert [part["note"] for part in item["partitions"]] == ["half way", "half way"]
+    assert item["partitions"][0]["lag_s"] >= 0
+    assert item["partitions"][1]["lag_s"] == 0
+    with busy(bootstrap, group):
+        page = run("group", "describe", group)
+    lines = page.splitlines()
+    assert lines[0].startswith(f"{group}  Stable  1 member  coordinator 1  lag 5 / ")
+    assert lines[1].startswith("TOPIC ")
+    heading = ["PART", "COMMITTED", "END", "LAG", "LAG_S", "TREND", "MEMBER"]
+    assert lines[1].split()[1:] == heading
+    assert lines[2].split()[1:5] == ["0", "5", "10", "5"]
+    assert lines[2].endswith("worker@127.0.0.1")
+    assert lines[4].split()[1:3] == ["2", "-"]
+    assert lines[5].split()[:3] == [group, "total", "5"]
+    assert "does not exist" in run("group", "describe", f"{group}-x", code=4)
+
+
+def test_seeking(run: Run, group: str, tmp_path: Path) -> None:
+    first, second, third = ((group, partition) for partition in range(PARTITIONS))
+    assert offsets(run, group) == {first: 5, second: 10}
+    shown = run("group", "seek", group, "--to", "start", "--dry-run", "-o", "csv")
+    assert list(csv.reader(io.StringIO(shown)))[1] == [group, "0", "5", "0", ""]
+    assert offsets(run, group) == {first: 5, second: 10}
+    for to, selection, expected in [
+        ("-2", "", {first: 3, second: 8}),
+        ("+100", ":0", {first: 10, second: 8}),
+        ("4", ":0,2", {first: 4, second: 8, third: 4}),
+        ("@-1d", ":1", {first: 4, second: 0, third: 4}),
+        ("@now", ":1", {first: 4, second: 10, third: 4}),
+        ("end", "", {first: 10, second: 10, third: 10}),
+        ("start", ":2", {first: 10, second: 10, third: 0}),
+    ]:
+        chosen = ["--topic", f"{group}{selection}"] if selection else []
+        run("group", "seek", group, "--to", to, *chosen)
+        assert offsets(run, group) == expected, (to, selection)
+    copy = tmp_path / "offsets.csv"
+    copy.write_text(run("group", "export", group))
+    run("group", "seek", group, "--to", "start")
+    run("group", "seek", group, "--to", str(copy))
+    assert offsets(run, group) == {first: 10, second: 10, third: 0}
+    run("group", "seek", f"{group}-2", "--to", f"group:{group}", "--topic", f"{group}:1")
+    assert offsets(run, f"{group}-2") == {second: 10}
+
+
+def test_seeking_in_vain(run: Run, group: str, tmp_path: Path) -> None:
+    torn = tmp_path / "torn.csv"
+    torn.write_text(f"{group},0\n")
+    assert "line 1 is not TOPIC,PARTITION" in run("group", "seek", group, "--to", str(torn), code=2)
+    assert "cannot read" in run("group", "seek", group, "--to", "nowhere", code=2)
+    assert "is no time" in run("group", "seek", group, "--to", "@noon", code=2)
+    missing = ["--topic", f"{group}:7"]
+    assert "no partition 7, only 3" in run("group", "seek", group, "--to", "end", *missing, code=4)
+    assert "no offsets" in run("group", "seek", f"{group}-x", "--to", "end", code=4)
+    assert "committed nothing" in run("group", "seek", group, "--to", "group:none", code=4)
+
+
+def test_a_living_group_is_moved_by_force_only(run: Run, group: str, bootstrap: str) -> None:
+    with busy(bootstrap, group):
+        refused = run("group", "seek", group, "--to", "start", code=1)
+        assert "is Stable with 1 member" in refused
+        assert offsets(run, group)[group, 1] == 10
+        assert "error: group" in run("group", "delete", group, "-y", code=1)
+        refused = run("group", "delete-offsets", group, "-t", group, code=1)
+        assert "its members read the topic" in refused
+        run("group", "seek", group, "--to", "start", "--force")
+        assert set(offsets(run, group).values()) == {0}
+        # The member finds out by its next heartbeat, and joins again.
+        while group not in run("group", "list", "--state", "Stable", "-o", "name").splitlines():
+            assert set(offsets(run, group).values()) == {0}
+
+
+def test_forgetting(run: Run, group: str) -> None:
+    assert "1 offsets" not in run("group", "delete", group, "--dry-run")
+    assert "need" in run("group", "delete", group, code=2)
+    told = run("group", "delete-offsets", group, "-t", f"{group}:1", "--dry-run")
+    assert told == f"{group} [1]: would be deleted\n"
+    told = run("group", "delete-offsets", group, "-t", f"{group}:1")
+    assert told == f"{group} [1]: deleted\n"
+    assert offsets(run, group) == {(group, 0): 5}
+    assert "no such offsets" in run("group", "delete-offsets", group, "-t", f"{group}:1", code=4)
+    assert run("group", "delete", group, "-y") == f"{group}: deleted\n"
+    assert "does not exist" in run("group", "delete", group, "-y", code=4)
+
+
+def test_watching(bootstrap: str, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second round knows how lag has changed."""
+    from pyrklog.cli import group as command
+
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+        fill(bootstrap, group, 1, 3)
+
+    monkeypatch.setattr(command, "_pause", pause)
+    done = CliRunner().invoke(app, ["-b", bootstrap, "group", "describe", group, "-w"])
+    assert done.exit_code == 130
+    assert pauses == [command.WATCH_INTERVAL_S] * 2
+    rounds = [text.splitlines() for text in done.stdout.split("\n\n")]
+    trends: list[Any] = [[line.split()[6] for line in lines[2:4]] for lines in rounds]
+    assert trends == [["-", "-"], ["up", "flat"]]
