@@ -92,6 +92,7 @@ $(CORE): $(RUST) pyproject.toml .venv/.build-tools
 	@command -v cargo > /dev/null || { \
 	  echo "cargo is not on the PATH: install Rust from https://rustup.rs" >&2; exit 1; }
 	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --release --locked --quiet
+	$(BIN)/python -m compileall -q python/pyrklog # so that the first start is as fast as others
 	touch $@
 
 dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools

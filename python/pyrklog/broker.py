@@ -7,6 +7,7 @@ Order of an end: the plane refuses work, writes and syncs; then the session and 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -204,6 +205,7 @@ class Broker:
             await nursery.start(groups().run)
             metadata.on_partitions_deleted = partial(_forget_offsets, nursery, groups())
             await trio.to_thread.run_sync(events.preload)
+            _collect_garbage_from_now_on()
             await self._end.wait()
             await self._shut_down(plane)
             nursery.cancel_scope.cancel()
@@ -389,6 +391,13 @@ class Broker:
                 "not_flushed", seconds=seconds, consequence="logs recover at the next start"
             )
             self._exit_code = self._exit_code or 1
+
+
+def _collect_garbage_from_now_on() -> None:
+    # What is there now stays: the collector need never look at it again.
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def _import_groups() -> None:

@@ -430,11 +430,16 @@ class ControllerDriver:
     ) -> dict[TopicPartition, tuple[znodes.Leadership, int]]:
         paths = [znodes.state_path(*key) for key in keys]
         found = {}
+        # Among thousands of partitions most states are the same text.
+        decoded: dict[bytes, znodes.Leadership] = {}
         for key, path, node in zip(keys, paths, await self._store.get_many(paths), strict=True):
             if node is None:
                 continue
             try:
-                found[key] = (znodes.decode_state(path, node.data), node.stat.version)
+                leadership = decoded.get(node.data)
+                if leadership is None:
+                    leadership = decoded[node.data] = znodes.decode_state(path, node.data)
+                found[key] = (leadership, node.stat.version)
             except znodes.ZnodeError as error:
                 log.error("bad_znode", reason=str(error))
         return found

@@ -157,7 +157,7 @@ fn begin_metadata(
         thread: cx.thread,
         token: conn.token,
     };
-    let Some(id) = cx.shared.channel.begin(place) else {
+    let Some(id) = cx.shared.channel.begin(place, frame.len()) else {
         conn.hold = Some(Hold::ControlFull);
         return Ok(Step::Wait);
     };
@@ -223,7 +223,7 @@ fn to_control_plane(
         thread: cx.thread,
         token: conn.token,
     };
-    let Some(id) = cx.shared.channel.begin(place) else {
+    let Some(id) = cx.shared.channel.begin(place, frame.len() - body_start) else {
         conn.hold = Some(Hold::ControlFull);
         return Ok(Step::Wait);
     };

@@ -7,6 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use pyrklog_log::disk;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -20,6 +21,7 @@ use crate::context::Context;
 use crate::inbox::{Inbox, Message, Token};
 use crate::input::{RECEIVE_BUFFER_BYTES, has_whole_frame, pump};
 use crate::read_path::COPY_BUFFER_BYTES;
+use crate::reader_pool::Job;
 use crate::request_channel::Place;
 use crate::shared::Shared;
 use crate::timers::NEVER_MS;
@@ -72,6 +74,7 @@ impl NetworkThread {
 
     /// Runs until told to stop, or until drained.
     pub fn run(mut self) {
+        disk::leave_files_open();
         let mut events = Vec::with_capacity(EVENTS_PER_TURN);
         let mut messages = Vec::new();
         loop {
@@ -94,6 +97,9 @@ impl NetworkThread {
                 self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
             }
             self.cx.outbox.deliver(&self.cx.shared.inboxes);
+            if let Some(files) = disk::take_left_open() {
+                self.cx.shared.readers.submit(Job::Close(files));
+            }
             if self.is_stopped || self.is_drained() {
                 break;
             }

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
+use pyrklog_log::disk::LeftOpen;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::fetch::FetchWork;
@@ -34,6 +35,8 @@ pub enum Job {
     InternalRead(InternalReadWork),
     /// Send.
     Send(Box<SendWork>),
+    /// Close files.
+    Close(LeftOpen),
 }
 
 /// A connection's output with its socket.
@@ -120,6 +123,10 @@ pub fn run(shared: &Shared) {
             Job::InternalRead(work) => {
                 work.run(shared);
                 shared.statistics.reader_job();
+                continue;
+            }
+            Job::Close(files) => {
+                drop(files);
                 continue;
             }
             Job::Fetch(place, mut work) => {

@@ -15,7 +15,8 @@ const RECEIVE_MIN_BYTES: usize = 64 * 1024;
 /// Left-over bytes up to this are carried back to the thread's buffer for the next receive.
 const CARRY_MAX_BYTES: usize = 16 * 1024;
 
-/// The bound on all connections' receive memory (`queued.max.request.bytes`).
+/// The bound on all connections' receive memory (`queued.max.request.bytes`), the bodies of the
+/// requests that the control plane works on included.
 ///
 /// Beyond it nothing more is received, except by one connection at a time, which may finish its
 /// frame: so the bound cannot stop everything for good.
@@ -64,6 +65,16 @@ impl ReceiveBudget {
         let _ = self
             .exempt
             .compare_exchange(connection, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Counts the body of a request that the control plane works on.
+    pub fn add(&self, bytes: usize) {
+        self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The control plane is done with `bytes`.
+    pub fn subtract(&self, bytes: usize) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Bytes in use.

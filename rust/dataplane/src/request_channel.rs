@@ -6,12 +6,14 @@
 //! never come together otherwise, and would keep everybody else out.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::api::RequestId;
 use crate::hash::FastMap;
 use crate::inbox::Token;
+use crate::receive::ReceiveBudget;
 
 /// Which connection of which network thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,29 +39,39 @@ pub struct Depth {
 #[derive(Debug)]
 pub struct RequestChannel {
     max: usize,
+    budget: Arc<ReceiveBudget>,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     last_id: RequestId,
-    in_flight: FastMap<RequestId, Place>,
+    in_flight: FastMap<RequestId, InFlight>,
     parked: FastMap<RequestId, Place>,
     waiting: VecDeque<Place>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    place: Place,
+    body_bytes: usize,
+}
+
 impl RequestChannel {
-    /// A channel for `max` requests at a time, at least one.
-    pub fn new(max: usize) -> RequestChannel {
+    /// A channel for `max` requests at a time, at least one. Their bodies count as receive memory
+    /// until they are answered or parked.
+    pub fn new(max: usize, budget: Arc<ReceiveBudget>) -> RequestChannel {
         RequestChannel {
             max: max.max(1),
+            budget,
             inner: Mutex::default(),
         }
     }
 
-    /// Reserves a place for a request of the connection at `place`; `None` when the channel is
-    /// full, and the connection will be told (see [`RequestChannel::finish`]).
-    pub fn begin(&self, place: Place) -> Option<RequestId> {
+    /// Reserves a place for a request of the connection at `place`, of which `body_bytes` are
+    /// copied; `None` when the channel is full, and the connection will be told (see
+    /// [`RequestChannel::finish`]).
+    pub fn begin(&self, place: Place, body_bytes: usize) -> Option<RequestId> {
         let mut inner = self.inner.lock();
         if inner.in_flight.len() >= self.max {
             inner.waiting.push_back(place);
@@ -67,7 +79,8 @@ impl RequestChannel {
         }
         inner.last_id += 1;
         let id = inner.last_id;
-        inner.in_flight.insert(id, place);
+        inner.in_flight.insert(id, InFlight { place, body_bytes });
+        self.budget.add(body_bytes);
         Some(id)
     }
 
@@ -75,8 +88,9 @@ impl RequestChannel {
     /// may try now. An id that is unknown, parked or answered already is ignored.
     pub fn park(&self, id: RequestId) -> Option<Place> {
         let mut inner = self.inner.lock();
-        let place = inner.in_flight.remove(&id)?;
-        inner.parked.insert(id, place);
+        let request = inner.in_flight.remove(&id)?;
+        self.budget.subtract(request.body_bytes);
+        inner.parked.insert(id, request.place);
         inner.waiting.pop_front()
     }
 
@@ -87,8 +101,9 @@ impl RequestChannel {
         if let Some(place) = inner.parked.remove(&id) {
             return Some((place, None));
         }
-        let place = inner.in_flight.remove(&id)?;
-        Some((place, inner.waiting.pop_front()))
+        let request = inner.in_flight.remove(&id)?;
+        self.budget.subtract(request.body_bytes);
+        Some((request.place, inner.waiting.pop_front()))
     }
 
     /// A waiting connection is gone or did not use its turn: who is next, if there is room.
@@ -124,6 +139,10 @@ impl RequestChannel {
 mod tests {
     use super::*;
 
+    fn budget() -> Arc<ReceiveBudget> {
+        Arc::new(ReceiveBudget::new(100))
+    }
+
     fn depth(in_flight: usize, parked: usize, waiting: usize) -> Depth {
         Depth {
             in_flight,
@@ -134,14 +153,14 @@ mod tests {
 
     #[test]
     fn a_parked_request_gives_its_place_away_and_can_still_be_answered() {
-        let channel = RequestChannel::new(1);
+        let channel = RequestChannel::new(1, budget());
         let place = |token| Place { thread: 0, token };
-        let first = channel.begin(place(1)).unwrap();
-        assert_eq!(channel.begin(place(2)), None);
+        let first = channel.begin(place(1), 0).unwrap();
+        assert_eq!(channel.begin(place(2), 0), None);
         assert_eq!(channel.park(first), Some(place(2)));
         assert_eq!(channel.park(first), None, "parked twice");
-        let second = channel.begin(place(2)).unwrap();
-        assert_eq!(channel.begin(place(3)), None);
+        let second = channel.begin(place(2), 0).unwrap();
+        assert_eq!(channel.begin(place(3), 0), None);
         assert_eq!(channel.depth(), depth(1, 1, 1));
         let no_room_yet = Some((place(1), None));
         assert_eq!(channel.finish(first), no_room_yet);
@@ -152,13 +171,13 @@ mod tests {
 
     #[test]
     fn a_full_channel_hands_its_next_place_to_the_longest_waiting() {
-        let channel = RequestChannel::new(2);
+        let channel = RequestChannel::new(2, budget());
         let place = |token| Place { thread: 0, token };
-        let first = channel.begin(place(1)).unwrap();
-        let second = channel.begin(place(2)).unwrap();
-        assert_eq!(channel.begin(place(3)), None);
-        assert_eq!(channel.begin(place(4)), None);
-        assert_eq!(channel.begin(place(5)), None);
+        let first = channel.begin(place(1), 0).unwrap();
+        let second = channel.begin(place(2), 0).unwrap();
+        assert_eq!(channel.begin(place(3), 0), None);
+        assert_eq!(channel.begin(place(4), 0), None);
+        assert_eq!(channel.begin(place(5), 0), None);
         channel.forget(place(3));
         assert_eq!(channel.finish(first), Some((place(1), Some(place(4)))));
         assert_eq!(channel.finish(first), None, "answered twice");
@@ -166,5 +185,30 @@ mod tests {
         assert_eq!(channel.next_waiting(), Some(place(5)));
         assert_eq!(channel.finish(second), Some((place(2), None)));
         assert_eq!(channel.finish(99), None, "never handed out");
+    }
+
+    #[test]
+    fn bodies_count_as_receive_memory_until_they_are_answered_or_parked() {
+        let budget = budget();
+        let channel = RequestChannel::new(2, Arc::clone(&budget));
+        let place = |token| Place { thread: 0, token };
+        let first = channel.begin(place(1), 60).unwrap();
+        assert!(budget.allows(7));
+        let second = channel.begin(place(2), 50).unwrap();
+        assert_eq!(channel.begin(place(3), 40), None);
+        assert_eq!(
+            budget.used_bytes(),
+            110,
+            "nothing is copied without a place"
+        );
+        assert!(budget.allows(7), "the first to ask");
+        assert!(!budget.allows(8));
+        channel.park(first);
+        channel.park(first);
+        assert_eq!(budget.used_bytes(), 50);
+        channel.finish(first);
+        channel.finish(second);
+        channel.finish(second);
+        assert_eq!(budget.used_bytes(), 0);
     }
 }

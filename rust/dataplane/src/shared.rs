@@ -55,7 +55,7 @@ pub struct Shared {
     /// Fetch sessions (KIP-227).
     pub sessions: Mutex<SessionCache>,
     /// The bound on receive memory.
-    pub budget: ReceiveBudget,
+    pub budget: Arc<ReceiveBudget>,
     /// The bounds on connections.
     pub limits: Arc<ConnectionLimits>,
     /// Sockets to accept from.
@@ -82,9 +82,10 @@ impl Shared {
         let inboxes = (0..threads)
             .map(|_| Inbox::new().map(Arc::new))
             .collect::<Result<_, _>>()?;
+        let budget = Arc::new(ReceiveBudget::new(config.receive_buffers_max_bytes));
         Ok(Shared {
             events: Arc::new(EventQueue::new()?),
-            channel: RequestChannel::new(config.control_queue_max_requests),
+            channel: RequestChannel::new(config.control_queue_max_requests, Arc::clone(&budget)),
             image: ArcSwap::from_pointee(Image::default()),
             registry: Registry::default(),
             placement,
@@ -94,7 +95,7 @@ impl Shared {
             inboxes,
             readers: Arc::default(),
             sessions: Mutex::new(SessionCache::new(config.fetch_session_slots)),
-            budget: ReceiveBudget::new(config.receive_buffers_max_bytes),
+            budget,
             limits: ConnectionLimits::new(config.max_connections, config.max_connections_per_ip)?,
             listeners: Listeners::default(),
             statistics: Statistics::new(threads),

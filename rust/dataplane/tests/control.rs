@@ -105,6 +105,50 @@ fn the_channel_is_bounded_and_serves_those_who_waited() {
 }
 
 #[test]
+fn a_client_that_sends_no_more_still_gets_the_answer_it_has_to_wait_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.control_queue_max_requests = 1;
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let mut first = test.client();
+    first.send(key::DESCRIBE_CLUSTER, 0, &[0]);
+    let ahead = test.wait_for_request();
+    let mut client = test.client();
+    let describe = client.frame(key::DESCRIBE_CLUSTER, 0, &[1]);
+    let versions = client.frame(key::API_VERSIONS, 0, &[]);
+    std::io::Write::write_all(&mut client.stream, &[describe, versions].concat()).unwrap();
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    eventually("its wait for a place", || {
+        (test.statistic("control_queue_waiting") == 1).then_some(())
+    });
+    // Long enough for the end of its sending side to be seen.
+    test.client().call(key::API_VERSIONS, 0, &[]);
+    test.plane.reply(ahead.id, vec![7]);
+    let request = test.wait_for_request();
+    assert_eq!(request.body, [1]);
+    test.plane.reply(request.id, vec![8]);
+    assert_eq!(client.receive(key::DESCRIBE_CLUSTER, 0).1, [8]);
+    assert_eq!(client.receive(key::API_VERSIONS, 0).0, 2);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn bodies_at_the_control_plane_count_as_receive_memory() {
+    const BODY_BYTES: usize = 1024 * 1024;
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    let mut client = test.client();
+    client.send(key::DESCRIBE_CLUSTER, 0, &vec![0; BODY_BYTES]);
+    let request = test.wait_for_request();
+    assert!(test.statistic("receive_memory_bytes") >= BODY_BYTES as u64);
+    drop(client);
+    test.plane.reply(request.id, vec![1]);
+    eventually("all memory to be given back", || {
+        (test.statistic("receive_memory_bytes") == 0).then_some(())
+    });
+}
+
+#[test]
 fn a_request_that_is_parked_leaves_its_place_to_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);

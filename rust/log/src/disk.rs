@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod real;
-pub use real::RealDisk;
+pub use real::{LeftOpen, RealDisk, leave_files_open, take_left_open};
 pub mod testing;
 
 /// How [`Disk::open`] opens a file; always for reading too.

@@ -45,6 +45,9 @@ pub struct Log {
     pub(crate) log_start: i64,
     pub(crate) recent: RecentPositions,
     pub(crate) epochs: LeaderEpochs,
+    /// The file is to be written before the next batch: it lacks an epoch that has no batch yet,
+    /// or still has one that never got any.
+    pub(crate) epochs_unwritten: bool,
     pub(crate) producers: ProducerStates,
     /// Offsets of the producer snapshots in the folder.
     pub(crate) snapshots: BTreeSet<i64>,
@@ -198,9 +201,18 @@ impl Log {
 
     /// This broker leads from now on: `epoch` starts at the log end, unless a newer one is known.
     /// Queue the log at its writer if this returns true.
+    ///
+    /// The file learns of the epoch with its first batch, since opening a log drops an epoch
+    /// without any: so a start with thousands of partitions writes nothing. Only a new folder gets
+    /// its file at once.
     pub fn assign_epoch_start(&mut self, epoch: i32) -> bool {
         let wake = self.is_idle();
-        self.assign_epoch(epoch, self.end.offset);
+        if epoch >= 0 && self.epochs.assign(epoch, self.end.offset) {
+            self.epochs_unwritten = true;
+            if self.sync.new_folder {
+                self.write_epochs();
+            }
+        }
         wake && !self.tail.is_empty()
     }
 
@@ -249,13 +261,15 @@ impl Log {
     }
 
     pub(crate) fn assign_epoch(&mut self, epoch: i32, start_offset: i64) {
-        if epoch >= 0 && self.epochs.assign(epoch, start_offset) {
+        let is_new = epoch >= 0 && self.epochs.assign(epoch, start_offset);
+        if is_new || self.epochs_unwritten {
             self.write_epochs();
         }
     }
 
     /// Queues the leader epochs to be written.
     pub(crate) fn write_epochs(&mut self) {
+        self.epochs_unwritten = false;
         let content = self.epochs.encode().into_bytes();
         self.tail_mut()
             .push_file(names::LEADER_EPOCH_CHECKPOINT.to_owned(), content);

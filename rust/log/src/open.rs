@@ -218,6 +218,7 @@ impl Log {
             log_start,
             recent: RecentPositions::default(),
             epochs: loaded.epochs,
+            epochs_unwritten: loaded.epochs_unwritten,
             producers,
             snapshots: loaded.snapshots,
             aborted: loaded.aborted,

@@ -113,6 +113,7 @@ impl Log {
         self.segments = Arc::new(loaded.segments);
         self.active = loaded.active;
         self.epochs = loaded.epochs;
+        self.epochs_unwritten = false;
         self.producers = loaded.producers;
         self.producers.on_high_watermark(self.high_watermark.offset);
         self.snapshots = loaded.snapshots;
@@ -180,7 +181,9 @@ impl TruncateJob {
             log_start_offset: self.log_start.min(self.offset),
             high_watermark: self.offset,
         };
-        self.loaded = Some(loader.load(state, &mut OpenReport::default())?);
+        let loaded = loader.load(state, &mut OpenReport::default())?;
+        loader.write_epochs(&loaded.epochs)?;
+        self.loaded = Some(loaded);
         Ok(())
     }
 

@@ -279,11 +279,49 @@ fn epochs_follow_the_log_at_both_ends() {
     rig.drain();
     let text = String::from_utf8(rig.file("leader-epoch-checkpoint")).unwrap();
     assert_eq!(text, "0\n3\n8 9\n10 10\n12 12\n");
-    assert!(rig.log.assign_epoch_start(30));
+}
+
+#[test]
+fn an_epoch_reaches_its_file_with_its_first_batch() {
+    const NAME: &str = "leader-epoch-checkpoint";
+    let text = |rig: &Rig| String::from_utf8(rig.file(NAME)).unwrap();
+    let mut rig = Rig::new(small());
+    assert!(rig.log.assign_epoch_start(0), "a new folder gets its file");
     rig.drain();
-    let text = String::from_utf8(rig.file("leader-epoch-checkpoint")).unwrap();
-    assert!(text.ends_with("30 14\n"), "{text}");
-    assert!(!rig.log.assign_epoch_start(30), "known already");
+    assert_eq!(text(&rig), "0\n1\n0 0\n");
+    rig.put(&["a"]);
+    rig.drain();
+    rig.restart_clean();
+    assert!(!rig.log.assign_epoch_start(1), "nothing to write yet");
+    assert_eq!(rig.log.end_offset_for_epoch(0), (0, 1));
+    assert_eq!(rig.log.end_offset_for_epoch(1), (1, 1));
+    rig.restart_clean();
+    assert_eq!(text(&rig), "0\n1\n0 0\n");
+    assert_eq!(rig.log.latest_epoch(), Some(0));
+    assert!(!rig.log.assign_epoch_start(2));
+    rig.epoch = 2;
+    rig.put(&["b"]);
+    rig.drain();
+    assert_eq!(text(&rig), "0\n2\n0 0\n2 1\n");
+}
+
+#[test]
+fn an_epoch_that_never_got_a_batch_leaves_the_file_before_the_next_batch() {
+    const NAME: &str = "leader-epoch-checkpoint";
+    let mut rig = Rig::new(small());
+    rig.epoch = 3;
+    rig.put(&["a", "b"]);
+    rig.drain();
+    rig.log.close_cleanly().unwrap();
+    rig.put_file(NAME, b"0\n2\n3 0\n7 2\n");
+    rig.restart_clean();
+    assert_eq!(rig.log.latest_epoch(), Some(3));
+    rig.put(&["still in epoch 3"]);
+    rig.drain();
+    rig.restart_clean();
+    assert_eq!(rig.log.end_offset_for_epoch(3), (3, 3));
+    assert_eq!(rig.log.end_offset_for_epoch(7), (-1, -1));
+    assert_eq!(rig.file(NAME), b"0\n1\n3 0\n");
 }
 
 #[test]

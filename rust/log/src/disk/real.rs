@@ -1,5 +1,6 @@
 //! The system's files.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -34,7 +35,7 @@ impl Disk for RealDisk {
             OpenMode::Create => options.write(true).create(true).truncate(false),
             OpenMode::Truncate => options.write(true).create(true).truncate(true),
         };
-        Ok(Arc::new(RealFile(options.open(path)?)))
+        Ok(Arc::new(RealFile(Arc::new(options.open(path)?))))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -152,8 +153,49 @@ impl Drop for RealLock {
     }
 }
 
+thread_local! {
+    /// Files that a thread would have closed, if it leaves that to others.
+    static LEFT_OPEN: RefCell<Option<Vec<Arc<File>>>> = const { RefCell::new(None) };
+}
+
+/// Files that the last holder let go on a thread that must not wait. Dropping it closes them.
 #[derive(Debug)]
-struct RealFile(File);
+pub struct LeftOpen {
+    _files: Vec<Arc<File>>,
+}
+
+/// From now on this thread closes no file of a log itself. To close the last descriptor of a
+/// removed file frees its blocks, which can wait for the disk; so a thread that must not do that
+/// keeps such files, and hands what [`take_left_open`] gives to one that may.
+pub fn leave_files_open() {
+    LEFT_OPEN.with_borrow_mut(|left| {
+        left.get_or_insert_default();
+    });
+}
+
+/// The files that this thread let go since the last call; `None` when there are none.
+pub fn take_left_open() -> Option<LeftOpen> {
+    LEFT_OPEN.with_borrow_mut(|left| {
+        let files = left.as_mut().filter(|files| !files.is_empty())?;
+        let _files = std::mem::take(files);
+        Some(LeftOpen { _files })
+    })
+}
+
+/// A file; by `Arc` so that whoever drops it can pass it on instead of closing it.
+#[derive(Debug)]
+struct RealFile(Arc<File>);
+
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        // At the end of a thread its list may be gone already; the file is closed here then.
+        let _gone = LEFT_OPEN.try_with(|left| {
+            if let Some(files) = left.borrow_mut().as_mut() {
+                files.push(Arc::clone(&self.0));
+            }
+        });
+    }
+}
 
 impl DiskFile for RealFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
@@ -203,5 +245,50 @@ impl DiskFile for RealFile {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.0.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open_files_of(path: &Path) -> usize {
+        let links = fs::read_dir("/proc/self/fd").unwrap();
+        let targets = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
+        let name = path.to_string_lossy();
+        let is_it = |target: &std::path::PathBuf| target.to_string_lossy().starts_with(&*name);
+        targets.filter(is_it).count()
+    }
+
+    #[test]
+    fn a_thread_that_must_not_wait_passes_on_the_files_it_lets_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("segment");
+        let open = || RealDisk.open(&path, OpenMode::Create).unwrap();
+        drop(open());
+        assert_eq!(
+            open_files_of(&path),
+            0,
+            "closed where nobody asked for more"
+        );
+        let left = std::thread::scope(|scope| {
+            let network = scope.spawn(|| {
+                leave_files_open();
+                assert!(take_left_open().is_none());
+                let file = open();
+                let another = Arc::clone(&file);
+                drop(file);
+                assert!(take_left_open().is_none(), "somebody still has it");
+                fs::remove_file(&path).unwrap();
+                drop(another);
+                let left = take_left_open();
+                assert!(take_left_open().is_none(), "handed out once");
+                left
+            });
+            network.join().unwrap()
+        });
+        assert_eq!(open_files_of(&path), 1);
+        drop(left);
+        assert_eq!(open_files_of(&path), 0);
     }
 }

@@ -69,7 +69,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    pub(super) fn write_epochs(&self, epochs: &LeaderEpochs) -> Result<(), OpenError> {
+    pub(crate) fn write_epochs(&self, epochs: &LeaderEpochs) -> Result<(), OpenError> {
         let path = self.folder.file(names::LEADER_EPOCH_CHECKPOINT);
         Ok(disk::replace_file_unsynced(
             self.env.disk(),

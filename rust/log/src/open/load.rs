@@ -45,6 +45,7 @@ pub(crate) struct Loaded {
     pub end_offset: i64,
     pub log_start: i64,
     pub epochs: LeaderEpochs,
+    pub epochs_unwritten: bool,
     pub producers: ProducerStates,
     pub snapshots: BTreeSet<i64>,
     pub aborted: BTreeMap<i64, TransactionIndex>,
@@ -223,7 +224,9 @@ impl Loader<'_> {
         report: &mut OpenReport,
     ) -> Result<Loaded, OpenError> {
         let mut end_offset = end_offset;
+        let mut as_left = state.clean && report.recovered_segments == 0;
         if log_start > end_offset {
+            as_left = false;
             // What lay between was lost, and what is left was deleted before.
             report.notes.push(format!(
                 "starting over at {log_start}: the log ended at {end_offset}"
@@ -245,9 +248,12 @@ impl Loader<'_> {
             loading.producers = ProducerStates::new();
             end_offset = log_start;
         }
-        loading.epochs_changed |= loading.epochs.truncate_from_end(end_offset);
-        loading.epochs_changed |= loading.epochs.truncate_from_start(log_start);
-        if loading.epochs_changed {
+        let mut trimmed = loading.epochs.truncate_from_end(end_offset);
+        trimmed |= loading.epochs.truncate_from_start(log_start);
+        // In a log closed in order this drops epochs without a batch. The file may keep them until
+        // the next batch: an opening before that drops them again.
+        let epochs_unwritten = trimmed && as_left && !loading.epochs_changed;
+        if (trimmed || loading.epochs_changed) && !epochs_unwritten {
             self.write_epochs(&loading.epochs)?;
         }
         self.remove_stray_snapshots(&mut loading, end_offset)?;
@@ -263,6 +269,7 @@ impl Loader<'_> {
             end_offset,
             log_start,
             epochs: loading.epochs,
+            epochs_unwritten,
             producers: loading.producers,
             snapshots: loading.snapshots,
             aborted: loading.aborted,
