@@ -1,0 +1,302 @@
+"""Members of three clients come and go, are killed, and so is the broker.
+
+What must hold: no partition is owned twice in one generation, no committed offset is lost, every
+record is seen. `CHURN_SECONDS` says for how long (default 100).
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from pyrklog.protocol.group_records import (
+    GroupKey,
+    OffsetKey,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+from pyrklog.testing import TestBroker
+from tests.support import jvm
+from tests.support.groups import create_topic
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
+
+SECONDS = float(os.environ.get("CHURN_SECONDS", "100"))
+PATIENCE_S = 90.0
+PARTITIONS = 6
+TOPIC = "churn"
+OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_PARTITIONS = 4
+MEMBERS_MAX = 4
+BROKER_LIFE_S = (6.0, 14.0)
+STEP_S = (0.5, 2.5)
+MEMBER = Path(__file__).with_name("churn_member.py")
+JAVA_STRATEGIES = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+
+
+class Member:
+    """A process that consumes, and what it has said."""
+
+    def __init__(self, client: str, bootstrap: str, group: str, strategy: str, note: Any) -> None:
+        self.client = client
+        self._note = note
+        self._process = subprocess.Popen(
+            _command(client, bootstrap, group, strategy),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            # The last line of a process that was killed may be torn.
+            if line.startswith("{") and line.endswith("}\n"):
+                self._note(json.loads(line))
+
+    def end(self, number: int) -> None:
+        """Sends a signal and waits for the end."""
+        self._process.send_signal(number)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def _command(client: str, bootstrap: str, group: str, strategy: str) -> list[str]:
+    if client != "java":
+        return [sys.executable, str(MEMBER), client, bootstrap, group, TOPIC, strategy]
+    return jvm.command(
+        "org.apache.kafka.tools.VerifiableConsumer",
+        *["--bootstrap-server", bootstrap, "--group-id", group, "--topic", TOPIC],
+        *["--session-timeout", "6000", "--reset-policy", "earliest", "--max-messages", "-1"],
+        *["--assignment-strategy", JAVA_STRATEGIES[strategy]],
+    )
+
+
+class Group:
+    """A group whose members change, with everything that they have read and committed."""
+
+    def __init__(self, name: str, bootstrap: str, strategy: str, clients: list[str]) -> None:
+        self.name = name
+        self.committed = [0] * PARTITIONS
+        self.seen = [bytearray() for _ in range(PARTITIONS)]
+        self.clients: set[str] = set()
+        self._bootstrap = bootstrap
+        self._strategy = strategy
+        self._choice = clients
+        self._members: list[Member] = []
+        self._lock = threading.Lock()
+
+    def note(self, event: dict[str, Any]) -> None:
+        """Takes in what a member said."""
+        with self._lock:
+            if event["name"] == "records_consumed":
+                for part in event["partitions"]:
+                    self._see(part["partition"], part["minOffset"], part["maxOffset"])
+            elif event["name"] == "offsets_committed" and event["success"]:
+                for part in event["offsets"]:
+                    at = part["partition"]
+                    self.committed[at] = max(self.committed[at], part["offset"])
+
+    def _see(self, partition: int, first: int, last: int) -> None:
+        seen = self.seen[partition]
+        seen.extend(bytes(max(0, last + 1 - len(seen))))
+        seen[first : last + 1] = b"\1" * (last + 1 - first)
+
+    def step(self, choice: random.Random) -> None:
+        """One member comes, leaves or is killed."""
+        if len(self._members) < 2 or (len(self._members) < MEMBERS_MAX and choice.random() < 0.5):
+            self.join(choice.choice(self._choice))
+        else:
+            member = self._members.pop(choice.randrange(len(self._members)))
+            member.end(choice.choice([signal.SIGKILL, signal.SIGTERM]))
+
+    def join(self, client: str) -> None:
+        """A member comes."""
+        self.clients.add(client)
+        self._members.append(Member(client, self._bootstrap, self.name, self._strategy, self.note))
+
+    def unseen(self, ends: list[int]) -> list[int]:
+        """How many records of each partition nobody has seen."""
+        with self._lock:
+            return [end - sum(seen[:end]) for seen, end in zip(self.seen, ends, strict=True)]
+
+    def close(self) -> None:
+        """Ends all members."""
+        while self._members:
+            self._members.pop().end(signal.SIGKILL)
+
+
+class Load:
+    """A producer in the background that survives the broker's deaths."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "message.timeout.ms": 300_000,
+                "reconnect.backoff.max.ms": 300,
+            }
+        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.produced = [0] * PARTITIONS
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.02):
+            for partition in range(PARTITIONS):
+                self._producer.produce(TOPIC, b"%d" % self.produced[partition], partition=partition)
+                self.produced[partition] += 1
+            self._producer.poll(0)
+
+    def end(self) -> list[int]:
+        """Ends, with everything acknowledged; the number of records by partition."""
+        self._ended.set()
+        self._thread.join()
+        assert self._producer.flush(PATIENCE_S) == 0
+        return self.produced
+
+
+def test_groups_under_churn(new_broker: Callable[..., TestBroker]) -> None:
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    choice = random.Random(seed)
+    options = {
+        "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
+        "group.initial.rebalance.delay.ms": 200,
+    }
+    broker = new_broker(options=options).start()
+    create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+    everybody = ["confluent", "java", "kafka-python"]
+    groups = [
+        Group("eager", broker.bootstrap, "range", everybody),
+        Group("cooperative", broker.bootstrap, "cooperative-sticky", ["confluent", "java"]),
+    ]
+    load = Load(broker.bootstrap)
+    try:
+        for group, clients in zip(groups, (everybody, ["confluent", "java"]), strict=True):
+            for client in clients:
+                group.join(client)
+        kills = _churn(broker, groups, choice)
+        ends = load.end()
+        for group in groups:
+            _await_everything(group, ends)
+    finally:
+        load.end()
+        for group in groups:
+            group.close()
+    assert kills >= int(SECONDS / BROKER_LIFE_S[1]) - 1
+    for group in groups:
+        _check_offsets(broker.bootstrap, group)
+    _check_generations(broker.bootstrap, {group.name for group in groups})
+
+
+def _churn(broker: TestBroker, groups: list[Group], choice: random.Random) -> int:
+    """Members and broker die and come back for `SECONDS`; how often the broker was killed."""
+    end = time.monotonic() + SECONDS
+    kills = 0
+    next_kill = time.monotonic() + choice.uniform(*BROKER_LIFE_S)
+    while time.monotonic() < end:
+        time.sleep(choice.uniform(*STEP_S))
+        choice.choice(groups).step(choice)
+        if time.monotonic() > next_kill:
+            broker.restart()
+            kills += 1
+            next_kill = time.monotonic() + choice.uniform(*BROKER_LIFE_S)
+    return kills
+
+
+def _await_everything(group: Group, ends: list[int]) -> None:
+    """Two members are left in peace until they have read what there is."""
+    while len(group._members) < 2:
+        group.join("confluent")
+    deadline = time.monotonic() + PATIENCE_S
+    while any(group.unseen(ends)):
+        assert time.monotonic() < deadline, f"{group.name}: unseen {group.unseen(ends)} of {ends}"
+        time.sleep(0.2)
+
+
+def _check_offsets(bootstrap: str, group: Group) -> None:
+    """What any member was told is committed is not forgotten."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group.name})
+    places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+    kept = [place.offset for place in consumer.committed(places, 30)]
+    consumer.close()
+    assert all(group.committed)
+    for partition, (offset, told) in enumerate(zip(kept, group.committed, strict=True)):
+        assert offset >= told, f"{group.name} [{partition}]: {told} was committed, {offset} is kept"
+
+
+def _check_generations(bootstrap: str, names: set[str]) -> None:
+    """The offsets topic holds every assignment that was handed out, and every commit in order."""
+    generations = dict.fromkeys(names, 0)
+    offsets: dict[tuple[str, int], int] = {}
+    for key_bytes, value_bytes in _offsets_records(bootstrap):
+        key = decode_key(key_bytes)
+        if isinstance(key, GroupKey) and value_bytes is not None:
+            group = decode_group_value(value_bytes)
+            assert group.generation >= generations[key.group]
+            generations[key.group] = group.generation
+            shares = [_partitions(member.assignment) for member in group.members]
+            owned = sorted(partition for share in shares for partition in share)
+            assert len(set(owned)) == len(owned), f"{group}: owned twice"
+        elif isinstance(key, OffsetKey) and value_bytes is not None:
+            offset = decode_offset_value(value_bytes).offset
+            place = (key.group, key.partition)
+            assert offset >= offsets.get(place, 0), f"{place}: {offset} after {offsets[place]}"
+            offsets[place] = offset
+    assert min(generations.values()) >= 5, generations
+
+
+def _offsets_records(bootstrap: str) -> Iterator[tuple[bytes, bytes | None]]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+    for partition in range(OFFSETS_PARTITIONS):
+        place = TopicPartition(OFFSETS_TOPIC, partition, 0)
+        _, end = consumer.get_watermark_offsets(place, timeout=30)
+        consumer.assign([place])
+        position = 0
+        while position < end:
+            for message in consumer.consume(500, 1.0):
+                assert message.error() is None
+                position = message.offset() + 1
+                yield message.key(), message.value()
+    consumer.close()
+
+
+def _partitions(assignment: bytes) -> list[int]:
+    """The partitions of our one topic in a member's assignment (version, topics, user data)."""
+    if not assignment:
+        return []
+    topics = int.from_bytes(assignment[2:6], "big")
+    if topics == 0:
+        return []
+    assert topics == 1
+    at = 8 + int.from_bytes(assignment[6:8], "big")
+    assert assignment[8:at] == TOPIC.encode()
+    count = int.from_bytes(assignment[at : at + 4], "big")
+    ends = range(at + 8, at + 8 + 4 * count, 4)
+    return [int.from_bytes(assignment[end - 4 : end], "big") for end in ends]
