@@ -13,8 +13,9 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -139,7 +140,8 @@ class Broker:
                 node_id = await choose_node_id(self.config.configured_node_id, identities, store)
                 cluster_id = await choose_cluster_id(store, identities)
                 plane = self._make_plane(self._plane_settings(node_id, cluster_id))
-                await self._run_with(node_id, cluster_id, store, plane)
+                known_dirs = {item.directory for item in identities}
+                await self._run_with(node_id, cluster_id, store, plane, known_dirs)
             except StoreFailedError as error:
                 raise StartError(f"The broker cannot go on: {error.reason}.") from None
             finally:
@@ -152,7 +154,12 @@ class Broker:
         return self._exit_code
 
     async def _run_with(
-        self, node_id: int, cluster_id: str, store: Metastore, plane: Plane
+        self,
+        node_id: int,
+        cluster_id: str,
+        store: Metastore,
+        plane: Plane,
+        known_dirs: Collection[Path],
     ) -> None:
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
@@ -191,7 +198,12 @@ class Broker:
             await nursery.start(controller.run)
             await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
             unknown = compare_folders(
-                node_id, plane.found_partitions(), metadata.image, being_deleted
+                node_id,
+                plane.found_partitions(),
+                metadata.image,
+                being_deleted,
+                self.config.log_dirs,
+                known_dirs,
             )
             service.reserve_topics(unknown)
             warn_of_full_disks(self.config.log_dirs)

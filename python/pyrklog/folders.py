@@ -12,6 +12,8 @@ from pyrklog.logs import get_logger
 
 SHOWN_MAX = 20
 DISK_USED_WARN_PERCENT = 90
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+"""In each log directory: a version, a count, then TOPIC PARTITION OFFSET on each line."""
 
 log = get_logger("broker")
 
@@ -21,11 +23,14 @@ def compare_folders(
     found: Sequence[FoundPartition],
     image: ClusterImage,
     being_deleted: Collection[str],
+    log_dirs: Sequence[Path],
+    known_dirs: Collection[Path],
 ) -> frozenset[str]:
     """Logs what does not fit; returns the topics whose folders no metadata knows.
 
     Such folders are left untouched, and a topic of that name is not created over them. Folders of
-    topics that were being deleted at the start are on their way out.
+    topics that were being deleted at the start are on their way out. ``known_dirs`` are the log
+    directories that were in use before this start.
     """
     strangers = [
         item
@@ -42,20 +47,58 @@ def compare_folders(
         )
     present = {(item.topic, item.partition) for item in found}
     missing = [
-        f"{entry.name}-{partition.partition}"
+        (entry.name, partition.partition)
         for entry in image.topics.values()
         for partition in entry.partitions.values()
         if node_id in partition.replicas and (entry.name, partition.partition) not in present
     ]
     if missing:
+        _tell_of_missing(missing, log_dirs, known_dirs)
+    return unknown
+
+
+def _tell_of_missing(
+    missing: Sequence[tuple[str, int]], log_dirs: Sequence[Path], known_dirs: Collection[Path]
+) -> None:
+    ends = _known_ends(log_dirs, known_dirs)
+    lost = missing if ends is None else [key for key in missing if ends.get(key, 0) > 0]
+    if len(lost) < len(missing):
+        log.info(
+            "partition_folders_made",
+            count=len(missing) - len(lost),
+            reason="the creation of their topics was interrupted; they never held a record",
+        )
+    if lost:
         log.warning(
             "partition_folders_missing",
-            count=len(missing),
-            folders=missing[:SHOWN_MAX],
-            consequence="created anew and empty; unless the topic's creation was interrupted, "
+            count=len(lost),
+            folders=[f"{topic}-{partition}" for topic, partition in lost[:SHOWN_MAX]],
+            consequence="created anew and empty; their records are gone"
+            if ends is not None
+            else "created anew and empty; unless the topic's creation was interrupted, "
             "their records are gone",
         )
-    return unknown
+
+
+def _known_ends(
+    log_dirs: Sequence[Path], known_dirs: Collection[Path]
+) -> dict[tuple[str, int], int] | None:
+    """High watermarks as the log directories noted them in their last life.
+
+    None when a directory cannot tell: it is new (perhaps in the place of another), or was in use
+    for too short a time to note anything.
+    """
+    ends: dict[tuple[str, int], int] = {}
+    for path in log_dirs:
+        try:
+            lines = (path / HIGH_WATERMARKS).read_text(encoding="utf-8").splitlines()[2:]
+            rows = [line.split() for line in lines]
+            ends.update({(topic, int(index)): int(offset) for topic, index, offset in rows})
+        except (OSError, ValueError):
+            return None
+        if path not in known_dirs:
+            return None
+    return ends
 
 
 def warn_of_full_disks(log_dirs: Sequence[Path]) -> None:
