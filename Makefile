@@ -21,7 +21,12 @@ RUST := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml \) -not -p
 CORE := .venv/.core
 PACKAGE := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) README.md LICENSE
 
-.PHONY: build run test lint test-rust test-python bench demo wheel clean help
+# How much of each fault `make test-faults` tries; test-long tries ten times that and more.
+LOG_KILLS ?= 60
+LOG_CRASH_CASES ?= 30000
+CHURN_SECONDS ?= 100
+
+.PHONY: build run test lint test-rust test-python test-faults test-long bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,7 +50,15 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 	cargo test --workspace --exclude pyrklog-bridge --locked
 
 test-python: $(CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done ## pytest; PYTEST_ARGS is handed on
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest --ignore=tests/faults $(PYTEST_ARGS)
+
+test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing disks, groups under churn; under 40 minutes
+	LOG_KILLS=$(LOG_KILLS) LOG_CRASH_CASES=$(LOG_CRASH_CASES) \
+	  cargo test --locked -p pyrklog-log --test kills --test crash
+	CHURN_SECONDS=$(CHURN_SECONDS) $(BIN)/pytest tests/faults $(PYTEST_ARGS)
+
+test-long: ## the same for about an hour
+	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600
 
 bench: $(CORE) .venv/.dev .cache/kafka.done ## against Apache Kafka on this machine, then the seam alone
 	cargo build --release --locked -p pyrklog-loadgen

@@ -297,8 +297,13 @@ impl Model {
     }
 }
 
+/// `LOG_CRASH_CASES` histories (default 1,200).
+fn cases() -> u32 {
+    std::env::var("LOG_CRASH_CASES").map_or(1_200, |text| text.parse().expect("a number"))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_can_be_read_is_what_was_appended(steps in prop::collection::vec(step(), 1..80)) {
