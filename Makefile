@@ -34,7 +34,7 @@ help: ## this list
 build: $(CORE) ## release build of the extension, installed with the package into .venv
 
 run: build ## starts a broker; LISTEN=HOST:PORT and DATA=DIR have defaults
-	exec $(BIN)/pyrklog serve --listen $(LISTEN) --data $(DATA)
+	exec $(BIN)/pyrklog serve --listen "$(LISTEN)" --data "$(DATA)"
 
 test: lint test-rust test-python ## everything: lints, Rust tests, Python tests with real clients
 
@@ -104,7 +104,7 @@ endef
 $(CORE): $(RUST) pyproject.toml .venv/.build-tools
 	@command -v cargo > /dev/null || { \
 	  echo "cargo is not on the PATH: install Rust from https://rustup.rs" >&2; exit 1; }
-	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --release --locked --quiet
+	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --release --locked --quiet > /dev/null
 	$(BIN)/python -m compileall -q python/pyrklog # so that the first start is as fast as others
 	touch $@
 

@@ -477,7 +477,10 @@ def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartE
             fix=f"stop it, or choose another port with --listen {host}:{port + 1}",
         )
     if error.errno in (errno.EADDRNOTAVAIL, None):  # None: a name that cannot be looked up
-        return ConfigError(f"{where} is no address of this machine (listener {listener}).")
+        return ConfigError(
+            f"{where} is no address of this machine (listener {listener}).",
+            fix="listen on one of its own, or on 0.0.0.0 for all of them",
+        )
     if error.errno in (errno.EACCES, errno.EPERM):
         return ConfigError(f"No permission to listen on {where}; ports below 1024 need root.")
     return StartError(f"Cannot listen on {where}: {error}.")

@@ -81,6 +81,10 @@ def _serve(options: ServeOptions, data: str | None) -> int:
 
     flags: dict[str, str] = {}
     if data is not None:
+        if not data:
+            from pyrklog.errors import ConfigError
+
+            raise ConfigError("--data takes a directory, not ''", fix="for example --data .data")
         flags["pyrklog.data.dir"] = data
     if options.listen is not None:
         flags["listeners"] = _listeners(options.listen)

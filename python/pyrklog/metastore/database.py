@@ -217,7 +217,11 @@ def _lock(directory: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ConfigError(f"Cannot open {path}: {error.strerror}.") from None
+        raise ConfigError(
+            f"Cannot open {path}: {error.strerror}.",
+            fix="make it writable for this user, or choose another place with --data or "
+            "pyrklog.meta.dir",
+        ) from None
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

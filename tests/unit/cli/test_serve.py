@@ -91,6 +91,19 @@ def test_temporary_data_excludes_a_directory(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: --tmp and --data exclude each other")
 
 
+def test_an_empty_directory_name_is_not_the_default() -> None:
+    done = run("serve", "--data", "", "--check")
+    assert done.returncode == 78
+    assert done.stderr.startswith("error: --data takes a directory")
+
+
+def test_an_address_of_another_machine_is_told(tmp_path: Path) -> None:
+    done = run("serve", "--data", str(tmp_path), "--listen", "192.0.2.1:9092")
+    assert done.returncode == 78
+    assert "192.0.2.1:9092 is no address of this machine" in done.stderr
+    assert "fix: listen on" in done.stderr
+
+
 def test_starting_a_broker_loads_no_command_line_library() -> None:
     program = (
         "import sys; sys.argv = ['pyrklog', 'serve', '--check'];"
