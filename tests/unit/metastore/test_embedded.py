@@ -156,7 +156,7 @@ async def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
 
 async def test_a_lock_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()
-    with pytest.raises(StartError, match="Cannot open .*lock: Is a directory") as caught:
+    with pytest.raises(StartError, match=r"Cannot open .*lock: Is a directory") as caught:
         await open_store(tmp_path)
     assert caught.value.fix is not None
 
