@@ -33,7 +33,7 @@ from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.dataplane import CorePlane, Plane, PlaneSettings
 from pyrklog.errors import EX_IO, StartError, TemporaryError
 from pyrklog.events import EventHandler, Handlers
-from pyrklog.folders import compare_folders, warn_of_full_disks
+from pyrklog.folders import compare_folders, warn_of_full_disks, warn_of_unconfirmed
 from pyrklog.identity import (
     choose_cluster_id,
     choose_node_id,
@@ -161,6 +161,7 @@ class Broker:
         plane: Plane,
         known_dirs: Collection[Path],
     ) -> None:
+        await self._adopt(node_id, store, plane)
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
         controller = ControllerDriver(
@@ -206,6 +207,7 @@ class Broker:
                 known_dirs,
             )
             service.reserve_topics(unknown)
+            warn_of_unconfirmed(metadata.image)
             warn_of_full_disks(self.config.log_dirs)
             await _wait_for_leaders(node_id, metadata, replication)
             self._listen(plane, [item for item in self.config.listeners.bound if item.port])
@@ -221,6 +223,16 @@ class Broker:
             await self._end.wait()
             await self._shut_down(plane)
             nursery.cancel_scope.cancel()
+
+    async def _adopt(self, node_id: int, store: Metastore, plane: Plane) -> None:
+        """Takes over topics of a directory that another broker wrote; see docs/adoption.md."""
+        found = plane.found_partitions()
+        used, record = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.ADOPTION])
+        if found and (used is None or record is not None):
+            from pyrklog.adoption.adopt import adopt
+
+            segment_bytes = self.config.integer("offsets.topic.segment.bytes")
+            await adopt(node_id, store, found, self.config.log_dirs, segment_bytes)
 
     # --- parts -----------------------------------------------------------------------------------
 

@@ -15,6 +15,10 @@ DISK_USED_WARN_PERCENT = 90
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 """In each log directory: a version, a count, then TOPIC PARTITION OFFSET on each line."""
 
+ADOPTED_UNCONFIRMED = "pyrklog.adopted.unconfirmed"
+KRAFT_TOPIC = "__cluster_metadata"
+"""Kafka's own metadata, which is nobody's here; it stays for Kafka's next start."""
+
 log = get_logger("broker")
 
 
@@ -38,6 +42,7 @@ def compare_folders(
         if item.topic not in being_deleted and not _belongs(item, node_id, image)
     ]
     unknown = frozenset(item.topic for item in strangers if item.topic not in image.topics)
+    strangers = [item for item in strangers if item.topic != KRAFT_TOPIC]
     if strangers:
         log.warning(
             "unknown_partition_folders",
@@ -99,6 +104,19 @@ def _known_ends(
         if path not in known_dirs:
             return None
     return ends
+
+
+def warn_of_unconfirmed(image: ClusterImage) -> None:
+    """Topics taken over without their options keep everything; said at each start."""
+    topics = [name for name in image.topics if ADOPTED_UNCONFIRMED in image.overrides(name)]
+    if topics:
+        log.warning(
+            "adopted_topics_unconfirmed",
+            count=len(topics),
+            topics=sorted(topics)[:SHOWN_MAX],
+            consequence="their options are not known, so nothing of them is deleted or compacted",
+            fix="pyrklog topic alter NAME --confirm-adopted, with --set for options of their own",
+        )
 
 
 def warn_of_full_disks(log_dirs: Sequence[Path]) -> None:

@@ -16,6 +16,8 @@ from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Create, Metastore, MetastoreError, NodeExistsError
 
 META_PROPERTIES = "meta.properties"
+META_VERSIONS = ("0", "1")
+"""Of ZooKeeper and of KRaft mode."""
 DEFAULT_NODE_ID = 1
 NODE_PATH = "/pyrklog/node"
 """Our own node in an embedded store: whose it is."""
@@ -40,6 +42,12 @@ def read_identities(log_dirs: Sequence[Path]) -> list[DirectoryIdentity]:
             content = {item.key: item.value for item in parse_properties(text)}
         except (OSError, PropertiesError):
             continue
+        version = content.get("version", "0")
+        if version not in META_VERSIONS:
+            raise ConfigError(
+                f"{directory / META_PROPERTIES} has version {version}, known are 0 and 1.",
+                fix="start the broker that wrote it, or choose another directory",
+            )
         node_id = content.get("broker.id", content.get("node.id", ""))
         found.append(
             DirectoryIdentity(
@@ -60,7 +68,7 @@ async def choose_node_id(
     """
     (node,) = await store.get_many([NODE_PATH])
     if node is not None:
-        remembered = _decode_node(node.data)
+        remembered = decode_node(node.data)
         if configured not in (-1, remembered):
             raise ConfigError(
                 f"The data belongs to broker {remembered}, but broker.id is {configured}.",
@@ -68,6 +76,7 @@ async def choose_node_id(
             )
         return remembered
     chosen = configured if configured >= 0 else _node_id_of(identities)
+    _refuse_foreign(chosen, identities)
     try:
         content = json.dumps({"version": 1, "broker": chosen}).encode()
         await store.multi([Create("/pyrklog"), Create(NODE_PATH, content)])
@@ -76,7 +85,18 @@ async def choose_node_id(
     return chosen
 
 
-def _decode_node(data: bytes) -> int:
+def _refuse_foreign(node_id: int, identities: Sequence[DirectoryIdentity]) -> None:
+    """Before anything is written: a wrong number must not stick in the store."""
+    for item in identities:
+        if item.node_id not in (None, node_id):
+            raise ConfigError(
+                f"{item.directory} belongs to broker {item.node_id}, but this is broker {node_id}.",
+                fix=f"set broker.id={item.node_id}, or choose another directory",
+            )
+
+
+def decode_node(data: bytes) -> int:
+    """The broker's number at :data:`NODE_PATH`; raises :class:`StartError`."""
     try:
         return int(json.loads(data)["broker"])
     except (ValueError, KeyError, TypeError):

@@ -14,12 +14,16 @@ _START_S = 90
 
 
 class KafkaBroker:
-    """A Kafka 3.9.1 broker and controller in `folder`; partition folders lie in `folder/data`."""
+    """A Kafka 3.9.1 broker and controller in `folder`; partition folders lie in `folder/data`.
 
-    def __init__(self, folder: Path) -> None:
+    `data`: an existing directory to be used as it is, instead of a new one in `folder`.
+    """
+
+    def __init__(self, folder: Path, data: Path | None = None) -> None:
         self._folder = folder
         self._port, controller = free_port(), free_port()
-        self.data = folder / "data"
+        self.data = data or folder / "data"
+        self._is_formatted = data is not None
         self._process: subprocess.Popen[bytes] | None = None
         settings = {
             "process.roles": "broker,controller",
@@ -47,7 +51,9 @@ class KafkaBroker:
     def __enter__(self) -> Self:
         cluster_id = "MkU3OEVBNTcwNTJENDM2Qg"
         arguments = ("format", "-t", cluster_id, "-c", str(self._properties))
-        jvm.run("kafka.tools.StorageTool", *arguments)
+        if not self._is_formatted:
+            jvm.run("kafka.tools.StorageTool", *arguments)
+            self._is_formatted = True
         with (self._folder / "output.log").open("wb") as output:
             self._process = subprocess.Popen(
                 jvm.command("kafka.Kafka", str(self._properties)),
@@ -58,6 +64,7 @@ class KafkaBroker:
         deadline = time.monotonic() + _START_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
+                self.__exit__(None, None, None)
                 raise AssertionError((self._folder / "output.log").read_text())
             time.sleep(0.1)
         return self

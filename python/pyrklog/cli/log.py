@@ -1,4 +1,4 @@
-"""``pyrklog log``: looks into the files of a partition, without a broker."""
+"""``pyrklog log``: looks into a broker's files, or hands them to Kafka, without a broker."""
 
 from pathlib import Path
 from typing import Annotated
@@ -47,3 +47,40 @@ def dump(
     if printer.damages:
         what = "damage" if printer.damages == 1 else "damages"
         raise CliError(Exit.DIFFERS, f"{printer.damages} {what} found")
+
+
+@app.command("export-kraft")
+@guarded
+def export_kraft(
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="As given to pyrklog serve.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="As given to pyrklog serve.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="K=V", help="As given to pyrklog serve.")
+    ] = None,
+) -> None:
+    """Make the log directories of a stopped broker ready for Apache Kafka 3.9 (KRaft).
+
+    Writes bootstrap.checkpoint and meta.properties, so that Kafka starts with our topics, options,
+    epochs and producer ids on log.dirs as they are. No record is copied, nothing is deleted.
+    """
+    import os
+
+    from pyrklog.adoption.export import export_kraft as export
+    from pyrklog.config import load_config
+    from pyrklog.errors import StartError
+
+    flags = {"pyrklog.data.dir": str(data)} if data is not None else {}
+    try:
+        settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)
+        done = export(settings)
+    except StartError as error:
+        raise CliError(Exit.FAILED, error.what.rstrip("."), error.fix) from None
+    typer.echo(f"{done.topics} topics, {done.partitions} partitions, for Kafka 3.9 in KRaft mode")
+    typer.echo(f"node.id={done.node_id}")
+    typer.echo(f"log.dirs={','.join(map(str, settings.log_dirs))}")
+    typer.echo(f"cluster id: {done.cluster_id} (kept in meta.properties; do not format again)")
+    typer.echo(f"our metadata, and any older one of Kafka's, was put aside: {done.put_aside}")

@@ -176,6 +176,14 @@ def alter(
     partitions: Annotated[
         int | None, typer.Option("-n", "-p", "--partitions", help="New number of partitions.")
     ] = None,
+    confirm_adopted: Annotated[
+        bool,
+        typer.Option(
+            "--confirm-adopted",
+            help="End the keeping of everything in topics taken over without their options: those "
+            "not given by --set go back to the defaults.",
+        ),
+    ] = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -184,13 +192,15 @@ def alter(
 ) -> None:
     """Change options of topics, or add partitions. Options not named stay as they are."""
     changes = parse_pairs(set_, "--set")
-    if not changes and not unset and partitions is None:
+    if not changes and not unset and partitions is None and not confirm_adopted:
         raise CliError(Exit.USAGE, "nothing to change", "give --set, --unset or --partitions")
     from pyrklog.cli import topic_details
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = _connect(options)
     names = list(dict.fromkeys(names))
+    if confirm_adopted:
+        unset = topic_details.to_confirm(connection, names, changes, unset or [])
     if partitions is not None:
         counts = {name: len(found) for name, found in connection.topic_partitions(names).items()}
         _add_partitions(connection, counts, partitions, dry_run)

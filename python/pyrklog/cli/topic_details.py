@@ -202,6 +202,40 @@ def _source(name: str) -> str:
     return "topic" if "topic" in words else "-".join(words)
 
 
+UNCONFIRMED = "pyrklog.adopted.unconfirmed"
+_KEPT_BY_ADOPTION = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+"""What a topic that was taken over without its options has until it is confirmed."""
+
+
+def to_confirm(
+    connection: Connection, names: list[str], changes: dict[str, str], unset: list[str]
+) -> list[str]:
+    """The options to reset so that adopted topics have those of ``changes`` and else the defaults.
+
+    What somebody set to another value since stays. Raises :class:`CliError` for a topic that waits
+    for no confirmation.
+    """
+    connection.topic_partitions(names)
+    options = {
+        name: {entry["name"]: entry["value"] for entry in entries}
+        for name, entries in describe_configs(connection, names).items()
+    }
+    for name in names:
+        if UNCONFIRMED not in options[name]:
+            raise CliError(
+                Exit.USAGE,
+                f"topic {name} waits for no confirmation",
+                "only topics taken over without their options do (see `topic describe --configs`)",
+            )
+    untouched = [
+        option
+        for option, value in _KEPT_BY_ADOPTION.items()
+        if all(options[name].get(option) == value for name in names)
+    ]
+    wanted = [*unset, *untouched, UNCONFIRMED]
+    return [option for option in dict.fromkeys(wanted) if option not in changes]
+
+
 def alter_configs(
     connection: Connection,
     names: list[str],

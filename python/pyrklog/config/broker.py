@@ -139,11 +139,17 @@ class BrokerConfig:
         return Path(self.string("pyrklog.data.dir") or DEFAULT_DATA_DIR).expanduser().absolute()
 
     @property
+    def _is_foreign_data_dir(self) -> bool:
+        """Whether the data directory itself is a log directory: another broker's ``log.dirs``."""
+        path = self.data_dir
+        return (path / "meta.properties").is_file() and not (path / "logs").is_dir()
+
+    @property
     def log_dirs(self) -> list[Path]:
         """Absolute log directories, in the order configured, each once."""
         text = self.string("log.dirs") or self.string("log.dir")
         if text is None:
-            return [self.data_dir / "logs"]
+            return [self.data_dir if self._is_foreign_data_dir else self.data_dir / "logs"]
         paths = [Path(item.strip()).expanduser().absolute() for item in text.split(",")]
         if any(not item.strip() for item in text.split(",")):
             raise ConfigError("log.dirs has an empty entry.")
@@ -155,6 +161,8 @@ class BrokerConfig:
         explicit = self.string("pyrklog.meta.dir")
         if explicit is not None:
             path = Path(explicit).expanduser().absolute()
+        elif self.log_dirs == [self.data_dir]:
+            path = self.data_dir.with_name(self.data_dir.name + "-meta")
         elif self.string("pyrklog.data.dir") is None and self.log_dirs[0].parent != self.data_dir:
             first = self.log_dirs[0]
             path = first.with_name(first.name + "-meta")

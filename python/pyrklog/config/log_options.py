@@ -484,6 +484,15 @@ TOPIC_OPTIONS = (
     ),
     TopicOption(
         boolean(
+            "pyrklog.adopted.unconfirmed",
+            False,
+            "Whether the topic's options are guesses: it was taken over from a directory of "
+            "another broker without them, and keeps everything until somebody confirms.",
+        ),
+        (),
+    ),
+    TopicOption(
+        boolean(
             "remote.storage.enable",
             False,
             "Whether old segments go to remote storage.",

@@ -19,6 +19,8 @@ from pyrklog.image import LogConfig, ResolvedTopic
 
 TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
 """All topic options by name."""
+OWN_PREFIX = "pyrklog."
+"""Options that Kafka does not have: shown where they are set only."""
 
 
 def check_topic_options(overrides: Mapping[str, str | None]) -> None:
@@ -144,6 +146,8 @@ def describe_topic_options(
     for name, item in TOPIC_OPTIONS.items():
         if names is not None and name not in names:
             continue
+        if name.startswith(OWN_PREFIX) and name not in overrides:
+            continue  # Kafka's tools need not know it where it says nothing
         synonyms = defaults.synonyms(name)
         override = overrides.get(name)
         if override is not None:

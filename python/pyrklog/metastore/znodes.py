@@ -44,6 +44,9 @@ PERSISTENT_PATHS = (
 )
 """What every Kafka cluster has from its first start."""
 
+ADOPTION = "/pyrklog/adoption"
+"""Our own: what was taken over from another broker's directory, and when."""
+
 RECOVERED = 0
 RECOVERING = 1
 

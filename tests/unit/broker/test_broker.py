@@ -117,7 +117,10 @@ async def test_log_directories_of_different_brokers(tmp_path: Path) -> None:
 
 
 async def test_folders_that_nobody_knows_are_left_alone(tmp_path: Path) -> None:
+    """They turned up after the first start, which would have adopted them."""
     stranger = FoundPartition("old", 0, b"o" * 16, str(tmp_path / "logs"))
+    async with running_broker(tmp_path):
+        pass
     async with running_broker(tmp_path, found=[stranger]) as running:
         assert running.plane.topics == {}
         assert running.plane.stopped == []

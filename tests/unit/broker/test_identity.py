@@ -62,7 +62,9 @@ async def test_the_first_number(store: EmbeddedSession) -> None:
     two = [directory("/a", 1, None), directory("/b", 2, None)]
     with pytest.raises(ConfigError, match="different brokers"):
         await choose_node_id(-1, two, store)
-    assert await choose_node_id(5, two, store) == 5
+    with pytest.raises(ConfigError, match="/b belongs to broker 2, but this is broker 1"):
+        await choose_node_id(1, two, store)
+    assert await choose_node_id(2, two[1:], store) == 2  # what was refused left nothing behind
 
 
 async def test_the_default_number(store: EmbeddedSession) -> None:

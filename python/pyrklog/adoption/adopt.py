@@ -1,0 +1,155 @@
+"""Entering a directory's topics into an empty metadata store, before any controller reads it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from pyrklog.adoption import directory
+from pyrklog.adoption.kraft import KraftMetadata
+from pyrklog.adoption.plan import AdoptedTopic, Plan, make_plan
+from pyrklog.dataplane import FoundPartition
+from pyrklog.errors import StartError
+from pyrklog.logs import get_logger
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import (
+    Create,
+    Metastore,
+    MetastoreError,
+    NodeExistsError,
+    Operation,
+    Set,
+)
+
+RECORD_VERSION = 1
+
+log = get_logger("adoption")
+
+
+class _Record(NamedTuple):
+    """``refused`` topics are tried again at the next start."""
+
+    topics: Mapping[str, str]
+    """Topic -> where its options came from."""
+    refused: Mapping[str, str]
+    adopted_ms: int
+
+
+async def adopt(
+    node_id: int,
+    store: Metastore,
+    found: Sequence[FoundPartition],
+    log_dirs: Sequence[Path],
+    offsets_segment_bytes: int,
+) -> None:
+    """Adopts what a foreign broker left, at the first start on it.
+
+    A store in which a controller was elected before is in use: nothing is done then, but for topics
+    that were refused. Reads files only where there is something to adopt.
+    """
+    if not found:
+        return
+    used, node = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.ADOPTION])
+    before = _decode(node.data) if node is not None else None
+    if used is not None:
+        wanted = before.refused if before is not None else {}
+        found = [item for item in found if item.topic in wanted]
+        if not found:
+            return
+    kraft = await trio.to_thread.run_sync(directory.read_kraft, log_dirs)
+    epochs = await trio.to_thread.run_sync(directory.newest_epochs, found)
+    plan = make_plan(node_id, found, epochs, kraft, offsets_segment_bytes)
+    new = await _enter_topics(node_id, store, plan.topics)
+    if used is None:
+        await _keep_producer_ids(node_id, store, found, kraft)
+    now_ms = time.time_ns() // 1_000_000
+    source = {topic.name: "kraft" if topic.options_known else "none" for topic in plan.topics}
+    topics = {**(before.topics if before is not None else {}), **source}
+    await _write(store, _Record(topics, plan.refused, now_ms), exists=before is not None)
+    _tell(plan, new, kraft)
+
+
+async def _enter_topics(
+    node_id: int, store: Metastore, topics: Sequence[AdoptedTopic]
+) -> Sequence[AdoptedTopic]:
+    """One transaction a topic; those entered before (a start was interrupted) stay as they are."""
+    outcomes = await store.multis([_operations(node_id, topic) for topic in topics])
+    new = []
+    for topic, outcome in zip(topics, outcomes, strict=True):
+        if isinstance(outcome, NodeExistsError):
+            continue
+        if isinstance(outcome, MetastoreError):
+            raise outcome
+        new.append(topic)
+    return new
+
+
+def _operations(node_id: int, topic: AdoptedTopic) -> list[Operation]:
+    # Without a known id the folders get one from the plane, as from Kafka.
+    topic_id = topic.topic_id or uuid.uuid4().bytes
+    replicas = dict.fromkeys(range(len(topic.leader_epochs)), (node_id,))
+    assignment = znodes.TopicAssignment(topic_id, replicas, {}, {})
+    operations: list[Operation] = [
+        Create(znodes.topic_config_path(topic.name), znodes.encode_config(topic.options)),
+        Create(znodes.topic_path(topic.name), znodes.encode_topic(assignment)),
+        Create(znodes.partitions_path(topic.name)),
+    ]
+    for index, epoch in enumerate(topic.leader_epochs):
+        # The first election raises the epoch, above those in the log.
+        state = znodes.Leadership(-1, max(0, epoch), (node_id,), 0)
+        operations.append(Create(znodes.partition_path(topic.name, index)))
+        operations.append(Create(znodes.state_path(topic.name, index), znodes.encode_state(state)))
+    return operations
+
+
+async def _keep_producer_ids(
+    node_id: int,
+    store: Metastore,
+    found: Sequence[FoundPartition],
+    kraft: KraftMetadata | None,
+) -> None:
+    """Ours continue above those that were given away."""
+    largest = await trio.to_thread.run_sync(directory.largest_producer_id, found)
+    following = max(largest + 1, kraft.next_producer_id if kraft is not None else 0)
+    if following == 0:
+        return
+    block = znodes.ProducerIdBlock(node_id, 0, following - 1)
+    try:
+        await store.create(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_ids(block))
+    except NodeExistsError:
+        return  # from an interrupted start
+    log.info("producer_ids_continued", first=following)
+
+
+def _decode(data: bytes) -> _Record:
+    try:
+        content = json.loads(data)
+        return _Record(content["topics"], content["refused"], content["adopted_ms"])
+    except (ValueError, KeyError, TypeError):
+        raise StartError(f"The metadata store holds no adoption at {znodes.ADOPTION}.") from None
+
+
+async def _write(store: Metastore, record: _Record, *, exists: bool) -> None:
+    data = json.dumps({"version": RECORD_VERSION, **record._asdict()}).encode()
+    await store.multi([Set(znodes.ADOPTION, data) if exists else Create(znodes.ADOPTION, data)])
+
+
+def _tell(plan: Plan, new: Sequence[AdoptedTopic], kraft: KraftMetadata | None) -> None:
+    log.info(
+        "directory_adopted",
+        topics=len(new),
+        partitions=sum(len(topic.leader_epochs) for topic in new),
+        options="from Kafka's metadata log" if kraft is not None else "not known",
+    )
+    for name, why in plan.refused.items():
+        log.error("topic_not_adopted", topic=name, reason=why, consequence="left untouched")
+    for name, options in plan.options_left_out.items():
+        log.warning("options_not_adopted", topic=name, options=options)
+    if kraft is not None and kraft.left_out:
+        log.warning("metadata_not_adopted", records=kraft.left_out)

@@ -1,0 +1,268 @@
+"""The way back: leaves a stopped broker's log directories so that Kafka 3.9 starts on them.
+
+Kafka's controller, at its first start on an empty metadata log, makes the records of
+``bootstrap.checkpoint`` its metadata. So we write our topics, partitions, options and producer ids
+into that file. A ``__cluster_metadata-0`` of an earlier life is moved out of the way, for Kafka
+would believe it: older epochs, other topics, producer ids that we gave away since.
+Our own store is put aside as well, for Kafka is about to make it stale: our next start adopts anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from pyrklog.adoption import kraft
+from pyrklog.adoption.batches import encode_control, encode_values
+from pyrklog.adoption.directory import BOOTSTRAP, METADATA_FOLDER, read_kraft
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.properties import parse_properties
+from pyrklog.config.topic import OWN_PREFIX
+from pyrklog.errors import ConfigError, StartError, TemporaryError
+from pyrklog.identity import META_PROPERTIES, NODE_PATH, decode_node
+from pyrklog.metastore import znodes
+from pyrklog.metastore.database import DATABASE_NAME
+from pyrklog.metastore.embedded import open_store
+from pyrklog.metastore.interface import Metastore
+
+LOCK = ".lock"
+SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 3, 4
+"""Types of control records (KIP-630)."""
+
+
+class ExportedTopic(NamedTuple):
+    """``leader_epochs`` by partition."""
+
+    name: str
+    topic_id: bytes
+    leader_epochs: Mapping[int, int]
+    options: Mapping[str, str]
+
+
+class _State(NamedTuple):
+    node_id: int
+    cluster_id: str
+    topics: Sequence[ExportedTopic]
+    following_producer_id: int
+
+
+class Exported(NamedTuple):
+    """What was done."""
+
+    cluster_id: str
+    node_id: int
+    topics: int
+    partitions: int
+    put_aside: Path
+    """Where our metadata lies now, and a metadata log of Kafka's earlier life."""
+
+
+def export_kraft(config: BrokerConfig) -> Exported:
+    """Writes ``bootstrap.checkpoint`` and ``meta.properties``; raises :class:`StartError`."""
+    for path in config.log_dirs:
+        if not (path / META_PROPERTIES).is_file():
+            raise ConfigError(f"{path} is no log directory that a broker of ours has used.")
+    if not (config.meta_dir / DATABASE_NAME).is_file():
+        raise ConfigError(
+            f"There is no metadata at {config.meta_dir}.",
+            fix="name the directories as for pyrklog serve; after an export, start Kafka or us",
+        )
+    with _locked(config.log_dirs):
+        state = trio.run(_read_store, config.meta_dir)
+        try:
+            return _write(config, state)
+        except OSError as error:
+            raise StartError(f"Cannot write {error.filename}: {error.strerror}.") from None
+
+
+@contextmanager
+def _locked(log_dirs: Sequence[Path]) -> Iterator[None]:
+    """Holds each ``.lock`` as a broker does, theirs or ours: by fcntl, not flock."""
+    with ExitStack() as stack:
+        for path in log_dirs:
+            file = stack.enter_context((path / LOCK).open("a+b"))
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise TemporaryError(
+                    f"{path} is in use by a running broker.", fix="stop it first"
+                ) from None
+        yield
+
+
+async def _read_store(meta_dir: Path) -> _State:
+    opened = await open_store(meta_dir)
+    try:
+        store = opened.session()
+        try:
+            return await _read_state(store)
+        finally:
+            await store.close()
+    finally:
+        await opened.close()
+
+
+async def _read_state(store: Metastore) -> _State:
+    paths = [NODE_PATH, znodes.CLUSTER_ID, znodes.PRODUCER_ID_BLOCK]
+    node, cluster, block = await store.get_many(paths)
+    if node is None or cluster is None:
+        raise ConfigError("The metadata store has never been used by a broker.")
+    deleted = set(await store.children(znodes.DELETE_TOPICS))
+    names = [n for n in await store.children(znodes.BROKER_TOPICS) if n not in deleted]
+    return _State(
+        decode_node(node.data),
+        znodes.decode_cluster_id(cluster.data),
+        [await _read_topic(store, name) for name in names],
+        znodes.decode_producer_ids(block.data).last + 1 if block is not None else 0,
+    )
+
+
+async def _read_topic(store: Metastore, name: str) -> ExportedTopic:
+    path, config_path = znodes.topic_path(name), znodes.topic_config_path(name)
+    node, config = await store.get_many([path, config_path])
+    if node is None:
+        raise StartError(f"{path} is missing in the metadata store.")
+    topic = znodes.decode_topic(path, node.data)
+    states = [znodes.state_path(name, index) for index in topic.replicas]
+    epochs = {}
+    for index, where, state in zip(
+        topic.replicas, states, await store.get_many(states), strict=True
+    ):
+        epochs[index] = znodes.decode_state(where, state.data).leader_epoch if state else 0
+    options = znodes.decode_config(config_path, config.data) if config is not None else {}
+    kept = {key: value for key, value in options.items() if not key.startswith(OWN_PREFIX)}
+    return ExportedTopic(name, topic.topic_id, epochs, kept)
+
+
+def _write(config: BrokerConfig, state: _State) -> Exported:
+    log_dirs = config.log_dirs
+    topics = [*state.topics, *_kept_for_kafka(log_dirs, state)]
+    aside = config.meta_dir / f"exported-{time.time_ns() // 1_000_000}"
+    aside.mkdir()
+    _move_kafkas(log_dirs, aside)
+    ids = {path: _write_identity(path, state) for path in log_dirs}
+    content = encode_bootstrap(
+        state.node_id,
+        topics,
+        state.following_producer_id,
+        lambda topic, index: ids[_place(log_dirs, topic, index)],
+        time.time_ns() // 1_000_000,
+    )
+    _replace(log_dirs[0] / BOOTSTRAP, content)
+    for file in sorted(config.meta_dir.glob(f"{DATABASE_NAME}*")):
+        file.rename(aside / file.name)
+    _sync(config.meta_dir)
+    partitions = sum(len(topic.leader_epochs) for topic in topics)
+    return Exported(state.cluster_id, state.node_id, len(topics), partitions, aside)
+
+
+def encode_bootstrap(
+    node_id: int,
+    topics: Sequence[ExportedTopic],
+    following_producer_id: int,
+    directory_of: Callable[[str, int], bytes],
+    timestamp_ms: int,
+) -> bytes:
+    """The file's bytes: a header, the records, a footer."""
+    records = [kraft.encode_feature_level("metadata.version", kraft.METADATA_VERSION)]
+    for topic in topics:
+        records.append(kraft.encode_topic(topic.name, topic.topic_id))
+        for index, epoch in sorted(topic.leader_epochs.items()):
+            place = directory_of(topic.name, index)
+            records.append(kraft.encode_partition(index, topic.topic_id, node_id, epoch, place))
+        for name, value in sorted(topic.options.items()):
+            records.append(kraft.encode_topic_option(topic.name, name, value))
+    if following_producer_id:
+        records.append(kraft.encode_producer_ids(node_id, following_producer_id))
+    header = struct.pack(">hq", 0, timestamp_ms) + b"\0"
+    footer = struct.pack(">h", 0) + b"\0"
+    return (
+        encode_control(0, SNAPSHOT_HEADER, header, timestamp_ms)
+        + encode_values(records, 1, timestamp_ms)
+        + encode_control(len(records) + 1, SNAPSHOT_FOOTER, footer, timestamp_ms)
+    )
+
+
+def _kept_for_kafka(log_dirs: Sequence[Path], state: _State) -> list[ExportedTopic]:
+    """Topics that we left untouched (``__transaction_state``), as Kafka knew them: it would take
+    their folders for strays."""
+    earlier = read_kraft(log_dirs)
+    if earlier is None:
+        return []
+    ours = {topic.name for topic in state.topics}
+    kept = []
+    for name, topic in sorted(earlier.by_name().items()):
+        here = all((_place(log_dirs, name, i) / f"{name}-{i}").is_dir() for i in topic.partitions)
+        alone = all(item.replicas == (state.node_id,) for item in topic.partitions.values())
+        if name not in ours and here and alone and topic.partitions:
+            epochs = {index: item.leader_epoch for index, item in topic.partitions.items()}
+            options = earlier.options.get(name, {})
+            kept.append(ExportedTopic(name, topic.topic_id, epochs, options))
+    return kept
+
+
+def _place(log_dirs: Sequence[Path], topic: str, index: int) -> Path:
+    """The log directory with the partition's folder, else the first."""
+    for path in log_dirs:
+        if (path / f"{topic}-{index}").is_dir():
+            return path
+    return log_dirs[0]
+
+
+def _move_kafkas(log_dirs: Sequence[Path], aside: Path) -> None:
+    for folder in (path / METADATA_FOLDER for path in log_dirs):
+        if folder.is_dir():
+            folder.rename(aside / METADATA_FOLDER)
+            _sync(folder.parent)
+
+
+def _write_identity(path: Path, state: _State) -> bytes:
+    """``meta.properties`` of version 1 with the directory's id, the one it has or a new one."""
+    text = (path / META_PROPERTIES).read_text(encoding="latin-1")
+    known = {item.key: item.value for item in parse_properties(text)}
+    directory_id = znodes.decode_id(known["directory.id"]) if "directory.id" in known else _new_id()
+    lines = {
+        "version": "1",
+        "cluster.id": state.cluster_id,
+        "node.id": str(state.node_id),
+        "directory.id": znodes.encode_id(directory_id),
+    }
+    _replace(
+        path / META_PROPERTIES,
+        ("#\n" + "".join(f"{key}={value}\n" for key, value in lines.items())).encode(),
+    )
+    return directory_id
+
+
+def _new_id() -> bytes:
+    """Not among the ids that Kafka reserves: the first hundred numbers."""
+    while True:
+        made = os.urandom(16)
+        if any(made[:15]) and not znodes.encode_id(made).startswith("-"):
+            return made
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

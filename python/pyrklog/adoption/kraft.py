@@ -1,0 +1,297 @@
+"""KRaft's metadata records: what a broker's directory needs of them. Pure.
+
+A record is a frame version (1), an API key and a version, each an unsigned varint, then a flexible
+message (KIP-482). Only topics, partitions, topic options and producer ids are read; everything
+else (brokers, access rules, quotas, credentials) is counted, for it is not taken over.
+Source: the message definitions of Kafka 3.9's metadata module; KIP-868 for transactions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pyrklog.protocol.primitives import (
+    DecodeError,
+    read_unsigned_varint,
+    string_reader,
+    string_writer,
+    write_unsigned_varint,
+)
+
+TOPIC, PARTITION, CONFIG, PARTITION_CHANGE, REMOVE_TOPIC = 2, 3, 4, 5, 9
+FEATURE_LEVEL, PRODUCER_IDS = 12, 15
+BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
+_NOT_OURS = frozenset({0, 1, 7, 8, 17, 20, 21, 27, FEATURE_LEVEL})
+"""Brokers and controllers coming and going, no-ops, states: a directory of one broker loses
+nothing with them."""
+KINDS = {10: "delegation token", 11: "user credentials", 14: "client quota", 18: "access rule"}
+"""What is told when it is left behind; others are told by their number."""
+
+TOPIC_RESOURCE = 2
+LEADER_UNCHANGED = -2
+LEADER_NONE = -1
+METADATA_VERSION = 21
+"""``metadata.version`` 3.9-IV0, for what is handed to Kafka."""
+
+_read_string = string_reader(flexible=True, nullable=False)
+_read_nullable = string_reader(flexible=True, nullable=True)
+_write_string = string_writer(flexible=True, nullable=False)
+
+
+@dataclass
+class KraftPartition:
+    """A partition as the controller last decided."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader_epoch: int
+
+
+@dataclass
+class KraftTopic:
+    """A topic with its partitions by index."""
+
+    name: str
+    topic_id: bytes
+    partitions: dict[int, KraftPartition] = field(default_factory=dict)
+
+
+@dataclass
+class KraftMetadata:
+    """The state that records lead to."""
+
+    topics: dict[bytes, KraftTopic] = field(default_factory=dict)
+    options: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Options by topic name."""
+    next_producer_id: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Counts of records by kind that are not taken over."""
+
+    def by_name(self) -> dict[str, KraftTopic]:
+        """Topics by name."""
+        return {topic.name: topic for topic in self.topics.values()}
+
+
+def replay(values: Iterable[bytes], into: KraftMetadata) -> None:
+    """Applies records in order; those of a transaction that did not end are dropped.
+
+    Raises :class:`DecodeError`.
+    """
+    waiting: list[tuple[int, int, bytes, int]] | None = None
+    for data in values:
+        try:
+            key, version, place = _frame(data)
+        except IndexError:
+            raise DecodeError("a metadata record ends too early") from None
+        if key == BEGIN_TRANSACTION:
+            waiting = []
+        elif key == ABORT_TRANSACTION:
+            waiting = None
+        elif key == END_TRANSACTION:
+            for item in waiting or ():
+                _apply(into, *item)
+            waiting = None
+        elif waiting is not None:
+            waiting.append((key, version, data, place))
+        else:
+            _apply(into, key, version, data, place)
+
+
+def _frame(data: bytes) -> tuple[int, int, int]:
+    frame, place = read_unsigned_varint(data, 0)
+    if frame != 1:
+        raise DecodeError(f"a metadata record of frame version {frame}")
+    key, place = read_unsigned_varint(data, place)
+    version, place = read_unsigned_varint(data, place)
+    return key, version, place
+
+
+_Reader = Callable[["KraftMetadata", bytes, int], None]
+
+
+def _apply(state: KraftMetadata, key: int, version: int, data: bytes, place: int) -> None:
+    if key in _NOT_OURS:
+        return
+    known = _READERS.get(key)
+    if known is None:
+        kind = KINDS.get(key, f"record {key}")
+        state.left_out[kind] = state.left_out.get(kind, 0) + 1
+        return
+    version_max, read = known
+    if version > version_max:
+        raise DecodeError(f"metadata record {key} of version {version}, known up to {version_max}")
+    try:
+        read(state, data, place)
+    except (IndexError, struct.error):
+        raise DecodeError(f"metadata record {key} ends too early") from None
+
+
+def _topic(state: KraftMetadata, data: bytes, place: int) -> None:
+    name, place = _read_string(data, place)
+    topic_id, _ = _uuid(data, place)
+    state.topics[topic_id] = KraftTopic(name, topic_id)
+
+
+def _remove_topic(state: KraftMetadata, data: bytes, place: int) -> None:
+    topic_id, _ = _uuid(data, place)
+    topic = state.topics.pop(topic_id, None)
+    if topic is not None:
+        state.options.pop(topic.name, None)
+
+
+def _partition(state: KraftMetadata, data: bytes, place: int) -> None:
+    index, place = _int32(data, place)
+    topic_id, place = _uuid(data, place)
+    replicas, place = _int32s(data, place)
+    isr, place = _int32s(data, place)
+    _, place = _int32s(data, place)  # removing
+    _, place = _int32s(data, place)  # adding
+    _, place = _int32(data, place)  # leader
+    epoch, place = _int32(data, place)
+    if index < 0:
+        raise DecodeError(f"a partition of index {index}")
+    _topic_of(state, topic_id).partitions[index] = KraftPartition(replicas, isr, epoch)
+
+
+def _partition_change(state: KraftMetadata, data: bytes, place: int) -> None:
+    index, place = _int32(data, place)
+    topic_id, place = _uuid(data, place)
+    partition = _topic_of(state, topic_id).partitions.get(index)
+    if partition is None:
+        raise DecodeError(f"a change of partition {index} that was never made")
+    count, place = read_unsigned_varint(data, place)
+    for _ in range(count):
+        tag, place = read_unsigned_varint(data, place)
+        size, place = read_unsigned_varint(data, place)
+        if size > len(data) - place:
+            raise DecodeError(f"a field of {size} bytes, {len(data) - place} remain")
+        if tag == 0:
+            partition.isr, _ = _int32s(data, place)
+        elif tag == 1 and _int32(data, place)[0] != LEADER_UNCHANGED:
+            partition.leader_epoch += 1
+        elif tag == 2:
+            partition.replicas, _ = _int32s(data, place)
+        place += size
+
+
+def _config(state: KraftMetadata, data: bytes, place: int) -> None:
+    resource = data[place]
+    entity, place = _read_string(data, place + 1)
+    name, place = _read_string(data, place)
+    value, place = _read_nullable(data, place)
+    if resource != TOPIC_RESOURCE:
+        state.left_out["broker option"] = state.left_out.get("broker option", 0) + 1
+        return
+    options = state.options.setdefault(entity, {})
+    if value is None:
+        options.pop(name, None)
+    else:
+        options[name] = value
+
+
+def _producer_ids(state: KraftMetadata, data: bytes, place: int) -> None:
+    *_, following = struct.unpack_from(">iqq", data, place)
+    state.next_producer_id = max(state.next_producer_id, following)
+
+
+_READERS: dict[int, tuple[int, _Reader]] = {
+    TOPIC: (0, _topic),
+    PARTITION: (2, _partition),
+    CONFIG: (0, _config),
+    PARTITION_CHANGE: (2, _partition_change),
+    REMOVE_TOPIC: (0, _remove_topic),
+    PRODUCER_IDS: (0, _producer_ids),
+}
+"""By API key: the newest version known, and what reads it."""
+
+
+def _topic_of(state: KraftMetadata, topic_id: bytes) -> KraftTopic:
+    topic = state.topics.get(topic_id)
+    if topic is None:
+        raise DecodeError(f"a partition of a topic that was never made: {topic_id.hex()}")
+    return topic
+
+
+def _uuid(data: bytes, place: int) -> tuple[bytes, int]:
+    if place + 16 > len(data):
+        raise DecodeError("a metadata record ends within an id")
+    return data[place : place + 16], place + 16
+
+
+def _int32(data: bytes, place: int) -> tuple[int, int]:
+    (value,) = struct.unpack_from(">i", data, place)
+    return value, place + 4
+
+
+def _int32s(data: bytes, place: int) -> tuple[tuple[int, ...], int]:
+    """A compact array; null counts as empty."""
+    announced, place = read_unsigned_varint(data, place)
+    count = max(0, announced - 1)
+    if count * 4 > len(data) - place:
+        raise DecodeError(f"{count} numbers announced, {len(data) - place} bytes remain")
+    return struct.unpack_from(f">{count}i", data, place), place + 4 * count
+
+
+# --- the way back --------------------------------------------------------------------------------
+
+
+def encode_feature_level(name: str, level: int) -> bytes:
+    """The feature ``metadata.version`` comes first in what Kafka reads at its first start."""
+    out = _begin(FEATURE_LEVEL, 0)
+    _write_string(out, name)
+    out += struct.pack(">h", level)
+    return _end(out)
+
+
+def encode_topic(name: str, topic_id: bytes) -> bytes:
+    """A topic without partitions."""
+    out = _begin(TOPIC, 0)
+    _write_string(out, name)
+    return _end(out + topic_id)
+
+
+def encode_partition(
+    index: int, topic_id: bytes, node_id: int, leader_epoch: int, directory_id: bytes
+) -> bytes:
+    """A partition with one replica and no leader yet: the controller elects it when it comes."""
+    out = _begin(PARTITION, 1)
+    out += struct.pack(">i", index) + topic_id
+    _write_int32s(out, (node_id,))
+    _write_int32s(out, (node_id,))
+    _write_int32s(out, ())
+    _write_int32s(out, ())
+    out += struct.pack(">iii", LEADER_NONE, leader_epoch, 0)
+    write_unsigned_varint(out, 2)
+    return _end(out + directory_id)
+
+
+def encode_topic_option(topic: str, name: str, value: str) -> bytes:
+    """One option of a topic."""
+    out = _begin(CONFIG, 0)
+    out.append(TOPIC_RESOURCE)
+    for text in (topic, name, value):
+        _write_string(out, text)
+    return _end(out)
+
+
+def encode_producer_ids(node_id: int, following: int) -> bytes:
+    """Producer ids below ``following`` have been given away."""
+    return _end(_begin(PRODUCER_IDS, 0) + struct.pack(">iqq", node_id, -1, following))
+
+
+def _begin(key: int, version: int) -> bytearray:
+    out = bytearray()
+    for number in (1, key, version):
+        write_unsigned_varint(out, number)
+    return out
+
+
+def _end(out: bytearray) -> bytes:
+    return bytes(out) + b"\0"  # no tagged fields
+
+
+def _write_int32s(out: bytearray, values: tuple[int, ...]) -> None:
+    write_unsigned_varint(out, len(values) + 1)
+    out += struct.pack(f">{len(values)}i", *values)

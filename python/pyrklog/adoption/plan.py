@@ -1,0 +1,167 @@
+"""Which topics a directory's folders make, and which cannot be taken over. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from pyrklog.admin.names import wrong_with_name
+from pyrklog.adoption.kraft import KraftMetadata, KraftTopic
+from pyrklog.config.option import InvalidValueError
+from pyrklog.config.topic import check_topic_options
+from pyrklog.dataplane import FoundPartition
+
+METADATA_TOPIC = "__cluster_metadata"
+TRANSACTION_TOPIC = "__transaction_state"
+OFFSETS_TOPIC = "__consumer_offsets"
+SHOWN_MAX = 10
+UNCONFIRMED = "pyrklog.adopted.unconfirmed"
+"""The topic option that marks a topic whose own options are not known."""
+KEEP_EVERYTHING: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+    UNCONFIRMED: "true",
+}
+"""What such a topic gets until somebody says what it should have."""
+
+
+class AdoptedTopic(NamedTuple):
+    """A topic to be entered into the metadata, with this broker as only replica."""
+
+    name: str
+    topic_id: bytes | None
+    """None: no folder knows one, so a new one is made."""
+    leader_epochs: Sequence[int]
+    """By partition: the newest known; the next leader's is above it."""
+    options: Mapping[str, str]
+    options_known: bool
+
+
+class Plan(NamedTuple):
+    """``refused``: topic -> why, in words; their folders stay as they are."""
+
+    topics: Sequence[AdoptedTopic]
+    refused: Mapping[str, str]
+    options_left_out: Mapping[str, Sequence[str]]
+    """Topic -> options that Kafka had and this broker has not."""
+
+
+def make_plan(
+    node_id: int,
+    found: Sequence[FoundPartition],
+    epochs: Mapping[tuple[str, int], int],
+    kraft: KraftMetadata | None,
+    offsets_segment_bytes: int,
+) -> Plan:
+    """``epochs``: the newest leader epoch in each folder, where there is one."""
+    folders: dict[str, dict[int, FoundPartition]] = {}
+    for item in found:
+        folders.setdefault(item.topic, {})[item.partition] = item
+    known = kraft.by_name() if kraft is not None else {}
+    topics: list[AdoptedTopic] = []
+    refused: dict[str, str] = {}
+    left_out: dict[str, list[str]] = {}
+    for name, partitions in sorted(folders.items()):
+        if name == METADATA_TOPIC:
+            continue
+        topic = known.get(name)
+        why = wrong_with_name(name) or _refusal(node_id, partitions, topic, kraft is not None)
+        if name == TRANSACTION_TOPIC:
+            why = "transactions are not coordinated yet"
+        if why is not None:
+            refused[name] = why
+            continue
+        options: Mapping[str, str]
+        if topic is not None and kraft is not None:
+            options, unknown = _usable(kraft.options.get(name, {}))
+            if unknown:
+                left_out[name] = unknown
+        else:
+            options = _options_without_source(name, offsets_segment_bytes)
+        topic_id = topic.topic_id if topic else next(iter(_ids(partitions.values())), None)
+        newest = [
+            max(
+                epochs.get((name, index), -1),
+                topic.partitions[index].leader_epoch if topic else -1,
+            )
+            for index in sorted(partitions)
+        ]
+        topics.append(AdoptedTopic(name, topic_id, newest, options, topic is not None))
+    return Plan(topics, refused, left_out)
+
+
+def _refusal(
+    node_id: int,
+    partitions: Mapping[int, FoundPartition],
+    topic: KraftTopic | None,
+    metadata_known: bool,
+) -> str | None:
+    ids = _ids(partitions.values())
+    if topic is None and metadata_known:
+        return "Kafka's own metadata does not know the topic: a left-over of a deleted one"
+    if topic is None:
+        if len(ids) > 1:
+            return f"its folders bear {len(ids)} different topic ids; keep those of one topic"
+        return _gap(partitions, max(partitions) + 1)
+    if ids - {topic.topic_id}:
+        return "a folder bears another topic id than Kafka's metadata: a left-over of a deleted one"
+    if sorted(topic.partitions) != list(range(len(topic.partitions))):
+        return "Kafka's metadata lists its partitions with gaps"
+    foreign = [i for i, item in topic.partitions.items() if node_id not in item.replicas]
+    if foreign:
+        return f"{_partitions(foreign)} on other brokers only; copy those folders here first"
+    behind = [
+        index
+        for index, item in topic.partitions.items()
+        if node_id not in item.isr and len(item.replicas) > 1
+    ]
+    if behind:
+        return f"{_partitions(behind)} not in sync here; adopt it from a broker that is in sync"
+    extra = sorted(set(partitions) - set(topic.partitions))
+    if extra:
+        return f"Kafka's metadata does not know {_partitions(extra)}"
+    return _gap(partitions, len(topic.partitions))
+
+
+def _gap(partitions: Collection[int], count: int) -> str | None:
+    missing = [index for index in range(count) if index not in partitions]
+    if not missing:
+        return None
+    return (
+        f"no folder for {_partitions(missing)}; bring it back (an empty folder makes an empty "
+        "partition) and start again"
+    )
+
+
+def _partitions(indexes: Sequence[int]) -> str:
+    shown = ", ".join(map(str, sorted(indexes)[:SHOWN_MAX]))
+    more = f" and {len(indexes) - SHOWN_MAX} more" if len(indexes) > SHOWN_MAX else ""
+    return f"partition {shown}{more}" if len(indexes) == 1 else f"partitions {shown}{more}"
+
+
+def _ids(partitions: Collection[FoundPartition]) -> set[bytes]:
+    return {item.topic_id for item in partitions if item.topic_id is not None}
+
+
+def _usable(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Those that this broker understands, and the names of the others."""
+    usable, unknown = {}, []
+    for name, value in sorted(options.items()):
+        try:
+            check_topic_options({name: value})
+        except InvalidValueError:
+            unknown.append(name)
+        else:
+            usable[name] = value
+    return usable, unknown
+
+
+def _options_without_source(name: str, offsets_segment_bytes: int) -> Mapping[str, str]:
+    if name == OFFSETS_TOPIC:  # the same in every cluster
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(offsets_segment_bytes),
+        }
+    return KEEP_EVERYTHING

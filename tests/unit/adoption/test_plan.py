@@ -1,0 +1,67 @@
+"""Which folders make a topic, and what is said of the others."""
+
+import pytest
+
+from pyrklog.adoption.kraft import KraftMetadata, KraftPartition, KraftTopic
+from pyrklog.adoption.plan import KEEP_EVERYTHING, make_plan
+from pyrklog.dataplane import FoundPartition
+
+A, B = b"a" * 16, b"b" * 16
+
+
+def folder(topic: str, index: int, topic_id: bytes | None = A) -> FoundPartition:
+    return FoundPartition(topic, index, topic_id, "/logs")
+
+
+def known(name: str = "t", *replicas: tuple[int, ...], isr: int = 1) -> KraftMetadata:
+    partitions = {i: KraftPartition(r, (isr,), 7) for i, r in enumerate(replicas)}
+    return KraftMetadata({A: KraftTopic(name, A, partitions)}, {name: {"retention.ms": "5"}}, 0)
+
+
+def test_folders_alone() -> None:
+    found = [folder("t", 1), folder("t", 0, None), folder("__cluster_metadata", 0, None)]
+    plan = make_plan(1, found, {("t", 1): 4}, None, 99)
+    assert plan.topics == [("t", A, [-1, 4], KEEP_EVERYTHING, False)]
+    assert plan.refused == {}
+
+
+def test_internal_topics_have_known_options_or_stay() -> None:
+    found = [folder("__consumer_offsets", 0), folder("__transaction_state", 0)]
+    plan = make_plan(1, found, {}, None, 99)
+    [offsets] = plan.topics
+    assert offsets.options == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "99",
+    }
+    assert plan.refused == {"__transaction_state": "transactions are not coordinated yet"}
+
+
+def test_metadata_gives_options_and_epochs() -> None:
+    kraft = known("t", (1,), (1,))
+    kraft.options["t"]["confluent.only"] = "1"
+    plan = make_plan(1, [folder("t", 0), folder("t", 1)], {("t", 1): 9}, kraft, 99)
+    assert plan.topics == [("t", A, [7, 9], {"retention.ms": "5"}, True)]
+    assert plan.options_left_out == {"t": ["confluent.only"]}
+
+
+@pytest.mark.parametrize(
+    ("found", "kraft", "why"),
+    [
+        ([folder("t", 0), folder("t", 3)], None, "no folder for partitions 1, 2"),
+        ([folder("t", 0), folder("t", 1, B)], None, "2 different topic ids"),
+        ([folder("u", 0)], known("t", (1,)), "metadata does not know the topic"),
+        ([folder("t", 0, B)], known("t", (1,)), "another topic id"),
+        ([folder("t", 0)], known("t", (1,), (2,)), "partition 1 on other brokers only"),
+        ([folder("t", 0)], known("t", (1, 2), isr=2), "partition 0 not in sync here"),
+        ([folder("t", 0)], known("t", (1,), (1,)), "no folder for partition 1"),
+        ([folder("t", 0), folder("t", 1)], known("t", (1,)), "does not know partition 1"),
+    ],
+)
+def test_what_is_not_whole_is_left(
+    found: list[FoundPartition], kraft: KraftMetadata | None, why: str
+) -> None:
+    plan = make_plan(1, found, {}, kraft, 99)
+    assert plan.topics == []
+    [reason] = plan.refused.values()
+    assert why in reason
