@@ -126,7 +126,8 @@ NETWORK = (
     long(
         "queued.max.request.bytes",
         -1,
-        "Bytes of partly received requests over all connections; -1 = a quarter of the memory.",
+        "Bytes of requests that are not worked on yet, over all connections: partly received ones, "
+        "and those that the control plane has; -1 = a quarter of the memory.",
         check=_at_least_or(-1, 1),
     ),
     integer(

@@ -7,9 +7,9 @@
 //! 3 1200
 //! ```
 //!
-//! Invariant: epochs rise strictly, and so do start offsets. An entry is made when an epoch's first
-//! batch is appended, so epochs without data are not promised. The file is written whenever an
-//! entry is added, before the batch it belongs to; recovery rebuilds it from the batches.
+//! Invariant: epochs rise strictly, and so do start offsets. The file is written before an epoch's
+//! first batch; epochs without data are not promised: opening a log drops them, whether the file
+//! has them (Kafka's do) or not. Recovery rebuilds it from the batches.
 
 use std::fmt::Write as _;
 
