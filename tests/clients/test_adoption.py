@@ -116,6 +116,11 @@ def test_a_gap_is_told_and_closed_by_the_next_start(fresh_broker: TestBroker, to
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     assert topic not in admin.list_topics(timeout=PATIENCE_S).topics
     assert broker.stop() == 0
+    broker.log.clear()
+    broker.start()  # nothing has changed: not looked at again, but told
+    assert not events(broker, "topic_not_adopted")
+    assert events(broker, "unknown_partition_folders")
+    assert broker.stop() == 0
     shutil.move(broker.data / "elsewhere", gone)
     broker.start()
     assert produce(broker, topic) == [1]

@@ -33,11 +33,13 @@ log = get_logger("adoption")
 
 
 class _Record(NamedTuple):
-    """``refused`` topics are tried again at the next start."""
+    """``refused`` topics are tried again when their folders have changed."""
 
     topics: Mapping[str, str]
     """Topic -> where its options came from."""
     refused: Mapping[str, str]
+    folders: Mapping[str, Sequence[str]]
+    """Of refused topics."""
     adopted_ms: int
 
 
@@ -58,8 +60,7 @@ async def adopt(
     used, node = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.ADOPTION])
     before = _decode(node.data) if node is not None else None
     if used is not None:
-        wanted = before.refused if before is not None else {}
-        found = [item for item in found if item.topic in wanted]
+        found = _changed(found, before) if before is not None else ()
         if not found:
             return
     kraft = await trio.to_thread.run_sync(directory.read_kraft, log_dirs)
@@ -71,8 +72,27 @@ async def adopt(
     now_ms = time.time_ns() // 1_000_000
     source = {topic.name: "kraft" if topic.options_known else "none" for topic in plan.topics}
     topics = {**(before.topics if before is not None else {}), **source}
-    await _write(store, _Record(topics, plan.refused, now_ms), exists=before is not None)
+    earlier = before.refused if before is not None else {}
+    refused = {n: why for n, why in {**earlier, **plan.refused}.items() if n not in topics}
+    folders = {**(before.folders if before is not None else {}), **_folders(found)}
+    kept = {name: folders[name] for name in refused if name in folders}
+    await _write(store, _Record(topics, refused, kept, now_ms), exists=before is not None)
     _tell(plan, new, kraft)
+
+
+def _changed(found: Sequence[FoundPartition], before: _Record) -> Sequence[FoundPartition]:
+    """Refused topics whose folders are others now: only then it is worth to read files again."""
+    refused = [item for item in found if item.topic in before.refused]
+    now = _folders(refused)
+    return [item for item in refused if now[item.topic] != before.folders.get(item.topic)]
+
+
+def _folders(found: Sequence[FoundPartition]) -> dict[str, Sequence[str]]:
+    folders: dict[str, list[str]] = {}
+    for item in sorted(found, key=lambda item: (item.topic, item.partition)):
+        topic_id = item.topic_id.hex() if item.topic_id is not None else "-"
+        folders.setdefault(item.topic, []).append(f"{item.partition} {topic_id}")
+    return dict(folders)
 
 
 async def _enter_topics(
@@ -130,7 +150,12 @@ async def _keep_producer_ids(
 def _decode(data: bytes) -> _Record:
     try:
         content = json.loads(data)
-        return _Record(content["topics"], content["refused"], content["adopted_ms"])
+        return _Record(
+            content["topics"],
+            content["refused"],
+            content["folders"],
+            content["adopted_ms"],
+        )
     except (ValueError, KeyError, TypeError):
         raise StartError(f"The metadata store holds no adoption at {znodes.ADOPTION}.") from None
 
