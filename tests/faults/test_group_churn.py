@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +212,7 @@ def test_groups_under_churn(new_broker: Callable[..., TestBroker]) -> None:
     assert kills >= int(SECONDS / BROKER_LIFE_S[1]) - 1
     for group in groups:
         _check_offsets(broker.bootstrap, group)
-    _check_generations(broker.bootstrap, {group.name for group in groups})
+    check_generations(broker.bootstrap, {group.name: 5 for group in groups})
 
 
 def _churn(broker: TestBroker, groups: list[Group], choice: random.Random) -> int:
@@ -251,11 +251,16 @@ def _check_offsets(bootstrap: str, group: Group) -> None:
         assert offset >= told, f"{group.name} [{partition}]: {told} was committed, {offset} is kept"
 
 
-def _check_generations(bootstrap: str, names: set[str]) -> None:
-    """The offsets topic holds every assignment that was handed out, and every commit in order."""
-    generations = dict.fromkeys(names, 0)
+def check_generations(
+    bootstrap: str, least: Mapping[str, int], *, offsets_partitions: int = OFFSETS_PARTITIONS
+) -> None:
+    """The offsets topic holds every assignment that was handed out, and every commit in order.
+
+    `least` says how many generations each group has had at the very least.
+    """
+    generations = dict.fromkeys(least, 0)
     offsets: dict[tuple[str, int], int] = {}
-    for key_bytes, value_bytes in _offsets_records(bootstrap):
+    for key_bytes, value_bytes in _offsets_records(bootstrap, offsets_partitions):
         key = decode_key(key_bytes)
         if isinstance(key, GroupKey) and value_bytes is not None:
             group = decode_group_value(value_bytes)
@@ -269,12 +274,12 @@ def _check_generations(bootstrap: str, names: set[str]) -> None:
             place = (key.group, key.partition)
             assert offset >= offsets.get(place, 0), f"{place}: {offset} after {offsets[place]}"
             offsets[place] = offset
-    assert min(generations.values()) >= 5, generations
+    assert all(generations[name] >= count for name, count in least.items()), generations
 
 
-def _offsets_records(bootstrap: str) -> Iterator[tuple[bytes, bytes | None]]:
+def _offsets_records(bootstrap: str, partitions: int) -> Iterator[tuple[bytes, bytes | None]]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
-    for partition in range(OFFSETS_PARTITIONS):
+    for partition in range(partitions):
         place = TopicPartition(OFFSETS_TOPIC, partition, 0)
         _, end = consumer.get_watermark_offsets(place, timeout=30)
         consumer.assign([place])

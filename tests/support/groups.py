@@ -22,11 +22,11 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT_S)
 
 
-def fill(bootstrap: str, topic: str, partitions: int, each: int) -> None:
-    """`each` records into every partition; the values are `partition:number`."""
+def fill(bootstrap: str, topic: str, partitions: int, each: int, first: int = 0) -> None:
+    """`each` records into every partition; the values are `partition:number`, from `first` on."""
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     for partition in range(partitions):
-        for number in range(each):
+        for number in range(first, first + each):
             producer.produce(topic, f"{partition}:{number}", partition=partition)
     assert producer.flush(TIMEOUT_S) == 0
 

@@ -126,7 +126,8 @@ class GroupCoordinator:
         fresh_id: Callable[[], str],
     ) -> None:
         """``fresh_id`` makes the end of a member id, another one each time."""
-        self.registry = Registry(settings, topic.partition_count() or options.partition_count)
+        count = topic.partition_count() or options.partition_count
+        self.registry = Registry(settings, count, topic.assigned_partitions)
         self.changes = Changes()
         """Notified when a partition has been loaded or unloaded."""
         self._options = options
@@ -448,14 +449,7 @@ class GroupCoordinator:
     def list_groups(
         self, states: Sequence[str], types: Sequence[str]
     ) -> tuple[ErrorCode, list[GroupOverview]]:
-        error, groups = self.registry.list_groups(states, types)
-        if (
-            self._topic.is_opening()
-            or self._topic.led_partitions().keys() - self.registry.partitions()
-        ):
-            # The broker has just begun to lead them; an empty list would mean "no groups".
-            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return error, groups
+        return self.registry.list_groups(states, types)
 
     def describe_group(self, group_id: str) -> GroupDescription:
         return self.registry.describe_group(group_id)

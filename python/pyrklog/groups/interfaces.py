@@ -7,7 +7,7 @@ the partitions of ``__consumer_offsets`` are led, and how the topic comes to be.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pyrklog.errors import ErrorCode
@@ -66,8 +66,8 @@ class OffsetsTopic(Protocol):
     def led_partitions(self) -> Mapping[int, int]:
         """Partition -> leader epoch, of those that this broker leads and serves."""
 
-    def is_opening(self) -> bool:
-        """Whether there are partitions that this broker is to lead and does not serve yet."""
+    def assigned_partitions(self) -> Collection[int]:
+        """Those that this broker is to lead, whether it serves them yet or not."""
 
     def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
         """The partition's leader as advertised on a listener; None without one that lives."""

@@ -9,7 +9,7 @@ Each event returns the machine that it went to, if any, and what is to be done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from pyrklog.errors import ErrorCode
@@ -63,8 +63,16 @@ def _no_group(token: int, result: Result) -> Outcome:
 class Registry:
     """All groups of this broker."""
 
-    def __init__(self, settings: GroupSettings, partition_count: int) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        partition_count: int,
+        assigned: Callable[[], Collection[int]] = tuple,
+    ) -> None:
+        """``assigned`` gives the partitions that this broker is to lead by the controller's will,
+        those among them included that it has not opened yet."""
         self.settings = settings
+        self._assigned = assigned
         self.partition_count = partition_count
         self.groups: dict[str, GroupMachine] = {}
         self._partitions: dict[int, OwnedPartition] = {}
@@ -126,17 +134,21 @@ class Registry:
 
     @property
     def is_loading(self) -> bool:
-        """Whether some partition is being read."""
-        return any(partition.is_loading for partition in self._partitions.values())
+        """Whether some partition is being read, or is about to be."""
+        reading = any(partition.is_loading for partition in self._partitions.values())
+        return reading or any(one not in self._partitions for one in self._assigned())
 
     def _refusal(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
         """Why this broker cannot answer for a group that it does not hold; NONE: it could."""
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
-        partition = self._partitions.get(self.partition_for(group_id))
-        if partition is None:
+        number = self.partition_for(group_id)
+        partition = self._partitions.get(number)
+        if partition is None and number not in self._assigned():
             return ErrorCode.NOT_COORDINATOR
-        if partition.is_loading:
+        if partition is None or partition.is_loading:
+            # A broker that has just started knows its partitions before it has opened them. To
+            # send clients elsewhere then is wrong, and librdkafka hands NOT_COORDINATOR on.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE
 

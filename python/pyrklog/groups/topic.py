@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from pyrklog.controller.service import ClusterService, TopicSpec
 from pyrklog.errors import ErrorCode
@@ -38,12 +38,10 @@ class ClusterOffsetsTopic:
             if partition.leader == node_id and self._replicas.is_serving((OFFSETS_TOPIC, index))
         }
 
-    def is_opening(self) -> bool:
+    def assigned_partitions(self) -> Collection[int]:
         node_id = self._service.node_id
-        return any(
-            partition.leader == node_id and not self._replicas.is_settled((OFFSETS_TOPIC, index))
-            for index, partition in self._partitions().items()
-        )
+        found = self._partitions().items()
+        return [index for index, partition in found if partition.leader == node_id]
 
     def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
         known = self._partitions().get(partition)

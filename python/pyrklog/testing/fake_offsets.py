@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import trio
 
@@ -134,7 +134,8 @@ class FakeTopic:
     def __init__(self, partition_count: int | None, led: Mapping[int, int]) -> None:
         self.count = partition_count
         self.led = dict(led)
-        self.opening = False
+        self.opening: set[int] = set()
+        """Partitions that this broker is to lead and does not serve yet."""
         self.created = 0
         self.creation: ErrorCode = ErrorCode.NONE
         self.changes = Changes()
@@ -155,8 +156,8 @@ class FakeTopic:
     def led_partitions(self) -> Mapping[int, int]:
         return dict(self.led)
 
-    def is_opening(self) -> bool:
-        return self.opening
+    def assigned_partitions(self) -> Collection[int]:
+        return self.led.keys() | self.opening
 
     def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
         if partition in self.led:

@@ -150,11 +150,11 @@ async def test_while_it_loads_nobody_is_judged(autojump_clock: trio.testing.Mock
     async with running(FakeTopic(1, {})) as rig:
         assert (await rig.join()).error is ErrorCode.NOT_COORDINATOR
         assert rig.coordinator.list_groups([], []) == (NONE, [])
-        rig.topic.opening = True
+        rig.topic.opening = {0}
+        assert (await rig.join()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert rig.coordinator.list_groups([], [])[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        rig.topic.opening = False
-        rig.topic.led[0] = 0  # and the coordinator has not had a turn since
-        assert rig.coordinator.list_groups([], [])[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        rig.topic.opening = set()
+        assert (await rig.join()).error is ErrorCode.NOT_COORDINATOR
         rig.log.hold()
         rig.topic.lead(0)
         await trio.testing.wait_all_tasks_blocked()

@@ -1,0 +1,109 @@
+"""A TCP proxy on the loopback interface that shows every frame, both ways, to a function."""
+
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+import trio
+
+_CHUNK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Passing:
+    """A frame without its 4-byte length; `is_request` or else the answer to one."""
+
+    is_request: bool
+    api_key: int
+    version: int
+    payload: bytes
+
+
+Watch = Callable[[Passing], None]
+
+
+class WatchingProxy:
+    """Forwards connections to `target` (HOST:PORT) frame by frame.
+
+    `watch` is called in the proxy's thread after a frame was forwarded; nothing else moves until it
+    returns. A broker behind the proxy must advertise the proxy's address.
+    """
+
+    def __init__(self, target: str, port: int, watch: Watch) -> None:
+        host, target_port = target.rsplit(":", 1)
+        self._target = (host, int(target_port))
+        self._port = port
+        self._watch = watch
+        self._ready = threading.Event()
+        self._cancel = trio.CancelScope()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._thread = threading.Thread(target=trio.run, args=(self._serve,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._ready.wait(10):
+            raise RuntimeError("the proxy does not listen")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        self._token.run_sync_soon(self._cancel.cancel)
+        self._thread.join()
+
+    async def _serve(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        with self._cancel:
+            async with trio.open_nursery() as nursery:
+                serve = partial(trio.serve_tcp, self._connection, self._port, host="127.0.0.1")
+                await nursery.start(serve)
+                self._ready.set()
+
+    async def _connection(self, client: trio.SocketStream) -> None:
+        try:
+            broker = await trio.open_tcp_stream(*self._target)
+        except OSError:
+            return
+        asked: dict[int, tuple[int, int]] = {}
+        async with broker, trio.open_nursery() as nursery:
+            nursery.start_soon(self._forward, client, broker, partial(_request, asked), nursery)
+            nursery.start_soon(self._forward, broker, client, partial(_answer, asked), nursery)
+
+    async def _forward(
+        self,
+        source: trio.SocketStream,
+        sink: trio.SocketStream,
+        read: Callable[[bytes], Passing | None],
+        nursery: trio.Nursery,
+    ) -> None:
+        waiting = bytearray()
+        try:
+            while data := await source.receive_some(_CHUNK_BYTES):
+                waiting += data
+                while len(waiting) >= 4:
+                    end = 4 + int.from_bytes(waiting[:4], "big")
+                    if len(waiting) < end:
+                        break
+                    frame = bytes(waiting[:end])
+                    del waiting[:end]
+                    passing = read(frame[4:])
+                    await sink.send_all(frame)
+                    if passing is not None:
+                        self._watch(passing)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # one side has gone; the other is closed with it
+        nursery.cancel_scope.cancel()
+
+
+def _request(asked: dict[int, tuple[int, int]], payload: bytes) -> Passing:
+    api_key, version, correlation_id = struct.unpack_from(">hhi", payload)
+    asked[correlation_id] = (api_key, version)
+    return Passing(True, api_key, version, payload)
+
+
+def _answer(asked: dict[int, tuple[int, int]], payload: bytes) -> Passing | None:
+    (correlation_id,) = struct.unpack_from(">i", payload)
+    known = asked.pop(correlation_id, None)
+    return None if known is None else Passing(False, *known, payload)
