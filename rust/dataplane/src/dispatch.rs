@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyrklog_wire::api::{self, ApiRow, Owner, key};
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 
-use crate::api::{ControlRequest, Event};
+use crate::api::{ControlRequest, Event, RequestId};
 use crate::connection::{Close, Connection, Exclusive, Hold};
 use crate::context::Context;
 use crate::metadata::{self, Asker, MetadataPlan};
@@ -153,12 +153,7 @@ fn begin_metadata(
         }
         MetadataPlan::TopicsMissing(topics) => topics,
     };
-    let place = Place {
-        thread: cx.thread,
-        token: conn.token,
-    };
-    let Some(id) = cx.shared.channel.begin(place, frame.len()) else {
-        conn.hold = Some(Hold::ControlFull);
+    let Some(id) = begin_at_control_plane(cx, conn, frame.len()) else {
         return Ok(Step::Wait);
     };
     let session = conn.session(header.client_id);
@@ -206,6 +201,24 @@ pub fn answer_metadata(
     Ok(())
 }
 
+/// A place at the control plane for a request of which `body_bytes` are copied; without one the
+/// connection is held.
+fn begin_at_control_plane(
+    cx: &Context,
+    conn: &mut Connection,
+    body_bytes: usize,
+) -> Option<RequestId> {
+    let place = Place {
+        thread: cx.thread,
+        token: conn.token,
+    };
+    let id = cx.shared.channel.begin(place, body_bytes);
+    if id.is_none() {
+        conn.hold = Some(Hold::ControlFull);
+    }
+    id
+}
+
 fn to_control_plane(
     cx: &mut Context,
     conn: &mut Connection,
@@ -219,12 +232,7 @@ fn to_control_plane(
         correlation_id,
         ..
     } = header;
-    let place = Place {
-        thread: cx.thread,
-        token: conn.token,
-    };
-    let Some(id) = cx.shared.channel.begin(place, frame.len() - body_start) else {
-        conn.hold = Some(Hold::ControlFull);
+    let Some(id) = begin_at_control_plane(cx, conn, frame.len() - body_start) else {
         return Ok(Step::Wait);
     };
     conn.exclusive = Some(Exclusive::Control {
