@@ -9,7 +9,7 @@ use crate::config::LogConfig;
 use crate::disk;
 use crate::env::LogEnv;
 use crate::folder::Folder;
-use crate::log::{Log, SyncState};
+use crate::log::{Log, SyncScope, SyncState};
 use crate::names;
 use crate::partition_metadata::{self, PartitionMetadata};
 use crate::position::{LogPosition, RecentPositions};
@@ -172,14 +172,28 @@ impl Log {
             jitter_seed: jitter_seed(request.topic, request.partition),
         };
         let loaded = loader.load(request.state, &mut report)?;
-        let log = Self::from_loaded(
+        let mut log = Self::from_loaded(
             &request,
             folder.clone(),
             loader.jitter_seed,
             loaded,
             report.created,
         );
+        if request.config.flush_messages < i64::MAX {
+            log.sync_what_was_found()?;
+        }
         Ok((log, report))
+    }
+
+    /// With `flush.messages` an acknowledgement means "synced". Batches that an earlier life wrote
+    /// and did not sync were never acknowledged, but from now on they are readable, and a producer
+    /// that repeats one is told that it is there: so they are synced first.
+    fn sync_what_was_found(&mut self) -> Result<(), OpenError> {
+        if let Some(mut job) = self.take_sync(SyncScope::Written) {
+            job.execute()?;
+            self.complete_sync(job, Ok(()));
+        }
+        Ok(())
     }
 
     fn from_loaded(
