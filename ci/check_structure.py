@@ -36,6 +36,9 @@ PURE_FILES = frozenset({"python/pyrklog/adoption/batches.py", "python/pyrklog/ad
 # What must not load before a subcommand of the command line needs it.
 SLOW_FOR_CLI = frozenset({"pyrklog.broker", "pyrklog.dataplane", "confluent_kafka", "trio"})
 
+# An optional package, known where a foreign ZooKeeper is read, and nowhere else.
+KAZOO_IMPORTERS = frozenset({"python/pyrklog/adoption/zookeeper.py"})
+
 # Which of our crates a crate may depend on.
 CRATE_DEPENDENCIES = {
     "wire": frozenset[str](),
@@ -149,6 +152,9 @@ def _check_core(name: str, found: list[Import]) -> Iterator[Violation]:
     for item in found:
         if item.module == CORE and name != CORE_IMPORTER:
             yield Violation(name, item.line, f"imports {CORE}; only {CORE_IMPORTER} may")
+        is_kazoo = _named(item.module, frozenset({"kazoo"}))
+        if is_kazoo and (item.eager or name not in KAZOO_IMPORTERS):
+            yield Violation(name, item.line, f"only {sorted(KAZOO_IMPORTERS)} import kazoo, lazily")
 
 
 def _check_cli(name: str, found: list[Import]) -> Iterator[Violation]:

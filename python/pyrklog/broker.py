@@ -161,7 +161,7 @@ class Broker:
         plane: Plane,
         known_dirs: Collection[Path],
     ) -> None:
-        await self._adopt(node_id, store, plane)
+        await self._adopt(node_id, cluster_id, store, plane)
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
         controller = ControllerDriver(
@@ -224,15 +224,17 @@ class Broker:
             await self._shut_down(plane)
             nursery.cancel_scope.cancel()
 
-    async def _adopt(self, node_id: int, store: Metastore, plane: Plane) -> None:
+    async def _adopt(self, node_id: int, cluster_id: str, store: Metastore, plane: Plane) -> None:
         """Takes over topics of a directory that another broker wrote; see docs/adoption.md."""
         found = plane.found_partitions()
         used, record = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.ADOPTION])
         if found and (used is None or record is not None):
-            from pyrklog.adoption.adopt import adopt
+            from pyrklog.adoption.adopt import Zookeeper, adopt
 
+            address = self.config.string("pyrklog.adopt.zookeeper")
+            zookeeper = Zookeeper(address, cluster_id) if address is not None else None
             segment_bytes = self.config.integer("offsets.topic.segment.bytes")
-            await adopt(node_id, store, found, self.config.log_dirs, segment_bytes)
+            await adopt(node_id, store, found, self.config.log_dirs, segment_bytes, zookeeper)
 
     # --- parts -----------------------------------------------------------------------------------
 

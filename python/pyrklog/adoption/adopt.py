@@ -32,6 +32,13 @@ RECORD_VERSION = 1
 log = get_logger("adoption")
 
 
+class Zookeeper(NamedTuple):
+    """Where the cluster's metadata is, instead of in the directory."""
+
+    address: str
+    cluster_id: str
+
+
 class _Record(NamedTuple):
     """``refused`` topics are tried again when their folders have changed."""
 
@@ -49,6 +56,7 @@ async def adopt(
     found: Sequence[FoundPartition],
     log_dirs: Sequence[Path],
     offsets_segment_bytes: int,
+    zookeeper: Zookeeper | None = None,
 ) -> None:
     """Adopts what a foreign broker left, at the first start on it.
 
@@ -63,14 +71,19 @@ async def adopt(
         found = _changed(found, before) if before is not None else ()
         if not found:
             return
-    kraft = await trio.to_thread.run_sync(directory.read_kraft, log_dirs)
+    if zookeeper is not None:
+        from pyrklog.adoption.zookeeper import read_zookeeper
+
+        kraft: KraftMetadata | None = await trio.to_thread.run_sync(read_zookeeper, *zookeeper)
+    else:
+        kraft = await trio.to_thread.run_sync(directory.read_kraft, log_dirs)
     epochs = await trio.to_thread.run_sync(directory.newest_epochs, found)
     plan = make_plan(node_id, found, epochs, kraft, offsets_segment_bytes)
     new = await _enter_topics(node_id, store, plan.topics)
     if used is None:
         await _keep_producer_ids(node_id, store, found, kraft)
     now_ms = time.time_ns() // 1_000_000
-    source = {topic.name: "kraft" if topic.options_known else "none" for topic in plan.topics}
+    source = {topic.name: "kafka" if topic.options_known else "none" for topic in plan.topics}
     topics = {**(before.topics if before is not None else {}), **source}
     earlier = before.refused if before is not None else {}
     refused = {n: why for n, why in {**earlier, **plan.refused}.items() if n not in topics}
@@ -170,7 +183,7 @@ def _tell(plan: Plan, new: Sequence[AdoptedTopic], kraft: KraftMetadata | None) 
         "directory_adopted",
         topics=len(new),
         partitions=sum(len(topic.leader_epochs) for topic in new),
-        options="from Kafka's metadata log" if kraft is not None else "not known",
+        options="from Kafka's metadata" if kraft is not None else "not known",
     )
     for name, why in plan.refused.items():
         log.error("topic_not_adopted", topic=name, reason=why, consequence="left untouched")

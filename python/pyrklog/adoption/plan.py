@@ -79,7 +79,8 @@ def make_plan(
                 left_out[name] = unknown
         else:
             options = _options_without_source(name, offsets_segment_bytes)
-        topic_id = topic.topic_id if topic else next(iter(_ids(partitions.values())), None)
+        known_id = topic.topic_id if topic and any(topic.topic_id) else None
+        topic_id = known_id or next(iter(_ids(partitions.values())), None)
         newest = [
             max(
                 epochs.get((name, index), -1),
@@ -104,7 +105,7 @@ def _refusal(
         if len(ids) > 1:
             return f"its folders bear {len(ids)} different topic ids; keep those of one topic"
         return _gap(partitions, max(partitions) + 1)
-    if ids - {topic.topic_id}:
+    if any(topic.topic_id) and ids - {topic.topic_id}:
         return "a folder bears another topic id than Kafka's metadata: a left-over of a deleted one"
     if sorted(topic.partitions) != list(range(len(topic.partitions))):
         return "Kafka's metadata lists its partitions with gaps"

@@ -98,6 +98,15 @@ def serve_command(
             show_default=False,
         ),
     ] = None,
+    adopt_zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT/CHROOT",
+            help="Where the topics' options are, at the first start on a directory of a Kafka "
+            "with ZooKeeper.",
+            show_default=False,
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Check the configuration and end (0 good, 78 not).")
     ] = False,
@@ -117,5 +126,6 @@ def serve_command(
         check=check,
         print_config=print_config,
         tmp=tmp,
+        adopt_zookeeper=adopt_zookeeper,
     )
     raise typer.Exit(serve.serve(options))

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_VALUES = {"--data": "data", "--listen": "listen", "--config": "config"}
+_VALUES = {
+    "--data": "data",
+    "--listen": "listen",
+    "--config": "config",
+    "--adopt-zookeeper": "adopt_zookeeper",
+}
 _FLAGS = {"--check": "check", "--print-config": "print_config", "--tmp": "tmp"}
 
 
@@ -26,6 +31,7 @@ class ServeOptions:
     check: bool = False
     print_config: bool = False
     tmp: bool = False
+    adopt_zookeeper: str | None = None
 
 
 def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
@@ -86,6 +92,8 @@ def _serve(options: ServeOptions, data: str | None) -> int:
 
             raise ConfigError("--data takes a directory, not ''", fix="for example --data .data")
         flags["pyrklog.data.dir"] = data
+    if options.adopt_zookeeper is not None:
+        flags["pyrklog.adopt.zookeeper"] = options.adopt_zookeeper
     if options.listen is not None:
         flags["listeners"] = _listeners(options.listen)
     config = load_config(

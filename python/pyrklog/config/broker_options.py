@@ -54,6 +54,12 @@ PLACES = (
         "the first of log.dirs where only those are given.",
     ),
     string(
+        "pyrklog.adopt.zookeeper",
+        None,
+        "Where to read the options of topics when the first start adopts a directory of a Kafka "
+        "with ZooKeeper: HOST:PORT/CHROOT, as its zookeeper.connect. Nothing is written there.",
+    ),
+    string(
         "log.dir",
         None,
         "The one log directory; log.dirs has precedence.",

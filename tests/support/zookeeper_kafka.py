@@ -1,0 +1,93 @@
+"""Apache Kafka in ZooKeeper mode, with a ZooKeeper of its own from Kafka's jars."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from pyrklog.testing.broker import free_port
+from tests.support import jvm
+from tests.support.wire import API_VERSIONS, Connection
+
+_START_S = 90
+NODE_ID = 4
+
+
+class ZookeeperKafka(NamedTuple):
+    """Addresses, and the log directory."""
+
+    bootstrap: str
+    zookeeper: str
+    data: Path
+    properties: Path
+
+
+@contextmanager
+def running(properties: list[str], main: str, folder: Path, name: str) -> Iterator[None]:
+    """A JVM with these settings until the block ends."""
+    file = folder / f"{name}.properties"
+    file.write_text("".join(f"{line}\n" for line in properties))
+    with (folder / f"{name}.log").open("wb") as output:
+        process = subprocess.Popen(
+            jvm.command(main, str(file)),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def zookeeper(folder: Path) -> Iterator[str]:
+    """A ZooKeeper; its address with a chroot. Kafka waits for it until it answers."""
+    port = free_port()
+    settings = [
+        f"dataDir={folder / 'zookeeper'}",
+        f"clientPort={port}",
+        "clientPortAddress=127.0.0.1",
+        "admin.enableServer=false",
+    ]
+    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+    with running(settings, main, folder, "zoo"):
+        yield f"127.0.0.1:{port}/kafka"
+
+
+@contextmanager
+def kafka(folder: Path, address: str) -> Iterator[ZookeeperKafka]:
+    """A Kafka on that ZooKeeper, once it answers."""
+    broker = ZookeeperKafka(
+        f"127.0.0.1:{free_port()}", address, folder / "data", folder / "kafka.properties"
+    )
+    settings = [
+        f"broker.id={NODE_ID}",
+        f"zookeeper.connect={address}",
+        f"listeners=PLAINTEXT://{broker.bootstrap}",
+        f"log.dirs={broker.data}",
+        "offsets.topic.replication.factor=1",
+        "offsets.topic.num.partitions=5",
+    ]
+    with running(settings, "kafka.Kafka", folder, "kafka"):
+        deadline = time.monotonic() + _START_S
+        while not _answers(broker.bootstrap):
+            if time.monotonic() > deadline:
+                raise AssertionError((folder / "kafka.log").read_text())
+            time.sleep(0.1)
+        yield broker
+
+
+def _answers(bootstrap: str) -> bool:
+    try:
+        with Connection(bootstrap, timeout_s=2) as connection:
+            return bool(connection.request(API_VERSIONS, 0, b""))
+    except OSError:
+        return False
