@@ -5,7 +5,9 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import kafka
 import pytest
+from kafka.errors import CorruptRecordError
 
 from pyrklog.testing import BrokerExited, TestBroker
 from tests.support.wire import (
@@ -174,6 +176,36 @@ def test_what_can_be_rebuilt_may_be_damaged(
     assert broker.stop() == 0
     broker.start()
     check(broker, topic, 2 * BATCHES)
+
+
+def test_a_flipped_bit_in_old_data_is_found_by_its_reader(new_broker: Make, topic: str) -> None:
+    """The broker sends closed segments as they lie; batches carry checksums for their readers."""
+    broker = new_broker(options=OPTIONS).start()
+    fill(broker, topic)
+    assert broker.stop() == 0
+    first = min(folder_of(broker, topic).glob("*.log"))
+    data = bytearray(first.read_bytes())
+    data[len(data) // 2] ^= 1
+    first.write_bytes(data)
+    broker.start()
+    consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap, check_crcs=True)
+    place = kafka.TopicPartition(topic, 0)
+    consumer.assign([place])
+    consumer.seek(place, 0)
+    read: list[int] = []
+
+    def read_all() -> None:
+        while len(read) < 3 * BATCHES:
+            read.extend(r.offset for found in consumer.poll(1000).values() for r in found)
+
+    with pytest.raises(CorruptRecordError):
+        read_all()
+    assert read == list(range(len(read)))
+    assert read
+    consumer.close()
+    with Connection(broker.bootstrap) as connection:
+        wait_until_led(connection, topic)
+        assert batch_headers(fetch(connection, topic, 3 * BATCHES - 3).records)
 
 
 @pytest.mark.parametrize("tail", ["noise", "half a batch", "zeros", "a batch with a wrong CRC"])
