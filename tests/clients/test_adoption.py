@@ -148,3 +148,36 @@ def test_another_number_is_refused_and_does_not_stick(
     broker = new_broker(data).start()
     seen = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=PATIENCE_S)
     assert (list(seen.brokers), seen.cluster_id) == ([7], "abc")
+
+
+def test_a_directory_of_another_cluster_is_refused_by_name(fresh_broker: TestBroker) -> None:
+    broker = fresh_broker
+    seen = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=PATIENCE_S)
+    assert broker.stop() == 0
+    identity = broker.data / "logs" / "meta.properties"
+    identity.write_text(identity.read_text().replace(str(seen.cluster_id), "SomebodyElse"))
+    with pytest.raises(BrokerExited, match="exit code 78") as refused:
+        broker.start()
+    assert "SomebodyElse" in str(refused.value)
+    assert str(seen.cluster_id) in str(refused.value)
+
+
+def test_an_export_can_be_taken_back_but_not_repeated(fresh_broker: TestBroker, topic: str) -> None:
+    """Nobody has started Kafka in between: what it would have read is read by us."""
+    broker = fresh_broker
+    create(broker, topic)
+    assert produce(broker, topic) == [0]
+    running = cli(broker, "log", "export-kraft", "--data", str(broker.data))
+    assert running.returncode != 0
+    assert "in use by a running broker" in running.stderr
+    assert broker.stop() == 0
+    done = cli(broker, "log", "export-kraft", "--data", str(broker.data))
+    assert done.returncode == 0, done
+    twice = cli(broker, "log", "export-kraft", "--data", str(broker.data))
+    assert twice.returncode != 0
+    assert "There is no metadata" in twice.stderr
+    broker.start()
+    shown = options(broker, topic)
+    assert shown["retention.ms"] == "60000"
+    assert "pyrklog.adopted.unconfirmed" not in shown
+    assert produce(broker, topic) == [1]

@@ -50,6 +50,9 @@ def test_this_tree_passes() -> None:
             "def f() -> None:\n    from pyrklog._core import Request\n",
             ":2: imports pyrklog._core",
         ),
+        ("python/pyrklog/broker.py", "from kazoo.client import X\n", "import kazoo, lazily"),
+        ("python/pyrklog/adoption/zookeeper.py", "import kazoo\n", "import kazoo, lazily"),
+        ("python/pyrklog/adoption/kraft.py", "import os\n", "must be pure, but imports os"),
         ("python/pyrklog/controller/machine.py", "import time\n", "must be pure, but imports time"),
         (
             "python/pyrklog/controller/machine.py",

@@ -24,8 +24,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ([], ServeOptions()),
         (["--data", "d", "--listen", ":0"], ServeOptions(data="d", listen=":0")),
         (["--data=d", "--config=f"], ServeOptions(data="d", config="f")),
+        (["--adopt-zookeeper", "z:1/k"], ServeOptions(adopt_zookeeper="z:1/k")),
         (["--set", "a=1", "--set=b=2=3"], ServeOptions(sets=["a=1", "b=2=3"])),
-        (["--check", "--print-config", "--tmp"], ServeOptions(None, None, None, [], *[True] * 3)),
+        (
+            ["--check", "--print-config", "--tmp"],
+            ServeOptions(None, None, None, [], True, True, True),
+        ),
     ],
 )
 def test_options(arguments: list[str], expected: ServeOptions) -> None:
