@@ -13,7 +13,7 @@ import trio
 
 from pyrklog.adoption import directory
 from pyrklog.adoption.kraft import KraftMetadata
-from pyrklog.adoption.plan import AdoptedTopic, Plan, make_plan
+from pyrklog.adoption.plan import AdoptedTopic, Plan, is_current, make_plan
 from pyrklog.dataplane import FoundPartition
 from pyrklog.errors import StartError
 from pyrklog.logs import get_logger
@@ -81,7 +81,8 @@ async def adopt(
     plan = make_plan(node_id, found, epochs, kraft, offsets_segment_bytes)
     new = await _enter_topics(node_id, store, plan.topics)
     if used is None:
-        await _keep_producer_ids(node_id, store, found, kraft)
+        scanned = [] if is_current(found, epochs, kraft) else found
+        await _keep_producer_ids(node_id, store, scanned, kraft)
     now_ms = time.time_ns() // 1_000_000
     source = {topic.name: "kafka" if topic.options_known else "none" for topic in plan.topics}
     topics = {**(before.topics if before is not None else {}), **source}
@@ -147,7 +148,8 @@ async def _keep_producer_ids(
     found: Sequence[FoundPartition],
     kraft: KraftMetadata | None,
 ) -> None:
-    """Ours continue above those that were given away."""
+    """Ours continue above those that were given away: by the metadata and by what ``found``
+    holds, which is slow to read."""
     largest = await trio.to_thread.run_sync(directory.largest_producer_id, found)
     following = max(largest + 1, kraft.next_producer_id if kraft is not None else 0)
     if following == 0:

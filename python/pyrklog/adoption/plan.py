@@ -92,6 +92,30 @@ def make_plan(
     return Plan(topics, refused, left_out)
 
 
+def is_current(
+    found: Sequence[FoundPartition],
+    epochs: Mapping[tuple[str, int], int],
+    kraft: KraftMetadata | None,
+) -> bool:
+    """Whether the metadata is as new as the folders: then its producer ids are all there are.
+
+    It is older where a broker without it (one of ours) has written since: that led at a newer
+    epoch, or made a topic.
+    """
+    if kraft is None:
+        return False
+    topics = kraft.by_name()
+    for item in found:
+        if item.topic == METADATA_TOPIC:
+            continue
+        topic = topics.get(item.topic)
+        partition = topic.partitions.get(item.partition) if topic is not None else None
+        newest = epochs.get((item.topic, item.partition), -1)
+        if partition is None or newest > partition.leader_epoch:
+            return False
+    return True
+
+
 def _refusal(
     node_id: int,
     partitions: Mapping[int, FoundPartition],
@@ -100,7 +124,10 @@ def _refusal(
 ) -> str | None:
     ids = _ids(partitions.values())
     if topic is None and metadata_known:
-        return "Kafka's own metadata does not know the topic: a left-over of a deleted one"
+        return (
+            "Kafka's own metadata does not know the topic: a left-over of a deleted one, or made "
+            "without it (then move __cluster_metadata-0 away to adopt from the folders alone)"
+        )
     if topic is None:
         if len(ids) > 1:
             return f"its folders bear {len(ids)} different topic ids; keep those of one topic"

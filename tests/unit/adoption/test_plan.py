@@ -3,7 +3,7 @@
 import pytest
 
 from pyrklog.adoption.kraft import KraftMetadata, KraftPartition, KraftTopic
-from pyrklog.adoption.plan import KEEP_EVERYTHING, make_plan
+from pyrklog.adoption.plan import KEEP_EVERYTHING, is_current, make_plan
 from pyrklog.dataplane import FoundPartition
 
 A, B = b"a" * 16, b"b" * 16
@@ -65,3 +65,20 @@ def test_what_is_not_whole_is_left(
     assert plan.topics == []
     [reason] = plan.refused.values()
     assert why in reason
+
+
+@pytest.mark.parametrize(
+    ("found", "epoch", "current"),
+    [
+        ([folder("t", 0), folder("__cluster_metadata", 0, None)], 7, True),
+        ([folder("t", 0)], 8, False),
+        ([folder("t", 0), folder("new", 0)], 7, False),
+        ([folder("t", 1)], 7, False),
+    ],
+)
+def test_whether_the_metadata_is_as_new_as_the_folders(
+    found: list[FoundPartition], epoch: int, current: bool
+) -> None:
+    epochs = {("t", 0): epoch}
+    assert is_current(found, epochs, known("t", (1,))) is current
+    assert not is_current(found, epochs, None)
