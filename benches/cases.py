@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benches import loadgen, process
+from benches import group_cases, loadgen, process
 from benches.brokers import BenchError, Broker
 
 PARTITIONS = 6
@@ -34,6 +34,10 @@ METRICS = (
     "rss_mb",
     "threads",
     "startup_s",
+    "requests_per_cpu_s",
+    "settle_s",
+    "settle_max_s",
+    "delay_ms",
     "client_cpu_s_per_gb",
     "bytes",
     "seconds",
@@ -240,6 +244,20 @@ def idle(broker: Broker, effort: Effort) -> Row:
     }
 
 
+def in_groups(
+    measure: Callable[[Broker, float, float], Row],
+) -> Callable[[Broker, Effort], Row]:
+    """A case of group_cases; they share a topic, since offsets need one that exists."""
+
+    def run(broker: Broker, effort: Effort) -> Row:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        if group_cases.TOPIC not in admin.list_topics(timeout=30).topics:
+            create_topic(broker, group_cases.TOPIC)
+        return measure(broker, effort.warm_seconds, effort.measure_seconds)
+
+    return run
+
+
 # "start-up" is measured by whoever starts the broker; "idle" before the memory is filled.
 START_UP = "start-up"
 IDLE = Case("idle", "idle after start", idle)
@@ -252,5 +270,9 @@ CASES = (
     Case("produce128k-4", "produce 128 KB, 4 connections", produce(131_072, 4)),
     Case("fetch", "fetch of warm data, 1 connection", fetch),
     Case("end-to-end", "end to end at 1,000 records/s", end_to_end),
+    Case("heartbeats", "heartbeats of 1,000 members", in_groups(group_cases.heartbeats)),
+    Case("commits1", "commits of 1,000 members, 1 partition", in_groups(group_cases.commits(1))),
+    Case("commits6", "commits of 1,000 members, 6 partitions", in_groups(group_cases.commits(6))),
+    Case("settle", "one of 500 members leaves", in_groups(group_cases.settle)),
 )
 TITLES = {START_UP: "start to first Metadata"} | {c.name: c.title for c in (IDLE, *CASES)}

@@ -48,6 +48,11 @@ GOALS = (
     Goal("produce1k", "cpu_s_per_gb", "<=", 0.333, True),
     Goal("fetch", "mb_per_s", ">=", 1.0, True),
     Goal("fetch", "cpu_s_per_gb", "<=", 1.0, True),
+    Goal("heartbeats", "requests_per_cpu_s", ">=", 1.0, True),
+    Goal("commits1", "requests_per_cpu_s", ">=", 1.0, True),
+    Goal("commits6", "requests_per_cpu_s", ">=", 1.0, True),
+    Goal("settle", "settle_s", "<=", 3.0, False),
+    Goal("settle", "delay_ms", "<=", 50.0, False),
     Goal("idle", "rss_mb", "<=", 80.0, False),
     Goal("idle", "cpu_percent", "<=", 0.3, False),
     Goal("start-up", "startup_s", "<=", 0.5, False),
@@ -57,6 +62,11 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     "start-up": ("startup_s",),
     "idle": ("cpu_percent", "rss_mb", "threads"),
     "end-to-end": ("p50_ms", "p99_ms", "p99.9_ms", "cpu_percent"),
+    "settle": ("settle_s", "settle_max_s", "delay_ms"),
+    **dict.fromkeys(
+        ("heartbeats", "commits1", "commits6"),
+        ("requests_per_cpu_s", "requests_per_s", "p50_ms", "p99_ms"),
+    ),
 }
 _SHOWN_OTHERWISE = (
     "mb_per_s",

@@ -1,4 +1,4 @@
-"""``pyrklog group``: list, describe, seek, export, delete, delete-offsets, history."""
+"""``pyrklog group``: list, describe, seek, export, delete, delete-offsets."""
 
 import sys
 import time
