@@ -28,15 +28,16 @@ Watch = Callable[[Passing], None]
 class WatchingProxy:
     """Forwards connections to `target` (HOST:PORT) frame by frame.
 
-    `watch` is called in the proxy's thread after a frame was forwarded; nothing else moves until it
-    returns. A broker behind the proxy must advertise the proxy's address.
+    `watch` is called in the proxy's thread after a frame was forwarded (or before, with `early`);
+    nothing else moves until it returns. A broker behind the proxy must advertise its address.
     """
 
-    def __init__(self, target: str, port: int, watch: Watch) -> None:
+    def __init__(self, target: str, port: int, watch: Watch, *, early: bool = False) -> None:
         host, target_port = target.rsplit(":", 1)
         self._target = (host, int(target_port))
         self._port = port
         self._watch = watch
+        self._early = early
         self._ready = threading.Event()
         self._cancel = trio.CancelScope()
         self._token: trio.lowlevel.TrioToken | None = None
@@ -89,8 +90,10 @@ class WatchingProxy:
                     frame = bytes(waiting[:end])
                     del waiting[:end]
                     passing = read(frame[4:])
+                    if passing is not None and self._early:
+                        self._watch(passing)
                     await sink.send_all(frame)
-                    if passing is not None:
+                    if passing is not None and not self._early:
                         self._watch(passing)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # one side has gone; the other is closed with it

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, exit_code, guarded, worst
+from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import (
     Bootstrap,
     Output,
     OutputFormat,
     Properties,
     Quiet,
-    Settings,
     Timeout,
     Yes,
     settings,
 )
+from pyrklog.cli.talking import confirm, connect, report_each, say
 
 if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
@@ -73,7 +73,7 @@ def list_groups(
     from pyrklog.cli import group_tables
 
     limits = group_tables.parse_limits(lag_over)
-    connection = _connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(settings(context, bootstrap, properties, timeout))
     from pyrklog.cli.output import print_listing
 
     def once(_before: object) -> "Listing":
@@ -102,7 +102,7 @@ def describe(
     """
     from pyrklog.cli import group_state, group_tables
 
-    connection = _connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(settings(context, bootstrap, properties, timeout))
     wanted = list(dict.fromkeys(names))
 
     def once(before: "list[Standing] | None") -> "list[Standing]":
@@ -169,7 +169,7 @@ def seek(
     from pyrklog.cli.output import print_listing
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
-    connection = _connect(options)
+    connection = connect(options)
     group = group_state.describe_group(connection, name)
     if not group.is_idle and not force:
         raise _active(group)
@@ -227,7 +227,7 @@ def export(
     """Print committed offsets as `group seek --to FILE` reads them."""
     from pyrklog.cli import group_seek, group_state
 
-    connection = _connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(settings(context, bootstrap, properties, timeout))
     group_state.existing_group(connection, name)
     offsets = group_state.committed_offsets(connection, name)
     found = {key: offset for key, (offset, _) in sorted(offsets.items())}
@@ -250,38 +250,18 @@ def delete(
     from pyrklog.cli import group_state
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
-    connection = _connect(options)
+    connection = connect(options)
     wanted = list(dict.fromkeys(names))
     groups = [group_state.existing_group(connection, name) for name in wanted]
     if dry_run:
         for group in groups:
             count = len(group_state.committed_offsets(connection, group.name))
-            _say(options, f"{group.name}: {count} offsets would be deleted")
+            say(options, f"{group.name}: {count} offsets would be deleted")
         return
     if not yes:
-        _confirm(wanted)
-    _delete_each(connection, wanted)
-
-
-def _delete_each(connection: "Connection", names: list[str]) -> None:
-    from confluent_kafka import KafkaException
-
-    from pyrklog.cli.failures import cli_error
-
-    options = connection.settings
-    futures = connection.admin.delete_consumer_groups(names, request_timeout=options.timeout_s)
-    codes: list[Exit] = []
-    for name, future in futures.items():
-        try:
-            future.result()
-        except KafkaException as error:
-            codes.append(exit_code(error.args[0]))
-            typer.echo(cli_error(error.args[0], f"group {name}").line(), err=True)
-        else:
-            codes.append(Exit.OK)
-            _say(options, f"{name}: deleted")
-    if worst(codes):
-        raise typer.Exit(worst(codes))
+        confirm(wanted)
+    futures = connection.admin.delete_consumer_groups(wanted, request_timeout=options.timeout_s)
+    report_each("group", futures, "deleted", options)
 
 
 @app.command("delete-offsets")
@@ -309,7 +289,7 @@ def delete_offsets(
     from pyrklog.cli import group_seek, group_state
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
-    connection = _connect(options)
+    connection = connect(options)
     group_state.existing_group(connection, name)
     wanted = group_seek.parse_selection(topics)
     places: dict[str, list[int]] = {}
@@ -324,7 +304,7 @@ def delete_offsets(
         _forget(connection, name, places)
     done = "would be deleted" if dry_run else "deleted"
     for topic, partitions in places.items():
-        _say(options, f"{topic} [{','.join(map(str, partitions))}]: {done}")
+        say(options, f"{topic} [{','.join(map(str, partitions))}]: {done}")
 
 
 def _forget(connection: "Connection", name: str, places: dict[str, list[int]]) -> None:
@@ -343,22 +323,3 @@ def _forget(connection: "Connection", name: str, places: dict[str, list[int]]) -
             f"group {name}, {topic} [{partition}]: {why}",
             "stop its consumers first" if subscribed else None,
         )
-
-
-def _confirm(names: list[str]) -> None:
-    if not sys.stdin.isatty():
-        raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
-    for name in names:
-        if typer.prompt(f"Type {name} to delete it") != name:
-            raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was deleted")
-
-
-def _connect(options: Settings) -> "Connection":
-    from pyrklog.cli.connection import Connection
-
-    return Connection(options)
-
-
-def _say(options: Settings, line: str) -> None:
-    if not options.quiet:
-        typer.echo(line)

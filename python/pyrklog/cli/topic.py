@@ -1,12 +1,11 @@
 """``pyrklog topic``: create, list, describe, alter, delete."""
 
 import re
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, guarded, worst
+from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import (
     Bootstrap,
     DryRun,
@@ -14,12 +13,12 @@ from pyrklog.cli.options import (
     OutputFormat,
     Properties,
     Quiet,
-    Settings,
     Timeout,
     Yes,
     parse_pairs,
     settings,
 )
+from pyrklog.cli.talking import confirm, connect, report_each, say
 
 if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
@@ -69,7 +68,7 @@ def create(
     """Create topics and wait until they are usable."""
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     configs = parse_pairs(config, "-c")
-    connection = _connect(options)
+    connection = connect(options)
     from confluent_kafka.admin import NewTopic
 
     wanted = [
@@ -86,7 +85,7 @@ def create(
     )
     done = "would be created" if dry_run else "created"
     ignore = {"TOPIC_ALREADY_EXISTS": "exists already"} if if_not_exists else {}
-    _report_each(futures, done, options, ignore)
+    report_each("topic", futures, done, options, ignore)
 
 
 @app.command("list")
@@ -107,7 +106,7 @@ def list_topics(
 ) -> None:
     """List topics."""
     pattern = _pattern(regex)
-    connection = _connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(settings(context, bootstrap, properties, timeout))
     from pyrklog.cli import topic_details
     from pyrklog.cli.output import print_listing
 
@@ -122,12 +121,6 @@ def list_topics(
         lambda name: wanted(name) and (pattern is None or pattern.search(name) is not None),
     )
     print_listing(listing, output)
-
-
-def _connect(options: Settings) -> "Connection":
-    from pyrklog.cli.connection import Connection
-
-    return Connection(options)
 
 
 def _pattern(regex: str | None) -> re.Pattern[str] | None:
@@ -155,7 +148,7 @@ def describe(
     """Describe topics: partitions with leader, replicas and offsets, and options."""
     from pyrklog.cli import topic_details
 
-    connection = _connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(settings(context, bootstrap, properties, timeout))
     described = topic_details.describe_topics(connection, list(dict.fromkeys(names)), configs)
     topic_details.print_described(described, output)
 
@@ -197,7 +190,7 @@ def alter(
     from pyrklog.cli import topic_details
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
-    connection = _connect(options)
+    connection = connect(options)
     names = list(dict.fromkeys(names))
     if confirm_adopted:
         unset = topic_details.to_confirm(connection, names, changes, unset or [])
@@ -206,7 +199,7 @@ def alter(
         _add_partitions(connection, counts, partitions, dry_run)
     if changes or unset:
         lines = topic_details.alter_configs(connection, names, changes, unset or [], dry_run)
-        _say(options, lines)
+        say(options, *lines)
 
 
 def _add_partitions(
@@ -222,7 +215,7 @@ def _add_partitions(
     )
     would = " (not done)" if dry_run else ""
     done = {name: f"partitions {count} -> {total}{would}" for name, count in counts.items()}
-    _report_each(futures, done, options, {})
+    report_each("topic", futures, done, options)
 
 
 @app.command("delete")
@@ -241,60 +234,19 @@ def delete(
 ) -> None:
     """Delete topics with all their records. Asks for the name, unless -y is given."""
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
-    connection = _connect(options)
+    connection = connect(options)
     names = list(dict.fromkeys(names))
     found = connection.topic_partitions(names)
     if dry_run:
-        _say(options, [f"{name}: {len(found[name])} partitions would be deleted" for name in names])
+        for name in names:
+            say(options, f"{name}: {len(found[name])} partitions would be deleted")
         return
     if not yes:
-        _confirm(names)
+        confirm(names)
     futures = connection.admin.delete_topics(names, **_time_outs(options.timeout_s))
-    _report_each(futures, "deleted", options, {})
-
-
-def _confirm(names: list[str]) -> None:
-    if not sys.stdin.isatty():
-        raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
-    for name in names:
-        if typer.prompt(f"Type {name} to delete it") != name:
-            raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was deleted")
+    report_each("topic", futures, "deleted", options)
 
 
 def _time_outs(timeout_s: float) -> dict[str, float]:
     """The broker answers before we stop waiting for it."""
     return {"operation_timeout": timeout_s, "request_timeout": timeout_s + 5.0}
-
-
-def _report_each(
-    futures: dict[str, Any],
-    done: str | dict[str, str],
-    options: Settings,
-    ignore: dict[str, str],
-) -> None:
-    """Says what became of each topic, and ends with the exit code of them all."""
-    from confluent_kafka import KafkaException
-
-    codes: list[Exit] = []
-    for name, future in futures.items():
-        try:
-            future.result()
-        except KafkaException as error:
-            kafka_error = error.args[0]
-            if kafka_error.name() in ignore:
-                codes.append(Exit.OK)
-                _say(options, [f"{name}: {ignore[kafka_error.name()]}"])
-                continue
-            codes.append(exit_code(kafka_error))
-            typer.echo(cli_error(kafka_error, f"topic {name}").line(), err=True)
-        else:
-            codes.append(Exit.OK)
-            _say(options, [f"{name}: {done if isinstance(done, str) else done[name]}"])
-    if worst(codes):
-        raise typer.Exit(worst(codes))
-
-
-def _say(options: Settings, lines: list[str]) -> None:
-    if not options.quiet:
-        for line in lines:
-            typer.echo(line)

@@ -1,0 +1,69 @@
+"""What commands that change something have in common: connecting, asking, reporting."""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
+from pyrklog.cli.options import Settings
+
+if TYPE_CHECKING:
+    from pyrklog.cli.connection import Connection
+
+
+def connect(options: Settings) -> "Connection":
+    """The cluster that the options name; what it takes is loaded only now."""
+    from pyrklog.cli.connection import Connection
+
+    return Connection(options)
+
+
+def say(options: Settings, *lines: str) -> None:
+    """Prints lines, unless the user wants none."""
+    if not options.quiet:
+        for line in lines:
+            typer.echo(line)
+
+
+def confirm(names: list[str]) -> None:
+    """Has each name typed in before it is deleted; :class:`CliError` otherwise."""
+    if not sys.stdin.isatty():
+        raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
+    for name in names:
+        if typer.prompt(f"Type {name} to delete it") != name:
+            raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was deleted")
+
+
+def report_each(
+    kind: str,
+    futures: Mapping[str, Any],
+    done: str | Mapping[str, str],
+    options: Settings,
+    ignore: Mapping[str, str] | None = None,
+) -> None:
+    """Says what became of each item, and ends with the exit code of them all.
+
+    ``ignore`` maps names of errors that are none to what is said instead.
+    """
+    from confluent_kafka import KafkaException
+
+    harmless = ignore or {}
+    codes: list[Exit] = []
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            kafka_error = error.args[0]
+            if kafka_error.name() in harmless:
+                codes.append(Exit.OK)
+                say(options, f"{name}: {harmless[kafka_error.name()]}")
+                continue
+            codes.append(exit_code(kafka_error))
+            typer.echo(cli_error(kafka_error, f"{kind} {name}").line(), err=True)
+        else:
+            codes.append(Exit.OK)
+            say(options, f"{name}: {done if isinstance(done, str) else done[name]}")
+    if worst(codes):
+        raise typer.Exit(worst(codes))
