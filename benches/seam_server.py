@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import trio
 
 from pyrklog.dataplane import CorePlane, PlaneSettings, Request, Session
+from pyrklog.groups.table import Heartbeat, OffsetCommit
 from pyrklog.image import BrokerImage, ImageDelta
 
 # ListPartitionReassignments v0: no throttling, no error, no message, no topics, no tags.
@@ -25,6 +26,12 @@ class Answerer:
     def on_request(self, request: Request) -> None:
         """Any request."""
         self._plane.reply(request.id, _ANSWER)
+
+    def on_heartbeat(self, heartbeat: Heartbeat) -> None:
+        raise AssertionError(heartbeat)
+
+    def on_offset_commit(self, commit: OffsetCommit) -> None:
+        raise AssertionError(commit)
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         """Nobody here asks for topics."""

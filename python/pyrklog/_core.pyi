@@ -9,9 +9,11 @@ from typing import Literal, final
 __all__ = [
     "ApiRow",
     "BrokerImage",
+    "CommitBatch",
     "DataPlane",
     "Event",
     "ForeignLogDirError",
+    "Heartbeat",
     "ImageDelta",
     "InternalAppended",
     "InternalBatch",
@@ -24,6 +26,8 @@ __all__ = [
     "LogDirLockedError",
     "LogDirsDescribed",
     "Notice",
+    "OffsetCommit",
+    "OffsetTable",
     "PartitionImage",
     "PartitionsDone",
     "PlaneClosedError",
@@ -36,6 +40,7 @@ __all__ = [
     "TopicsMissing",
     "__version__",
     "api_table",
+    "commit_error",
     "dump_file",
 ]
 
@@ -185,6 +190,77 @@ class Request:
     body: bytes
 
 @final
+class Heartbeat:
+    """A :class:`Request` whose body says this."""
+
+    __match_args__ = ("id", "api_key", "api_version", "session", "body")
+    id: int
+    api_key: int
+    api_version: int
+    session: Session
+    body: bytes
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+@final
+class OffsetCommit:
+    """A :class:`Request` whose body says this; all its partitions exist."""
+
+    __match_args__ = ("id", "api_key", "api_version", "session", "body")
+    id: int
+    api_key: int
+    api_version: int
+    session: Session
+    body: bytes
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    metadata_units: int
+    """UTF-16 units of the longest note."""
+    size_bytes: int
+    """About what its records take in a batch."""
+
+@final
+class CommitBatch:
+    """Commits that ``append_commits`` works on."""
+
+    is_answered: bool
+
+@final
+class OffsetTable:
+    """Committed offsets of one group: (record offset, offset, leader epoch, metadata, commit time,
+    expiry time or -1) of each (topic, partition)."""
+
+    pending: int
+    """Partitions of which a commit is under way."""
+    def __new__(cls) -> OffsetTable: ...
+    def __len__(self) -> int: ...
+    def is_pending(self, topic: str, partition: int) -> bool: ...
+    def get(self, topic: str, partition: int) -> tuple[int, int, int, str, int, int] | None: ...
+    def items(self) -> list[tuple[tuple[str, int], tuple[int, int, int, str, int, int]]]:
+        """In order of topic and partition."""
+    def stage(self, ticket: int, partitions: Sequence[tuple[str, int]]) -> None:
+        """An append of these partitions has begun."""
+    def stage_commit(self, ticket: int, commit: OffsetCommit) -> bool:
+        """``append_commits`` will be given this commit; false where it is staged already."""
+    def finish(
+        self,
+        ticket: int,
+        offsets: Sequence[tuple[tuple[str, int], tuple[int, int, int, str, int, int] | None]],
+    ) -> None:
+        """That append is over; None where it failed."""
+    def keep(
+        self, offsets: Sequence[tuple[tuple[str, int], tuple[int, int, int, str, int, int]]]
+    ) -> None:
+        """Takes in offsets of the log, each unless a newer one is known."""
+    def remove(self, partitions: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Forgets; returns those whose log holds an offset or is about to."""
+    def clear(self) -> list[tuple[str, int]]: ...
+
+@final
 class TopicsMissing:
     __match_args__ = ("id", "topics", "session")
     id: int
@@ -276,6 +352,8 @@ class Notice:
 
 Event = (
     Request
+    | Heartbeat
+    | OffsetCommit
     | TopicsMissing
     | PartitionsDone
     | RecordsDeleted
@@ -313,8 +391,23 @@ class DataPlane:
     ) -> int:
         """One batch of (key, value); ``codec`` as in a batch's attributes; ``producer`` is (id,
         epoch) of a transaction."""
+    def append_commits(
+        self,
+        topic: str,
+        partition: int,
+        commits: Sequence[OffsetCommit],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+    ) -> CommitBatch:
+        """One batch of staged commits, which are answered when that is over."""
+    def time_out_commits(self, batch: CommitBatch) -> None:
+        """Those that are not answered yet are told REQUEST_TIMED_OUT."""
     def read_internal(self, topic: str, partition: int, offset: int, *, max_bytes: int) -> int: ...
     def reply(self, request: int, body: bytes) -> None: ...
+    def answer_heartbeat(self, heartbeat: Heartbeat, error: int) -> None:
+        """Answers it with this code."""
     def resume(self, request: int, errors: Mapping[str, int]) -> None: ...
     def close_request(self, request: int) -> None: ...
     def park(self, request: int) -> None:
@@ -336,5 +429,8 @@ class ApiRow:
     owner: Literal["rust", "python"]
 
 def api_table() -> list[ApiRow]: ...
+def commit_error(error: int) -> int:
+    """What a client is told when its offsets could not be written for this reason."""
+
 def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[dict[str, object]]:
     """Rows of one file of a partition folder or checkpoint, for ``pyrklog log dump``."""

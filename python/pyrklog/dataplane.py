@@ -24,6 +24,7 @@ from pyrklog.internal_log import (
 
 if TYPE_CHECKING:
     from pyrklog import _core
+    from pyrklog._core import CommitBatch, Heartbeat, OffsetCommit
 
 EVENTS_PER_TURN_MAX = 512
 
@@ -41,11 +42,16 @@ class Session(Protocol):
 class Request(Protocol):
     """A request of an API that the control plane owns; ``body`` follows the request header."""
 
-    id: int
-    api_key: int
-    api_version: int
-    session: Session
-    body: bytes
+    @property
+    def id(self) -> int: ...
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def session(self) -> Session: ...
+    @property
+    def body(self) -> bytes: ...
 
 
 class FoundPartition(NamedTuple):
@@ -104,6 +110,12 @@ class PlaneListener(Protocol):
 
     def on_request(self, request: Request) -> None:
         """A request to answer with ``reply`` or ``close_request``."""
+
+    def on_heartbeat(self, heartbeat: Heartbeat) -> None:
+        """A Heartbeat, decoded: to answer with ``answer_heartbeat``, or as any request."""
+
+    def on_offset_commit(self, commit: OffsetCommit) -> None:
+        """An OffsetCommit, decoded, of partitions that exist; a request as any other besides."""
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         """A Metadata request that waits for topics; to answer with ``resume``."""
@@ -166,6 +178,22 @@ class Plane(Protocol):
         rust/dataplane/src/plane.rs; after a shutdown NOT_LEADER_OR_FOLLOWER.
         """
 
+    def append_commits(
+        self,
+        topic: str,
+        partition: int,
+        commits: Sequence[OffsetCommit],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+    ) -> CommitBatch | None:
+        """Appends staged commits as one batch, in order; they are answered when that is over, with
+        an error where it cannot be done. None: the plane is ending."""
+
+    def time_out_commits(self, commits: CommitBatch) -> None:
+        """Those that are not answered yet are told REQUEST_TIMED_OUT."""
+
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int
     ) -> InternalRead:
@@ -177,6 +205,9 @@ class Plane(Protocol):
 
     def reply(self, request_id: int, body: bytes) -> None:
         """Answers a request; ``body`` follows the response header."""
+
+    def answer_heartbeat(self, heartbeat: Heartbeat, error: int) -> None:
+        """Answers a heartbeat with a code."""
 
     def resume(self, request_id: int, errors: Mapping[str, int]) -> None:
         """Answers a Metadata request that waited."""
@@ -338,6 +369,31 @@ class CorePlane:
             self._waiting[ticket] = waiter
         return waiter
 
+    def append_commits(
+        self,
+        topic: str,
+        partition: int,
+        commits: Sequence[OffsetCommit],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+    ) -> CommitBatch | None:
+        try:
+            return self._plane.append_commits(
+                topic,
+                partition,
+                commits,
+                timestamp_ms=timestamp_ms,
+                codec=codec,
+                expected_epoch=expected_epoch,
+            )
+        except self._core.PlaneClosedError:
+            return None
+
+    def time_out_commits(self, commits: CommitBatch) -> None:
+        self._plane.time_out_commits(commits)
+
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int
     ) -> InternalRead:
@@ -349,6 +405,9 @@ class CorePlane:
 
     def reply(self, request_id: int, body: bytes) -> None:
         self._plane.reply(request_id, body)
+
+    def answer_heartbeat(self, heartbeat: Heartbeat, error: int) -> None:
+        self._plane.answer_heartbeat(heartbeat, error)
 
     def resume(self, request_id: int, errors: Mapping[str, int]) -> None:
         self._plane.resume(request_id, errors)
@@ -379,6 +438,10 @@ class CorePlane:
         match event:
             case core.Request():
                 listener.on_request(event)
+            case core.Heartbeat():
+                listener.on_heartbeat(event)
+            case core.OffsetCommit():
+                listener.on_offset_commit(event)
             case core.TopicsMissing(request_id, topics, session):
                 listener.on_topics_missing(request_id, topics, session)
             case core.LogDirFailed(path, reason, partitions):

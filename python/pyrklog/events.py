@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import trio
 
 from pyrklog.controller.service import ClusterService
 from pyrklog.dataplane import Plane, Request, Session
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.table import Heartbeat, OffsetCommit
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, MetastoreError
 from pyrklog.replication.driver import ReplicationDriver
+
+Answer = TypeVar("Answer")
 
 log = get_logger("broker")
 plane_log = get_logger("plane")
@@ -27,6 +30,12 @@ class Handlers(Protocol):
 
     def handle_now(self, request: Request) -> bytes | None:
         """The body of an answer that waits for nothing; None: ask :meth:`handle`."""
+
+    def heartbeat(self, heartbeat: Heartbeat) -> ErrorCode:
+        """The code to answer with."""
+
+    def commit_as_member(self, commit: OffsetCommit) -> bool:
+        """Whether the commit is taken and will be answered; False: ask :meth:`handle`."""
 
     def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
         """An answer in which everything failed; None where there is none."""
@@ -60,11 +69,22 @@ class EventHandler:
         self._nursery = nursery
 
     def on_request(self, request: Request) -> None:
-        body = self._answer_now(request)
+        body = self._now(lambda handlers: handlers.handle_now(request))
         if body is None:
             self._nursery.start_soon(self._answer, request)
         else:
             self._plane.reply(request.id, body)
+
+    def on_heartbeat(self, heartbeat: Heartbeat) -> None:
+        code = self._now(lambda handlers: handlers.heartbeat(heartbeat))
+        if code is None:
+            self._nursery.start_soon(self._answer, heartbeat)
+        else:
+            self._plane.answer_heartbeat(heartbeat, code)
+
+    def on_offset_commit(self, commit: OffsetCommit) -> None:
+        if not self._now(lambda handlers: handlers.commit_as_member(commit)):
+            self._nursery.start_soon(self._answer, commit)
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         self._nursery.start_soon(self._create_missing, request_id, list(topics), session)
@@ -88,11 +108,12 @@ class EventHandler:
             self._handlers = self._load_handlers()
         return self._handlers
 
-    def _answer_now(self, request: Request) -> bytes | None:
+    def _now(self, ask: Callable[[Handlers], Answer | None]) -> Answer | None:
+        """What the handlers say at once; None: a task has to ask them."""
         if self._handlers is None:
             return None  # loading them takes a while, and this must not block
         try:
-            return self._handlers.handle_now(request)
+            return ask(self._handlers)
         except Exception:
             return None  # the other way ends in the same error, and reports it
 

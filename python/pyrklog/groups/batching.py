@@ -6,9 +6,11 @@ kept; a transaction's records, and what is large, stay alone.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Union
 
 from pyrklog.groups.machine import GroupMachine
+from pyrklog.groups.table import OffsetCommit
 from pyrklog.groups.values import (
     Append,
 )
@@ -18,6 +20,9 @@ from pyrklog.internal_log import (
 
 SHARED_BATCH_BYTES_MAX = 65_536
 RECORD_OVERHEAD_BYTES = 16
+
+
+Queued = Union["QueuedAppend", OffsetCommit]
 
 
 class QueuedAppend(NamedTuple):
@@ -52,15 +57,27 @@ def _size_bytes(append: Append) -> int:
     )
 
 
-def make_batches(queue: list[QueuedAppend]) -> list[Batch]:
-    """Puts neighbours together as far as they may share a batch."""
-    batches: list[Batch] = []
+def make_batches(queue: Sequence[Queued]) -> list[Batch | list[OffsetCommit]]:
+    """Puts neighbours together as far as they may share a batch. Commits that go to the data plane
+    whole share theirs with their like."""
+    batches: list[Batch | list[OffsetCommit]] = []
     room_bytes = 0
     for item in queue:
+        last = batches[-1] if batches else None
+        if isinstance(item, OffsetCommit):
+            size_bytes = item.size_bytes
+            if isinstance(last, list) and size_bytes <= room_bytes:
+                last.append(item)
+            else:
+                batches.append([item])
+                room_bytes = SHARED_BATCH_BYTES_MAX
+            room_bytes -= size_bytes
+            continue
         size_bytes = _size_bytes(item.append)
         plain = item.append.producer is None
-        if batches and plain and batches[-1].producer is None and size_bytes <= room_bytes:
-            batches[-1].appends.append(item)
+        is_open = isinstance(last, Batch) and last.producer is None
+        if isinstance(last, Batch) and is_open and plain and size_bytes <= room_bytes:
+            last.appends.append(item)
         else:
             batches.append(Batch([item], item.append.producer))
             room_bytes = SHARED_BATCH_BYTES_MAX if plain else 0

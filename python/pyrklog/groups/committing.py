@@ -23,6 +23,7 @@ from pyrklog.groups import fencing, persistence
 from pyrklog.groups.group import Group
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.subscription import CONSUMER
+from pyrklog.groups.table import OffsetCommit
 from pyrklog.groups.turn import Turn
 from pyrklog.groups.values import (
     CommitRequest,
@@ -56,6 +57,22 @@ def commit(turn: Turn, request: CommitRequest, token: int) -> None:
         _append_plain(turn, kept, errors, token)
     else:
         _append_transactional(turn, request, kept, errors, token)
+
+
+def commit_as_member(turn: Turn, commit: OffsetCommit) -> bool:
+    """Takes a commit that a member of the current generation may make just now, which nearly all
+    are; False for any other, which is for :func:`commit` to judge."""
+    group = turn.group
+    if group.state is not GroupState.STABLE and group.state is not GroupState.PREPARING:
+        return False
+    if commit.metadata_units > group.settings.metadata_units_max:
+        return False
+    member_id = commit.member_id
+    if fencing.check_generation(group, commit.generation, member_id, commit.instance_id):
+        return False
+    turn.refresh_session(group.roster.members[member_id])
+    turn.append_commit(commit)
+    return True
 
 
 def _check(group: Group, request: CommitRequest) -> ErrorCode:
@@ -141,15 +158,15 @@ def fetch(
     """
     offsets = group.offsets
     found = {}
-    for partition in list(offsets.committed) if partitions is None else partitions:
+    known = (
+        offsets.items() if partitions is None else [(one, offsets.get(one)) for one in partitions]
+    )
+    for partition, value in known:
         if require_stable and offsets.is_pending(partition):
             found[partition] = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
-            continue
-        known = offsets.committed.get(partition)
-        if known is None:
+        elif value is None:
             found[partition] = FetchedOffset(ErrorCode.NONE)
         else:
-            value = known.value
             found[partition] = FetchedOffset(
                 ErrorCode.NONE, value.offset, value.leader_epoch, value.metadata
             )

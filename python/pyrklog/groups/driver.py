@@ -9,6 +9,7 @@ the next one begins, and long work pauses at checkpoints.
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ import trio
 
 from pyrklog.changes import Changes
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.batching import Batch, QueuedAppend, make_batches
+from pyrklog.groups.batching import Batch, Queued, QueuedAppend, make_batches
 from pyrklog.groups.history import Rebalance
 from pyrklog.groups.interfaces import (
     OFFSETS_TOPIC,
@@ -30,9 +31,11 @@ from pyrklog.groups.loading import PartitionLoader
 from pyrklog.groups.machine import GroupMachine
 from pyrklog.groups.registry import Outcome, Registry
 from pyrklog.groups.service import GroupService, Park
+from pyrklog.groups.table import CommitBatch, OffsetCommit
 from pyrklog.groups.timers import TimerQueue
 from pyrklog.groups.values import (
     Append,
+    AppendCommit,
     CancelTimer,
     CommitRequest,
     CommitResult,
@@ -64,6 +67,8 @@ CREATION_WAIT_SECONDS = 5.0
 """How long a FindCoordinator waits for ``__consumer_offsets`` to be created."""
 CREATION_RETRY_SECONDS = 1.0
 LOAD_RETRY_SECONDS = 0.5
+COMMIT_LOOK_SECONDS = 0.25
+NO_EPOCH = -1
 RECORDS_BETWEEN_CHECKPOINTS = 200
 EVENTS_BETWEEN_CHECKPOINTS = 20
 
@@ -140,7 +145,10 @@ class GroupCoordinator:
         self._timers: TimerQueue[_TimerKey] = TimerQueue()
         self._timer_earlier = _Signal()
         self._timer_look_at = float("inf")
-        self._queues: dict[int, list[QueuedAppend]] = {}
+        self._queues: dict[int, list[Queued]] = {}
+        self._commits: deque[tuple[float, CommitBatch]] = deque()
+        """Commits that the data plane works on, and when their clients have waited enough."""
+        self._commits_begun = _Signal()
         self._appends_queued = _Signal()
         self._loads: dict[int, trio.CancelScope] = {}
         self._creating: trio.Event | None = None
@@ -152,6 +160,7 @@ class GroupCoordinator:
             self._nursery = nursery
             nursery.start_soon(self._run_timers)
             nursery.start_soon(self._run_appends)
+            nursery.start_soon(self._run_commit_deadlines)
             nursery.start_soon(self._run_expiry)
             nursery.start_soon(self._follow_leadership)
             task_status.started()
@@ -198,6 +207,11 @@ class GroupCoordinator:
                 partition = self.registry.partition_for(machine.group_id)
                 self._queues.setdefault(partition, []).append(QueuedAppend(machine, effect))
                 self._appends_queued.set()
+            case AppendCommit(commit):
+                assert machine is not None
+                partition = self.registry.partition_for(machine.group_id)
+                self._queues.setdefault(partition, []).append(commit)
+                self._appends_queued.set()
             case Notice(event, fields, level):
                 log.log(level, event, fields)
 
@@ -228,8 +242,11 @@ class GroupCoordinator:
             for partition, queue in queues.items():
                 for batch in make_batches(queue):
                     # Handed on here, in order; only the waiting is done beside.
-                    appended = self._hand_on(partition, batch)
-                    self._nursery.start_soon(self._await_append, batch, appended)
+                    if isinstance(batch, Batch):
+                        appended = self._hand_on(partition, batch)
+                        self._nursery.start_soon(self._await_append, batch, appended)
+                    else:
+                        self._hand_on_commits(partition, batch)
 
     def _hand_on(self, partition: int, batch: Batch) -> Awaitable[AppendResult]:
         owned = self.registry.partitions().get(partition)
@@ -244,6 +261,34 @@ class GroupCoordinator:
             expected_epoch=owned.epoch,
             producer=batch.producer,
         )
+
+    def _hand_on_commits(self, partition: int, commits: list[OffsetCommit]) -> None:
+        owned = self.registry.partitions().get(partition)
+        under_way = self._log.append_commits(
+            OFFSETS_TOPIC,
+            partition,
+            commits,
+            timestamp_ms=self._wall_ms(),
+            codec=self._options.codec,
+            expected_epoch=NO_EPOCH if owned is None else owned.epoch,
+        )
+        if under_way is not None:
+            deadline = trio.current_time() + self._options.commit_timeout_ms / 1000
+            self._commits.append((deadline, under_way))
+            if len(self._commits) == 1:
+                self._commits_begun.set()
+
+    async def _run_commit_deadlines(self) -> None:
+        """Looks now and then at commits whose time is up; nearly all are answered long before."""
+        while True:
+            await self._commits_begun.wait()
+            while self._commits:
+                await trio.sleep_until(self._commits[0][0])
+                while self._commits and self._commits[0][0] <= trio.current_time():
+                    _, under_way = self._commits.popleft()
+                    if not under_way.is_answered:
+                        self._log.time_out_commits(under_way)
+                await trio.sleep(COMMIT_LOOK_SECONDS)
 
     async def _await_append(self, batch: Batch, appended: Awaitable[AppendResult]) -> None:
         result = AppendResult(ErrorCode.REQUEST_TIMED_OUT)
@@ -425,6 +470,17 @@ class GroupCoordinator:
             lambda token: self.registry.commit(request, token, self._wall_ms())
         )
         return result
+
+    def commit_as_member(self, commit: OffsetCommit) -> bool:
+        machine = self.registry.groups.get(commit.group_id)
+        if machine is None:
+            return False
+        effects = machine.commit_as_member(commit, self._wall_ms())
+        if effects is None:
+            return False
+        for effect in effects:
+            self._do(machine, effect)
+        return True
 
     def now_ms(self) -> int:
         return self._wall_ms()

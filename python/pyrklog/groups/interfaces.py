@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.table import CommitBatch, OffsetCommit
 from pyrklog.internal_log import AppendResult, InternalRead, Producer
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -41,6 +42,23 @@ class InternalLog(Protocol):
         MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR. The caller sets the time
         limit: to give up waiting does not take the batch back.
         """
+
+    def append_commits(
+        self,
+        topic: str,
+        partition: int,
+        commits: Sequence[OffsetCommit],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+    ) -> CommitBatch | None:
+        """Appends staged commits as one batch, which are answered when that is over, with an error
+        where it cannot be done. None: the broker is ending."""
+
+    def time_out_commits(self, commits: CommitBatch) -> None:
+        """The clients have waited long enough: those that are not answered yet are told
+        REQUEST_TIMED_OUT."""
 
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int

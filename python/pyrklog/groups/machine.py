@@ -27,6 +27,7 @@ from pyrklog.groups.history import Rebalance
 from pyrklog.groups.member import Member
 from pyrklog.groups.offsets import Committed, Transactions
 from pyrklog.groups.states import GroupState
+from pyrklog.groups.table import OffsetCommit
 from pyrklog.groups.turn import Turn
 from pyrklog.groups.values import (
     CommitRequest,
@@ -125,6 +126,12 @@ class GroupMachine:
         turn = self._turn(now_ms)
         committing.commit(turn, request, token)
         return turn.effects
+
+    def commit_as_member(self, commit: OffsetCommit, now_ms: int) -> Effects | None:
+        """OffsetCommit of a member of the current generation, which the data plane answers. None:
+        it is not one that can be taken so; ask :meth:`commit`."""
+        turn = self._turn(now_ms)
+        return turn.effects if committing.commit_as_member(turn, commit) else None
 
     def delete_offsets(
         self, partitions: Sequence[TopicPartition], token: int, now_ms: int

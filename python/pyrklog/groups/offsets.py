@@ -7,6 +7,9 @@ until its marker has been written.
 Commits may finish in another order than that of their records, and a transaction's offset may be
 older than a later plain one: the record with the higher log offset wins, as it would when the log
 is read.
+
+Plain commits lie in a table of the data plane, which fills it without a detour when it has written
+the commits that were handed to it whole (:meth:`GroupOffsets.stage_commit`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from pyrklog.groups.table import OffsetCommit, OffsetTable
 from pyrklog.groups.values import NO_TIMESTAMP, Offset, TopicPartition
 
 NOT_APPENDED = -1
@@ -34,26 +38,37 @@ class GroupOffsets:
     """All offsets of one group."""
 
     def __init__(self) -> None:
-        self.committed: dict[TopicPartition, Committed] = {}
-        self._pending: dict[TopicPartition, int] = {}
-        """The last append that carries an offset of the partition."""
+        self._table = OffsetTable()
         self._transactions: Transactions = {}
 
     def restore(
         self, committed: Mapping[TopicPartition, Committed], transactions: Transactions
     ) -> None:
         """What was read from the log."""
-        self.committed.update(committed)
+        self._keep(committed.items())
         self._transactions.update(transactions)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is committed and nothing is on its way."""
-        return not (self.committed or self._pending or self._transactions)
+        return not (len(self._table) or self._table.pending or self._transactions)
+
+    def __len__(self) -> int:
+        """Committed offsets."""
+        return len(self._table)
+
+    def get(self, partition: TopicPartition) -> Offset | None:
+        """The committed offset of a partition."""
+        found = self._table.get(*partition)
+        return None if found is None else Offset(*found[1:])
+
+    def items(self) -> list[tuple[TopicPartition, Offset]]:
+        """All committed offsets, in order of topic and partition."""
+        return [(key, Offset(*found[1:])) for key, found in self._table.items()]
 
     def is_pending(self, partition: TopicPartition) -> bool:
         """Whether a commit of this partition is not over."""
-        return partition in self._pending or any(
+        return self._table.is_pending(*partition) or any(
             partition in offsets for offsets in self._transactions.values()
         )
 
@@ -61,29 +76,26 @@ class GroupOffsets:
 
     def stage(self, ticket: int, partitions: Iterable[TopicPartition]) -> None:
         """An append with these offsets has begun."""
-        for partition in partitions:
-            self._pending[partition] = ticket
+        self._table.stage(ticket, list(partitions))
 
     def commit(
         self, ticket: int, offsets: Mapping[TopicPartition, Offset], first_record: int
     ) -> None:
-        """The append is done; its records lie in the order of ``offsets``."""
-        for record_offset, (partition, value) in enumerate(offsets.items(), first_record):
-            if partition not in self._pending:
-                continue  # forgotten while the append was under way
-            self._keep_newer(partition, Committed(record_offset, value))
-        self.unstage(ticket, offsets)
+        """The append is done; its records lie in the order of ``offsets``. What was forgotten while
+        it was under way stays so."""
+        numbered = enumerate(offsets.items(), first_record)
+        self._table.finish(ticket, [(key, (record, *value)) for record, (key, value) in numbered])
 
     def unstage(self, ticket: int, partitions: Iterable[TopicPartition]) -> None:
-        """The append is over; a later one of the same partition may not be."""
-        for partition in partitions:
-            if self._pending.get(partition) == ticket:
-                del self._pending[partition]
+        """The append has failed; a later one of the same partition may not."""
+        self._table.finish(ticket, [(partition, None) for partition in partitions])
 
-    def _keep_newer(self, partition: TopicPartition, offset: Committed) -> None:
-        known = self.committed.get(partition)
-        if known is None or known.record_offset < offset.record_offset:
-            self.committed[partition] = offset
+    def stage_commit(self, ticket: int, commit: OffsetCommit) -> None:
+        """The data plane appends this commit, and puts it into the table when that is over."""
+        self._table.stage_commit(ticket, commit)
+
+    def _keep(self, offsets: Iterable[tuple[TopicPartition, Committed]]) -> None:
+        self._table.keep([(key, (record, *value)) for key, (record, value) in offsets])
 
     # --- transactions ----------------------------------------------------------------------------
 
@@ -118,9 +130,7 @@ class GroupOffsets:
         offsets = self._transactions.pop(producer_id, {})
         if not commit:
             return
-        for partition, offset in offsets.items():
-            if offset.record_offset != NOT_APPENDED:
-                self._keep_newer(partition, offset)
+        self._keep(item for item in offsets.items() if item[1].record_offset != NOT_APPENDED)
 
     @property
     def open_producers(self) -> frozenset[int]:
@@ -130,24 +140,19 @@ class GroupOffsets:
     # --- forgetting ------------------------------------------------------------------------------
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forgets offsets, pending ones too; those that were committed need a tombstone."""
-        removed = []
-        for partition in partitions:
-            self._pending.pop(partition, None)
-            for offsets in self._transactions.values():
+        """Forgets offsets, pending ones too. Those whose log holds an offset, or is about to, are
+        returned: they need a tombstone."""
+        forgotten = list(partitions)
+        for offsets in self._transactions.values():
+            for partition in forgotten:
                 offsets.pop(partition, None)
-            if self.committed.pop(partition, None) is not None:
-                removed.append(partition)
         self._transactions = {key: value for key, value in self._transactions.items() if value}
-        return removed
+        return self._table.remove(forgotten)
 
     def remove_all(self) -> list[TopicPartition]:
-        """Forgets everything."""
-        removed = list(self.committed)
-        self.committed.clear()
-        self._pending.clear()
+        """Forgets everything; returns what :meth:`remove` would."""
         self._transactions.clear()
-        return removed
+        return self._table.clear()
 
     def remove_expired(
         self,
@@ -162,7 +167,7 @@ class GroupOffsets:
         time to live goes by that alone.
         """
         expired = []
-        for partition, (_, value) in self.committed.items():
+        for partition, value in self.items():
             if value.expire_ms != NO_TIMESTAMP:
                 over = now_ms >= value.expire_ms
             else:

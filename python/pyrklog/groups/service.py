@@ -12,6 +12,7 @@ from typing import Protocol
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.history import Rebalance
 from pyrklog.groups.interfaces import Endpoint
+from pyrklog.groups.table import OffsetCommit
 from pyrklog.groups.values import (
     CommitRequest,
     CommitResult,
@@ -53,6 +54,10 @@ class GroupService(Protocol):
 
     async def commit(self, request: CommitRequest) -> CommitResult:
         """OffsetCommit, for partitions that exist."""
+
+    def commit_as_member(self, commit: OffsetCommit) -> bool:
+        """OffsetCommit of a member of the current generation; the data plane answers it. False: it
+        is not one that can be taken so, and :meth:`commit` has to be asked."""
 
     def now_ms(self) -> int:
         """The wall clock that commits are stamped with."""

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.group import AppendDone, Group
 from pyrklog.groups.member import Member
+from pyrklog.groups.table import OffsetCommit
 from pyrklog.groups.values import (
     NO_MEMBER_ID,
     Append,
+    AppendCommit,
     CancelTimer,
     Effect,
     JoinResult,
@@ -66,6 +68,13 @@ class Turn:
         group.appends[ticket] = done
         self.effects.append(Append(ticket, records, producer))
         return ticket
+
+    def append_commit(self, commit: OffsetCommit) -> None:
+        """Hands a commit on to the data plane, which answers it when it is over."""
+        group = self.group
+        group.offsets.stage_commit(group.next_ticket, commit)
+        group.next_ticket += 1
+        self.effects.append(AppendCommit(commit))
 
     # --- members ---------------------------------------------------------------------------------
 

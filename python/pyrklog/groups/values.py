@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.table import OffsetCommit
 from pyrklog.internal_log import Producer
 
 NO_GENERATION = -1
@@ -237,6 +238,13 @@ class Append(NamedTuple):
     producer: Producer | None = None
 
 
+class AppendCommit(NamedTuple):
+    """A staged commit for the group's partition of ``__consumer_offsets``; the data plane answers
+    it and puts it into the group's table."""
+
+    commit: OffsetCommit
+
+
 class SetTimer(NamedTuple):
     """Starts a timer, or starts it anew; ``member_id`` is empty for the group's own."""
 
@@ -260,4 +268,4 @@ class Notice(NamedTuple):
     level: str = "info"
 
 
-Effect = Reply | Append | SetTimer | CancelTimer | Notice
+Effect = Reply | Append | AppendCommit | SetTimer | CancelTimer | Notice

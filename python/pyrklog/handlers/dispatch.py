@@ -8,6 +8,8 @@ from typing import Any
 
 from pyrklog.controller.service import ClusterService
 from pyrklog.groups.service import GroupService
+from pyrklog.groups.table import Heartbeat, OffsetCommit
+from pyrklog.groups.values import HeartbeatRequest
 from pyrklog.handlers.context import Context, Request
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
@@ -109,6 +111,22 @@ class Handlers:
         decoded = route.api.decode_request(request.body, request.api_version)
         response = route.handler_now(self._context(request), decoded)
         return route.api.encode_response(response, request.api_version)
+
+    def heartbeat(self, heartbeat: Heartbeat) -> ErrorCode:
+        """The coordinator's code for a heartbeat that is decoded already."""
+        return self._groups.heartbeat(
+            HeartbeatRequest(
+                heartbeat.group_id,
+                heartbeat.generation,
+                heartbeat.member_id,
+                heartbeat.instance_id,
+            )
+        )
+
+    def commit_as_member(self, commit: OffsetCommit) -> bool:
+        """Whether the coordinator has taken the commit, which the data plane then answers; False:
+        :meth:`handle` is to be asked."""
+        return self._groups.commit_as_member(commit)
 
     def _context(self, request: Request) -> Context:
         return Context(

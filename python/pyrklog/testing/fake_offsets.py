@@ -15,6 +15,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.groups.interfaces import (
     Endpoint,
 )
+from pyrklog.groups.table import OffsetCommit
 from pyrklog.internal_log import (
     AppendResult,
     InternalBatch,
@@ -82,6 +83,21 @@ class FakeLog:
         kept = [InternalRecord(base + i, key, value) for i, (key, value) in enumerate(records)]
         self._keep(partition, kept, NO_PRODUCER_ID if producer is None else producer.id)
         return self._result(AppendResult(ErrorCode.NONE, base))
+
+    def append_commits(
+        self,
+        topic: str,
+        partition: int,
+        commits: Sequence[OffsetCommit],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+    ) -> None:
+        raise AssertionError("only a real plane makes such commits, and takes them back")
+
+    def time_out_commits(self, commits: object) -> None:
+        raise AssertionError("only a real plane has such commits")
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """Writes a marker."""

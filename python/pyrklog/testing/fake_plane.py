@@ -21,6 +21,7 @@ from pyrklog.dataplane import (
     Session,
 )
 from pyrklog.errors import ErrorCode, TemporaryError
+from pyrklog.groups.table import Heartbeat, OffsetCommit
 from pyrklog.image import ImageDelta, LeaderSpec, PartitionImage, TopicImage
 from pyrklog.internal_log import AppendResult, InternalRead, Producer
 from pyrklog.testing.fake_offsets import FakeLog
@@ -198,6 +199,9 @@ class FakePlane:
         self.replies[request_id] = body
         self._notify()
 
+    def answer_heartbeat(self, heartbeat: Heartbeat, error: int) -> None:
+        raise AssertionError("only a real plane decodes heartbeats")
+
     def resume(self, request_id: int, errors: Mapping[str, int]) -> None:
         self.resumed[request_id] = dict(errors)
         self._notify()
@@ -240,6 +244,28 @@ class FakePlane:
             expected_epoch=expected_epoch,
             producer=producer,
         )
+
+    def append_commits(
+        self,
+        topic: str,
+        partition: int,
+        commits: Sequence[OffsetCommit],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+    ) -> None:
+        return self.internal_log(topic).append_commits(
+            topic,
+            partition,
+            commits,
+            timestamp_ms=timestamp_ms,
+            codec=codec,
+            expected_epoch=expected_epoch,
+        )
+
+    def time_out_commits(self, commits: object) -> None:
+        raise AssertionError("only a real plane has such commits")
 
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int

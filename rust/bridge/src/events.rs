@@ -7,7 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use pyrklog_dataplane::api::{self, Event, TicketOutcome};
 
+use crate::heartbeat::Heartbeat;
 use crate::internal::{self, InternalReadDone};
+use crate::offsets::{self, OffsetCommit};
 
 /// `api::Session`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
@@ -127,6 +129,8 @@ match_args! {
 /// The type of what `drain_events` returns: the union of all event classes.
 pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let others = [
+        py.get_type::<Heartbeat>(),
+        py.get_type::<OffsetCommit>(),
         py.get_type::<TopicsMissing>(),
         py.get_type::<PartitionsDone>(),
         py.get_type::<RecordsDeleted>(),
@@ -154,6 +158,8 @@ pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             body: PyBytes::new(py, &request.body).unbind(),
         }
         .into_py_any(py),
+        Event::Heartbeat(heartbeat) => Heartbeat(*heartbeat).into_py_any(py),
+        Event::OffsetCommit(commit) => offsets::commit_event(py, commit),
         Event::TopicsMissing {
             id,
             topics,
@@ -217,7 +223,8 @@ fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<Py
     }
 }
 
-fn session(py: Python<'_>, session: api::Session) -> PyResult<Py<Session>> {
+/// Who stands behind a connection, as its Python object.
+pub fn session(py: Python<'_>, session: api::Session) -> PyResult<Py<Session>> {
     Py::new(
         py,
         Session {

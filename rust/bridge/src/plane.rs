@@ -8,8 +8,10 @@ use pyrklog_dataplane::api;
 use crate::config::PlaneConfig;
 use crate::errors;
 use crate::events::{self, text};
+use crate::heartbeat::Heartbeat;
 use crate::image::{ImageDelta, LeaderSpec, inner};
 use crate::internal::{Record, borrowed};
+use crate::offsets::{CommitBatch, OffsetCommit};
 
 /// `pyrklog_dataplane::DataPlane`.
 #[pyclass(frozen, module = "pyrklog._core")]
@@ -119,6 +121,42 @@ impl DataPlane {
         .map_err(errors::closed)
     }
 
+    #[pyo3(signature = (
+        topic, partition, commits, *, timestamp_ms, codec, expected_epoch
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one keyword a field, as in the stub"
+    )]
+    fn append_commits(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        commits: Vec<Bound<'_, OffsetCommit>>,
+        timestamp_ms: i64,
+        codec: u8,
+        expected_epoch: i32,
+    ) -> PyResult<CommitBatch> {
+        let append = api::InternalAppend {
+            topic,
+            partition,
+            timestamp_ms,
+            codec,
+            expected_epoch,
+            producer: None,
+        };
+        let commits = inner(&commits, |commit| &commit.0);
+        py.detach(|| self.0.append_commits(&append, commits))
+            .map(CommitBatch)
+            .map_err(errors::closed)
+    }
+
+    fn time_out_commits(&self, py: Python<'_>, batch: &Bound<'_, CommitBatch>) {
+        let batch = &batch.get().0;
+        py.detach(|| self.0.time_out_commits(batch));
+    }
+
     #[pyo3(signature = (topic, partition, offset, *, max_bytes))]
     fn read_internal(
         &self,
@@ -134,6 +172,14 @@ impl DataPlane {
 
     fn reply(&self, py: Python<'_>, request: api::RequestId, body: Vec<u8>) {
         py.detach(|| self.0.reply(request, body));
+    }
+
+    fn answer_heartbeat(&self, py: Python<'_>, heartbeat: &Bound<'_, Heartbeat>, error: i16) {
+        let heartbeat = &heartbeat.get().0;
+        py.detach(|| {
+            let body = heartbeat.answer(pyrklog_wire::ErrorCode(error));
+            self.0.reply(heartbeat.request.id, body);
+        });
     }
 
     fn resume(&self, py: Python<'_>, request: api::RequestId, errors: BTreeMap<String, i16>) {

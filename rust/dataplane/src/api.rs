@@ -186,6 +186,11 @@ pub type RequestId = u64;
 pub enum Event {
     /// A request of an API that Python owns. The connection reads nothing more until its reply.
     Request(ControlRequest),
+    /// A Heartbeat that is decoded; to answer like any request.
+    Heartbeat(Box<crate::Heartbeat>),
+    /// An OffsetCommit that is decoded and names partitions that exist. Stage it and hand it to
+    /// `append_commits`, or answer its request like any other.
+    OffsetCommit(std::sync::Arc<crate::OffsetCommit>),
     /// A Metadata request named topics that do not exist and may be created. Answer with
     /// `resume(id, errors)`: the plane then answers from the image as it is at that time, giving
     /// each name in `errors` that code.

@@ -8,7 +8,9 @@ use pyrklog_wire::header::{RequestHeader, encode_response_header};
 use crate::api::{ControlRequest, Event, RequestId};
 use crate::connection::{Close, Connection, Exclusive, Hold};
 use crate::context::Context;
+use crate::heartbeat::Heartbeat;
 use crate::metadata::{self, Asker, MetadataPlan};
+use crate::offset_commit::OffsetCommit;
 use crate::output::borrow_memory;
 use crate::request_channel::Place;
 use crate::{api_versions, fetch, list_offsets, offset_for_leader_epoch, produce, produce_old};
@@ -241,12 +243,18 @@ fn to_control_plane(
         api_version,
         correlation_id,
     });
-    cx.shared.events.push(Event::Request(ControlRequest {
+    let request = ControlRequest {
         id,
         api_key,
         api_version,
         session: conn.session(header.client_id),
         body: frame[body_start..].to_vec(),
-    }));
+    };
+    let event = match api_key {
+        key::HEARTBEAT => Heartbeat::event(request),
+        key::OFFSET_COMMIT => OffsetCommit::event(request, &cx.image),
+        _ => Event::Request(request),
+    };
+    cx.shared.events.push(event);
     Ok(Step::Taken)
 }

@@ -10,9 +10,10 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::Compression;
 use pyrklog_wire::builder::BatchBuilder;
 
-use crate::api::{Event, InternalAppend, TicketId, TicketOutcome};
+use crate::api::{InternalAppend, TicketId, TicketOutcome};
 use crate::clock::Now;
-use crate::internal_waiters::AppendWaiter;
+use crate::internal_waiters::{AppendWaiter, Done};
+use crate::offset_commit::{CommitBatch, OffsetCommit};
 use crate::partition::Partition;
 use crate::shared::Shared;
 
@@ -41,17 +42,39 @@ pub fn append_internal<'r>(
     records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
 ) -> TicketId {
     let ticket = shared.commands.ticket();
-    match enter(shared, append, records, ticket) {
+    append_for(shared, append, records, &Done::Ticket(ticket));
+    ticket
+}
+
+/// See [`crate::DataPlane::append_commits`].
+pub fn append_commits(
+    shared: &Arc<Shared>,
+    append: &InternalAppend<'_>,
+    commits: Vec<Arc<OffsetCommit>>,
+) -> Arc<CommitBatch> {
+    let channel = Arc::clone(&shared.channel);
+    let batch = Arc::new(CommitBatch::new(commits, append.timestamp_ms, channel));
+    let records = batch.records();
+    let done = Done::Commits(Arc::clone(&batch));
+    append_for(shared, append, records.iter(), &done);
+    batch
+}
+
+fn append_for<'r>(
+    shared: &Arc<Shared>,
+    append: &InternalAppend<'_>,
+    records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+    done: &Done,
+) {
+    match enter(shared, append, records, done) {
         Ok(bytes) => shared.statistics.internal.appended(bytes),
         Err(error) => {
             shared.statistics.internal.refused();
-            shared.events.push(Event::Ticket {
-                id: ticket,
-                outcome: outcome(error, -1),
-            });
+            let mut outbox = shared.outbox();
+            done.tell(error, -1, &mut outbox);
+            outbox.deliver(&shared.inboxes);
         }
     }
-    ticket
 }
 
 /// Builds and validates outside the partition's mutex, appends under it and leaves a waiter there.
@@ -60,7 +83,7 @@ fn enter<'r>(
     shared: &Arc<Shared>,
     append: &InternalAppend<'_>,
     records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
-    ticket: TicketId,
+    done: &Done,
 ) -> Result<usize, ErrorCode> {
     let partition = shared
         .registry
@@ -83,7 +106,7 @@ fn enter<'r>(
         &mut batch,
         &validated.info,
         append.expected_epoch,
-        ticket,
+        done,
         now_ms,
     )
 }
@@ -123,7 +146,7 @@ fn append_locked(
     batch: &mut [u8],
     info: &BatchInfo,
     expected_epoch: i32,
-    ticket: TicketId,
+    done: &Done,
     now_ms: i64,
 ) -> Result<usize, ErrorCode> {
     let mut state = partition.lock();
@@ -141,7 +164,7 @@ fn append_locked(
         .map_err(|error| error.code())?;
     // The high watermark cannot be there yet: the gate opens once the writer has been here.
     state.internal.add_append(AppendWaiter {
-        ticket,
+        done: done.clone(),
         base_offset: appended.base_offset,
         end_offset: appended.last_offset + 1,
         leader_epoch,

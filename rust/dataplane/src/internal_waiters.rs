@@ -2,18 +2,42 @@
 //! gate. Both end as tickets, not at a network thread.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use pyrklog_wire::ErrorCode;
 
 use crate::api::TicketId;
 use crate::internal_read::InternalReadWork;
+use crate::offset_commit::CommitBatch;
 use crate::outbox::Outbox;
 
+/// Who waits for an internal append.
+#[derive(Clone, Debug)]
+pub enum Done {
+    /// The control plane, by a ticket.
+    Ticket(TicketId),
+    /// The clients that commit offsets.
+    Commits(Arc<CommitBatch>),
+}
+
+impl Done {
+    /// The append is over; `base_offset` is that of its first record.
+    pub fn tell(&self, error: ErrorCode, base_offset: i64, outbox: &mut Outbox) {
+        match self {
+            Done::Ticket(ticket) => {
+                let outcome = crate::internal_append::outcome(error, base_offset);
+                outbox.complete_ticket(*ticket, outcome);
+            }
+            Done::Commits(batch) => batch.finish(error, base_offset, outbox),
+        }
+    }
+}
+
 /// An internal append that is in the log and waits to be replicated.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct AppendWaiter {
-    /// To complete.
-    pub ticket: TicketId,
+    /// Whom to tell.
+    pub done: Done,
     /// Offset of its first record.
     pub base_offset: i64,
     /// Done once the high watermark reaches this offset (last offset + 1).
@@ -96,6 +120,5 @@ impl InternalWaiters {
 }
 
 fn complete(waiter: &AppendWaiter, error: ErrorCode, outbox: &mut Outbox) {
-    let outcome = crate::internal_append::outcome(error, waiter.base_offset);
-    outbox.complete_ticket(waiter.ticket, outcome);
+    waiter.done.tell(error, waiter.base_offset, outbox);
 }

@@ -19,6 +19,7 @@ use crate::api::{
 use crate::image::ImageError;
 use crate::inbox::{Answer, Message};
 use crate::log_dir::LogDirState;
+use crate::offset_commit::{CommitBatch, OffsetCommit};
 use crate::partition::TopicSettings;
 use crate::placement::Placement;
 use crate::request_channel::Place;
@@ -256,6 +257,31 @@ impl DataPlane {
         let ticket = internal_append::append_internal(&self.shared, append, records);
         drop(closed);
         Ok(ticket)
+    }
+
+    /// Appends staged offset commits as one batch, in order, to their groups' partition of
+    /// `__consumer_offsets`, as [`DataPlane::append_internal`] does, and answers them when that is
+    /// over: their tables have learnt of it by then. Errors are the clients' to hear, by
+    /// [`crate::commit_error`].
+    ///
+    /// # Errors
+    /// The plane was shut down.
+    pub fn append_commits(
+        &self,
+        append: &InternalAppend<'_>,
+        commits: Vec<Arc<OffsetCommit>>,
+    ) -> Result<Arc<CommitBatch>, Closed> {
+        let closed = self.open_for_commands()?;
+        let batch = internal_append::append_commits(&self.shared, append, commits);
+        drop(closed);
+        Ok(batch)
+    }
+
+    /// Tells the clients of commits that are not answered yet REQUEST_TIMED_OUT.
+    pub fn time_out_commits(&self, batch: &CommitBatch) {
+        let mut outbox = self.shared.outbox();
+        batch.time_out(&mut outbox);
+        outbox.deliver(&self.shared.inboxes);
     }
 
     /// Reads whole batches of a partition of an internal topic, from the one that holds `offset`

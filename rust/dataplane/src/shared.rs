@@ -35,7 +35,7 @@ pub struct Shared {
     /// The way up.
     pub events: Arc<EventQueue>,
     /// Requests at the control plane.
-    pub channel: RequestChannel,
+    pub channel: Arc<RequestChannel>,
     /// What the control plane wants everyone to know.
     pub image: ArcSwap<Image>,
     /// The partitions held here.
@@ -85,7 +85,10 @@ impl Shared {
         let budget = Arc::new(ReceiveBudget::new(config.receive_buffers_max_bytes));
         Ok(Shared {
             events: Arc::new(EventQueue::new()?),
-            channel: RequestChannel::new(config.control_queue_max_requests, Arc::clone(&budget)),
+            channel: Arc::new(RequestChannel::new(
+                config.control_queue_max_requests,
+                Arc::clone(&budget),
+            )),
             image: ArcSwap::from_pointee(Image::default()),
             registry: Registry::default(),
             placement,

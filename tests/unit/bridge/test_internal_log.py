@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from pyrklog import _core
 from pyrklog.dataplane import CorePlane, Plane, PlaneSettings, Request, Session
 from pyrklog.errors import ErrorCode
 from pyrklog.image import (
@@ -55,6 +56,12 @@ class Silent:
 
     def on_request(self, request: Request) -> None:
         raise AssertionError(request)
+
+    def on_heartbeat(self, heartbeat: _core.Heartbeat) -> None:
+        raise AssertionError(heartbeat)
+
+    def on_offset_commit(self, commit: _core.OffsetCommit) -> None:
+        raise AssertionError(commit)
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         raise AssertionError(topics)

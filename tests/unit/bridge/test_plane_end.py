@@ -6,6 +6,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
+from pyrklog import _core
 from pyrklog.broker import Broker
 from pyrklog.config import load_config
 from pyrklog.dataplane import CorePlane, Request, Session
@@ -19,6 +20,12 @@ class Listener:
 
     def on_request(self, request: Request) -> None:
         raise AssertionError(request)
+
+    def on_heartbeat(self, heartbeat: _core.Heartbeat) -> None:
+        raise AssertionError(heartbeat)
+
+    def on_offset_commit(self, commit: _core.OffsetCommit) -> None:
+        raise AssertionError(commit)
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         raise AssertionError(topics)

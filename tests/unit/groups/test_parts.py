@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrklog.groups.batching import SHARED_BATCH_BYTES_MAX, QueuedAppend, make_batches
+from pyrklog.groups.batching import SHARED_BATCH_BYTES_MAX, Batch, QueuedAppend, make_batches
 from pyrklog.groups.loading import LoadedGroup, PartitionLoader
 from pyrklog.groups.machine import GroupMachine
 from pyrklog.groups.placement import java_hash, partition_of
@@ -123,9 +125,15 @@ def _queued(size_bytes: int, producer: Producer | None = None) -> QueuedAppend:
     return QueuedAppend(machine, Append(0, [(b"k", bytes(size_bytes))], producer))
 
 
+def _batches(queue: Sequence[QueuedAppend]) -> list[Batch]:
+    batches = make_batches(queue)
+    assert all(isinstance(batch, Batch) for batch in batches)
+    return [batch for batch in batches if isinstance(batch, Batch)]
+
+
 def test_small_appends_share_a_batch_in_order() -> None:
     queue = [_queued(10), _queued(20), _queued(30)]
-    [batch] = make_batches(queue)
+    [batch] = _batches(queue)
     assert batch.appends == queue
     assert [len(value or b"") for _, value in batch.records()] == [10, 20, 30]
     assert batch.base_offsets(100) == [100, 101, 102]
@@ -135,7 +143,7 @@ def test_large_ones_and_transactions_stay_alone() -> None:
     producer = Producer(1, 0)
     large = SHARED_BATCH_BYTES_MAX + 1
     queue = [_queued(1), _queued(large), _queued(1), _queued(1, producer), _queued(1, producer)]
-    batches = make_batches([*queue, _queued(2)])
+    batches = _batches([*queue, _queued(2)])
     assert [len(batch.appends) for batch in batches] == [1, 1, 1, 1, 1, 1]
     assert [batch.producer for batch in batches] == [None, None, None, producer, producer, None]
 
@@ -143,7 +151,7 @@ def test_large_ones_and_transactions_stay_alone() -> None:
 @given(sizes=st.lists(st.integers(0, 40_000), max_size=30))
 def test_no_append_is_lost_and_no_batch_too_large(sizes: list[int]) -> None:
     queue = [_queued(size) for size in sizes]
-    batches = make_batches(queue)
+    batches = _batches(queue)
     assert [item for batch in batches for item in batch.appends] == queue
     for batch in batches:
         assert sum(len(v or b"") for _, v in batch.records()) <= SHARED_BATCH_BYTES_MAX

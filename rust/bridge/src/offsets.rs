@@ -1,0 +1,199 @@
+//! Committed offsets: a group's table, and commits on their way into it.
+
+use std::sync::Arc;
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::{PyBytes, PyTuple};
+use pyrklog_dataplane::{self as dataplane, CommittedOffset};
+
+use crate::events::{self, Session};
+
+type TopicPartition = (PyBackedStr, i32);
+/// Record offset, offset, leader epoch, metadata, commit and expiry time.
+type Committed = (i64, i64, i32, String, i64, i64);
+
+fn named((topic, partition): &TopicPartition) -> (&str, i32) {
+    (topic, *partition)
+}
+
+fn to_python(found: CommittedOffset) -> Committed {
+    (
+        found.record_offset,
+        found.offset,
+        found.leader_epoch,
+        found.metadata.into(),
+        found.commit_ms,
+        found.expire_ms,
+    )
+}
+
+fn from_python(value: Committed) -> CommittedOffset {
+    let (record_offset, offset, leader_epoch, metadata, commit_ms, expire_ms) = value;
+    CommittedOffset {
+        record_offset,
+        offset,
+        leader_epoch,
+        metadata: metadata.into(),
+        commit_ms,
+        expire_ms,
+    }
+}
+
+/// `pyrklog_dataplane::OffsetTable`.
+#[pyclass(frozen, module = "pyrklog._core")]
+pub struct OffsetTable(Arc<dataplane::OffsetTable>);
+
+#[pymethods]
+impl OffsetTable {
+    #[new]
+    fn new() -> Self {
+        OffsetTable(Arc::default())
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    #[getter]
+    fn pending(&self) -> usize {
+        self.0.pending()
+    }
+
+    fn is_pending(&self, topic: &str, partition: i32) -> bool {
+        self.0.is_pending(topic, partition)
+    }
+
+    fn get(&self, topic: &str, partition: i32) -> Option<Committed> {
+        self.0.get(topic, partition).map(to_python)
+    }
+
+    fn items(&self) -> Vec<(dataplane::TopicPartition, Committed)> {
+        let all = self.0.list().into_iter();
+        all.map(|(key, value)| (key, to_python(value))).collect()
+    }
+
+    fn stage(&self, ticket: u64, partitions: Vec<TopicPartition>) {
+        self.0.stage(ticket, partitions.iter().map(named));
+    }
+
+    fn stage_commit(&self, ticket: u64, commit: &Bound<'_, OffsetCommit>) -> bool {
+        commit.get().0.stage(&self.0, ticket)
+    }
+
+    fn finish(&self, ticket: u64, offsets: Vec<(TopicPartition, Option<Committed>)>) {
+        let offsets = offsets.iter().map(|(key, value)| {
+            let (topic, partition) = named(key);
+            (topic, partition, value.clone().map(from_python))
+        });
+        self.0.finish(ticket, offsets);
+    }
+
+    fn keep(&self, offsets: Vec<(TopicPartition, Committed)>) {
+        let offsets = offsets.iter().map(|(key, value)| {
+            let (topic, partition) = named(key);
+            (topic, partition, from_python(value.clone()))
+        });
+        self.0.keep(offsets);
+    }
+
+    fn remove(&self, partitions: Vec<TopicPartition>) -> Vec<dataplane::TopicPartition> {
+        self.0.remove(partitions.iter().map(named))
+    }
+
+    fn clear(&self) -> Vec<dataplane::TopicPartition> {
+        self.0.clear()
+    }
+}
+
+/// `Event::OffsetCommit`: a request like any other, and what it says.
+#[pyclass(frozen, module = "pyrklog._core")]
+pub struct OffsetCommit(pub Arc<dataplane::OffsetCommit>);
+
+#[pymethods]
+impl OffsetCommit {
+    #[classattr]
+    fn __match_args__(py: Python<'_>) -> PyResult<Py<PyTuple>> {
+        let fields = ["id", "api_key", "api_version", "session", "body"];
+        Ok(PyTuple::new(py, fields)?.unbind())
+    }
+
+    #[getter]
+    fn id(&self) -> u64 {
+        self.0.request.id
+    }
+
+    #[getter]
+    fn api_key(&self) -> i16 {
+        self.0.request.api_key
+    }
+
+    #[getter]
+    fn api_version(&self) -> i16 {
+        self.0.request.api_version
+    }
+
+    #[getter]
+    fn session(&self, py: Python<'_>) -> PyResult<Py<Session>> {
+        events::session(py, self.0.request.session.clone())
+    }
+
+    #[getter]
+    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.request.body)
+    }
+
+    #[getter]
+    fn group_id(&self) -> &str {
+        self.0.group_id()
+    }
+
+    #[getter]
+    fn generation(&self) -> i32 {
+        self.0.generation()
+    }
+
+    #[getter]
+    fn member_id(&self) -> &str {
+        self.0.member_id()
+    }
+
+    #[getter]
+    fn instance_id(&self) -> Option<&str> {
+        self.0.instance_id()
+    }
+
+    #[getter]
+    fn metadata_units(&self) -> usize {
+        self.0.metadata_units()
+    }
+
+    #[getter]
+    fn size_bytes(&self) -> usize {
+        self.0.size_bytes()
+    }
+}
+
+/// `pyrklog_dataplane::CommitBatch`.
+#[pyclass(frozen, module = "pyrklog._core")]
+pub struct CommitBatch(pub Arc<dataplane::CommitBatch>);
+
+#[pymethods]
+impl CommitBatch {
+    #[getter]
+    fn is_answered(&self) -> bool {
+        self.0.is_answered()
+    }
+}
+
+/// An event's Python object.
+pub fn commit_event(py: Python<'_>, commit: Arc<dataplane::OffsetCommit>) -> PyResult<Py<PyAny>> {
+    OffsetCommit(commit).into_py_any(py)
+}
+
+/// `pyrklog_dataplane::commit_error`.
+#[pyfunction]
+pub fn commit_error(error: i16) -> i16 {
+    dataplane::commit_error(pyrklog_wire::ErrorCode(error)).0
+}

@@ -1,0 +1,293 @@
+//! OffsetCommit requests that need no more of the control plane than its consent.
+//!
+//! A network thread decodes the request; the control plane looks at who commits, *stages* it in the
+//! group's [`OffsetTable`] and hands it back among others of its partition of `__consumer_offsets`
+//! ([`crate::DataPlane::append_commits`]). Its records, the table and the answer are then made here.
+//! Requests that name a partition which does not exist go the general way.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::offset_commit::{NO_RETENTION, OffsetCommitRequest};
+use pyrklog_wire::offset_records::{self, NO_EXPIRY, OffsetValue, STRING_MAX_BYTES};
+
+use crate::api::{ControlRequest, Event};
+use crate::image::Image;
+use crate::inbox::{Answer, Message};
+use crate::offset_table::{CommittedOffset, OffsetTable, Ticket};
+use crate::outbox::Outbox;
+use crate::request_channel::RequestChannel;
+
+/// What a record takes beside its strings: numbers, lengths and the record's own frame.
+const RECORD_FIXED_BYTES: usize = 64;
+
+/// See the module.
+#[derive(Debug)]
+pub struct OffsetCommit {
+    /// The request as any other.
+    pub request: ControlRequest,
+    decoded: OffsetCommitRequest,
+    metadata_units: usize,
+    size_bytes: usize,
+    staged: OnceLock<(Arc<OffsetTable>, Ticket)>,
+}
+
+impl OffsetCommit {
+    /// Decodes a request. It goes up as any other where it is malformed, names nothing, or
+    /// something that does not exist or cannot be written.
+    pub fn event(request: ControlRequest, image: &Image) -> Event {
+        let body = &request.body;
+        let Ok(decoded) = OffsetCommitRequest::decode(body, request.api_version) else {
+            return Event::Request(request);
+        };
+        let group_bytes = decoded.group_id.len();
+        let (mut metadata_units, mut size_bytes, mut count) = (0, 0, 0);
+        let mut is_plain = group_bytes <= STRING_MAX_BYTES;
+        for topic in &decoded.topics {
+            let name = topic.name.text(body);
+            let known = image.topic(name);
+            for partition in &topic.partitions {
+                is_plain &= known.is_some_and(|known| known.partition(partition.index).is_some());
+                let metadata = partition.metadata.map_or("", |span| span.text(body));
+                is_plain &= metadata.len() <= STRING_MAX_BYTES;
+                metadata_units = metadata_units.max(utf16_units(metadata));
+                size_bytes += group_bytes + name.len() + metadata.len() + RECORD_FIXED_BYTES;
+                count += 1;
+            }
+        }
+        if !is_plain || count == 0 {
+            return Event::Request(request);
+        }
+        Event::OffsetCommit(Arc::new(OffsetCommit {
+            request,
+            decoded,
+            metadata_units,
+            size_bytes,
+            staged: OnceLock::new(),
+        }))
+    }
+
+    /// The group.
+    pub fn group_id(&self) -> &str {
+        self.decoded.group_id.text(&self.request.body)
+    }
+
+    /// The generation, -1 of a consumer without one.
+    pub fn generation(&self) -> i32 {
+        self.decoded.generation
+    }
+
+    /// The member, empty of a consumer without a group's assignment.
+    pub fn member_id(&self) -> &str {
+        self.decoded.member_id.text(&self.request.body)
+    }
+
+    /// The instance id of a static member.
+    pub fn instance_id(&self) -> Option<&str> {
+        let span = self.decoded.instance_id?;
+        Some(span.text(&self.request.body))
+    }
+
+    /// UTF-16 units of the longest note, which is what Kafka's limit counts.
+    pub fn metadata_units(&self) -> usize {
+        self.metadata_units
+    }
+
+    /// About what its records take in a batch.
+    pub fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// Its offsets are on their way into the group's table. False where that was said before.
+    pub fn stage(&self, table: &Arc<OffsetTable>, ticket: Ticket) -> bool {
+        let is_first = self.staged.set((Arc::clone(table), ticket)).is_ok();
+        if is_first {
+            let body = &self.request.body;
+            let partitions = self.decoded.partitions();
+            table.stage(
+                ticket,
+                partitions.map(|(topic, one)| (topic.text(body), one.index)),
+            );
+        }
+        is_first
+    }
+
+    fn values(&self, now_ms: i64) -> impl Iterator<Item = (&str, i32, OffsetValue<'_>)> {
+        let body = &self.request.body;
+        let retention_ms = self.decoded.retention_ms;
+        let expire_ms = match retention_ms {
+            NO_RETENTION => NO_EXPIRY,
+            _ => now_ms.saturating_add(retention_ms),
+        };
+        self.decoded.partitions().map(move |(topic, one)| {
+            let value = OffsetValue {
+                offset: one.offset,
+                leader_epoch: one.leader_epoch,
+                metadata: one.metadata.map_or("", |span| span.text(body)),
+                commit_ms: now_ms,
+                expire_ms,
+            };
+            (topic.text(body), one.index, value)
+        })
+    }
+
+    /// The append is over; `base_offset` is that of its first record. The next commit's.
+    fn finish(&self, error: ErrorCode, base_offset: i64, now_ms: i64) -> i64 {
+        let Some((table, ticket)) = self.staged.get() else {
+            return base_offset;
+        };
+        let mut record_offset = base_offset;
+        let offsets = self.values(now_ms).map(|(topic, partition, value)| {
+            let committed = (error == ErrorCode::NONE).then(|| CommittedOffset {
+                record_offset,
+                offset: value.offset,
+                leader_epoch: value.leader_epoch,
+                metadata: value.metadata.into(),
+                commit_ms: value.commit_ms,
+                expire_ms: value.expire_ms,
+            });
+            record_offset += 1;
+            (topic, partition, committed)
+        });
+        table.finish(*ticket, offsets);
+        record_offset
+    }
+
+    fn answer(&self, error: ErrorCode, channel: &RequestChannel, outbox: &mut Outbox) {
+        let ControlRequest {
+            id,
+            api_version,
+            body,
+            ..
+        } = &self.request;
+        let Some((place, next)) = channel.finish(*id) else {
+            return;
+        };
+        let mut answer = Vec::with_capacity(64);
+        self.decoded
+            .encode_answer(body, *api_version, error, &mut answer);
+        let message = Message::Reply {
+            token: place.token,
+            request: *id,
+            answer: Answer::Body(answer),
+        };
+        outbox.push(place.thread, message);
+        if let Some(next) = next {
+            outbox.unblock(next);
+        }
+    }
+}
+
+/// Commits whose records share a batch of `__consumer_offsets`.
+#[derive(Debug)]
+pub struct CommitBatch {
+    commits: Vec<Arc<OffsetCommit>>,
+    now_ms: i64,
+    channel: Arc<RequestChannel>,
+    is_answered: AtomicBool,
+}
+
+impl CommitBatch {
+    /// Staged commits, stamped with `now_ms`.
+    pub fn new(
+        commits: Vec<Arc<OffsetCommit>>,
+        now_ms: i64,
+        channel: Arc<RequestChannel>,
+    ) -> CommitBatch {
+        CommitBatch {
+            commits,
+            now_ms,
+            channel,
+            is_answered: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether all are answered.
+    pub fn is_answered(&self) -> bool {
+        self.is_answered.load(Ordering::Acquire)
+    }
+
+    /// The records in order.
+    pub fn records(&self) -> CommitRecords {
+        let mut records = CommitRecords::default();
+        for commit in &self.commits {
+            for (topic, partition, value) in commit.values(self.now_ms) {
+                offset_records::encode_key(commit.group_id(), topic, partition, &mut records.bytes);
+                let key_end = records.bytes.len();
+                value.encode(&mut records.bytes);
+                records.ends.push((key_end, records.bytes.len()));
+            }
+        }
+        records
+    }
+
+    /// The append is over: the tables learn of it, the clients get their answers.
+    pub fn finish(&self, error: ErrorCode, base_offset: i64, outbox: &mut Outbox) {
+        let mut next_offset = base_offset;
+        for commit in &self.commits {
+            next_offset = commit.finish(error, next_offset, self.now_ms);
+        }
+        self.answer(commit_error(error), outbox);
+    }
+
+    /// The clients have waited long enough. What becomes of the records is seen later.
+    pub fn time_out(&self, outbox: &mut Outbox) {
+        self.answer(commit_error(ErrorCode::REQUEST_TIMED_OUT), outbox);
+    }
+
+    fn answer(&self, error: ErrorCode, outbox: &mut Outbox) {
+        if self.is_answered.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for commit in &self.commits {
+            commit.answer(error, &self.channel, outbox);
+        }
+    }
+}
+
+/// Keys and values, one after the other in one piece of memory.
+#[derive(Debug, Default)]
+pub struct CommitRecords {
+    bytes: Vec<u8>,
+    ends: Vec<(usize, usize)>,
+}
+
+impl CommitRecords {
+    /// Key and value of each.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(key_end, end)| {
+            let record = (&self.bytes[start..key_end], Some(&self.bytes[key_end..end]));
+            start = end;
+            record
+        })
+    }
+}
+
+fn utf16_units(text: &str) -> usize {
+    if text.is_ascii() {
+        text.len()
+    } else {
+        text.encode_utf16().count()
+    }
+}
+
+/// What a client is told when its offsets could not be written, as in Kafka;
+/// `groups/persistence.py` has the same table for what it appends itself.
+pub fn commit_error(error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        | ErrorCode::NOT_ENOUGH_REPLICAS
+        | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+        | ErrorCode::FENCED_LEADER_EPOCH
+        | ErrorCode::KAFKA_STORAGE_ERROR => ErrorCode::NOT_COORDINATOR,
+        ErrorCode::NETWORK_EXCEPTION => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode::MESSAGE_TOO_LARGE
+        | ErrorCode::RECORD_LIST_TOO_LARGE
+        | ErrorCode::INVALID_FETCH_SIZE => ErrorCode::INVALID_COMMIT_OFFSET_SIZE,
+        other => other,
+    }
+}

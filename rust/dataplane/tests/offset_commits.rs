@@ -1,0 +1,216 @@
+//! OffsetCommit requests that the control plane hands back whole: what gets into the log, into the
+//! group's table and to the client, and when.
+
+mod harness;
+
+use std::sync::Arc;
+
+use harness::internal::*;
+use harness::*;
+use pyrklog_dataplane::api::*;
+use pyrklog_dataplane::{CommitBatch, CommittedOffset, OffsetCommit, OffsetTable, commit_error};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::api::key;
+use pyrklog_wire::reader::Reader;
+use pyrklog_wire::writer::Writer;
+
+const VERSION: i16 = 8;
+const NOW_MS: i64 = 1_700_000_000_000;
+
+type Wanted<'a> = (&'a str, i32, i64, Option<&'a str>);
+
+fn body(partitions: &[Wanted<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, true);
+    writer.string("group");
+    writer.i32(3);
+    writer.string("member");
+    writer.nullable_string(None);
+    writer.array(partitions, |writer, &(topic, index, offset, metadata)| {
+        writer.string(topic);
+        writer.array(&[index], |writer, index| {
+            writer.i32(*index);
+            writer.i64(offset);
+            writer.i32(2);
+            writer.nullable_string(metadata);
+            writer.no_tags();
+        });
+        writer.no_tags();
+    });
+    writer.no_tags();
+    out
+}
+
+/// The code of each partition.
+fn codes(body: &[u8]) -> Vec<(i32, i16)> {
+    let mut reader = Reader::new(body, true);
+    assert_eq!(reader.i32(), Ok(0));
+    let topics = reader.array(3, |reader| {
+        reader.string()?;
+        let codes = reader.array(6, |reader| {
+            let code = (reader.i32()?, reader.i16()?);
+            reader.skip_tags()?;
+            Ok(code)
+        })?;
+        reader.skip_tags()?;
+        Ok(codes)
+    });
+    reader.skip_tags().unwrap();
+    assert_eq!(reader.expect_end(), Ok(()));
+    topics.unwrap().concat()
+}
+
+fn arrived(test: &mut TestPlane) -> Arc<OffsetCommit> {
+    match test.wait_for("a commit", |event| matches!(event, Event::OffsetCommit(_))) {
+        Event::OffsetCommit(commit) => commit,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn append(test: &TestPlane, commits: Vec<Arc<OffsetCommit>>) -> Arc<CommitBatch> {
+    test.plane.append_commits(&terms(), commits).unwrap()
+}
+
+fn committed(record_offset: i64, offset: i64, metadata: &str) -> CommittedOffset {
+    CommittedOffset {
+        record_offset,
+        offset,
+        leader_epoch: 2,
+        metadata: metadata.into(),
+        commit_ms: NOW_MS,
+        expire_ms: -1,
+    }
+}
+
+#[test]
+fn commits_of_a_batch_reach_the_log_the_table_and_their_clients() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = start(dir.path());
+    test.create("t", 3);
+    let table = Arc::new(OffsetTable::default());
+    let mut clients: Vec<Client> = (0..3).map(|_| test.client()).collect();
+    let mut commits = Vec::new();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let partitions = [("t", number as i32, 7, Some("\u{e9}")), ("t", 0, 8, None)];
+        client.send(key::OFFSET_COMMIT, VERSION, &body(&partitions));
+        let commit = arrived(&mut test);
+        assert_eq!((commit.group_id(), commit.member_id()), ("group", "member"));
+        assert_eq!((commit.generation(), commit.instance_id()), (3, None));
+        assert_eq!(commit.metadata_units(), 1);
+        assert!(commit.stage(&table, number as u64));
+        assert!(!commit.stage(&table, 9), "staged twice");
+        commits.push(commit);
+    }
+    assert_eq!((table.len(), table.pending()), (0, 3));
+    let batch = append(&test, commits);
+    for (number, client) in (0..).zip(&mut clients) {
+        let (_, answer) = client.receive(key::OFFSET_COMMIT, VERSION);
+        assert_eq!(codes(&answer), [(number, 0), (0, 0)]);
+    }
+    assert!(batch.is_answered());
+    assert_eq!((table.len(), table.pending()), (3, 0));
+    assert_eq!(table.get("t", 0), Some(committed(5, 8, "")));
+    assert_eq!(table.get("t", 1), Some(committed(2, 7, "\u{e9}")));
+    let read = read(&mut test, 0, 1 << 20);
+    let [batch] = &read.batches[..] else {
+        panic!("{read:?}")
+    };
+    let records: Vec<_> = batch.records().collect();
+    assert_eq!(records.len(), 6);
+    let (offset, key, value) = records[2];
+    assert_eq!(offset, 2);
+    assert_eq!(key, Some(&b"\0\x01\0\x05group\0\x01t\0\0\0\x01"[..]));
+    assert_eq!(value.unwrap()[..2], [0, 3]);
+}
+
+#[test]
+fn what_is_not_plain_goes_up_as_any_other_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = start(dir.path());
+    test.create("t", 1);
+    let long = "x".repeat(40_000);
+    let mut cut = body(&[("t", 0, 7, None)]);
+    cut.truncate(cut.len() - 3);
+    let bodies = [
+        body(&[("t", 0, 7, None), ("missing", 0, 7, None)]),
+        body(&[("t", 1, 7, None)]),
+        body(&[("t", 0, 7, Some(&long))]),
+        body(&[]),
+        cut,
+    ];
+    for body in bodies {
+        let mut client = test.client();
+        client.send(key::OFFSET_COMMIT, VERSION, &body);
+        let request = test.wait_for_request();
+        assert_eq!((request.api_key, request.body), (key::OFFSET_COMMIT, body));
+    }
+}
+
+#[test]
+fn a_commit_that_cannot_be_written_says_so_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = start(dir.path());
+    test.create("t", 1);
+    let table = Arc::new(OffsetTable::default());
+    let mut client = test.client();
+    client.send(key::OFFSET_COMMIT, VERSION, &body(&[("t", 0, 7, None)]));
+    let commit = arrived(&mut test);
+    commit.stage(&table, 1);
+    let old_epoch = InternalAppend {
+        expected_epoch: 5,
+        ..terms()
+    };
+    test.plane.append_commits(&old_epoch, vec![commit]).unwrap();
+    let (_, answer) = client.receive(key::OFFSET_COMMIT, VERSION);
+    assert_eq!(codes(&answer), [(0, ErrorCode::NOT_COORDINATOR.0)]);
+    assert_eq!((table.len(), table.pending()), (0, 0));
+    assert_eq!(
+        commit_error(ErrorCode::MESSAGE_TOO_LARGE),
+        ErrorCode::INVALID_COMMIT_OFFSET_SIZE
+    );
+}
+
+#[test]
+fn a_client_that_has_waited_enough_is_told_and_the_offset_counts_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SlowDisk::default();
+    let config = config(vec![dir.path().join("logs")]);
+    let mut test = TestPlane::start_with(config, Arc::new(disk.clone()));
+    test.create(TOPIC, 1);
+    test.create("t", 1);
+    let table = Arc::new(OffsetTable::default());
+    let mut client = test.client();
+    client.send(key::OFFSET_COMMIT, VERSION, &body(&[("t", 0, 7, None)]));
+    let commit = arrived(&mut test);
+    commit.stage(&table, 1);
+    disk.freeze();
+    let batch = append(&test, vec![commit]);
+    assert!(!batch.is_answered());
+    test.plane.time_out_commits(&batch);
+    let (_, answer) = client.receive(key::OFFSET_COMMIT, VERSION);
+    assert_eq!(codes(&answer), [(0, ErrorCode::REQUEST_TIMED_OUT.0)]);
+    assert!(table.is_pending("t", 0));
+    disk.thaw();
+    eventually("the offset counts", || table.get("t", 0));
+    assert_eq!(table.pending(), 0);
+    test.plane.time_out_commits(&batch);
+    client.call(key::API_VERSIONS, 0, &[]);
+}
+
+#[test]
+fn a_connection_that_has_gone_does_not_keep_its_offset_from_counting() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = start(dir.path());
+    test.create("t", 1);
+    let table = Arc::new(OffsetTable::default());
+    let mut client = test.client();
+    client.send(key::OFFSET_COMMIT, VERSION, &body(&[("t", 0, 7, None)]));
+    let commit = arrived(&mut test);
+    commit.stage(&table, 1);
+    drop(client);
+    append(&test, vec![commit]);
+    eventually("the offset counts", || table.get("t", 0));
+    eventually("its place is free", || {
+        (test.statistic("control_queue_depth") == 0).then_some(())
+    });
+}

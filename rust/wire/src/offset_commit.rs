@@ -1,0 +1,239 @@
+//! OffsetCommit, versions 2 to 9: the request decoded in place, and the answer to it.
+//!
+//! Version notes: 2 to 4 carry a time to live; 3 throttle time; 6 leader epochs (KIP-320); 7 static
+//! members (KIP-345); 8 flexible.
+
+use crate::api::{self, key};
+use crate::error::{DecodeError, Result};
+use crate::error_code::ErrorCode;
+use crate::reader::Reader;
+use crate::span::Span;
+use crate::writer::Writer;
+
+const MIN_VERSION: i16 = 2;
+const RETENTION_UNTIL: i16 = 4;
+const THROTTLE_SINCE: i16 = 3;
+const LEADER_EPOCH_SINCE: i16 = 6;
+const INSTANCE_ID_SINCE: i16 = 7;
+const FLEXIBLE_SINCE: i16 = 8;
+
+/// The time to live of a request that leaves it to the broker.
+pub const NO_RETENTION: i64 = -1;
+
+/// A request; places count from the start of its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetCommitRequest {
+    /// Group.
+    pub group_id: Span,
+    /// Generation, -1 of a consumer without one.
+    pub generation: i32,
+    /// Member id, empty of a consumer without one.
+    pub member_id: Span,
+    /// Instance id of a static member (version 7 on).
+    pub instance_id: Option<Span>,
+    /// Milliseconds that the offsets shall be kept, [`NO_RETENTION`] (versions 2 to 4).
+    pub retention_ms: i64,
+    /// Topics.
+    pub topics: Vec<OffsetCommitTopic>,
+}
+
+/// A topic of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetCommitTopic {
+    /// Name.
+    pub name: Span,
+    /// Partitions.
+    pub partitions: Vec<OffsetCommitPartition>,
+}
+
+/// A partition of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetCommitPartition {
+    /// Partition index.
+    pub index: i32,
+    /// The offset to keep.
+    pub offset: i64,
+    /// Leader epoch of the last record consumed, -1 unknown (version 6 on).
+    pub leader_epoch: i32,
+    /// The client's own note; null is as good as empty.
+    pub metadata: Option<Span>,
+}
+
+impl OffsetCommitRequest {
+    /// Decodes a body; bytes after the request are ignored, as in Kafka.
+    pub fn decode(body: &[u8], version: i16) -> Result<Self> {
+        if !(MIN_VERSION..=api::max_version(key::OFFSET_COMMIT)).contains(&version) {
+            return Err(DecodeError::UnsupportedVersion {
+                api_key: key::OFFSET_COMMIT,
+                api_version: version,
+            });
+        }
+        let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
+        let group_id = reader.string_span()?;
+        let generation = reader.i32()?;
+        let member_id = reader.string_span()?;
+        let instance_id = if version >= INSTANCE_ID_SINCE {
+            reader.nullable_string_span()?
+        } else {
+            None
+        };
+        let retention_ms = if version <= RETENTION_UNTIL {
+            reader.i64()?
+        } else {
+            NO_RETENTION
+        };
+        let topics = reader.array(3, |reader| {
+            let name = reader.string_span()?;
+            let partitions = reader.array(13, |reader| partition(reader, version))?;
+            reader.skip_tags()?;
+            Ok(OffsetCommitTopic { name, partitions })
+        })?;
+        reader.skip_tags()?;
+        Ok(OffsetCommitRequest {
+            group_id,
+            generation,
+            member_id,
+            instance_id,
+            retention_ms,
+            topics,
+        })
+    }
+
+    /// All partitions in the order of the request, each with its topic.
+    pub fn partitions(&self) -> impl Iterator<Item = (Span, &OffsetCommitPartition)> {
+        self.topics.iter().flat_map(|topic| {
+            let with_topic = |partition| (topic.name, partition);
+            topic.partitions.iter().map(with_topic)
+        })
+    }
+
+    /// Appends the body of an answer that gives each partition the same code. `body` is the
+    /// request's own.
+    pub fn encode_answer(&self, body: &[u8], version: i16, error: ErrorCode, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
+        if version >= THROTTLE_SINCE {
+            writer.i32(0);
+        }
+        writer.array(&self.topics, |writer, topic| {
+            writer.string(topic.name.text(body));
+            writer.array(&topic.partitions, |writer, partition| {
+                writer.i32(partition.index);
+                writer.i16(error.0);
+                writer.no_tags();
+            });
+            writer.no_tags();
+        });
+        writer.no_tags();
+    }
+}
+
+fn partition(reader: &mut Reader<'_>, version: i16) -> Result<OffsetCommitPartition> {
+    let index = reader.i32()?;
+    let offset = reader.i64()?;
+    let has_epoch = version >= LEADER_EPOCH_SINCE;
+    let leader_epoch = if has_epoch { reader.i32()? } else { -1 };
+    let metadata = reader.nullable_string_span()?;
+    reader.skip_tags()?;
+    Ok(OffsetCommitPartition {
+        index,
+        offset,
+        leader_epoch,
+        metadata,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encode(version: i16) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out, version >= FLEXIBLE_SINCE);
+        writer.string("group");
+        writer.i32(7);
+        writer.string("member");
+        if version >= INSTANCE_ID_SINCE {
+            writer.nullable_string(Some("static"));
+        }
+        if version <= RETENTION_UNTIL {
+            writer.i64(60_000);
+        }
+        writer.array(&["a", "b"], |writer, topic| {
+            writer.string(topic);
+            writer.array(&[0, 5], |writer, index| {
+                writer.i32(*index);
+                writer.i64(100 + i64::from(*index));
+                if version >= LEADER_EPOCH_SINCE {
+                    writer.i32(3);
+                }
+                writer.nullable_string((*index > 0).then_some("note"));
+                writer.no_tags();
+            });
+            writer.no_tags();
+        });
+        writer.no_tags();
+        out
+    }
+
+    #[test]
+    fn every_version_is_read_and_answered() {
+        for version in MIN_VERSION..=api::max_version(key::OFFSET_COMMIT) {
+            let body = encode(version);
+            let request = OffsetCommitRequest::decode(&body, version).unwrap();
+            assert_eq!(request.group_id.text(&body), "group");
+            assert_eq!(request.member_id.text(&body), "member");
+            let instance = request.instance_id.map(|span| span.text(&body));
+            assert_eq!(instance.is_some(), version >= INSTANCE_ID_SINCE);
+            assert_eq!(request.generation, 7);
+            let has_retention = version <= RETENTION_UNTIL;
+            assert_eq!(request.retention_ms == 60_000, has_retention);
+            let found: Vec<_> = request
+                .partitions()
+                .map(|(topic, one)| {
+                    let note = one.metadata.map(|span| span.text(&body));
+                    (topic.text(&body), one.index, one.offset, note)
+                })
+                .collect();
+            let note = Some("note");
+            let wanted = [
+                ("a", 0, 100, None),
+                ("a", 5, 105, note),
+                ("b", 0, 100, None),
+                ("b", 5, 105, note),
+            ];
+            assert_eq!(found, wanted);
+
+            let mut answer = Vec::new();
+            request.encode_answer(&body, version, ErrorCode::NOT_COORDINATOR, &mut answer);
+            let mut reader = Reader::new(&answer, version >= FLEXIBLE_SINCE);
+            if version >= THROTTLE_SINCE {
+                assert_eq!(reader.i32(), Ok(0));
+            }
+            let topics = reader.array(3, |reader| {
+                let name = reader.string()?;
+                let codes = reader.array(6, |reader| {
+                    let code = (reader.i32()?, reader.i16()?);
+                    reader.skip_tags()?;
+                    Ok(code)
+                })?;
+                reader.skip_tags()?;
+                Ok((name, codes))
+            });
+            let codes = vec![(0, 16), (5, 16)];
+            assert_eq!(topics, Ok(vec![("a", codes.clone()), ("b", codes)]));
+            reader.skip_tags().unwrap();
+            assert_eq!(reader.expect_end(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn every_cut_is_an_error() {
+        for version in MIN_VERSION..=api::max_version(key::OFFSET_COMMIT) {
+            let body = encode(version);
+            for len in 0..body.len() {
+                assert!(OffsetCommitRequest::decode(&body[..len], version).is_err());
+            }
+        }
+        assert!(OffsetCommitRequest::decode(&encode(2), 1).is_err());
+    }
+}
