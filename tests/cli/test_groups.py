@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -208,3 +211,95 @@ def test_watching(bootstrap: str, group: str, monkeypatch: pytest.MonkeyPatch) -
     rounds = [text.splitlines() for text in done.stdout.split("\n\n")]
     trends: list[Any] = [[line.split()[6] for line in lines[2:4]] for lines in rounds]
     assert trends == [["-", "-"], ["up", "flat"]]
+
+
+# --- consume -g ----------------------------------------------------------------------------------
+
+
+def _consuming(bootstrap: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pyrklog", "-b", bootstrap, "consume", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _lines(process: subprocess.Popen[str], count: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline().strip() for _ in range(count)]
+
+
+PLACE = "%t %p %o\\n"
+
+
+def test_a_group_goes_on_where_it_stopped(bootstrap: str, run: Run, group: str) -> None:
+    """Of 30 records the group has read 15."""
+    read = run("consume", group, "-g", group, "-e", "-f", "%p %o\n").split("\n")[:-1]
+    wanted = [f"0 {n}" for n in range(5, EACH)] + [f"2 {n}" for n in range(EACH)]
+    assert sorted(read) == wanted
+    assert run("consume", group, "-g", group, "-e") == ""
+    described = json.loads(run("group", "describe", group, "-o", "json"))["items"][0]
+    assert (described["state"], described["lag"]) == ("Empty", 0)
+
+
+def test_where_a_group_without_offsets_begins(bootstrap: str, run: Run, group: str) -> None:
+    assert run("consume", group, "-g", f"{group}-new", "-o", "end", "-e") == ""
+    again = run("consume", group, "-g", f"{group}-other", "-c", "7").split("\n")
+    assert len(again) == 8
+
+
+def test_ctrl_c_commits_and_leaves(bootstrap: str, run: Run, group: str) -> None:
+    with _consuming(bootstrap, group, "-g", group) as process:
+        assert len(_lines(process, 15)) == 15
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    described = json.loads(run("group", "describe", group, "-o", "json"))["items"][0]
+    assert (described["state"], described["lag"]) == ("Empty", 0)
+
+
+def test_a_member_that_is_killed_costs_no_record(bootstrap: str, run: Run, group: str) -> None:
+    session = ("-X", "session.timeout.ms=6000")
+    with _consuming(bootstrap, group, "-g", group, "-f", PLACE, *session) as process:
+        first = _lines(process, 15)
+        process.kill()
+    then = run("consume", group, "-g", group, "-c", "1", "-e", "-f", PLACE, code=0)
+    rest = run("consume", group, "-g", group, "-e", "-f", PLACE).split("\n")
+    seen = {*first, *then.split("\n"), *rest} - {""}
+    wanted = {f"{group} 0 {n}" for n in range(5, EACH)} | {f"{group} 2 {n}" for n in range(EACH)}
+    assert seen == wanted
+
+
+def test_it_shares_a_group_with_other_clients(bootstrap: str, run: Run, group: str) -> None:
+    """The partitions are split, and come over when the other one leaves."""
+    with Crew(ConfluentMember(bootstrap, group, group)) as crew:
+        other = crew.members[0]
+        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "the first member")
+        with _consuming(bootstrap, group, "-g", group, "-f", "%p\\n", "-v") as ours:
+            crew.poll_until(lambda: 0 < len(other.assigned()) < PARTITIONS, "a share for us")
+            crew.members.remove(other)
+            other.close()
+            fill(bootstrap, group, PARTITIONS, EACH)
+            seen: set[str] = set()
+            while len(seen) < PARTITIONS:
+                seen |= set(_lines(ours, 1))
+            ours.send_signal(signal.SIGINT)
+            _, errors = ours.communicate(timeout=20)
+            assert ours.returncode == 130
+        assert f"this member reads {group}" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["-g", "g", "-p", "0"], 2, "exclude each other"),
+        (["-g", "g", "-o", "5"], 2, "only beginning or end"),
+        (["-g", "g", "-o", "beginning:end"], 2, "use -c or -e"),
+        (["-g", ""], 2, "not an empty text"),
+        (["-g", "g", "-X", "partition.assignment.strategy=none"], 2, "partition.assignment"),
+    ],
+)
+def test_what_a_group_cannot_be_asked(
+    run: Run, group: str, arguments: list[str], code: int, says: str
+) -> None:
+    assert says in run("consume", group, *arguments, code=code)
+
+
+def test_a_missing_topic_is_not_waited_for(run: Run) -> None:
+    assert "does not exist" in run("consume", "no-such-topic", "-g", "g", code=4)

@@ -1,4 +1,4 @@
-"""``pyrklog consume``: reads partitions that it assigns itself, without a consumer group."""
+"""``pyrklog consume``: reads partitions that it assigns itself, or those of a group (-g)."""
 
 import sys
 import time
@@ -11,7 +11,9 @@ from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
 
 if TYPE_CHECKING:
-    from pyrklog.cli.reading import Reading
+    from pyrklog.cli.offsets import Range
+    from pyrklog.cli.options import Settings
+    from pyrklog.cli.reader import Reader
     from pyrklog.cli.records import Record
 
 BATCH_RECORDS_MAX = 1000
@@ -60,6 +62,17 @@ Null = Annotated[
     str,
     typer.Option("-Z", "--null", metavar="TEXT", help="What to print for null keys and values."),
 ]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "-g",
+        "-G",
+        "--group",
+        metavar="GROUP",
+        help="Read as a member of this consumer group, and commit what was printed.",
+        show_default=False,
+    ),
+]
 ReadCommitted = Annotated[
     bool, typer.Option("--read-committed", help="Leave out records of aborted transactions.")
 ]
@@ -71,6 +84,7 @@ def consume(
     topics: Topics,
     partitions: Partitions = None,
     offset: Offsets = None,
+    group: Group = None,
     count: Count = None,
     exit_at_end: ExitAtEnd = False,
     format_: Format = None,
@@ -83,22 +97,25 @@ def consume(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Read records and print them."""
+    """Read records and print them.
+
+    With -g the group decides which partitions, and where to go on; -o is then only for partitions
+    for which it has no offset.
+    """
     from pyrklog.cli.offsets import RangeError, parse_range
-    from pyrklog.cli.reading import Reading
     from pyrklog.cli.record_format import FormatError
 
     options = settings(context, bootstrap, properties, timeout, verbose, quiet)
     try:
         wanted = parse_range(offset or [], time.time_ns() // 1_000_000)
-        reading = Reading(options, topics, partitions, read_committed=read_committed)
+        reading = _reading(options, topics, partitions, wanted, group, read_committed)
         source = _format(format_, key_delimiter)
         write = _writer(source, null.encode(), reading)
     except (RangeError, FormatError) as error:
         raise CliError(Exit.USAGE, str(error)) from None
     started = time.monotonic()
     try:
-        reading.start(wanted)
+        reading.start()
         read = _copy(reading, write, count, exit_at_end)
     except RangeError as error:
         raise CliError(Exit.FAILED, str(error), "give another -o") from None
@@ -107,6 +124,29 @@ def consume(
     if options.verbose:
         elapsed_s = time.monotonic() - started
         typer.echo(f"{read} records in {elapsed_s:.2f} s", err=True)
+
+
+def _reading(
+    options: "Settings",
+    topics: list[str],
+    partitions: list[int] | None,
+    wanted: "Range",
+    group: str | None,
+    read_committed: bool,
+) -> "Reader":
+    if group is None:
+        from pyrklog.cli.reading import Reading
+
+        return Reading(options, topics, partitions, wanted, read_committed=read_committed)
+    from pyrklog.cli.member_reading import MemberReading
+
+    if not group:
+        raise CliError(Exit.USAGE, "-g takes the name of a group, not an empty text")
+    if partitions:
+        raise CliError(Exit.USAGE, "-g and -p exclude each other: the group gives out partitions")
+    if wanted.stop is not None:
+        raise CliError(Exit.USAGE, "-g and an end in -o exclude each other", "use -c or -e")
+    return MemberReading(options, topics, group, wanted.start, read_committed=read_committed)
 
 
 def _format(format_: str | None, key_delimiter: str | None) -> str:
@@ -120,7 +160,7 @@ def _format(format_: str | None, key_delimiter: str | None) -> str:
     return rf"%k{escaped}%v\n"
 
 
-def _writer(source: str, null: bytes, reading: "Reading") -> "Callable[[Record], bytes]":
+def _writer(source: str, null: bytes, reading: "Reader") -> "Callable[[Record], bytes]":
     from pyrklog.cli.record_format import RecordFormat
     from pyrklog.cli.records import to_json
 
@@ -130,7 +170,7 @@ def _writer(source: str, null: bytes, reading: "Reading") -> "Callable[[Record],
 
 
 def _copy(
-    reading: "Reading",
+    reading: "Reader",
     write: "Callable[[Record], bytes]",
     count: int | None,
     exit_at_end: bool,
@@ -146,5 +186,6 @@ def _copy(
         if messages:
             out.write(b"".join([write(from_message(message)) for message in messages]))
             out.flush()
+            reading.written(messages)
             read += len(messages)
     return read

@@ -1,0 +1,152 @@
+"""Reading as a member of a consumer group: the group says which partitions, and keeps the offsets.
+
+An offset is committed when the records before it have been printed, about once a second, when a
+partition goes to another member, and at the end: a member that is killed prints nothing too little,
+though some records may be printed again by whoever follows it.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.offsets import BEGINNING, END, Place
+from pyrklog.cli.options import Settings
+from pyrklog.cli.reader import Key, Reader
+
+COMMIT_INTERVAL_S = 1.0
+
+
+class MemberReading(Reader):
+    """The partitions that a group gives to one of its members."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Sequence[str],
+        group: str,
+        start: Place,
+        *,
+        read_committed: bool,
+    ) -> None:
+        """``start`` is where partitions begin for which the group has no offset: at their beginning
+        or end. :class:`CliError` for any other."""
+        super().__init__(settings, topics, read_committed=read_committed)
+        if start not in (BEGINNING, END):
+            raise CliError(
+                Exit.USAGE,
+                "with -g the group's offsets count; -o takes only beginning or end, for partitions "
+                "without one",
+                "move the group with `pyrklog group seek`",
+            )
+        self._group = group
+        self._reset = "earliest" if start is BEGINNING else "latest"
+        self._assigned: set[Key] = set()
+        self._was_assigned = False
+        self._next: dict[Key, int] = {}
+        """Offset after the last printed record of each partition, while that is not committed."""
+        self._committed_at = time.monotonic()
+
+    def start(self) -> None:
+        """Joins the group. :class:`CliError` where a topic is missing or nobody answers."""
+        self._connect()
+        self._connection.topic_partitions(self._topics)
+        self._make_consumer(**{"group.id": self._group, "auto.offset.reset": self._reset})
+        self._consumer.subscribe(
+            self._topics,
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+
+    def finished(self, at_end: bool) -> bool:
+        """A member without partitions waits for some, but not with ``at_end``."""
+        return at_end and self._was_assigned and self._assigned <= self._at_end
+
+    def read(self, limit: int, wait_s: float) -> list[Any]:
+        from confluent_kafka import KafkaError
+
+        found: list[Any] = []
+        for message in self._consumer.consume(limit, wait_s):
+            key = (message.topic(), message.partition())
+            error = message.error()
+            if error is None:
+                self._at_end.discard(key)
+                found.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._at_end.add(key)
+            else:
+                self._on_error(error, key)
+        self._commit_now_and_then()
+        return found
+
+    def written(self, messages: Sequence[Any]) -> None:
+        for message in messages:
+            key = (message.topic(), message.partition())
+            if key in self._assigned:
+                self._next[key] = message.offset() + 1
+
+    def close(self) -> None:
+        """Commits what has been printed, and leaves the group."""
+        if self._consumer is not None:
+            try:
+                self._commit(self._next)
+            finally:
+                super().close()
+
+    def _commit_now_and_then(self) -> None:
+        now = time.monotonic()
+        if self._next and now - self._committed_at >= COMMIT_INTERVAL_S:
+            self._committed_at = now
+            self._commit(self._next, wait=False)
+
+    def _commit(self, offsets: dict[Key, int], *, wait: bool = True) -> None:
+        """Failed ones are told; whoever follows prints their records again."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        if not offsets:
+            return
+        places = [TopicPartition(*key, offset) for key, offset in offsets.items()]
+        for key in list(offsets):
+            self._next.pop(key, None)
+        try:
+            done = self._consumer.commit(offsets=places, asynchronous=not wait)
+        except KafkaException as error:
+            self._say(error.args[0].str())
+            return
+        failed = [place.error for place in done or [] if place.error is not None]
+        if failed:
+            self._say(failed[0].str())
+
+    def _say(self, reason: str) -> None:
+        if not self._settings.quiet:
+            typer.echo(f"note: offsets of group {self._group} not committed: {reason}", err=True)
+
+    def _on_assign(self, _consumer: Any, places: Sequence[Any]) -> None:
+        self._was_assigned = True
+        self._assigned |= {(place.topic, place.partition) for place in places}
+        self._tell("reads", places)
+
+    def _on_revoke(self, _consumer: Any, places: Sequence[Any]) -> None:
+        revoked = {(place.topic, place.partition) for place in places}
+        self._commit({key: offset for key, offset in self._next.items() if key in revoked})
+        self._forget(revoked)
+        self._tell("gives back", places)
+
+    def _on_lost(self, _consumer: Any, places: Sequence[Any]) -> None:
+        """Another member may have them already: nothing is committed."""
+        self._forget({(place.topic, place.partition) for place in places})
+        self._tell("has lost", places)
+
+    def _forget(self, keys: set[Key]) -> None:
+        self._assigned -= keys
+        self._at_end -= keys
+        for key in keys:
+            self._next.pop(key, None)
+
+    def _tell(self, does: str, places: Sequence[Any]) -> None:
+        if self._settings.verbose:
+            named = ", ".join(f"{place.topic} [{place.partition}]" for place in places) or "nothing"
+            typer.echo(f"this member {does} {named}", err=True)

@@ -1,0 +1,103 @@
+"""What both ways of reading share: a consumer of confluent-kafka, its errors, the log's bounds."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from pyrklog.cli.connection import Connection
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.options import Settings
+from pyrklog.cli.record_format import Bounds
+from pyrklog.cli.topic_details import query_offsets
+
+BOUNDS_AGE_MAX_S = 1.0
+FETCH_WAIT_MS = 100
+
+Key = tuple[str, int]
+
+
+class Reader(ABC):
+    """Reads partitions with a ``confluent_kafka.Consumer``; which ones, its subclasses say."""
+
+    def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
+        """Nothing is asked of the broker yet."""
+        self._settings = settings
+        self._topics = list(dict.fromkeys(topics))
+        self._committed = read_committed
+        self._at_end: set[Key] = set()
+        self._known_bounds: dict[Key, tuple[float, Bounds]] = {}
+        self._connection: Connection
+        self._consumer: Any = None
+
+    def _connect(self) -> None:
+        self._connection = Connection(self._settings)
+
+    def _make_consumer(self, **more: Any) -> None:
+        from confluent_kafka import Consumer
+
+        isolation = "read_committed" if self._committed else "read_uncommitted"
+        configuration = self._connection.configuration(
+            **{
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "isolation.level": isolation,
+                "check.crcs": True,
+                "fetch.wait.max.ms": FETCH_WAIT_MS,
+                **more,
+            }
+        )
+        self._consumer = self._connection.make(Consumer, configuration)
+
+    @abstractmethod
+    def start(self) -> None:
+        """Connects and begins to read. Raises :class:`CliError`."""
+
+    @abstractmethod
+    def finished(self, at_end: bool) -> bool:
+        """Whether there is nothing more to read or, with ``at_end``, nothing more for now."""
+
+    @abstractmethod
+    def read(self, limit: int, wait_s: float) -> list[Any]:
+        """Up to ``limit`` messages. Raises :class:`CliError`."""
+
+    @abstractmethod
+    def written(self, messages: Sequence[Any]) -> None:
+        """What was read has been printed."""
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        """Log start offset, last stable offset and high watermark, at most a second old."""
+        from confluent_kafka.admin import OffsetSpec
+
+        known = self._known_bounds.get((topic, partition))
+        if known is not None and time.monotonic() - known[0] < BOUNDS_AGE_MAX_S:
+            return known[1]
+        key = (topic, partition)
+        latest = OffsetSpec.latest()
+        bounds = Bounds(
+            start=query_offsets(self._connection, [key], OffsetSpec.earliest())[key],
+            last_stable=query_offsets(self._connection, [key], latest, committed=True)[key],
+            high_watermark=query_offsets(self._connection, [key], latest)[key],
+        )
+        self._known_bounds[key] = (time.monotonic(), bounds)
+        return bounds
+
+    def close(self) -> None:
+        """Ends reading."""
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _on_error(self, error: Any, key: Key) -> None:
+        """Goes on where librdkafka tries again by itself; else raises :class:`CliError`."""
+        from confluent_kafka import KafkaError
+
+        if error.retriable() or error.code() in (
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._TRANSPORT,
+        ):
+            return
+        where = f"{key[0]} [{key[1]}]" if key[0] else "reading"
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise CliError(Exit.FAILED, f"{where}: {error.str()}", "start again with another -o")
+        raise self._connection.explain(error, where)
