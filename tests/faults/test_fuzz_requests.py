@@ -6,8 +6,6 @@ find; once against a broker in a process of its own.
 
 from __future__ import annotations
 
-import socket
-import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +22,7 @@ from pyrklog.protocol.registry import API_KEYS, find_api
 from pyrklog.protocol.topics import CreatePartitionsRequest, CreateTopicsRequest
 from pyrklog.testing import TestBroker
 from tests.faults.fuzzing import EXAMPLES, damaged, finds, run
+from tests.support.asking import Asker
 from tests.unit.groups.rig import running
 from tests.unit.handlers.fake_service import FakeRequest, FakeService, make_handlers
 from tests.unit.protocol.messages import messages
@@ -128,43 +127,12 @@ def test_a_bug_planted_in_the_generations_is_found(monkeypatch: pytest.MonkeyPat
 # --- a broker ------------------------------------------------------------------------------------
 
 
-class Client:
-    """One connection after the other."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._socket: socket.socket | None = None
-
-    def ask(self, frame: Frame) -> bytes | None:
-        """The body of the answer; None where the broker closes the connection or is still waiting
-        for other members."""
-        api = find_api(frame.key)
-        flexible = frame.version >= api.flexible_since
-        header = struct.pack(">hhih", frame.key, frame.version, 7, -1) + b"\0" * flexible
-        if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=ANSWER_S)
-        try:
-            self._socket.sendall(struct.pack(">i", len(header + frame.body)) + header + frame.body)
-            (size_bytes,) = struct.unpack(">i", self._receive(4))
-            return self._receive(size_bytes)[4 + flexible :]
-        except (OSError, EOFError):
-            self.close()
-            return None
-
-    def _receive(self, count: int) -> bytes:
-        assert self._socket is not None
-        received = b""
-        while len(received) < count:
-            part = self._socket.recv(count - len(received))
-            if not part:
-                raise EOFError
-            received += part
-        return received
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+def _answer(client: Asker, frame: Frame) -> bytes | None:
+    """None where the broker closes the connection, or still waits for other members."""
+    try:
+        return client.exchange(find_api(frame.key), frame.version, frame.body)
+    except OSError:
+        return None
 
 
 def test_a_broker_outlives_frames_of_every_api(tmp_path: Path) -> None:
@@ -174,16 +142,16 @@ def test_a_broker_outlives_frames_of_every_api(tmp_path: Path) -> None:
     probe_body = find_api(60).encode_request(find_api(60).request(), 0)
     probe = Frame(60, 0, probe_body, is_whole=True)
     with TestBroker(tmp_path / "data", options=options) as broker:
-        client, other = Client(broker.port), Client(broker.port)
+        client, other = Asker(broker.bootstrap, ANSWER_S), Asker(broker.bootstrap)
 
         answered = []
 
         def attempt(frame: Frame) -> None:
-            body = client.ask(frame)
+            body = _answer(client, frame)
             if body is not None:
                 find_api(frame.key).decode_response(body, frame.version)
                 answered.append(frame)
-            assert other.ask(probe) is not None
+            assert _answer(other, probe) is not None
             failures = [line for line in broker.log if "request_failed" in line]
             assert not failures, failures[-1]
 
