@@ -54,22 +54,22 @@ macro_rules! member_request {
 
             #[getter]
             fn group_id(&self) -> &str {
-                self.0.group_id()
+                self.0.membership().group_id
             }
 
             #[getter]
             fn generation(&self) -> i32 {
-                self.0.generation()
+                self.0.membership().generation
             }
 
             #[getter]
             fn member_id(&self) -> &str {
-                self.0.member_id()
+                self.0.membership().member_id
             }
 
             #[getter]
             fn instance_id(&self) -> Option<&str> {
-                self.0.instance_id()
+                self.0.membership().instance_id
             }
 
             $($own)*

@@ -4,7 +4,7 @@
 use pyrklog_wire::api::{self, TABLE, key};
 use pyrklog_wire::api_versions::ApiVersionsRequest;
 use pyrklog_wire::fetch::FetchRequest;
-use pyrklog_wire::heartbeat::HeartbeatRequest;
+use pyrklog_wire::heartbeat;
 use pyrklog_wire::list_offsets::ListOffsetsRequest;
 use pyrklog_wire::metadata::MetadataRequest;
 use pyrklog_wire::offset_commit::OffsetCommitRequest;
@@ -108,7 +108,7 @@ fn facts(frame: &[u8], start: usize, key: i16, version: i16) -> pyrklog_wire::Re
         key::OFFSET_COMMIT => {
             bodies::commit_facts(&OffsetCommitRequest::decode(body, version)?, body)
         }
-        key::HEARTBEAT => bodies::heartbeat_facts(&HeartbeatRequest::decode(body, version)?, body),
+        key::HEARTBEAT => bodies::heartbeat_facts(heartbeat::decode(body, version)?.of(body)),
         // Python decodes it; its bytes are as they were written.
         _ => vec![format!("{body:?}")],
     })

@@ -6,8 +6,8 @@ use pyrklog_wire::api_versions::ApiVersionsRequest;
 use pyrklog_wire::fetch::{
     FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
 };
-use pyrklog_wire::heartbeat::HeartbeatRequest;
 use pyrklog_wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
+use pyrklog_wire::membership::Membership;
 use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic};
 use pyrklog_wire::offset_commit::OffsetCommitRequest;
 use pyrklog_wire::offset_for_leader_epoch::{EpochPartition, EpochRequest, EpochTopic};
@@ -294,14 +294,16 @@ fn commit(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
 }
 
 pub fn commit_facts(request: &OffsetCommitRequest, body: &[u8]) -> Facts {
+    let asks = request.membership.of(body);
+    let retention_ms = request.retention_ms;
     let mut facts = vec![format!(
         "{:?}",
         (
-            request.group_id.text(body),
-            request.generation,
-            request.member_id.text(body),
-            request.instance_id.map(|span| span.text(body)),
-            request.retention_ms
+            asks.group_id,
+            asks.generation,
+            asks.member_id,
+            asks.instance_id,
+            retention_ms
         )
     )];
     facts.extend(request.partitions().map(|(topic, one)| {
@@ -329,12 +331,12 @@ fn heartbeat(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts 
     vec![format!("{:?}", (group, generation, member, instance))]
 }
 
-pub fn heartbeat_facts(request: &HeartbeatRequest, body: &[u8]) -> Facts {
+pub fn heartbeat_facts(asks: Membership<'_>) -> Facts {
     let facts = (
-        request.group_id.text(body),
-        request.generation,
-        request.member_id.text(body),
-        request.instance_id.map(|span| span.text(body)),
+        asks.group_id,
+        asks.generation,
+        asks.member_id,
+        asks.instance_id,
     );
     vec![format!("{facts:?}")]
 }
