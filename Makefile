@@ -21,12 +21,26 @@ RUST := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml \) -not -p
 CORE := .venv/.core
 PACKAGE := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) README.md LICENSE
 
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+
+# What libFuzzer hangs on to. The crates forbid `unsafe`, so overflow checks and debug assertions tell
+# more than an address sanitizer would, and a stable toolchain will do.
+FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+  -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks \
+  -Ccodegen-units=1
+FUZZ_TARGETS := frames batches indexes snapshots checkpoints recovery
+
 # How much of each fault `make test-faults` tries; test-long tries ten times that and more.
 LOG_KILLS ?= 60
 LOG_CRASH_CASES ?= 30000
 CHURN_SECONDS ?= 100
+FUZZ_SCRIPTS ?= 100000
+FUZZ_EXAMPLES ?= 1000
+# Of `make fuzz`, each target.
+FUZZ_SECONDS ?= 60
 
-.PHONY: build run test lint test-rust test-python test-faults test-long bench demo wheel clean help
+.PHONY: build run test lint test-rust test-python test-faults test-long fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,10 +69,25 @@ test-python: $(CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done #
 test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing disks, groups under churn; under 40 minutes
 	LOG_KILLS=$(LOG_KILLS) LOG_CRASH_CASES=$(LOG_CRASH_CASES) \
 	  cargo test --locked -p pyrklog-log --test kills --test crash
-	CHURN_SECONDS=$(CHURN_SECONDS) $(BIN)/pytest tests/faults $(PYTEST_ARGS)
+	FUZZ_SCRIPTS=$(FUZZ_SCRIPTS) cargo test --locked -p pyrklog-fuzz --test targets
+	CHURN_SECONDS=$(CHURN_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) \
+	  $(BIN)/pytest tests/faults $(PYTEST_ARGS)
 
 test-long: ## the same for about an hour
-	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600
+	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 \
+	  FUZZ_SCRIPTS=3000000 FUZZ_EXAMPLES=10000
+
+fuzz: $(CORE) .venv/.dev ## libFuzzer over frames, batches and files, FUZZ_SECONDS each; needs a C++ compiler
+	RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --locked -p pyrklog-fuzz \
+	  --features libfuzzer --bins --target $(HOST) --target-dir target/fuzz
+	for target in $(FUZZ_TARGETS); do \
+	  mkdir -p .cache/fuzz/$$target; \
+	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
+	  target/fuzz/$(HOST)/release/$$target -max_total_time=$(FUZZ_SECONDS) -max_len=1500 \
+	    -verbosity=0 -print_final_stats=1 -artifact_prefix=.cache/fuzz/$$target- \
+	    .cache/fuzz/$$target; \
+	done
+	FUZZ_RANDOM=1 FUZZ_EXAMPLES=$$((20 * $(FUZZ_SECONDS))) $(BIN)/pytest tests/faults -k fuzz
 
 bench: $(CORE) .venv/.dev .cache/kafka.done ## against Apache Kafka on this machine, then the seam alone
 	cargo build --release --locked -p pyrklog-loadgen

@@ -45,6 +45,7 @@ CRATE_DEPENDENCIES = {
     "log": frozenset({"wire"}),
     "dataplane": frozenset({"wire", "log"}),
     "loadgen": frozenset({"wire"}),
+    "fuzz": frozenset({"wire", "log"}),
     "bridge": frozenset({"wire", "log", "dataplane"}),
 }
 # Paths that a crate's code, apart from its tests, must not name, and why.
@@ -56,6 +57,7 @@ CRATE_FORBIDS = {
     "log": (_NO_CLOCK, _NO_SOCKET),
     "dataplane": (),
     "loadgen": (),
+    "fuzz": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
     "bridge": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
 }
 # Crates whose code may write `unsafe`. None does; the binding's macros expand to it.

@@ -382,15 +382,15 @@ class DataPlane:
         self,
         topic: str,
         partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Sequence[tuple[bytes, bytes | None, Sequence[tuple[bytes, bytes]]]],
         *,
         timestamp_ms: int,
         codec: int,
         expected_epoch: int,
         producer: tuple[int, int] | None,
     ) -> int:
-        """One batch of (key, value); ``codec`` as in a batch's attributes; ``producer`` is (id,
-        epoch) of a transaction."""
+        """One batch of (key, value, headers); ``codec`` as in a batch's attributes; ``producer`` is
+        (id, epoch) of a transaction."""
     def append_commits(
         self,
         topic: str,

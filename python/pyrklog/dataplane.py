@@ -19,6 +19,7 @@ from pyrklog.internal_log import (
     InternalBatch,
     InternalRead,
     InternalRecord,
+    NewRecord,
     Producer,
 )
 
@@ -162,7 +163,7 @@ class Plane(Protocol):
         self,
         topic: str,
         partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Sequence[NewRecord],
         *,
         timestamp_ms: int,
         codec: int,
@@ -344,7 +345,7 @@ class CorePlane:
         self,
         topic: str,
         partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Sequence[NewRecord],
         *,
         timestamp_ms: int,
         codec: int,

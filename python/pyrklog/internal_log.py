@@ -24,6 +24,14 @@ class AppendResult(NamedTuple):
     base_offset: int = NO_OFFSET
 
 
+class NewRecord(NamedTuple):
+    """A record to append; ``value`` is None for a tombstone, ``headers`` are (key, value)."""
+
+    key: bytes
+    value: bytes | None
+    headers: Sequence[tuple[bytes, bytes]] = ()
+
+
 class InternalRecord(NamedTuple):
     """A record of an internal topic; ``value`` is None for a tombstone."""
 

@@ -213,6 +213,31 @@ def test_watching(bootstrap: str, group: str, monkeypatch: pytest.MonkeyPatch) -
     assert trends == [["-", "-"], ["up", "flat"]]
 
 
+# --- history -------------------------------------------------------------------------------------
+
+
+def test_history_shows_generations_and_why_they_began(
+    bootstrap: str, run: Run, group: str, request: pytest.FixtureRequest
+) -> None:
+    """The group has had a member, which left. Apache Kafka does not write down why."""
+    items = json.loads(run("group", "history", group, "-o", "json"))["items"]
+    assert [(one["generation"], one["members"]) for one in items] == [(1, 1), (2, 0)]
+    is_ours = "kafka" not in request.node.callspec.id
+    for item, word in zip(items, ("new member", "left"), strict=True):
+        assert (word in item["reason"]) if is_ours else (item["reason"] is None)
+    with busy(bootstrap, group):
+        last = run("group", "history", group, "-n", "1").split("\n")
+        assert last[0].split() == ["TIME", "GENERATION", "MEMBERS", "PROTOCOL", "REASON"]
+        assert last[1].split()[1:4] == ["3", "1", "range"]
+    run("group", "delete", group, "-y")
+    ended = json.loads(run("group", "history", group, "-o", "json"))["items"][-1]
+    assert (ended["generation"], ended["reason"]) == (None, "the group was deleted")
+
+
+def test_history_of_nobody(run: Run, group: str) -> None:
+    assert f"{group}-2" in run("group", "history", f"{group}-2", code=4)
+
+
 # --- consume -g ----------------------------------------------------------------------------------
 
 

@@ -71,6 +71,22 @@ def test_console_clients(bootstrap: str, topic: str) -> None:
     assert output == lines
 
 
+def test_console_consumer_in_a_group(bootstrap: str, topic: str) -> None:
+    """The second one goes on where the first one stopped, which had committed and left."""
+    values = [b"%d" % number for number in range(40)]
+    Confluent().produce(bootstrap, topic, [Record(None, value) for value in values])
+
+    def read(count: int) -> list[str]:
+        output = jvm.run(
+            f"{TOOLS}.consumer.ConsoleConsumer",
+            *["--bootstrap-server", bootstrap, "--topic", topic, "--group", f"{topic}-group"],
+            *["--from-beginning", "--max-messages", str(count), "--timeout-ms", "30000"],
+        )
+        return output.split()
+
+    assert read(25) + read(15) == [value.decode() for value in values]
+
+
 def topics(bootstrap: str, *arguments: str) -> str:
     return jvm.run(f"{TOOLS}.TopicCommand", "--bootstrap-server", bootstrap, *arguments)
 

@@ -1,4 +1,4 @@
-"""``pyrklog group``: list, describe, seek, export, delete, delete-offsets."""
+"""``pyrklog group``: list, describe, seek, export, history, delete, delete-offsets."""
 
 import sys
 import time
@@ -232,6 +232,32 @@ def export(
     offsets = group_state.committed_offsets(connection, name)
     found = {key: offset for key, (offset, _) in sorted(offsets.items())}
     sys.stdout.write(group_seek.write_file(found))
+
+
+@app.command("history")
+@guarded
+def history(
+    context: typer.Context,
+    name: Name,
+    count: Annotated[
+        int | None,
+        typer.Option("-n", "-c", "--count", metavar="N", help="Only the last N.", min=1),
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """Show a group's rebalances and, where pyrklog coordinates it, why each began."""
+    from dataclasses import replace
+
+    from pyrklog.cli.group_history import read_history
+    from pyrklog.cli.output import print_listing
+
+    listing = read_history(connect(settings(context, bootstrap, properties, timeout)), name)
+    if count is not None:
+        listing = replace(listing, items=listing.items[-count:])
+    print_listing(listing, output)
 
 
 @app.command("delete")

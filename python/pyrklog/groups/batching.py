@@ -15,11 +15,13 @@ from pyrklog.groups.values import (
     Append,
 )
 from pyrklog.internal_log import (
+    NewRecord,
     Producer,
 )
 
 SHARED_BATCH_BYTES_MAX = 65_536
 RECORD_OVERHEAD_BYTES = 16
+HEADER_OVERHEAD_BYTES = 4
 
 
 Queued = Union["QueuedAppend", OffsetCommit]
@@ -38,7 +40,7 @@ class Batch(NamedTuple):
     appends: list[QueuedAppend]
     producer: Producer | None
 
-    def records(self) -> list[tuple[bytes, bytes | None]]:
+    def records(self) -> list[NewRecord]:
         """All records."""
         return [record for item in self.appends for record in item.append.records]
 
@@ -53,7 +55,11 @@ class Batch(NamedTuple):
 
 def _size_bytes(append: Append) -> int:
     return sum(
-        len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in append.records
+        len(key)
+        + len(value or b"")
+        + sum(len(name) + len(content) + HEADER_OVERHEAD_BYTES for name, content in headers)
+        + RECORD_OVERHEAD_BYTES
+        for key, value, headers in append.records
     )
 
 

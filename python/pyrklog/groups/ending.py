@@ -13,6 +13,7 @@ from pyrklog.groups.values import (
 )
 from pyrklog.internal_log import (
     AppendResult,
+    NewRecord,
 )
 
 
@@ -54,7 +55,7 @@ def end_if_unused(turn: Turn) -> None:
             turn.append(tombstone, committing.tombstones_written)
 
 
-def _own_tombstone(turn: Turn) -> list[persistence.Record]:
+def _own_tombstone(turn: Turn) -> list[NewRecord]:
     # Generation 0 has never been written.
     group = turn.group
     return [persistence.group_tombstone(group.group_id)] if group.generation > 0 else []

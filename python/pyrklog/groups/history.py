@@ -38,6 +38,12 @@ class History:
                 ended_ms=now_ms, generation=generation, members_after=members
             )
 
+    def reason_of(self, generation: int) -> str | None:
+        """Why the last rebalance led to this generation; None where it did not."""
+        if self._entries and self._entries[-1].generation == generation:
+            return self._entries[-1].reason
+        return None
+
     def entries(self) -> Sequence[Rebalance]:
         """All that are kept."""
         return tuple(self._entries)

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.table import CommitBatch, OffsetCommit
-from pyrklog.internal_log import AppendResult, InternalRead, Producer
+from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -26,7 +26,7 @@ class InternalLog(Protocol):
         self,
         topic: str,
         partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Sequence[NewRecord],
         *,
         timestamp_ms: int,
         codec: int,

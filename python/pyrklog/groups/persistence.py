@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.group import Group
 from pyrklog.groups.values import NO_TIMESTAMP, Offset, TopicPartition
+from pyrklog.internal_log import NewRecord
 from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,
@@ -19,12 +20,16 @@ from pyrklog.protocol.group_records import (
     encode_offset_value,
 )
 
-Record = tuple[bytes, bytes | None]
-"""Key, and value or None for a tombstone."""
+REASON_HEADER = b"pyrklog.rebalance.reason"
+"""Why the group rebalanced, beside the record of the generation that came of it. Kafka's readers
+look at no headers there."""
 
 
-def group_record(group: Group, assignments: Mapping[str, bytes]) -> Record:
-    """The group's generation; a member without an assignment has an empty one."""
+def group_record(
+    group: Group, assignments: Mapping[str, bytes], reason: str | None = None
+) -> NewRecord:
+    """The group's generation; a member without an assignment has an empty one. ``reason`` is why
+    this generation began, None where the record is not its first."""
     protocol = group.protocol_name
     members = [
         MemberValue(
@@ -48,18 +53,20 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> Record:
         current_state_timestamp=NO_TIMESTAMP if since_ms is None else since_ms,
         members=members,
     )
-    return encode_group_key(GroupKey(group.group_id)), encode_group_value(value)
+    headers = () if reason is None else ((REASON_HEADER, reason.encode(errors="replace")),)
+    key = encode_group_key(GroupKey(group.group_id))
+    return NewRecord(key, encode_group_value(value), headers)
 
 
-def group_tombstone(group_id: str) -> Record:
+def group_tombstone(group_id: str) -> NewRecord:
     """The group is gone."""
-    return encode_group_key(GroupKey(group_id)), None
+    return NewRecord(encode_group_key(GroupKey(group_id)), None)
 
 
-def offset_records(group_id: str, offsets: Mapping[TopicPartition, Offset]) -> list[Record]:
+def offset_records(group_id: str, offsets: Mapping[TopicPartition, Offset]) -> list[NewRecord]:
     """Committed offsets, in order."""
     return [
-        (
+        NewRecord(
             encode_offset_key(OffsetKey(group_id, *partition)),
             encode_offset_value(
                 OffsetValue(
@@ -75,9 +82,9 @@ def offset_records(group_id: str, offsets: Mapping[TopicPartition, Offset]) -> l
     ]
 
 
-def offset_tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[Record]:
+def offset_tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[NewRecord]:
     """Offsets that are gone."""
-    return [(encode_offset_key(OffsetKey(group_id, *item)), None) for item in partitions]
+    return [NewRecord(encode_offset_key(OffsetKey(group_id, *item)), None) for item in partitions]
 
 
 _NOT_AVAILABLE = dict.fromkeys(

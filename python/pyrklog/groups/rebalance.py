@@ -101,7 +101,8 @@ def _complete(turn: Turn) -> None:
     group.history.end(turn.now_ms, group.generation, len(group.roster))
     if group.state is GroupState.EMPTY:
         turn.notice("group_empty", generation=group.generation)
-        turn.append([persistence.group_record(group, {})], _empty_generation_written)
+        reason = group.history.reason_of(group.generation)
+        turn.append([persistence.group_record(group, {}, reason)], _empty_generation_written)
         return
     turn.notice("group_generation", generation=group.generation, members=len(group.roster))
     for member in group.roster.members.values():

@@ -80,7 +80,8 @@ def _take_assignment(turn: Turn, request: SyncRequest) -> None:
             rebalance.fail_syncs(later, error)
             rebalance.prepare(later, f"the assignment could not be written: {error.name}")
 
-    turn.append([persistence.group_record(group, assignments)], written)
+    reason = group.history.reason_of(generation)
+    turn.append([persistence.group_record(group, assignments, reason)], written)
 
 
 def _assign(turn: Turn, assignments: dict[str, bytes]) -> None:

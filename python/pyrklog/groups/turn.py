@@ -23,6 +23,7 @@ from pyrklog.groups.values import (
     Timer,
 )
 from pyrklog.internal_log import (
+    NewRecord,
     Producer,
 )
 
@@ -57,7 +58,7 @@ class Turn:
 
     def append(
         self,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Sequence[NewRecord],
         done: AppendDone,
         producer: Producer | None = None,
     ) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.table import OffsetCommit
-from pyrklog.internal_log import Producer
+from pyrklog.internal_log import NewRecord, Producer
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
@@ -227,14 +227,14 @@ class Reply(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Records for the group's partition of ``__consumer_offsets``: (key, value or None).
+    """Records for the group's partition of ``__consumer_offsets``.
 
     To be answered by ``append_finished`` with the same ticket, once the high watermark has passed
     them or they have failed.
     """
 
     ticket: int
-    records: Sequence[tuple[bytes, bytes | None]]
+    records: Sequence[NewRecord]
     producer: Producer | None = None
 
 

@@ -21,6 +21,7 @@ from pyrklog.internal_log import (
     InternalBatch,
     InternalRead,
     InternalRecord,
+    NewRecord,
     Producer,
 )
 
@@ -39,6 +40,8 @@ class FakeLog:
         """Codes of the next appends; the records of one that fails are not kept."""
         self.reads_failing: list[ErrorCode] = []
         self.codecs: list[int] = []
+        self.headers: list[dict[bytes, bytes]] = []
+        """Of each record that was to be appended."""
         self.changes = Changes()
         self._epoch_of = epoch_of
         self._open = trio.Event()
@@ -65,7 +68,7 @@ class FakeLog:
         self,
         topic: str,
         partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Sequence[NewRecord],
         *,
         timestamp_ms: int,
         codec: int,
@@ -75,12 +78,13 @@ class FakeLog:
         assert records
         assert timestamp_ms >= 0
         self.codecs.append(codec)
+        self.headers += [dict(record.headers) for record in records]
         if self._epoch_of(partition) != expected_epoch:
             return self._result(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         if self.failing:
             return self._result(AppendResult(self.failing.pop(0)))
         base = self.end_offset(partition)
-        kept = [InternalRecord(base + i, key, value) for i, (key, value) in enumerate(records)]
+        kept = [InternalRecord(base + i, one.key, one.value) for i, one in enumerate(records)]
         self._keep(partition, kept, NO_PRODUCER_ID if producer is None else producer.id)
         return self._result(AppendResult(ErrorCode.NONE, base))
 

@@ -23,7 +23,7 @@ from pyrklog.dataplane import (
 from pyrklog.errors import ErrorCode, TemporaryError
 from pyrklog.groups.table import Heartbeat, OffsetCommit
 from pyrklog.image import ImageDelta, LeaderSpec, PartitionImage, TopicImage
-from pyrklog.internal_log import AppendResult, InternalRead, Producer
+from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
 from pyrklog.testing.fake_offsets import FakeLog
 
 FIRST_FREE_PORT = 40000
@@ -228,7 +228,7 @@ class FakePlane:
         self,
         topic: str,
         partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Sequence[NewRecord],
         *,
         timestamp_ms: int,
         codec: int,

@@ -7,9 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use pyrklog_dataplane::api::{self, Event, TicketOutcome};
 
-use crate::heartbeat::Heartbeat;
 use crate::internal::{self, InternalReadDone};
-use crate::offsets::{self, OffsetCommit};
+use crate::member_requests::{Heartbeat, OffsetCommit};
 
 /// `api::Session`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
@@ -159,7 +158,7 @@ pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
         }
         .into_py_any(py),
         Event::Heartbeat(heartbeat) => Heartbeat(*heartbeat).into_py_any(py),
-        Event::OffsetCommit(commit) => offsets::commit_event(py, commit),
+        Event::OffsetCommit(commit) => OffsetCommit(commit).into_py_any(py),
         Event::TopicsMissing {
             id,
             topics,

@@ -6,12 +6,23 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use pyrklog_dataplane::api;
 
-/// A key and a value, whose bytes stay Python's.
-pub type Record = (PyBackedBytes, Option<PyBackedBytes>);
+/// A key, a value and headers, whose bytes stay Python's.
+pub type Record = (
+    PyBackedBytes,
+    Option<PyBackedBytes>,
+    Vec<(PyBackedBytes, PyBackedBytes)>,
+);
 
 /// The same as the plane takes it.
-pub fn borrowed(record: &Record) -> (&[u8], Option<&[u8]>) {
-    (&record.0, record.1.as_deref())
+pub fn borrowed((key, value, headers): &Record) -> api::NewRecord<'_> {
+    api::NewRecord {
+        key,
+        value: value.as_deref(),
+        headers: headers
+            .iter()
+            .map(|(key, value)| (&key[..], Some(&value[..])))
+            .collect(),
+    }
 }
 
 /// `api::InternalBatch`.

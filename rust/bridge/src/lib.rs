@@ -4,10 +4,10 @@ mod config;
 mod dump;
 mod errors;
 mod events;
-mod heartbeat;
 mod image;
 mod internal;
 mod log_config;
+mod member_requests;
 mod offsets;
 mod plane;
 mod tables;
@@ -34,15 +34,15 @@ mod _core {
         PartitionsDone, RecordsDeleted, Request, Session, ShutdownDone, TopicsMissing,
     };
     #[pymodule_export]
-    use crate::heartbeat::Heartbeat;
-    #[pymodule_export]
     use crate::image::{BrokerImage, ImageDelta, LeaderSpec, PartitionImage, TopicImage};
     #[pymodule_export]
     use crate::internal::{InternalBatch, InternalReadDone};
     #[pymodule_export]
     use crate::log_config::LogConfig;
     #[pymodule_export]
-    use crate::offsets::{CommitBatch, OffsetCommit, OffsetTable, commit_error};
+    use crate::member_requests::{Heartbeat, OffsetCommit};
+    #[pymodule_export]
+    use crate::offsets::{CommitBatch, OffsetTable, commit_error};
     #[pymodule_export]
     use crate::plane::DataPlane;
     #[pymodule_export]

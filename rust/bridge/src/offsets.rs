@@ -1,14 +1,12 @@
-//! Committed offsets: a group's table, and commits on their way into it.
+//! Committed offsets: a group's table, and batches of commits on their way into it.
 
 use std::sync::Arc;
 
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::{PyBytes, PyTuple};
 use pyrklog_dataplane::{self as dataplane, CommittedOffset};
 
-use crate::events::{self, Session};
+use crate::member_requests::OffsetCommit;
 
 type TopicPartition = (PyBackedStr, i32);
 /// Record offset, offset, leader epoch, metadata, commit and expiry time.
@@ -107,74 +105,6 @@ impl OffsetTable {
     }
 }
 
-/// `Event::OffsetCommit`: a request like any other, and what it says.
-#[pyclass(frozen, module = "pyrklog._core")]
-pub struct OffsetCommit(pub Arc<dataplane::OffsetCommit>);
-
-#[pymethods]
-impl OffsetCommit {
-    #[classattr]
-    fn __match_args__(py: Python<'_>) -> PyResult<Py<PyTuple>> {
-        let fields = ["id", "api_key", "api_version", "session", "body"];
-        Ok(PyTuple::new(py, fields)?.unbind())
-    }
-
-    #[getter]
-    fn id(&self) -> u64 {
-        self.0.request.id
-    }
-
-    #[getter]
-    fn api_key(&self) -> i16 {
-        self.0.request.api_key
-    }
-
-    #[getter]
-    fn api_version(&self) -> i16 {
-        self.0.request.api_version
-    }
-
-    #[getter]
-    fn session(&self, py: Python<'_>) -> PyResult<Py<Session>> {
-        events::session(py, self.0.request.session.clone())
-    }
-
-    #[getter]
-    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.request.body)
-    }
-
-    #[getter]
-    fn group_id(&self) -> &str {
-        self.0.group_id()
-    }
-
-    #[getter]
-    fn generation(&self) -> i32 {
-        self.0.generation()
-    }
-
-    #[getter]
-    fn member_id(&self) -> &str {
-        self.0.member_id()
-    }
-
-    #[getter]
-    fn instance_id(&self) -> Option<&str> {
-        self.0.instance_id()
-    }
-
-    #[getter]
-    fn metadata_units(&self) -> usize {
-        self.0.metadata_units()
-    }
-
-    #[getter]
-    fn size_bytes(&self) -> usize {
-        self.0.size_bytes()
-    }
-}
-
 /// `pyrklog_dataplane::CommitBatch`.
 #[pyclass(frozen, module = "pyrklog._core")]
 pub struct CommitBatch(pub Arc<dataplane::CommitBatch>);
@@ -185,11 +115,6 @@ impl CommitBatch {
     fn is_answered(&self) -> bool {
         self.0.is_answered()
     }
-}
-
-/// An event's Python object.
-pub fn commit_event(py: Python<'_>, commit: Arc<dataplane::OffsetCommit>) -> PyResult<Py<PyAny>> {
-    OffsetCommit(commit).into_py_any(py)
 }
 
 /// `pyrklog_dataplane::commit_error`.

@@ -8,10 +8,10 @@ use pyrklog_dataplane::api;
 use crate::config::PlaneConfig;
 use crate::errors;
 use crate::events::{self, text};
-use crate::heartbeat::Heartbeat;
 use crate::image::{ImageDelta, LeaderSpec, inner};
 use crate::internal::{Record, borrowed};
-use crate::offsets::{CommitBatch, OffsetCommit};
+use crate::member_requests::{Heartbeat, OffsetCommit};
+use crate::offsets::CommitBatch;
 
 /// `pyrklog_dataplane::DataPlane`.
 #[pyclass(frozen, module = "pyrklog._core")]

@@ -299,6 +299,27 @@ pub struct InternalAppend<'a> {
     pub producer: Option<(i64, i16)>,
 }
 
+/// A record of such a batch.
+#[derive(Clone, Debug)]
+pub struct NewRecord<'a> {
+    /// Key.
+    pub key: &'a [u8],
+    /// Value, `None` for a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// Headers.
+    pub headers: Vec<pyrklog_wire::builder::HeaderToWrite<'a>>,
+}
+
+impl<'a> From<(&'a [u8], Option<&'a [u8]>)> for NewRecord<'a> {
+    fn from((key, value): (&'a [u8], Option<&'a [u8]>)) -> Self {
+        NewRecord {
+            key,
+            value,
+            headers: Vec::new(),
+        }
+    }
+}
+
 /// What `read_internal` found.
 #[derive(Debug)]
 pub struct InternalRead {

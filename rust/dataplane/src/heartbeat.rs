@@ -2,7 +2,8 @@
 //! anything else, and each needs no more of it than a code.
 
 use pyrklog_wire::ErrorCode;
-use pyrklog_wire::heartbeat::{HeartbeatRequest, encode_answer};
+use pyrklog_wire::heartbeat::{self, encode_answer};
+use pyrklog_wire::membership::{Membership, MembershipFields};
 
 use crate::api::{ControlRequest, Event};
 
@@ -11,37 +12,21 @@ use crate::api::{ControlRequest, Event};
 pub struct Heartbeat {
     /// The request as any other.
     pub request: ControlRequest,
-    decoded: HeartbeatRequest,
+    fields: MembershipFields,
 }
 
 impl Heartbeat {
     /// Decodes a request; a malformed one goes up as any other.
     pub fn event(request: ControlRequest) -> Event {
-        match HeartbeatRequest::decode(&request.body, request.api_version) {
-            Ok(decoded) => Event::Heartbeat(Box::new(Heartbeat { request, decoded })),
+        match heartbeat::decode(&request.body, request.api_version) {
+            Ok(fields) => Event::Heartbeat(Box::new(Heartbeat { request, fields })),
             Err(_) => Event::Request(request),
         }
     }
 
-    /// The group.
-    pub fn group_id(&self) -> &str {
-        self.decoded.group_id.text(&self.request.body)
-    }
-
-    /// The generation.
-    pub fn generation(&self) -> i32 {
-        self.decoded.generation
-    }
-
-    /// The member.
-    pub fn member_id(&self) -> &str {
-        self.decoded.member_id.text(&self.request.body)
-    }
-
-    /// The instance id of a static member.
-    pub fn instance_id(&self) -> Option<&str> {
-        let span = self.decoded.instance_id?;
-        Some(span.text(&self.request.body))
+    /// Who lives.
+    pub fn membership(&self) -> Membership<'_> {
+        self.fields.of(&self.request.body)
     }
 
     /// The body of its answer.

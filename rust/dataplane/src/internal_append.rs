@@ -8,9 +8,9 @@ use pyrklog_log::validate::{Rules, validate_produce};
 use pyrklog_log::{BatchInfo, Origin};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::Compression;
-use pyrklog_wire::builder::BatchBuilder;
+use pyrklog_wire::builder::{BatchBuilder, HeaderToWrite};
 
-use crate::api::{InternalAppend, TicketId, TicketOutcome};
+use crate::api::{InternalAppend, NewRecord, TicketId, TicketOutcome};
 use crate::clock::Now;
 use crate::internal_waiters::{AppendWaiter, Done};
 use crate::offset_commit::{CommitBatch, OffsetCommit};
@@ -20,8 +20,11 @@ use crate::shared::Shared;
 /// The rules for a batch are those of the newest Produce request, with every codec allowed.
 const RULES_VERSION: i16 = 11;
 
-/// What a record takes beside its key and value, at most: lengths, deltas, no headers.
+/// What a record takes beside its key, value and headers, at most: lengths, counts, deltas.
 const RECORD_OVERHEAD_BYTES_MAX: usize = 32;
+
+/// What a header takes beside its key and value, at most: their lengths.
+const HEADER_OVERHEAD_BYTES_MAX: usize = 10;
 
 /// How a ticket of an internal append ends.
 pub fn outcome(error: ErrorCode, base_offset: i64) -> TicketOutcome {
@@ -39,7 +42,7 @@ pub fn outcome(error: ErrorCode, base_offset: i64) -> TicketOutcome {
 pub fn append_internal<'r>(
     shared: &Arc<Shared>,
     append: &InternalAppend<'_>,
-    records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+    records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
 ) -> TicketId {
     let ticket = shared.commands.ticket();
     append_for(shared, append, records, &Done::Ticket(ticket));
@@ -63,7 +66,7 @@ pub fn append_commits(
 fn append_for<'r>(
     shared: &Arc<Shared>,
     append: &InternalAppend<'_>,
-    records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+    records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
     done: &Done,
 ) {
     match enter(shared, append, records, done) {
@@ -82,7 +85,7 @@ fn append_for<'r>(
 fn enter<'r>(
     shared: &Arc<Shared>,
     append: &InternalAppend<'_>,
-    records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+    records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
     done: &Done,
 ) -> Result<usize, ErrorCode> {
     let partition = shared
@@ -113,7 +116,7 @@ fn enter<'r>(
 
 fn build<'r>(
     append: &InternalAppend<'_>,
-    records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+    records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
 ) -> Result<Vec<u8>, ErrorCode> {
     let codec = Compression::from_bits(append.codec)
         .map_err(|_| ErrorCode::UNSUPPORTED_COMPRESSION_TYPE)?;
@@ -122,12 +125,23 @@ fn build<'r>(
         // A coordinator does not number its batches; Kafka's begin with 0 each.
         builder = builder.producer(id, epoch, 0).transactional();
     }
-    for (key, value) in records {
-        let len = key.len() + value.map_or(0, <[u8]>::len) + RECORD_OVERHEAD_BYTES_MAX;
+    for record in records {
+        let NewRecord {
+            key,
+            value,
+            headers,
+        } = record.into();
+        let header_len = |(key, value): &HeaderToWrite<'_>| {
+            key.len() + value.map_or(0, <[u8]>::len) + HEADER_OVERHEAD_BYTES_MAX
+        };
+        let len = key.len()
+            + value.map_or(0, <[u8]>::len)
+            + headers.iter().map(header_len).sum::<usize>()
+            + RECORD_OVERHEAD_BYTES_MAX;
         if builder.size_bytes().saturating_add(len) > EXPANDED_BYTES_MAX_DEFAULT {
             return Err(ErrorCode::MESSAGE_TOO_LARGE);
         }
-        builder.append(append.timestamp_ms, Some(key), value);
+        builder.append_with_headers(append.timestamp_ms, Some(key), value, &headers);
     }
     let mut is_compressed = true;
     let batch = builder.build_compressed(codec, |records| {

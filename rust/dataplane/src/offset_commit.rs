@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyrklog_wire::ErrorCode;
+use pyrklog_wire::membership::Membership;
 use pyrklog_wire::offset_commit::{NO_RETENTION, OffsetCommitRequest};
 use pyrklog_wire::offset_records::{self, NO_EXPIRY, OffsetValue, STRING_MAX_BYTES};
 
@@ -42,7 +43,7 @@ impl OffsetCommit {
         let Ok(decoded) = OffsetCommitRequest::decode(body, request.api_version) else {
             return Event::Request(request);
         };
-        let group_bytes = decoded.group_id.len();
+        let group_bytes = decoded.membership.of(body).group_id.len();
         let (mut metadata_units, mut size_bytes, mut count) = (0, 0, 0);
         let mut is_plain = group_bytes <= STRING_MAX_BYTES;
         for topic in &decoded.topics {
@@ -69,25 +70,9 @@ impl OffsetCommit {
         }))
     }
 
-    /// The group.
-    pub fn group_id(&self) -> &str {
-        self.decoded.group_id.text(&self.request.body)
-    }
-
-    /// The generation, -1 of a consumer without one.
-    pub fn generation(&self) -> i32 {
-        self.decoded.generation
-    }
-
-    /// The member, empty of a consumer without a group's assignment.
-    pub fn member_id(&self) -> &str {
-        self.decoded.member_id.text(&self.request.body)
-    }
-
-    /// The instance id of a static member.
-    pub fn instance_id(&self) -> Option<&str> {
-        let span = self.decoded.instance_id?;
-        Some(span.text(&self.request.body))
+    /// Who commits.
+    pub fn membership(&self) -> Membership<'_> {
+        self.decoded.membership.of(&self.request.body)
     }
 
     /// UTF-16 units of the longest note, which is what Kafka's limit counts.
@@ -213,8 +198,9 @@ impl CommitBatch {
     pub fn records(&self) -> CommitRecords {
         let mut records = CommitRecords::default();
         for commit in &self.commits {
+            let group_id = commit.membership().group_id;
             for (topic, partition, value) in commit.values(self.now_ms) {
-                offset_records::encode_key(commit.group_id(), topic, partition, &mut records.bytes);
+                offset_records::encode_key(group_id, topic, partition, &mut records.bytes);
                 let key_end = records.bytes.len();
                 value.encode(&mut records.bytes);
                 records.ends.push((key_end, records.bytes.len()));

@@ -13,8 +13,8 @@ use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
 
 use crate::acceptor::Listener;
 use crate::api::{
-    Event, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, PlaneConfig, RequestId,
-    StopSpec, TicketId, TicketOutcome,
+    Event, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord, PlaneConfig,
+    RequestId, StopSpec, TicketId, TicketOutcome,
 };
 use crate::image::ImageError;
 use crate::inbox::{Answer, Message};
@@ -251,7 +251,7 @@ impl DataPlane {
     pub fn append_internal<'r>(
         &self,
         append: &InternalAppend<'_>,
-        records: impl IntoIterator<Item = (&'r [u8], Option<&'r [u8]>)>,
+        records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
     ) -> Result<TicketId, Closed> {
         let closed = self.open_for_commands()?;
         let ticket = internal_append::append_internal(&self.shared, append, records);

@@ -94,8 +94,9 @@ fn commits_of_a_batch_reach_the_log_the_table_and_their_clients() {
         let partitions = [("t", number as i32, 7, Some("\u{e9}")), ("t", 0, 8, None)];
         client.send(key::OFFSET_COMMIT, VERSION, &body(&partitions));
         let commit = arrived(&mut test);
-        assert_eq!((commit.group_id(), commit.member_id()), ("group", "member"));
-        assert_eq!((commit.generation(), commit.instance_id()), (3, None));
+        let asks = commit.membership();
+        assert_eq!((asks.group_id, asks.member_id), ("group", "member"));
+        assert_eq!((asks.generation, asks.instance_id), (3, None));
         assert_eq!(commit.metadata_units(), 1);
         assert!(commit.stage(&table, number as u64));
         assert!(!commit.stage(&table, 9), "staged twice");

@@ -5,53 +5,26 @@
 use crate::api::{self, key};
 use crate::error::{DecodeError, Result};
 use crate::error_code::ErrorCode;
+use crate::membership::MembershipFields;
 use crate::reader::Reader;
-use crate::span::Span;
 use crate::writer::Writer;
 
 const THROTTLE_SINCE: i16 = 1;
 const INSTANCE_ID_SINCE: i16 = 3;
 const FLEXIBLE_SINCE: i16 = 4;
 
-/// A request; places count from the start of its body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeartbeatRequest {
-    /// Group.
-    pub group_id: Span,
-    /// Generation.
-    pub generation: i32,
-    /// Member id.
-    pub member_id: Span,
-    /// Instance id of a static member (version 3 on).
-    pub instance_id: Option<Span>,
-}
-
-impl HeartbeatRequest {
-    /// Decodes a body; bytes after the request are ignored, as in Kafka.
-    pub fn decode(body: &[u8], version: i16) -> Result<Self> {
-        if !(0..=api::max_version(key::HEARTBEAT)).contains(&version) {
-            return Err(DecodeError::UnsupportedVersion {
-                api_key: key::HEARTBEAT,
-                api_version: version,
-            });
-        }
-        let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
-        let group_id = reader.string_span()?;
-        let generation = reader.i32()?;
-        let member_id = reader.string_span()?;
-        let instance_id = if version >= INSTANCE_ID_SINCE {
-            reader.nullable_string_span()?
-        } else {
-            None
-        };
-        reader.skip_tags()?;
-        Ok(HeartbeatRequest {
-            group_id,
-            generation,
-            member_id,
-            instance_id,
-        })
+/// Decodes a body; bytes after the request are ignored, as in Kafka.
+pub fn decode(body: &[u8], version: i16) -> Result<MembershipFields> {
+    if !(0..=api::max_version(key::HEARTBEAT)).contains(&version) {
+        return Err(DecodeError::UnsupportedVersion {
+            api_key: key::HEARTBEAT,
+            api_version: version,
+        });
     }
+    let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
+    let fields = MembershipFields::read(&mut reader, version >= INSTANCE_ID_SINCE)?;
+    reader.skip_tags()?;
+    Ok(fields)
 }
 
 /// Appends the body of an answer.
@@ -80,14 +53,13 @@ mod tests {
                 writer.nullable_string(Some("static"));
             }
             writer.no_tags();
-            let request = HeartbeatRequest::decode(&body, version).unwrap();
-            assert_eq!(request.group_id.text(&body), "group");
-            assert_eq!(request.member_id.text(&body), "member");
-            assert_eq!(request.generation, 7);
-            let instance = request.instance_id.map(|span| span.text(&body));
-            assert_eq!(instance == Some("static"), version >= INSTANCE_ID_SINCE);
+            let asks = decode(&body, version).unwrap().of(&body);
+            assert_eq!((asks.group_id, asks.member_id), ("group", "member"));
+            assert_eq!(asks.generation, 7);
+            let has_instance = asks.instance_id == Some("static");
+            assert_eq!(has_instance, version >= INSTANCE_ID_SINCE);
             for len in 0..body.len() {
-                assert!(HeartbeatRequest::decode(&body[..len], version).is_err());
+                assert!(decode(&body[..len], version).is_err());
             }
             let mut answer = Vec::new();
             encode_answer(version, ErrorCode::UNKNOWN_MEMBER_ID, &mut answer);
@@ -98,6 +70,6 @@ mod tests {
             };
             assert_eq!(answer, wanted);
         }
-        assert!(HeartbeatRequest::decode(&[0; 20], -1).is_err());
+        assert!(decode(&[0; 20], -1).is_err());
     }
 }

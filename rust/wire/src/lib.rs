@@ -17,6 +17,7 @@ pub mod header;
 pub mod heartbeat;
 pub mod leader;
 pub mod list_offsets;
+pub mod membership;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_for_leader_epoch;

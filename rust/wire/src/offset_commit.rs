@@ -6,6 +6,7 @@
 use crate::api::{self, key};
 use crate::error::{DecodeError, Result};
 use crate::error_code::ErrorCode;
+use crate::membership::MembershipFields;
 use crate::reader::Reader;
 use crate::span::Span;
 use crate::writer::Writer;
@@ -23,14 +24,8 @@ pub const NO_RETENTION: i64 = -1;
 /// A request; places count from the start of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetCommitRequest {
-    /// Group.
-    pub group_id: Span,
-    /// Generation, -1 of a consumer without one.
-    pub generation: i32,
-    /// Member id, empty of a consumer without one.
-    pub member_id: Span,
-    /// Instance id of a static member (version 7 on).
-    pub instance_id: Option<Span>,
+    /// Who commits.
+    pub membership: MembershipFields,
     /// Milliseconds that the offsets shall be kept, [`NO_RETENTION`] (versions 2 to 4).
     pub retention_ms: i64,
     /// Topics.
@@ -69,14 +64,8 @@ impl OffsetCommitRequest {
             });
         }
         let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
-        let group_id = reader.string_span()?;
-        let generation = reader.i32()?;
-        let member_id = reader.string_span()?;
-        let instance_id = if version >= INSTANCE_ID_SINCE {
-            reader.nullable_string_span()?
-        } else {
-            None
-        };
+        let has_instance_id = version >= INSTANCE_ID_SINCE;
+        let membership = MembershipFields::read(&mut reader, has_instance_id)?;
         let retention_ms = if version <= RETENTION_UNTIL {
             reader.i64()?
         } else {
@@ -90,10 +79,7 @@ impl OffsetCommitRequest {
         })?;
         reader.skip_tags()?;
         Ok(OffsetCommitRequest {
-            group_id,
-            generation,
-            member_id,
-            instance_id,
+            membership,
             retention_ms,
             topics,
         })
@@ -180,11 +166,11 @@ mod tests {
         for version in MIN_VERSION..=api::max_version(key::OFFSET_COMMIT) {
             let body = encode(version);
             let request = OffsetCommitRequest::decode(&body, version).unwrap();
-            assert_eq!(request.group_id.text(&body), "group");
-            assert_eq!(request.member_id.text(&body), "member");
-            let instance = request.instance_id.map(|span| span.text(&body));
-            assert_eq!(instance.is_some(), version >= INSTANCE_ID_SINCE);
-            assert_eq!(request.generation, 7);
+            let asks = request.membership.of(&body);
+            assert_eq!((asks.group_id, asks.member_id), ("group", "member"));
+            assert_eq!(asks.generation, 7);
+            let has_instance = asks.instance_id == Some("static");
+            assert_eq!(has_instance, version >= INSTANCE_ID_SINCE);
             let has_retention = version <= RETENTION_UNTIL;
             assert_eq!(request.retention_ms == 60_000, has_retention);
             let found: Vec<_> = request

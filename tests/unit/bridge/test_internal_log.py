@@ -23,6 +23,7 @@ from pyrklog.internal_log import (
     InternalBatch,
     InternalRead,
     InternalRecord,
+    NewRecord,
     Producer,
 )
 
@@ -130,7 +131,7 @@ async def append(
     return await plane.append_internal(
         TOPIC,
         0,
-        records,
+        [NewRecord(*record) for record in records],
         timestamp_ms=1_700_000_000_000,
         codec=codec,
         expected_epoch=epoch,
@@ -172,7 +173,7 @@ async def test_appends_are_made_by_the_call_and_may_be_awaited_later_or_never(
             plane.append_internal(
                 TOPIC,
                 0,
-                [(b"%d" % number, b"x")],
+                [NewRecord(b"%d" % number, b"x")],
                 timestamp_ms=0,
                 codec=0,
                 expected_epoch=5,

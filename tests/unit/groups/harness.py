@@ -64,6 +64,8 @@ class Play:
         """Appends under way."""
         self.log: list[tuple[int, bytes, bytes | None]] = []
         """What has been appended: (offset, key, value)."""
+        self.headers: list[dict[bytes, bytes]] = []
+        """Of each record that has been appended."""
         self.notices: list[Notice] = []
         self.asked: set[int] = set()
         self.given: dict[tuple[int, str], bytes] = {}
@@ -258,7 +260,8 @@ class Play:
         base = -1
         if error is NONE:
             base = len(self.log)
-            self.log += [(base + i, k, v) for i, (k, v) in enumerate(append.records)]
+            self.log += [(base + i, one.key, one.value) for i, one in enumerate(append.records)]
+            self.headers += [dict(one.headers) for one in append.records]
         effects = self.machine.append_finished(
             append.ticket, AppendResult(error, base), self.now_ms
         )

@@ -22,6 +22,7 @@ from pyrklog.groups.values import (
 from pyrklog.internal_log import (
     InternalBatch,
     InternalRecord,
+    NewRecord,
     Producer,
 )
 from pyrklog.protocol.group_records import (
@@ -122,7 +123,7 @@ def test_put_off_timers_cost_nothing() -> None:
 
 def _queued(size_bytes: int, producer: Producer | None = None) -> QueuedAppend:
     machine = GroupMachine("g", GroupSettings(), 0)
-    return QueuedAppend(machine, Append(0, [(b"k", bytes(size_bytes))], producer))
+    return QueuedAppend(machine, Append(0, [NewRecord(b"k", bytes(size_bytes))], producer))
 
 
 def _batches(queue: Sequence[QueuedAppend]) -> list[Batch]:
@@ -135,7 +136,7 @@ def test_small_appends_share_a_batch_in_order() -> None:
     queue = [_queued(10), _queued(20), _queued(30)]
     [batch] = _batches(queue)
     assert batch.appends == queue
-    assert [len(value or b"") for _, value in batch.records()] == [10, 20, 30]
+    assert [len(value or b"") for _, value, _ in batch.records()] == [10, 20, 30]
     assert batch.base_offsets(100) == [100, 101, 102]
 
 
@@ -154,7 +155,7 @@ def test_no_append_is_lost_and_no_batch_too_large(sizes: list[int]) -> None:
     batches = _batches(queue)
     assert [item for batch in batches for item in batch.appends] == queue
     for batch in batches:
-        assert sum(len(v or b"") for _, v in batch.records()) <= SHARED_BATCH_BYTES_MAX
+        assert sum(len(v or b"") for _, v, _ in batch.records()) <= SHARED_BATCH_BYTES_MAX
 
 
 # --- subscriptions -------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ def test_an_empty_group_that_another_broker_wrote_gets_its_tombstone() -> None:
     machine = GroupMachine("g", GroupSettings(), 0)
     machine.restore(GroupValue("consumer", 1), {}, {})
     [append] = [e for e in machine.expire(0) if isinstance(e, Append)]
-    assert append.records == [(encode_group_key(GroupKey("g")), None)]
+    assert append.records == [NewRecord(encode_group_key(GroupKey("g")), None)]
 
 
 # --- states --------------------------------------------------------------------------------------

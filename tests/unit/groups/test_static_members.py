@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.persistence import REASON_HEADER
 from pyrklog.groups.values import LeavingMember, Timer
 from tests.unit.groups.harness import NONE, Play
 
@@ -202,3 +203,19 @@ def test_an_administrator_removes_a_static_member_by_its_name() -> None:
     ]
     assert play.member_ids == [leader]
     assert play.state_name == "PreparingRebalance"
+
+
+def test_why_a_generation_began_stands_beside_its_first_record_only() -> None:
+    play = Play()
+    [me] = play.stable(instance="i1", reason="deployed")
+    play.join(instance="i1")
+    play.leave(LeavingMember("", "i1"))
+    reasons = [headers.get(REASON_HEADER) for headers in play.headers]
+    assert len(reasons) == 3
+    first, back, emptied = reasons
+    assert first is not None
+    assert first.endswith(b"deployed")
+    assert back is None, "the static member's new id is no rebalance"
+    assert emptied is not None
+    assert me.encode() not in emptied
+    assert b"left" in emptied

@@ -1,0 +1,187 @@
+//! Record batches as producers send them. A batch is built, perhaps damaged, its checksum put right
+//! again (it protects from accidents, not from peers), and offered to validation.
+
+use pyrklog_log::compression::{compress, with_decompressed};
+use pyrklog_log::validate::{Rules, Validated, validate_produce, validate_replica};
+use pyrklog_log::{BatchInfo, CompressionType, LogConfig};
+use pyrklog_wire::batch::{self, BatchHeader, Compression, HEADER_LEN};
+use pyrklog_wire::builder::{BatchBuilder, HeaderToWrite};
+use pyrklog_wire::records::Records;
+
+use crate::script::{Damage, Script};
+use crate::{Verdict, expect, memory};
+
+/// A header that is taken at its word; a body whose checksum is not looked at.
+pub const PLANTED: &[&str] = &["header-believed", "checksum-ignored"];
+
+const NOW_MS: i64 = 1_700_000_000_000;
+const PRODUCE_VERSION: i16 = 11;
+
+/// Decompression needs windows and tables: some fixed memory, little for each byte. What the
+/// records expand to is bounded by `EXPANDED`.
+const MEMORY_FACTOR: usize = 4096;
+const EXPANDED_BYTES_MAX: usize = 1 << 16;
+const CODEC_BYTES: usize = 12 << 20;
+
+const CRC_AT: usize = 17;
+const CRC_FROM: usize = 21;
+
+type Record = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(Vec<u8>, Vec<u8>)>);
+
+pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
+    let records = script.list(6, record);
+    let codec = script.pick(&[
+        Compression::None,
+        Compression::Gzip,
+        Compression::Snappy,
+        Compression::Lz4,
+        Compression::Zstd,
+    ]);
+    let mut bytes = build(script, &records, codec);
+    let built = bytes.clone();
+    let damage = if script.bool() {
+        script.damage(&mut bytes)
+    } else {
+        Damage::None
+    };
+    let is_mended = script.bool() && mend(&mut bytes);
+    let rules = rules(script);
+    let covered = |bytes: &[u8]| bytes.get(CRC_FROM..built.len()).map(<[u8]>::to_vec);
+    let is_intact = covered(&bytes) == covered(&built);
+    let budget = bytes.len() + CODEC_BYTES / MEMORY_FACTOR;
+    let result = memory::bounded(budget, MEMORY_FACTOR, || {
+        validate(&mut bytes, &rules, planted)
+    })?;
+    match result {
+        Ok(validated) => {
+            let stored = match &validated.rewritten {
+                Some(rewritten) => rewritten,
+                None => &bytes[..validated.info.size_bytes],
+            };
+            check_stored(stored)?;
+            if damage == Damage::None {
+                return check_same(stored, &records);
+            }
+            expect(is_mended || is_intact, || {
+                "changed bytes with an old checksum were accepted".into()
+            })
+        }
+        Err(problem) if damage == Damage::None && !records.is_empty() => {
+            Err(format!("a good batch was refused: {problem}"))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+fn record(script: &mut Script<'_>) -> Record {
+    let key = script.bool().then(|| script.bytes(8));
+    let value = (!script.one_in(4)).then(|| script.bytes(40));
+    let headers = script.list(2, |script| (script.text().into_bytes(), script.bytes(5)));
+    (key, value, headers)
+}
+
+fn build(script: &mut Script<'_>, records: &[Record], codec: Compression) -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    if script.one_in(3) {
+        builder = builder.producer(script.below(50) as i64, 0, script.below(9) as i32);
+        if script.bool() {
+            builder = builder.transactional();
+        }
+    }
+    for (key, value, headers) in records {
+        let headers: Vec<HeaderToWrite<'_>> = headers
+            .iter()
+            .map(|(key, value)| (&key[..], Some(&value[..])))
+            .collect();
+        let timestamp = NOW_MS - script.below(1000) as i64;
+        builder.append_with_headers(timestamp, key.as_deref(), value.as_deref(), &headers);
+    }
+    builder.build_compressed(codec, |records| {
+        let mut out = Vec::new();
+        compress(codec, records, &mut out).unwrap_or_default();
+        out
+    })
+}
+
+/// Puts length and checksum right, as far as there is room for them.
+fn mend(bytes: &mut [u8]) -> bool {
+    if bytes.len() < HEADER_LEN {
+        return false;
+    }
+    let length = (bytes.len() - batch::LENGTH_PREFIX_LEN) as i32;
+    bytes[8..12].copy_from_slice(&length.to_be_bytes());
+    let crc = batch::crc32c(&bytes[CRC_FROM..]);
+    bytes[CRC_AT..CRC_FROM].copy_from_slice(&crc.to_be_bytes());
+    true
+}
+
+fn rules(script: &mut Script<'_>) -> Rules {
+    let mut config = LogConfig::default();
+    if script.one_in(4) {
+        config.compression_type = CompressionType::Lz4;
+    }
+    let mut rules = Rules::new(&config, PRODUCE_VERSION);
+    rules.expanded_bytes_max = EXPANDED_BYTES_MAX;
+    rules
+}
+
+fn validate(bytes: &mut [u8], rules: &Rules, planted: Option<&str>) -> Result<Validated, String> {
+    match planted {
+        Some("header-believed") => {
+            batch::verify_crc(bytes).map_err(|error| error.to_string())?;
+            let info = BatchInfo::parse(bytes).map_err(|error| error.to_string())?;
+            let rewritten = Some(bytes.to_vec());
+            return Ok(Validated { info, rewritten });
+        }
+        Some("checksum-ignored") => {
+            mend(bytes);
+        }
+        _ => {}
+    }
+    validate_produce(bytes, rules, NOW_MS).map_err(|error| error.to_string())
+}
+
+/// What is stored is one whole batch that a follower takes, with records 0, 1, 2 ... to the last.
+fn check_stored(stored: &[u8]) -> Verdict {
+    validate_replica(stored).map_err(|error| format!("a follower refuses it: {error}"))?;
+    let header = BatchHeader::parse(stored).map_err(|error| error.to_string())?;
+    let found = records_of(stored)?;
+    expect(found.len() as i64 == i64::from(header.record_count), || {
+        format!(
+            "{} records, the header says {}",
+            found.len(),
+            header.record_count
+        )
+    })?;
+    expect(header.last_offset_delta == header.record_count - 1, || {
+        format!("the last offset is {}", header.last_offset_delta)
+    })
+}
+
+fn check_same(stored: &[u8], records: &[Record]) -> Verdict {
+    let found = records_of(stored)?;
+    expect(found == records, || {
+        format!("sent {records:?}, stored {found:?}")
+    })
+}
+
+fn records_of(stored: &[u8]) -> Result<Vec<Record>, String> {
+    let header = BatchHeader::parse(stored).map_err(|error| error.to_string())?;
+    let codec = header.compression().map_err(|error| error.to_string())?;
+    let body = &stored[HEADER_LEN..];
+    with_decompressed(codec, body, EXPANDED_BYTES_MAX, |records| {
+        Records::new(records)
+            .map(|record| {
+                let record = record.map_err(|error| error.to_string())?;
+                let mut headers = Vec::new();
+                for header in record.headers() {
+                    let value = header.value.unwrap_or_default();
+                    headers.push((header.key.to_vec(), value.to_vec()));
+                }
+                let owned = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
+                Ok((owned(record.key), owned(record.value), headers))
+            })
+            .collect()
+    })
+    .map_err(|error| error.to_string())?
+}

@@ -1,0 +1,162 @@
+//! The three indexes of a segment. What loads is searched as a list would be, from one end to the
+//! other; what was written loads.
+
+use pyrklog_log::AbortedTxn;
+use pyrklog_log::offset_index::{OffsetEntry, OffsetIndex, OffsetIndexView};
+use pyrklog_log::time_index::{TimeEntry, TimeIndexView};
+use pyrklog_log::transaction_index::TransactionIndex;
+
+use crate::script::{Damage, Script};
+use crate::{Verdict, expect};
+
+/// A search that is one entry late where the target is there; a load that does not look whether
+/// entries rise.
+pub const PLANTED: &[&str] = &["search-off-by-one", "order-unchecked"];
+
+const BASE_OFFSET: i64 = 1000;
+const INDEX_BYTES_MAX: usize = 4096;
+
+pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
+    match script.below(3) {
+        0 => offsets(script, planted),
+        1 => times(script),
+        _ => transactions(script),
+    }
+}
+
+fn offsets(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
+    let mut index = OffsetIndex::new(BASE_OFFSET, INDEX_BYTES_MAX);
+    let (mut offset, mut position) = (BASE_OFFSET, 0);
+    for _ in 0..script.below(12) {
+        offset += 1 + script.below(40) as i64;
+        position += 1 + script.below(5000) as u32;
+        index
+            .append(offset, position)
+            .map_err(|error| format!("rising entries are refused: {error}"))?;
+    }
+    let mut bytes = index.as_bytes().to_vec();
+    let damage = maybe_damage(script, &mut bytes);
+    let log_size = u64::from(position) + 100;
+    let view = if planted == Some("order-unchecked") {
+        // The planted bug: whole entries are enough.
+        bytes
+            .len()
+            .is_multiple_of(8)
+            .then(|| OffsetIndexView::trusted(BASE_OFFSET, &bytes))
+    } else {
+        OffsetIndexView::checked(BASE_OFFSET, &bytes, log_size).ok()
+    };
+    let Some(view) = view else {
+        return expect(damage != Damage::None, || {
+            "what was written is refused".into()
+        });
+    };
+    let entries: Vec<OffsetEntry> = view.iter().collect();
+    let rises = |pair: &[OffsetEntry]| {
+        pair[0].offset < pair[1].offset && pair[0].position < pair[1].position
+    };
+    expect(entries.windows(2).all(rises), || {
+        format!("entries that do not rise are accepted: {entries:?}")
+    })?;
+    for _ in 0..4 {
+        let target = BASE_OFFSET + script.below(600) as i64 - 20;
+        let target = if script.bool() && !entries.is_empty() {
+            script.pick(&entries).offset
+        } else {
+            target
+        };
+        let at_start = OffsetEntry {
+            offset: BASE_OFFSET,
+            position: 0,
+        };
+        let fits = |entry: &&OffsetEntry| entry.offset <= target;
+        let wanted = entries.iter().rev().find(fits).copied().unwrap_or(at_start);
+        let found = if planted == Some("search-off-by-one") {
+            view.lookup(target - 1)
+        } else {
+            view.lookup(target)
+        };
+        expect(found == wanted, || {
+            format!("{target} in {entries:?}: found {found:?}, not {wanted:?}")
+        })?;
+    }
+    Ok(())
+}
+
+fn times(script: &mut Script<'_>) -> Verdict {
+    let mut bytes = Vec::new();
+    let (mut timestamp, mut offset) = (5000, BASE_OFFSET);
+    for _ in 0..script.below(12) {
+        timestamp += 1 + script.below(40) as i64;
+        offset += 1 + script.below(40) as i64;
+        bytes.extend(i64::to_be_bytes(timestamp));
+        bytes.extend(((offset - BASE_OFFSET) as u32).to_be_bytes());
+    }
+    let damage = maybe_damage(script, &mut bytes);
+    let Ok(view) = TimeIndexView::checked(BASE_OFFSET, &bytes) else {
+        return expect(damage != Damage::None, || {
+            "what was written is refused".into()
+        });
+    };
+    let entries: Vec<TimeEntry> = view.iter().collect();
+    for _ in 0..4 {
+        let target = 4990 + script.below(600) as i64;
+        let fits = |entry: &&TimeEntry| entry.timestamp <= target;
+        let wanted = entries.iter().rev().find(fits).copied();
+        let found = view.lookup(target);
+        let holds = match wanted {
+            Some(wanted) => found == wanted,
+            None => found.offset == BASE_OFFSET,
+        };
+        expect(holds, || {
+            format!("{target} in {entries:?}: found {found:?}, not {wanted:?}")
+        })?;
+    }
+    Ok(())
+}
+
+fn transactions(script: &mut Script<'_>) -> Verdict {
+    let mut index = TransactionIndex::new(BASE_OFFSET);
+    let mut last = BASE_OFFSET;
+    for _ in 0..script.below(8) {
+        let first_offset = last - script.below(30) as i64;
+        last += 1 + script.below(40) as i64;
+        let txn = AbortedTxn {
+            producer_id: script.below(5) as i64,
+            first_offset: first_offset.max(0),
+            last_offset: last,
+            last_stable_offset: last + 1,
+        };
+        index
+            .append(txn)
+            .map_err(|error| format!("rising entries are refused: {error}"))?;
+    }
+    let entries = index.entries().to_vec();
+    let mut bytes = index.to_bytes();
+    let damage = maybe_damage(script, &mut bytes);
+    match TransactionIndex::load(BASE_OFFSET, &bytes) {
+        Ok(loaded) if damage == Damage::None => expect(loaded.entries() == entries, || {
+            format!("written {entries:?}, read {:?}", loaded.entries())
+        }),
+        Ok(loaded) => {
+            let rises = |pair: &[AbortedTxn]| pair[0].last_offset < pair[1].last_offset;
+            expect(loaded.entries().windows(2).all(rises), || {
+                format!(
+                    "entries that do not rise are accepted: {:?}",
+                    loaded.entries()
+                )
+            })
+        }
+        Err(error) => expect(damage != Damage::None, || {
+            format!("what was written is refused: {error}")
+        }),
+    }
+}
+
+fn maybe_damage(script: &mut Script<'_>, bytes: &mut Vec<u8>) -> Damage {
+    if script.bool() {
+        script.damage(bytes)
+    } else {
+        Damage::None
+    }
+}

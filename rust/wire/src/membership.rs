@@ -1,0 +1,52 @@
+//! Who asks, in the requests of a group's members: their first fields.
+
+use crate::error::Result;
+use crate::reader::Reader;
+use crate::span::Span;
+
+/// The fields as they lie in a body; places count from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MembershipFields {
+    group_id: Span,
+    generation: i32,
+    member_id: Span,
+    instance_id: Option<Span>,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership<'a> {
+    /// Group.
+    pub group_id: &'a str,
+    /// Generation, -1 of a consumer without one.
+    pub generation: i32,
+    /// Member id, empty of a consumer without one.
+    pub member_id: &'a str,
+    /// Instance id of a static member (KIP-345), in the versions that have it.
+    pub instance_id: Option<&'a str>,
+}
+
+impl MembershipFields {
+    /// Reads the fields at the start of a body.
+    pub(crate) fn read(reader: &mut Reader<'_>, has_instance_id: bool) -> Result<Self> {
+        Ok(MembershipFields {
+            group_id: reader.string_span()?,
+            generation: reader.i32()?,
+            member_id: reader.string_span()?,
+            instance_id: match has_instance_id {
+                true => reader.nullable_string_span()?,
+                false => None,
+            },
+        })
+    }
+
+    /// The same with the texts of the body that they were read from.
+    pub fn of(self, body: &[u8]) -> Membership<'_> {
+        Membership {
+            group_id: self.group_id.text(body),
+            generation: self.generation,
+            member_id: self.member_id.text(body),
+            instance_id: self.instance_id.map(|span| span.text(body)),
+        }
+    }
+}

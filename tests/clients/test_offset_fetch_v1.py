@@ -1,0 +1,91 @@
+"""OffsetFetch version 1, whose answer has no place for an error of the group (KAFKA-19439).
+
+Apache Kafka answers it with "no offset" while the coordinator is not there; a consumer of that time
+then begins at the end, or at the beginning, of everything. Ours puts the code on each partition.
+"""
+
+import time
+from collections.abc import Iterator
+
+import kafka
+import pytest
+from kafka.structs import OffsetAndMetadata
+
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.offsets import (
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from pyrklog.testing import TestBroker
+from tests.support.asking import PATIENCE_S, Asker
+from tests.support.groups import create_topic
+
+TOPIC, GROUP = "t", "old-consumers"
+COMMITS = 3_000
+PARTITIONS = 10
+PASSING = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+
+@pytest.fixture
+def broker() -> Iterator[TestBroker]:
+    with TestBroker(options={"offsets.topic.num.partitions": 1}) as broker:
+        create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+        yield broker
+
+
+def test_a_coordinator_that_loads_never_answers_no_offset(broker: TestBroker) -> None:
+    places = [OffsetCommitRequestPartition(index, 42) for index in range(PARTITIONS)]
+    request = OffsetCommitRequest(GROUP, topics=[OffsetCommitRequestTopic(TOPIC, places)])
+    with Asker(broker.bootstrap) as client:
+        client.await_coordinator(GROUP)
+        for _ in range(COMMITS):
+            answer = client.ask(OFFSET_COMMIT, 8, request)
+        assert {one.error_code for one in answer.topics[0].partitions} == {0}
+    broker.kill()
+    broker.start()
+    wanted = OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(TOPIC, list(range(PARTITIONS)))])
+    seen: set[ErrorCode] = set()
+    deadline = time.monotonic() + PATIENCE_S
+    with Asker(broker.bootstrap) as client:
+        while ErrorCode.NONE not in seen:
+            assert time.monotonic() < deadline, seen
+            for one in client.ask(OFFSET_FETCH, 1, wanted).topics[0].partitions:
+                seen.add(ErrorCode(one.error_code))
+                offset = 42 if one.error_code == ErrorCode.NONE else -1
+                assert one.committed_offset == offset
+    assert seen - {ErrorCode.NONE} <= PASSING
+    assert seen - {ErrorCode.NONE}, "it was loaded before anybody could ask"
+
+
+def test_kafka_python_as_of_then(broker: TestBroker) -> None:
+    """It takes version 1 for brokers of that time, and goes on where it stopped."""
+    with Asker(broker.bootstrap) as client:
+        client.await_coordinator(GROUP)
+
+    def consumer() -> kafka.KafkaConsumer:
+        return kafka.KafkaConsumer(
+            bootstrap_servers=broker.bootstrap,
+            group_id=GROUP,
+            enable_auto_commit=False,
+            api_version=(0, 10, 1),
+        )
+
+    place = kafka.TopicPartition(TOPIC, 3)
+    first = consumer()
+    first.assign([place])
+    first.commit({place: OffsetAndMetadata(7, "note", -1)})
+    first.close()
+    broker.restart()
+    second = consumer()
+    assert second.committed(place) == 7
+    assert second.committed(kafka.TopicPartition(TOPIC, 4)) is None
+    second.close()

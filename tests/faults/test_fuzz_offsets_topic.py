@@ -1,0 +1,183 @@
+"""Any records in ``__consumer_offsets``: what cannot be read is skipped, and harms nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import strategies as st
+
+from pyrklog.groups.loading import LoadedGroup, PartitionLoader
+from pyrklog.groups.registry import Registry
+from pyrklog.groups.values import GroupSettings
+from pyrklog.internal_log import InternalBatch, InternalRecord
+from pyrklog.protocol.group_admin import (
+    DESCRIBE_GROUPS,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from pyrklog.protocol.group_records import (
+    GroupKey,
+    GroupValue,
+    OffsetKey,
+    OffsetValue,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from pyrklog.protocol.primitives import DecodeError
+from tests.faults.fuzzing import damaged, finds, run
+from tests.unit.protocol.messages import messages
+
+GOOD, BAD = ("good-1", "good-2", "good-3"), "bad-group"
+NOW_MS = 1_000_000
+
+
+class Script(NamedTuple):
+    """Batches, and what of them must come out: the groups' last generations and offsets."""
+
+    batches: list[InternalBatch]
+    generations: dict[str, int]
+    offsets: dict[tuple[str, str, int], int]
+
+
+Record = tuple[bytes | None, bytes | None]
+
+
+@st.composite
+def scripts(draw: Any) -> Script:
+    batches: list[InternalBatch] = []
+    generations: dict[str, int] = {}
+    offsets: dict[tuple[str, str, int], int] = {}
+    offset = 0
+    for _ in range(draw(st.integers(1, 5))):
+        records: list[InternalRecord] = []
+        for _ in range(draw(st.integers(1, 6))):
+            record = _any_record(draw, generations, offsets)
+            records.append(InternalRecord(offset, *record))
+            offset += 1
+        base = offset - len(records)
+        batches.append(InternalBatch(base, offset - 1, -1, False, False, records))
+        if draw(st.integers(0, 5)) == 0:
+            lost = InternalBatch(offset, offset, -1, False, False, [], damage="checksum mismatch")
+            batches.append(lost)
+            offset += 1
+    return Script(batches, generations, offsets)
+
+
+def _any_record(
+    draw: Any, generations: dict[str, int], offsets: dict[tuple[str, str, int], int]
+) -> Record:
+    if draw(st.booleans()):
+        return _bad_record(draw)
+    group = draw(st.sampled_from(GOOD))
+    is_tombstone = draw(st.integers(0, 3)) == 0
+    if draw(st.booleans()):
+        value = draw(messages(GroupValue, 3))
+        key = encode_group_key(GroupKey(group))
+        if is_tombstone:
+            generations.pop(group, None)
+            return key, None
+        generations[group] = value.generation
+        return key, encode_group_value(value)
+    place = (draw(st.sampled_from(("t", "u"))), draw(st.integers(0, 2)))
+    key = encode_offset_key(OffsetKey(group, *place))
+    if is_tombstone:
+        offsets.pop((group, *place), None)
+        return key, None
+    value = draw(messages(OffsetValue, 3))
+    offsets[(group, *place)] = value.offset
+    return key, encode_offset_value(value)
+
+
+def _bad_record(draw: Any) -> Record:
+    """Of a group of its own, and damaged."""
+    key, value = encode_group_key(GroupKey(BAD)), encode_group_value(draw(messages(GroupValue, 3)))
+    if draw(st.booleans()):
+        key = encode_offset_key(OffsetKey(BAD, "t", 0))
+        value = encode_offset_value(draw(messages(OffsetValue, 3)))
+    match draw(st.integers(0, 3)):
+        case 0:
+            return damaged(key, draw), value
+        case 1:
+            return None, value
+        case 2:
+            return draw(st.binary(max_size=20)), draw(st.none() | st.binary(max_size=20))
+        case _:
+            return key, damaged(value, draw)
+
+
+def check(script: Script, loader: PartitionLoader) -> None:
+    """The good groups are as their own records say, whatever lies between those."""
+    for batch in script.batches:
+        for _ in loader.feed(batch):
+            pass
+    groups = {loaded.group_id: loaded for loaded in loader.finish()}
+    for name in GOOD:
+        loaded = groups.get(name) or LoadedGroup(name, None, {}, {})
+        generation = loaded.value.generation if loaded.value is not None else None
+        assert generation == script.generations.get(name)
+        found = {(name, *key): one.value.offset for key, one in loaded.committed.items()}
+        wanted = {key: value for key, value in script.offsets.items() if key[0] == name}
+        assert found == wanted
+    _serve(list(groups.values()))
+
+
+def _serve(loaded: list[LoadedGroup]) -> None:
+    """All of them, the damaged ones too, can be asked for, expire and move away."""
+    registry = Registry(GroupSettings(), 1)
+    registry.begin_load(0, 0)
+    registry.finish_load(0, loaded, NOW_MS)
+    for name in list(registry.groups):
+        found = registry.describe_group(name)
+        members = [
+            DescribedGroupMember(one.member_id, one.instance_id, one.client_id, one.client_host)
+            for one in found.members
+        ]
+        group = DescribedGroup(0, name, found.state, found.protocol_type, "", members)
+        DESCRIBE_GROUPS.encode_response(DescribeGroupsResponse(groups=[group]), 5)
+        registry.fetch_offsets(name, None, require_stable=True)
+        registry.expire(name, NOW_MS + 10**12)
+    registry.list_groups()
+    registry.unload(0, NOW_MS)
+
+
+class EndsBatch(PartitionLoader):
+    """The planted bug: what follows a bad record in its batch is lost."""
+
+    def feed(self, batch: InternalBatch) -> Iterator[None]:
+        if batch.damage is not None:
+            return
+        for record in batch.records:
+            try:
+                self._take(batch, record)
+            except DecodeError:
+                return
+            yield
+
+
+class KeepsTombstones(PartitionLoader):
+    """The planted bug: a tombstone changes nothing."""
+
+    def _take(self, batch: InternalBatch, record: InternalRecord) -> None:
+        if record.value is not None:
+            super()._take(batch, record)
+
+
+class Trusting(PartitionLoader):
+    """The planted bug: records are what they should be."""
+
+    def _skip(self, offset: int, problem: str) -> None:
+        raise AssertionError(f"offset {offset}: {problem}")
+
+
+def test_the_groups_come_back_whatever_lies_between_their_records() -> None:
+    run(scripts(), lambda script: check(script, PartitionLoader()))
+
+
+@pytest.mark.parametrize("planted", [EndsBatch, KeepsTombstones, Trusting])
+def test_planted_bugs_are_found(planted: type[PartitionLoader]) -> None:
+    finds(scripts(), lambda script: check(script, planted()))
