@@ -115,7 +115,9 @@ def test_ctrl_c_loses_no_line_that_was_taken_in(
     assert out == "".join(f"{topic} 0@{offset}\n" for offset in range(3))
 
 
-@pytest.mark.parametrize("command", [["topic", "list"], ["consume", "TOPIC", "-e"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["topic", "list"], ["consume", "TOPIC", "-e"], ["--help"]], ids=" ".join
+)
 def test_output_that_cannot_be_written(
     broker_without_delay: TestBroker, topic: str, command: list[str]
 ) -> None:

@@ -15,6 +15,11 @@ def main() -> None:
         from pyrklog.cli.failures import discard_output
 
         discard_output()
+    except OSError as error:
+        from pyrklog.cli.failures import not_written
+
+        print(not_written(error).line(), file=sys.stderr)
+        sys.exit(1)
 
 
 def _run(arguments: list[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
 
 if TYPE_CHECKING:
@@ -184,8 +185,10 @@ def _copy(
         limit = BATCH_RECORDS_MAX if count is None else min(count - read, BATCH_RECORDS_MAX)
         messages = reading.read(limit, POLL_S)
         if messages:
-            out.write(b"".join([write(from_message(message)) for message in messages]))
-            out.flush()
-            reading.written(messages)
+            printed = b"".join([write(from_message(message)) for message in messages])
+            with held:  # what whoever reads us has seen is to be committed
+                out.write(printed)
+                out.flush()
+                reading.written(messages)
             read += len(messages)
     return read

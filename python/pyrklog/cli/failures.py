@@ -126,15 +126,31 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         typer.echo(CliError(Exit.FAILED, error.what, error.fix).line(), err=True)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
+        _flush_output()
         raise typer.Exit(Exit.INTERRUPTED) from None
     except BrokenPipeError:
         discard_output()
         raise typer.Exit(Exit.OK) from None
     except OSError as error:
-        discard_output()
-        where = error.filename or "what was to be printed could not be written"
-        typer.echo(CliError(Exit.FAILED, f"{where}: {error.strerror or error}").line(), err=True)
+        typer.echo(not_written(error).line(), err=True)
         raise typer.Exit(Exit.FAILED) from None
+
+
+def not_written(error: OSError) -> CliError:
+    """What was to be printed cannot be, and is given up; other files' errors are named earlier."""
+    discard_output()
+    where = error.filename or "what was to be printed could not be written"
+    return CliError(Exit.FAILED, f"{where}: {error.strerror or error}")
+
+
+def _flush_output() -> None:
+    """At the exit, output that nobody takes any more would be told as an error."""
+    import sys
+
+    try:
+        sys.stdout.flush()
+    except OSError:
+        discard_output()
 
 
 def discard_output() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.interrupts import held
 from pyrklog.cli.output import Column, Item, Listing
 from pyrklog.cli.topic_details import query_offsets
 from pyrklog.groups.persistence import REASON_HEADER
@@ -26,7 +27,8 @@ from pyrklog.protocol.group_records import (
 OFFSETS_TOPIC = "__consumer_offsets"
 GROUP_ID = "pyrklog-cli"
 BATCH_RECORDS_MAX = 10_000
-POLL_S = 0.5
+POLL_S = 0.05
+FETCH_WAIT_MS = 10
 
 COLUMNS = (
     Column("at", "TIME"),
@@ -56,7 +58,7 @@ def read_history(connection: Connection, name: str) -> Listing:
             f"nothing is known of rebalances of group {name}",
             "see `pyrklog group list`",
         )
-    return Listing("group-history/1", COLUMNS, items, metadata.cluster_id)
+    return Listing("pyrklog.group-history/1", COLUMNS, items, metadata.cluster_id)
 
 
 def _records(connection: Connection, place: tuple[str, int], key: bytes) -> Iterator[Any]:
@@ -75,6 +77,7 @@ def _records(connection: Connection, place: tuple[str, int], key: bytes) -> Iter
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_uncommitted",
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
         }
     )
     consumer = connection.make(Consumer, configuration)
@@ -82,12 +85,16 @@ def _records(connection: Connection, place: tuple[str, int], key: bytes) -> Iter
         consumer.assign([TopicPartition(*place, start)])
         heard = time.monotonic()
         while time.monotonic() - heard < connection.settings.timeout_s:
-            for message in consumer.consume(BATCH_RECORDS_MAX, POLL_S):
+            with held:
+                messages = consumer.consume(BATCH_RECORDS_MAX, POLL_S)
+            for message in messages:
                 error = message.error()
                 if error is None:
                     heard = time.monotonic()
                     if message.key() == key:
                         yield message
+                    if message.offset() >= end - 1:
+                        return
                 elif error.code() == KafkaError._PARTITION_EOF:
                     return
                 elif not error.retriable():

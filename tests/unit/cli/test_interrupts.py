@@ -2,12 +2,16 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pyrklog import cli
+from pyrklog.cli import consume, records
 from pyrklog.cli.interrupts import held, taken_over, waited_for
 
 
@@ -98,3 +102,34 @@ def test_ctrl_c_before_there_is_a_command(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(SystemExit) as caught:
         cli.main()
     assert caught.value.code == 130
+
+
+class _Output:
+    """Standard output whose reader presses Ctrl-C as soon as it has seen something."""
+
+    def __init__(self) -> None:
+        self.buffer = self
+        self.seen = b""
+
+    def write(self, data: bytes) -> None:
+        self.seen += data
+
+    def flush(self) -> None:
+        interrupt()
+
+
+def test_what_has_been_seen_counts_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or else a member of a group would not commit it."""
+    output = _Output()
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setattr(records, "from_message", lambda message: message)
+    written: list[object] = []
+    reading: Any = SimpleNamespace(
+        finished=lambda at_end: False,
+        read=lambda limit, wait_s: [b"a", b"b"],
+        written=written.extend,
+    )
+    write: Any = bytes
+    with pytest.raises(KeyboardInterrupt), taken_over():
+        consume._copy(reading, write, None, False)
+    assert (written, output.seen) == ([b"a", b"b"], b"ab")
