@@ -29,7 +29,7 @@ FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks \
   -Ccodegen-units=1
-FUZZ_TARGETS := frames batches indexes snapshots checkpoints recovery
+FUZZ_TARGETS := frames responses batches indexes snapshots checkpoints recovery reads dumps
 
 # How much of each fault `make test-faults` tries; test-long tries ten times that and more.
 LOG_KILLS ?= 60
