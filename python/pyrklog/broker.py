@@ -63,6 +63,8 @@ LEADERS_WAIT_SECONDS = 0.3
 SHUTDOWN_GRACE_MS = 1200
 SHUTDOWN_LIMIT_SECONDS = 1.7
 """SIGTERM to exit within two seconds, the closing of the store included."""
+SAME_SIGNAL_SECONDS = 0.1
+"""timeout(1) signals the process and then its group: that is meant as one signal, not as two."""
 OPEN_FILES_WARN = 4096
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
@@ -392,15 +394,20 @@ class Broker:
         self._end.set()
 
     async def _watch_signals(self) -> None:
+        """The first one ends the broker in good order, a second one at once."""
         numbers = [signal.SIGTERM, signal.SIGINT]
         if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup would have it ignored
             numbers.append(signal.SIGHUP)
+        told_at = 0.0
         with trio.open_signal_receiver(*numbers) as received:
             async for number in received:
                 if self._end.is_set():
+                    if trio.current_time() - told_at < SAME_SIGNAL_SECONDS:
+                        continue
                     # Whatever hangs must not hold us: the logs recover at the next start.
                     os._exit(EXIT_INTERRUPTED)
                 log.info("shutting_down", signal=signal.Signals(number).name)
+                told_at = trio.current_time()
                 self._end.set()
 
     async def _shut_down(self, plane: Plane) -> None:

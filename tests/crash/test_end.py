@@ -28,6 +28,15 @@ def test_signals_that_end_it(new_broker: Callable[..., TestBroker], number: int)
     assert clean_marker(broker)
 
 
+def test_a_signal_that_comes_twice_at_once_is_one(new_broker: Callable[..., TestBroker]) -> None:
+    """timeout(1) signals the process and its group."""
+    broker = new_broker().start()
+    broker.signal(signal.SIGTERM)
+    broker.signal(signal.SIGTERM)
+    assert broker.wait(30) == 0
+    assert clean_marker(broker)
+
+
 def create_without_waiting(connection: Connection, names: list[str], partitions: int) -> None:
     topics = [string(n) + struct.pack(">ih", partitions, 1) + array([]) + array([]) for n in names]
     connection.request(CREATE_TOPICS, 2, array(topics) + struct.pack(">i?", 0, False))

@@ -1,21 +1,37 @@
 """The command line. Nothing slow is imported before the command that needs it is known."""
 
+import os
 import sys
 
 
 def main() -> None:
     """Entry point of ``pyrklog``; ends the process with the command's exit code."""
-    arguments = sys.argv[1:]
+    _open_missing_streams()
+    try:
+        _run(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(130)  # Ctrl-C before there is anything to end in good order
+    except BrokenPipeError:
+        from pyrklog.cli.failures import discard_output
+
+        discard_output()
+
+
+def _run(arguments: list[str]) -> None:
     if arguments[:1] == ["serve"]:
         from pyrklog.cli.serve import parse_fast, serve
 
         options = parse_fast(arguments[1:])
         if options is not None:
-            try:
-                code = serve(options)
-            except KeyboardInterrupt:
-                code = 130  # Ctrl-C before there is anything to end in good order
-            sys.exit(code)
+            sys.exit(serve(options))
     from pyrklog.cli.app import app
 
     app(prog_name="pyrklog")
+
+
+def _open_missing_streams() -> None:
+    """Standard streams that were closed before we began, as by ``>&-``, lead nowhere: otherwise
+    they would be None, and the next socket would get their number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115

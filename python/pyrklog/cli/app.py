@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from pyrklog.cli import consume, group, log, produce, serve, topic
-from pyrklog.cli.failures import guarded
+from pyrklog.cli.failures import ending, guarded
 from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
 
 HELP = """A distributed log broker that speaks Kafka's protocol, and tools for any Kafka.
@@ -54,7 +54,12 @@ def root(
 ) -> None:
     """Options before the command hold for it too."""
     context.obj = settings(
-        context, bootstrap or _environment_bootstrap(), properties, timeout, verbose, quiet
+        context,
+        _environment_bootstrap() if bootstrap is None else bootstrap,
+        properties,
+        timeout,
+        verbose,
+        quiet,
     )
 
 
@@ -65,7 +70,6 @@ def _environment_bootstrap() -> str | None:
 
 
 @app.command("serve")
-@guarded
 def serve_command(
     data: Annotated[
         str | None,
@@ -128,4 +132,4 @@ def serve_command(
         tmp=tmp,
         adopt_zookeeper=adopt_zookeeper,
     )
-    raise typer.Exit(serve.serve(options))
+    raise typer.Exit(ending(serve.serve, options))

@@ -2,13 +2,17 @@
 
 import logging
 import socket
+from collections import deque
 from typing import Any
 
 from pyrklog.cli.failures import CliError, Exit, cli_error
+from pyrklog.cli.interrupts import waited_for
 from pyrklog.cli.options import Settings
 
 PROBE_TIMEOUT_S = 3.0
 DEFAULT_PORT = 9092
+SAID_MAX = 20
+_NO_KAFKA = "Invalid response size"
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
@@ -56,7 +60,9 @@ class Connection:
         """Connects once to see whether somebody is there; :class:`CliError` where nobody is."""
         probe(settings)
         self.settings = settings
-        self._said: list[str] = []
+        self.is_cut_off = False
+        """Whether no broker could be reached when librdkafka tried last, as far as it tells us."""
+        self._said: deque[str] = deque(maxlen=SAID_MAX)
         self._admin: Any = None
 
     def configuration(self, **more: Any) -> dict[str, Any]:
@@ -68,12 +74,27 @@ class Connection:
         return {
             "client.id": "pyrklog-cli",
             "logger": logger,
-            "error_cb": lambda error: self._said.append(error.str()),
+            "error_cb": self._on_error,
             "log.connection.close": False,
             **more,
             **self.settings.properties,
             "bootstrap.servers": self.settings.bootstrap,
         }
+
+    def _on_error(self, error: Any) -> None:
+        self._said.append(error.str())
+        if error.name() == "_ALL_BROKERS_DOWN":
+            self.is_cut_off = True
+
+    def check_cut_off(self) -> bool:
+        """Whether no broker can be reached now; librdkafka does not tell of their return."""
+        if self.is_cut_off:
+            try:
+                probe(self.settings)
+            except CliError:
+                return True
+            self.is_cut_off = False
+        return False
 
     @property
     def admin(self) -> Any:
@@ -110,7 +131,8 @@ class Connection:
         from confluent_kafka import KafkaException
 
         try:
-            return self.admin.list_topics(timeout=self.settings.timeout_s)
+            admin = self.admin
+            return waited_for(lambda: admin.list_topics(timeout=self.settings.timeout_s))
         except KafkaException as error:
             raise self.explain(error.args[0], "cannot read metadata") from None
 
@@ -120,28 +142,34 @@ class Connection:
             self._admin.poll(0)
         said = [line for line in self._said if line]
         error = cli_error(kafka_error, about)
+        if any(_NO_KAFKA in line for line in said):
+            what = f"what answers at {self.settings.bootstrap} does not speak Kafka's protocol"
+            return CliError(Exit.UNREACHABLE, what, "check the port given with -b")
         if said and error.code in (Exit.UNREACHABLE, Exit.TIMED_OUT):
             return CliError(error.code, f"{error.what} ({said[0]})", error.fix)
         return error
 
-    def topic_partitions(self, names: list[str]) -> dict[str, list[int]]:
-        """Partitions of each topic; :class:`CliError` where one is missing."""
+    def topic_partitions(self, names: list[str], fix: str | None = None) -> dict[str, list[int]]:
+        """Partitions of each topic; :class:`CliError` where one is missing, with this ``fix``
+        unless another topic's name is much like it."""
         topics = self.metadata().topics
         found: dict[str, list[int]] = {}
         for name in names:
             topic = topics.get(name)
             if topic is None:
-                raise missing_topic(name, list(topics))
+                raise missing_topic(name, list(topics), fix)
             if topic.error is not None:
                 raise cli_error(topic.error, f"topic {name}")
             found[name] = sorted(topic.partitions)
         return found
 
 
-def missing_topic(name: str, names: list[str]) -> CliError:
+def missing_topic(name: str, names: list[str], fix: str | None = None) -> CliError:
     """No such topic; names the one that looks most like it."""
     from difflib import get_close_matches
 
+    if not name:
+        return CliError(Exit.USAGE, "the name of a topic is not empty")
     near = get_close_matches(name, names, n=1, cutoff=0.75)
-    fix = f"did you mean {near[0]}?" if near else f"create it with `pyrklog topic create {name}`"
-    return CliError(Exit.NOT_FOUND, f"topic {name} does not exist", fix)
+    proposed = f"did you mean {near[0]}?" if near else fix or "see `pyrklog topic list`"
+    return CliError(Exit.NOT_FOUND, f"topic {name} does not exist", proposed)

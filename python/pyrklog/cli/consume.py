@@ -20,7 +20,7 @@ BATCH_RECORDS_MAX = 1000
 POLL_S = 0.1
 
 
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
 Partitions = Annotated[
     list[int] | None,
     typer.Option(

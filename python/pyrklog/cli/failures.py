@@ -70,6 +70,13 @@ _FIXES: dict[Exit, str] = {
     Exit.TIMED_OUT: "try again, or raise --timeout",
 }
 
+_SPECIAL_FIXES = {
+    "TOPIC_EXCEPTION": "names have up to 249 letters, digits, dots, underscores and hyphens",
+    "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, and -X message.max.bytes=N here",
+    "_UNKNOWN_PARTITION": "see `pyrklog topic describe TOPIC`",
+}
+"""Of errors by name."""
+
 
 def exit_code(kafka_error: Any) -> Exit:
     """The exit code of a ``confluent_kafka.KafkaError``."""
@@ -78,9 +85,9 @@ def exit_code(kafka_error: Any) -> Exit:
 
 def cli_error(kafka_error: Any, about: str, fix: str | None = None) -> CliError:
     """A ``confluent_kafka.KafkaError`` as an error of ours; ``about`` begins the sentence."""
-    code = exit_code(kafka_error)
-    reason = kafka_error.str() or kafka_error.name()
-    return CliError(code, f"{about}: {reason}", fix or _FIXES.get(code))
+    code, name = exit_code(kafka_error), kafka_error.name()
+    reason = kafka_error.str() or name
+    return CliError(code, f"{about}: {reason}", fix or _SPECIAL_FIXES.get(name) or _FIXES.get(code))
 
 
 def worst(codes: Iterable[Exit]) -> Exit:
@@ -92,33 +99,46 @@ def worst(codes: Iterable[Exit]) -> Exit:
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """Makes a command end as this module says, whatever it raises of what it may raise."""
+    """Makes a command end as this module says, and at a second Ctrl-C at once."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        import typer
+        from pyrklog.cli.interrupts import taken_over
 
-        from pyrklog.errors import StartError
-
-        try:
-            return command(*args, **kwargs)
-        except CliError as error:
-            typer.echo(error.line(), err=True)
-            raise typer.Exit(error.code) from None
-        except StartError as error:
-            typer.echo(CliError(Exit.FAILED, error.what, error.fix).line(), err=True)
-            raise typer.Exit(error.exit_code) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(Exit.INTERRUPTED) from None
-        except BrokenPipeError:
-            _discard_output()
-            raise typer.Exit(Exit.OK) from None
+        with taken_over():
+            return ending(command, *args, **kwargs)
 
     return run
 
 
-def _discard_output() -> None:
-    """Whoever read our output has gone: what is buffered must not raise again at the exit."""
+def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """What the command returns, or its exit code, whatever it raises of what it may raise."""
+    import typer
+
+    from pyrklog.errors import StartError
+
+    try:
+        return command(*args, **kwargs)
+    except CliError as error:
+        typer.echo(error.line(), err=True)
+        raise typer.Exit(error.code) from None
+    except StartError as error:
+        typer.echo(CliError(Exit.FAILED, error.what, error.fix).line(), err=True)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    except BrokenPipeError:
+        discard_output()
+        raise typer.Exit(Exit.OK) from None
+    except OSError as error:
+        discard_output()
+        where = error.filename or "what was to be printed could not be written"
+        typer.echo(CliError(Exit.FAILED, f"{where}: {error.strerror or error}").line(), err=True)
+        raise typer.Exit(Exit.FAILED) from None
+
+
+def discard_output() -> None:
+    """Nobody takes our output any more: what is buffered must not raise again at the exit."""
     import os
     import sys
 

@@ -38,7 +38,7 @@ WATCH_INTERVAL_S = 2.0
 FORCED_ATTEMPTS_MAX = 20
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
-Names = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)]
 Watch = Annotated[
     bool, typer.Option("-w", "--watch", help="Again every two seconds, until Ctrl-C.")
 ]

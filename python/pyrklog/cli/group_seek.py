@@ -8,11 +8,11 @@ import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit, cli_error
-from pyrklog.cli.group_state import Key, committed_offsets
+from pyrklog.cli.group_state import Key, committed_offsets, patiently
 from pyrklog.cli.topic_details import query_offsets
 
 HEADING = ("topic", "partition", "offset")
@@ -193,12 +193,16 @@ def apply(connection: Connection, group: str, moves: Sequence[Move]) -> None:
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
     wanted = [TopicPartition(move.topic, move.partition, move.after) for move in moves]
-    try:
+
+    def ask() -> Any:
         futures = connection.admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, wanted)],
             request_timeout=connection.settings.timeout_s,
         )
-        done = futures[group].result()
+        return futures[group].result()
+
+    try:
+        done = patiently(connection, ask)
     except KafkaException as error:
         raise connection.explain(error.args[0], f"group {group}") from None
     failed = [place for place in done.topic_partitions if place.error is not None]

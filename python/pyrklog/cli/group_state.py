@@ -1,15 +1,17 @@
 """What groups are and where they stand: states, members, committed offsets, lag."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.interrupts import held
 from pyrklog.cli.topic_details import query_offsets
 
 LOADING_PAUSE_S = 0.1
+_PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 AGE_WAIT_S = 3.0
 """How long the records that groups wait for may take to come; ages not known by then stay out."""
 
@@ -100,7 +102,7 @@ def total(values: Iterable[int | None]) -> int | None:
 
 def list_groups(connection: Connection, states: Sequence[str] = ()) -> list[dict[str, str]]:
     """Name, state and type of each group, by name. Waits for coordinators that load."""
-    from confluent_kafka import ConsumerGroupState, KafkaError
+    from confluent_kafka import ConsumerGroupState
 
     wanted = {_state(name, ConsumerGroupState) for name in states}
     deadline = time.monotonic() + connection.settings.timeout_s
@@ -109,11 +111,10 @@ def list_groups(connection: Connection, states: Sequence[str] = ()) -> list[dict
         found = connection.admin_result(
             connection.admin.list_consumer_groups, "cannot list groups", **more
         )
-        loading = KafkaError.COORDINATOR_LOAD_IN_PROGRESS
         if not found.errors:
             break
         error = found.errors[0]
-        if error.code() != loading or time.monotonic() > deadline:
+        if error.name() not in _PASSING or time.monotonic() > deadline:
             raise connection.explain(error, "cannot list groups")
         time.sleep(LOADING_PAUSE_S)
     return sorted(
@@ -143,15 +144,32 @@ def _words(name: str) -> str:
     return joined.replace("Rebalancing", "Rebalance")
 
 
+def patiently(connection: Connection, ask: Callable[[], Any]) -> Any:
+    """What ``ask`` comes to once the group's coordinator has been found and has loaded."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + connection.settings.timeout_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].name() not in _PASSING or time.monotonic() > deadline:
+                raise
+        time.sleep(LOADING_PAUSE_S)
+
+
 def describe_group(connection: Connection, name: str) -> Group:
     """One group; :class:`CliError` where its coordinator does not answer."""
     from confluent_kafka import KafkaError, KafkaException
 
-    try:
+    def ask() -> Any:
         futures = connection.admin.describe_consumer_groups(
             [name], request_timeout=connection.settings.timeout_s
         )
-        found = futures[name].result()
+        return futures[name].result()
+
+    try:
+        found = patiently(connection, ask)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             return Group(name, "Dead", "", None)
@@ -187,12 +205,15 @@ def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int,
     """Next offset and note of every partition for which the group has committed."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
-    try:
+    def ask() -> Any:
         futures = connection.admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(name)],
             request_timeout=connection.settings.timeout_s,
         )
-        found = futures[name].result().topic_partitions
+        return futures[name].result().topic_partitions
+
+    try:
+        found = patiently(connection, ask)
     except KafkaException as error:
         raise connection.explain(error.args[0], f"offsets of group {name}") from None
     return {
@@ -276,7 +297,9 @@ def record_ages(connection: Connection, offsets: Mapping[Key, int]) -> dict[Key,
     try:
         consumer.assign([TopicPartition(*key, offset) for key, offset in offsets.items()])
         while len(found) < len(offsets) and time.monotonic() < deadline:
-            for message in consumer.consume(len(offsets), 0.05):
+            with held:
+                messages = consumer.consume(len(offsets), 0.05)
+            for message in messages:
                 if message.error() is not None:
                     continue
                 key = (message.topic(), message.partition())

@@ -19,7 +19,7 @@ def log() -> None:
 @app.command("dump")
 @guarded
 def dump(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH", show_default=False)],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", show_default=False)],
     records: Annotated[
         bool, typer.Option("--records", help="Each record of each batch too.")
     ] = False,
@@ -74,6 +74,9 @@ def export_kraft(
     from pyrklog.errors import StartError
 
     flags = {"pyrklog.data.dir": str(data)} if data is not None else {}
+    if data is None and config is None and not set_:
+        # It changes what it finds: never the default directory, of which nobody has thought.
+        raise CliError(Exit.USAGE, "whose directories?", "give --data or --config, as to serve")
     try:
         settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)
         done = export(settings)

@@ -5,6 +5,7 @@ partition goes to another member, and at the end: a member that is killed prints
 though some records may be printed again by whoever follows it.
 """
 
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +13,14 @@ from typing import Any
 import typer
 
 from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.interrupts import held
 from pyrklog.cli.offsets import BEGINNING, END, Place
 from pyrklog.cli.options import Settings
 from pyrklog.cli.reader import Key, Reader
 
 COMMIT_INTERVAL_S = 1.0
+SLOW_END_S = 1.5
+"""An end that takes longer is explained."""
 
 
 class MemberReading(Reader):
@@ -52,8 +56,14 @@ class MemberReading(Reader):
     def start(self) -> None:
         """Joins the group. :class:`CliError` where a topic is missing or nobody answers."""
         self._connect()
-        self._connection.topic_partitions(self._topics)
-        self._make_consumer(**{"group.id": self._group, "auto.offset.reset": self._reset})
+        self._existing_topics()
+        self._make_consumer(
+            **{
+                "group.id": self._group,
+                "auto.offset.reset": self._reset,
+                "on_commit": self._on_commit,
+            }
+        )
         self._consumer.subscribe(
             self._topics,
             on_assign=self._on_assign,
@@ -69,7 +79,7 @@ class MemberReading(Reader):
         from confluent_kafka import KafkaError
 
         found: list[Any] = []
-        for message in self._consumer.consume(limit, wait_s):
+        for message in self._poll(limit, wait_s):
             key = (message.topic(), message.partition())
             error = message.error()
             if error is None:
@@ -90,11 +100,17 @@ class MemberReading(Reader):
 
     def close(self) -> None:
         """Commits what has been printed, and leaves the group."""
-        if self._consumer is not None:
-            try:
-                self._commit(self._next)
-            finally:
+        if self._consumer is None:
+            return
+        slow = threading.Timer(SLOW_END_S, self._note, ["leaving it; Ctrl-C ends at once"])
+        slow.daemon = True
+        slow.start()
+        try:
+            self._commit(self._next)
+        finally:
+            if not self._connection.check_cut_off():  # else nobody can be told
                 super().close()
+            slow.cancel()
 
     def _commit_now_and_then(self) -> None:
         now = time.monotonic()
@@ -109,20 +125,33 @@ class MemberReading(Reader):
         if not offsets:
             return
         places = [TopicPartition(*key, offset) for key, offset in offsets.items()]
+        if self._connection.check_cut_off():
+            # librdkafka would wait for a coordinator as long as a session lasts.
+            if wait:
+                self._note("offsets not committed: no broker can be reached")
+            return
         for key in list(offsets):
             self._next.pop(key, None)
         try:
-            done = self._consumer.commit(offsets=places, asynchronous=not wait)
+            with held:
+                done = self._consumer.commit(offsets=places, asynchronous=not wait)
         except KafkaException as error:
-            self._say(error.args[0].str())
+            self._note(f"offsets not committed: {error.args[0].str()}")
             return
         failed = [place.error for place in done or [] if place.error is not None]
         if failed:
-            self._say(failed[0].str())
+            self._note(f"offsets not committed: {failed[0].str()}")
 
-    def _say(self, reason: str) -> None:
+    def _on_commit(self, error: Any, places: Sequence[Any]) -> None:
+        """A commit that nobody waited for is over: what failed is committed later."""
+        for place in places:
+            key = (place.topic, place.partition)
+            if (error is not None or place.error is not None) and key in self._assigned:
+                self._next.setdefault(key, place.offset)
+
+    def _note(self, what: str) -> None:
         if not self._settings.quiet:
-            typer.echo(f"note: offsets of group {self._group} not committed: {reason}", err=True)
+            typer.echo(f"note: group {self._group}: {what}", err=True)
 
     def _on_assign(self, _consumer: Any, places: Sequence[Any]) -> None:
         self._was_assigned = True

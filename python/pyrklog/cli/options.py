@@ -92,7 +92,7 @@ def settings(
     base = context.find_object(Settings) or Settings()
     return replace(
         base,
-        bootstrap=bootstrap or base.bootstrap,
+        bootstrap=base.bootstrap if bootstrap is None else bootstrap,
         properties={**base.properties, **parse_pairs(properties, "-X")},
         timeout_s=base.timeout_s if timeout_s is None else timeout_s,
         verbose=base.verbose or verbose,

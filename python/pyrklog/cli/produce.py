@@ -15,7 +15,7 @@ ACKS = ("all", "-1", "1", "0")
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 Values = Annotated[
     list[str] | None,
-    typer.Argument(metavar="VALUE", help="Values; without any, lines of standard input."),
+    typer.Argument(metavar="VALUE...", help="Values; without any, lines of standard input."),
 ]
 Key = Annotated[str | None, typer.Option("-k", "--key", metavar="KEY", help="Key of every record.")]
 Headers = Annotated[

@@ -5,8 +5,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import typer
+
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
 from pyrklog.cli.record_format import Bounds
 from pyrklog.cli.topic_details import query_offsets
@@ -29,9 +32,15 @@ class Reader(ABC):
         self._known_bounds: dict[Key, tuple[float, Bounds]] = {}
         self._connection: Connection
         self._consumer: Any = None
+        self._is_waiting = False
 
     def _connect(self) -> None:
         self._connection = Connection(self._settings)
+
+    def _existing_topics(self) -> dict[str, list[int]]:
+        """Their partitions; :class:`CliError` where a topic is missing."""
+        fix = "write to it, or create it with `pyrklog topic create`"
+        return self._connection.topic_partitions(self._topics, fix)
 
     def _make_consumer(self, **more: Any) -> None:
         from confluent_kafka import Consumer
@@ -62,6 +71,18 @@ class Reader(ABC):
     def read(self, limit: int, wait_s: float) -> list[Any]:
         """Up to ``limit`` messages. Raises :class:`CliError`."""
 
+    def _poll(self, limit: int, wait_s: float) -> list[Any]:
+        """Messages and events of the consumer. Says once when no broker is there any more."""
+        with held:
+            found: list[Any] = self._consumer.consume(limit, wait_s)
+        if found:
+            self._connection.is_cut_off = self._is_waiting = False
+        elif self._connection.is_cut_off and not self._is_waiting:
+            self._is_waiting = True
+            if not self._settings.quiet:
+                typer.echo("note: no broker can be reached; trying again", err=True)
+        return found
+
     @abstractmethod
     def written(self, messages: Sequence[Any]) -> None:
         """What was read has been printed."""
@@ -86,7 +107,8 @@ class Reader(ABC):
     def close(self) -> None:
         """Ends reading."""
         if self._consumer is not None:
-            self._consumer.close()
+            with held:
+                self._consumer.close()
 
     def _on_error(self, error: Any, key: Key) -> None:
         """Goes on where librdkafka tries again by itself; else raises :class:`CliError`."""

@@ -43,7 +43,7 @@ class Reading(Reader):
         self._connect()
         from confluent_kafka import TopicPartition
 
-        existing = self._connection.topic_partitions(self._topics)
+        existing = self._existing_topics()
         keys = [
             (name, partition)
             for name, all_of_them in existing.items()
@@ -66,7 +66,7 @@ class Reading(Reader):
 
     def read(self, limit: int, wait_s: float) -> list[Any]:
         found: list[Any] = []
-        for message in self._consumer.consume(limit, wait_s):
+        for message in self._poll(limit, wait_s):
             key = (message.topic(), message.partition())
             if message.error() is not None:
                 self._on_message_error(message, key)

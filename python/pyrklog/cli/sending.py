@@ -9,6 +9,7 @@ import typer
 
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code
+from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
 from pyrklog.cli.records import BadLineError, Headers, NewRecord, from_json
 
@@ -126,24 +127,28 @@ class Sender:
         """Queues a record; waits while the queue is full."""
         while True:
             try:
-                self._producer.produce(
-                    self._topic,
-                    key=record.key,
-                    value=record.value,
-                    headers=list(record.headers),
-                    partition=ANY_PARTITION if record.partition is None else record.partition,
-                    timestamp=record.timestamp_ms or 0,
-                    on_delivery=self._on_delivery,
-                )
-                self._producer.poll(0)
+                with held:
+                    self._producer.produce(
+                        self._topic,
+                        key=record.key,
+                        value=record.value,
+                        headers=list(record.headers),
+                        partition=ANY_PARTITION if record.partition is None else record.partition,
+                        timestamp=record.timestamp_ms or 0,
+                        on_delivery=self._on_delivery,
+                    )
+                    self._producer.poll(0)
                 return
             except BufferError:
-                self._producer.poll(DRAIN_S)
+                with held:
+                    self._producer.poll(DRAIN_S)
 
     def finish(self) -> None:
         """Waits until every record is acknowledged or has failed."""
-        while self._producer.flush(DRAIN_S) > 0:
-            pass
+        waiting = 1
+        while waiting > 0:
+            with held:
+                waiting = self._producer.flush(DRAIN_S)
         sys.stdout.flush()
 
     def failure(self) -> CliError | None:
@@ -177,13 +182,18 @@ def send_all(sender: Sender, records: Iterator[NewRecord]) -> None:
     from confluent_kafka import KafkaException
 
     problem: CliError | None = None
+    number = 0
     try:
         for record in records:
+            number += 1
             sender.send(record)
     except KafkaException as error:
-        problem = cli_error(error.args[0], "record not written")
+        problem = cli_error(error.args[0], f"record {number} not written")
     except CliError as error:
         problem = error
+    except KeyboardInterrupt:
+        sender.finish()  # what was taken in is written; a second Ctrl-C does not wait for that
+        raise
     sender.finish()
     problem = sender.failure() or problem
     if problem is not None:

@@ -32,7 +32,11 @@ def confirm(names: list[str]) -> None:
     if not sys.stdin.isatty():
         raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
     for name in names:
-        if typer.prompt(f"Type {name} to delete it") != name:
+        try:
+            typed = typer.prompt(f"Type {name} to delete it")
+        except typer.Abort:  # Ctrl-C or Ctrl-D
+            raise CliError(Exit.INTERRUPTED, "nothing was deleted") from None
+        if typed != name:
             raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was deleted")
 
 
@@ -42,10 +46,12 @@ def report_each(
     done: str | Mapping[str, str],
     options: Settings,
     ignore: Mapping[str, str] | None = None,
+    fixes: Mapping[str, str | None] | None = None,
 ) -> None:
     """Says what became of each item, and ends with the exit code of them all.
 
-    ``ignore`` maps names of errors that are none to what is said instead.
+    ``ignore`` maps names of errors that are none to what is said instead; ``fixes`` others to what
+    to do about them.
     """
     from confluent_kafka import KafkaException
 
@@ -61,7 +67,8 @@ def report_each(
                 say(options, f"{name}: {harmless[kafka_error.name()]}")
                 continue
             codes.append(exit_code(kafka_error))
-            typer.echo(cli_error(kafka_error, f"{kind} {name}").line(), err=True)
+            fix = (fixes or {}).get(kafka_error.name())
+            typer.echo(cli_error(kafka_error, f"{kind} {name}", fix).line(), err=True)
         else:
             codes.append(Exit.OK)
             say(options, f"{name}: {done if isinstance(done, str) else done[name]}")

@@ -32,7 +32,7 @@ app = typer.Typer(
 BROKER_DEFAULT = -1
 INTERNAL_PREFIX = "__"
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
 
 
 @app.command("create")
@@ -71,6 +71,9 @@ def create(
     connection = connect(options)
     from confluent_kafka.admin import NewTopic
 
+    from pyrklog.cli.topic_details import like_option
+    from pyrklog.config.topic import TOPIC_OPTIONS
+
     wanted = [
         NewTopic(
             name,
@@ -85,14 +88,17 @@ def create(
     )
     done = "would be created" if dry_run else "created"
     ignore = {"TOPIC_ALREADY_EXISTS": "exists already"} if if_not_exists else {}
-    report_each("topic", futures, done, options, ignore)
+    fixes = {"INVALID_CONFIG": like_option(configs, list(TOPIC_OPTIONS))}
+    report_each("topic", futures, done, options, ignore, fixes)
 
 
 @app.command("list")
 @guarded
 def list_topics(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC...", show_default=False)
+    ] = None,
     regex: Annotated[
         str | None, typer.Option("--regex", help="Only names that it matches somewhere.")
     ] = None,

@@ -1,7 +1,7 @@
 """What ``topic list`` and ``topic describe`` show, and what ``topic alter`` changes."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyrklog.cli.connection import Connection, missing_topic
@@ -254,6 +254,8 @@ def alter_configs(
 
     connection.topic_partitions(names)
     before = describe_configs(connection, names)
+    for name in names:
+        _refuse_unknown(name, unset, [entry["name"] for entry in before[name]])
     operations: list[tuple[str, str | None, Any]] = [
         (name, value, AlterConfigOpType.SET) for name, value in changes.items()
     ]
@@ -280,7 +282,8 @@ def alter_configs(
             codes.append(Exit.OK)
         except KafkaException as error:
             codes.append(exit_code(error.args[0]))
-            errors.append(cli_error(error.args[0], f"topic {resource.name}"))
+            fix = like_option(changes, [entry["name"] for entry in before[resource.name]])
+            errors.append(cli_error(error.args[0], f"topic {resource.name}", fix))
     if errors:
         raise CliError(worst(codes), "; ".join(error.what for error in errors), errors[0].fix)
     touched = [option for option, _, _ in operations]
@@ -292,6 +295,25 @@ def alter_configs(
         for name in names
         for option in touched
     ]
+
+
+def _refuse_unknown(topic: str, options: Sequence[str], known: Sequence[str]) -> None:
+    """The broker would not mind, and the user not notice."""
+    for option in options:
+        if option not in known:
+            what = f"topic {topic} has no option {option}"
+            raise CliError(Exit.FAILED, what, like_option([option], known))
+
+
+def like_option(given: Iterable[str], known: Sequence[str]) -> str | None:
+    """A question for the first name that is none of an option, but much like one."""
+    from difflib import get_close_matches
+
+    for option in given:
+        near = [] if option in known else get_close_matches(option, known, n=1, cutoff=0.75)
+        if near:
+            return f"did you mean {near[0]}?"
+    return None
 
 
 def _value(entries: list[dict[str, Any]], option: str) -> str:

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -46,6 +47,34 @@ def test_nobody_at_home_is_said_at_once(command: list[str], nobody: str) -> None
     assert err.count("\n") == 1
 
 
+def test_a_server_that_is_no_broker_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    if connection.recv(1000):
+                        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            code, _, err = invoke("topic", "list", "-b", address, "--timeout", "3")
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+    assert code == 3
+    assert err == (
+        f"error: what answers at {address} does not speak Kafka's protocol; "
+        "fix: check the port given with -b\n"
+    )
+
+
 def test_the_address_may_come_first_or_from_the_environment(
     nobody: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +107,9 @@ def test_the_address_may_come_first_or_from_the_environment(
         ["produce", "a", "v", "--from", "x"],
         ["produce", "a", "--tombstone"],
         ["produce", "a", "v", "-k", "k", "--tombstone"],
+        ["topic", "list", "-b", ""],
         ["log", "dump"],
+        ["log", "export-kraft"],
     ],
     ids=" ".join,
 )

@@ -1,12 +1,18 @@
 """Exit codes, and errors of one line."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import typer
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
+from pyrklog.cli import failures
 from pyrklog.cli.connection import addresses, missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, guarded, worst
-from pyrklog.cli.options import parse_pairs
+from pyrklog.cli.group_state import patiently
+from pyrklog.cli.options import Settings, parse_pairs
+from pyrklog.cli.topic_details import like_option
 from pyrklog.errors import ConfigError
 
 
@@ -65,13 +71,17 @@ def test_several_items_end_with_one_code(codes: list[Exit], expected: Exit) -> N
         (CliError(Exit.NOT_FOUND, "x"), 4),
         (ConfigError("x"), 78),
         (KeyboardInterrupt(), 130),
+        (OSError(28, "No space left on device"), 1),
     ],
 )
-def test_what_a_command_raises_is_its_exit_code(raised: BaseException, expected: int) -> None:
+def test_what_a_command_raises_is_its_exit_code(
+    raised: BaseException, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @guarded
     def command() -> None:
         raise raised
 
+    monkeypatch.setattr(failures, "discard_output", lambda: None)
     with pytest.raises(typer.Exit) as caught:
         command()
     assert caught.value.exit_code == expected
@@ -111,8 +121,39 @@ def test_texts_that_are_no_address(bootstrap: str) -> None:
 
 def test_a_topic_with_a_like_name_is_proposed() -> None:
     assert missing_topic("oders", ["orders", "x"]).fix == "did you mean orders?"
-    fix = missing_topic("new", ["orders"]).fix
-    assert fix == "create it with `pyrklog topic create new`"
+    assert missing_topic("new", ["orders"], "make it").fix == "make it"
+    assert missing_topic("new", ["orders"]).fix == "see `pyrklog topic list`"
+    assert missing_topic("", ["orders"]).code is Exit.USAGE
+
+
+def test_an_option_with_a_like_name_is_proposed() -> None:
+    known = ["retention.ms", "retention.bytes", "segment.ms"]
+    assert like_option(["segment.ms", "retention.mss"], known) == "did you mean retention.ms?"
+    assert like_option(["cleanup"], known) is None
+
+
+class _Asked:
+    """Fails with these codes, one a time, then answers."""
+
+    def __init__(self, *codes: int) -> None:
+        self._codes = list(codes)
+
+    def __call__(self) -> str:
+        if self._codes:
+            raise KafkaException(KafkaError(self._codes.pop(0)))
+        return "answer"
+
+
+def test_a_coordinator_that_loads_is_waited_for() -> None:
+    patient: Any = SimpleNamespace(settings=Settings(timeout_s=60))
+    loading = KafkaError.COORDINATOR_LOAD_IN_PROGRESS
+    asked = _Asked(loading, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE)
+    assert patiently(patient, asked) == "answer"
+    with pytest.raises(KafkaException):
+        patiently(patient, _Asked(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    impatient: Any = SimpleNamespace(settings=Settings(timeout_s=-1))
+    with pytest.raises(KafkaException):
+        patiently(impatient, _Asked(loading))
 
 
 def test_pairs() -> None:

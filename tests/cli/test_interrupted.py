@@ -1,0 +1,146 @@
+"""Commands that are interrupted, by Ctrl-C or by a broker that goes away, or whose output is."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyrklog.testing import TestBroker
+
+NOTE = "note: no broker can be reached; trying again\n"
+
+
+@pytest.fixture
+def broker_without_delay(new_broker: Callable[..., TestBroker]) -> TestBroker:
+    """Its groups do not wait for more members."""
+    return new_broker(options={"group.initial.rebalance.delay.ms": 0}).start()
+
+
+def run(broker: TestBroker, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "pyrklog", "-b", broker.bootstrap, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(broker: TestBroker, *arguments: str) -> str:
+    with run(broker, *arguments) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    return out
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("group", [[], ["-g", "g"]], ids=["alone", "in a group"])
+def test_a_reader_waits_for_a_broker_that_comes_back(
+    broker_without_delay: TestBroker, topic: str, group: list[str]
+) -> None:
+    finished(broker_without_delay, "produce", topic, "one")
+    with run(broker_without_delay, "consume", topic, *group) as process:
+        assert line_of(process) == "one\n"
+        broker_without_delay.kill()
+        assert process.stderr is not None
+        assert process.stderr.readline() == NOTE
+        broker_without_delay.start()
+        finished(broker_without_delay, "produce", topic, "two")
+        assert line_of(process) == "two\n"
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        assert (process.returncode, out) == (130, "")
+
+
+@pytest.mark.parametrize("group", [[], ["-g", "g"]], ids=["alone", "in a group"])
+def test_ctrl_c_while_no_broker_is_there(
+    broker_without_delay: TestBroker, topic: str, group: list[str]
+) -> None:
+    finished(broker_without_delay, "produce", topic, "one")
+    with run(broker_without_delay, "consume", topic, *group) as process:
+        assert line_of(process) == "one\n"
+        broker_without_delay.kill()
+        assert process.stderr is not None
+        assert process.stderr.readline() == NOTE
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert err in ("", "note: group g: offsets not committed: no broker can be reached\n")
+
+
+def test_the_second_ctrl_c_waits_for_nobody(broker_without_delay: TestBroker, topic: str) -> None:
+    finished(broker_without_delay, "produce", topic, "one")
+    with run(broker_without_delay, "consume", topic, "-g", "g") as process:
+        assert line_of(process) == "one\n"
+        broker_without_delay.signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert process.stderr.readline() == "note: group g: leaving it; Ctrl-C ends at once\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == -signal.SIGINT
+    broker_without_delay.signal(signal.SIGCONT)
+
+
+def test_ctrl_c_while_a_broker_does_not_answer(broker_without_delay: TestBroker) -> None:
+    finished(broker_without_delay, "topic", "list")
+    broker_without_delay.signal(signal.SIGSTOP)
+    with run(broker_without_delay, "topic", "list", "--timeout", "600") as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)  # long enough for it to be asking
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        assert (abs(process.returncode), out) in [(130, ""), (signal.SIGINT, "")]
+    broker_without_delay.signal(signal.SIGCONT)
+
+
+def test_ctrl_c_loses_no_line_that_was_taken_in(
+    broker_without_delay: TestBroker, topic: str
+) -> None:
+    with run(broker_without_delay, "produce", topic, "-v") as process:
+        assert process.stdin is not None
+        process.stdin.write("a\nb\nc\n")
+        process.stdin.flush()
+        assert finished(broker_without_delay, "topic", "create", topic, "--if-not-exists")
+        assert finished(broker_without_delay, "consume", topic, "-c", "3") == "a\nb\nc\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert out == "".join(f"{topic} 0@{offset}\n" for offset in range(3))
+
+
+@pytest.mark.parametrize("command", [["topic", "list"], ["consume", "TOPIC", "-e"]], ids=" ".join)
+def test_output_that_cannot_be_written(
+    broker_without_delay: TestBroker, topic: str, command: list[str]
+) -> None:
+    finished(broker_without_delay, "produce", topic, "one")
+    words = [topic if word == "TOPIC" else word for word in command]
+    line = [sys.executable, "-m", "pyrklog", "-b", broker_without_delay.bootstrap, *words]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: what was to be printed could not be written: No space")
+    assert done.stderr.count("\n") == 1
+    script = 'exec "$@" <&- >&-'
+    done = subprocess.run(
+        ["bash", "-c", script, "-", *line], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_group_whose_member_cannot_print_has_not_read(
+    broker_without_delay: TestBroker, topic: str
+) -> None:
+    finished(broker_without_delay, "produce", topic, "one")
+    line = [sys.executable, "-m", "pyrklog", "-b", broker_without_delay.bootstrap]
+    line += ["consume", topic, "-g", "g", "-e"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert finished(broker_without_delay, "consume", topic, "-g", "g", "-e") == "one\n"
