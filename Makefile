@@ -78,7 +78,8 @@ test-long: ## the same for about an hour
 	  FUZZ_SCRIPTS=3000000 FUZZ_EXAMPLES=10000
 
 fuzz: $(CORE) .venv/.dev ## libFuzzer over frames, batches and files, FUZZ_SECONDS each; needs a C++ compiler
-	RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --locked -p pyrklog-fuzz \
+	RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_PROFILE_RELEASE_LTO=off \
+	  cargo build --release --locked -p pyrklog-fuzz \
 	  --features libfuzzer --bins --target $(HOST) --target-dir target/fuzz
 	for target in $(FUZZ_TARGETS); do \
 	  mkdir -p .cache/fuzz/$$target; \
