@@ -29,7 +29,7 @@ FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks \
   -Ccodegen-units=1
-FUZZ_TARGETS := frames batches indexes snapshots checkpoints recovery
+FUZZ_TARGETS := frames responses batches indexes snapshots checkpoints recovery reads dumps
 
 # How much of each fault `make test-faults` tries; test-long tries ten times that and more.
 LOG_KILLS ?= 60
@@ -78,7 +78,8 @@ test-long: ## the same for about an hour
 	  FUZZ_SCRIPTS=3000000 FUZZ_EXAMPLES=10000
 
 fuzz: $(CORE) .venv/.dev ## libFuzzer over frames, batches and files, FUZZ_SECONDS each; needs a C++ compiler
-	RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --locked -p pyrklog-fuzz \
+	RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_PROFILE_RELEASE_LTO=off \
+	  cargo build --release --locked -p pyrklog-fuzz \
 	  --features libfuzzer --bins --target $(HOST) --target-dir target/fuzz
 	for target in $(FUZZ_TARGETS); do \
 	  mkdir -p .cache/fuzz/$$target; \

@@ -295,3 +295,6 @@ fn damaged(base_offset: i64, last_offset: i64, reason: String) -> InternalBatch 
         damage: Some(reason),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 
 use pyrklog_log::compression::{compress, with_decompressed};
 use pyrklog_log::validate::{Rules, Validated, validate_produce, validate_replica};
-use pyrklog_log::{BatchInfo, CompressionType, LogConfig};
+use pyrklog_log::{BatchInfo, CompressionType, LogConfig, TimestampType};
 use pyrklog_wire::batch::{self, BatchHeader, Compression, HEADER_LEN};
 use pyrklog_wire::builder::{BatchBuilder, HeaderToWrite};
 use pyrklog_wire::records::Records;
@@ -11,8 +11,14 @@ use pyrklog_wire::records::Records;
 use crate::script::{Damage, Script};
 use crate::{Verdict, expect, memory};
 
-/// A header that is taken at its word; a body whose checksum is not looked at.
-pub const PLANTED: &[&str] = &["header-believed", "checksum-ignored"];
+/// A header that is taken at its word; a body whose checksum is not looked at; one that may expand
+/// without a bound; a largest timestamp that is left as the producer sent it.
+pub const PLANTED: &[&str] = &[
+    "header-believed",
+    "checksum-ignored",
+    "expansion-unbounded",
+    "timestamp-left",
+];
 
 const NOW_MS: i64 = 1_700_000_000_000;
 const PRODUCE_VERSION: i16 = 11;
@@ -20,7 +26,9 @@ const PRODUCE_VERSION: i16 = 11;
 /// Decompression needs windows and tables: some fixed memory, little for each byte. What the
 /// records expand to is bounded by `EXPANDED`.
 const MEMORY_FACTOR: usize = 4096;
-const EXPANDED_BYTES_MAX: usize = 1 << 16;
+const EXPANDED_BYTES_MAX: usize = 1 << 14;
+/// What was sent uncompressed may be larger.
+const STORED_BYTES_MAX: usize = 1 << 20;
 const CODEC_BYTES: usize = 12 << 20;
 
 const CRC_AT: usize = 17;
@@ -46,6 +54,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     };
     let is_mended = script.bool() && mend(&mut bytes);
     let rules = rules(script);
+    let is_too_large = codec != Compression::None && expanded_bytes(&records) > EXPANDED_BYTES_MAX;
     let covered = |bytes: &[u8]| bytes.get(CRC_FROM..built.len()).map(<[u8]>::to_vec);
     let is_intact = covered(&bytes) == covered(&built);
     let budget = bytes.len() + CODEC_BYTES / MEMORY_FACTOR;
@@ -58,7 +67,10 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
                 Some(rewritten) => rewritten,
                 None => &bytes[..validated.info.size_bytes],
             };
-            check_stored(stored)?;
+            expect(!is_too_large || damage != Damage::None, || {
+                "records beyond the bound were accepted".into()
+            })?;
+            check_stored(stored, &rules)?;
             if damage == Damage::None {
                 return check_same(stored, &records);
             }
@@ -66,7 +78,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
                 "changed bytes with an old checksum were accepted".into()
             })
         }
-        Err(problem) if damage == Damage::None && !records.is_empty() => {
+        Err(problem) if damage == Damage::None && !records.is_empty() && !is_too_large => {
             Err(format!("a good batch was refused: {problem}"))
         }
         Err(_) => Ok(()),
@@ -75,9 +87,20 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
 
 fn record(script: &mut Script<'_>) -> Record {
     let key = script.bool().then(|| script.bytes(8));
-    let value = (!script.one_in(4)).then(|| script.bytes(40));
+    let value = match script.below(16) {
+        0..4 => None,
+        // A bomb, once it is compressed.
+        15 => Some(vec![7; EXPANDED_BYTES_MAX + 1]),
+        _ => Some(script.bytes(40)),
+    };
     let headers = script.list(2, |script| (script.text().into_bytes(), script.bytes(5)));
     (key, value, headers)
+}
+
+/// Less than the records take as they are: their values alone.
+fn expanded_bytes(records: &[Record]) -> usize {
+    let values = records.iter().filter_map(|(_, value, _)| value.as_ref());
+    values.map(Vec::len).sum()
 }
 
 fn build(script: &mut Script<'_>, records: &[Record], codec: Compression) -> Vec<u8> {
@@ -96,11 +119,17 @@ fn build(script: &mut Script<'_>, records: &[Record], codec: Compression) -> Vec
         let timestamp = NOW_MS - script.below(1000) as i64;
         builder.append_with_headers(timestamp, key.as_deref(), value.as_deref(), &headers);
     }
-    builder.build_compressed(codec, |records| {
+    let mut bytes = builder.build_compressed(codec, |records| {
         let mut out = Vec::new();
         compress(codec, records, &mut out).unwrap_or_default();
         out
-    })
+    });
+    if script.one_in(4) {
+        // Some clients leave it out.
+        batch::set_max_timestamp(&mut bytes, batch::NO_TIMESTAMP);
+        batch::refresh_crc(&mut bytes);
+    }
+    bytes
 }
 
 /// Puts length and checksum right, as far as there is room for them.
@@ -116,10 +145,24 @@ fn mend(bytes: &mut [u8]) -> bool {
 }
 
 fn rules(script: &mut Script<'_>) -> Rules {
-    let mut config = LogConfig::default();
-    if script.one_in(4) {
-        config.compression_type = CompressionType::Lz4;
-    }
+    let compression_type = script.pick(&[
+        CompressionType::Producer,
+        CompressionType::Producer,
+        CompressionType::Uncompressed,
+        CompressionType::Gzip,
+        CompressionType::Snappy,
+        CompressionType::Lz4,
+        CompressionType::Zstd,
+    ]);
+    let message_timestamp_type = match script.one_in(4) {
+        true => TimestampType::LogAppendTime,
+        false => TimestampType::CreateTime,
+    };
+    let config = LogConfig {
+        compression_type,
+        message_timestamp_type,
+        ..LogConfig::default()
+    };
     let mut rules = Rules::new(&config, PRODUCE_VERSION);
     rules.expanded_bytes_max = EXPANDED_BYTES_MAX;
     rules
@@ -136,15 +179,37 @@ fn validate(bytes: &mut [u8], rules: &Rules, planted: Option<&str>) -> Result<Va
         Some("checksum-ignored") => {
             mend(bytes);
         }
+        Some("expansion-unbounded") => {
+            let rules = Rules {
+                expanded_bytes_max: usize::MAX,
+                ..*rules
+            };
+            return validate(bytes, &rules, None);
+        }
+        Some("timestamp-left") => {
+            let sent = bytes.to_vec();
+            let validated = validate(bytes, rules, None)?;
+            bytes.copy_from_slice(&sent);
+            return Ok(validated);
+        }
         _ => {}
     }
     validate_produce(bytes, rules, NOW_MS).map_err(|error| error.to_string())
 }
 
 /// What is stored is one whole batch that a follower takes, with records 0, 1, 2 ... to the last.
-fn check_stored(stored: &[u8]) -> Verdict {
+fn check_stored(stored: &[u8], rules: &Rules) -> Verdict {
     validate_replica(stored).map_err(|error| format!("a follower refuses it: {error}"))?;
     let header = BatchHeader::parse(stored).map_err(|error| error.to_string())?;
+    let largest = largest_timestamp(&header, stored)?;
+    let wanted = match rules.timestamp_type {
+        TimestampType::CreateTime => largest.max(batch::NO_TIMESTAMP),
+        TimestampType::LogAppendTime => NOW_MS,
+    };
+    let told = (header.timestamp_type(), header.max_timestamp);
+    expect(told == (rules.timestamp_type, wanted), || {
+        format!("the largest timestamp is {wanted}, the header says {told:?}")
+    })?;
     let found = records_of(stored)?;
     expect(found.len() as i64 == i64::from(header.record_count), || {
         format!(
@@ -158,6 +223,17 @@ fn check_stored(stored: &[u8]) -> Verdict {
     })
 }
 
+fn largest_timestamp(header: &BatchHeader, stored: &[u8]) -> Result<i64, String> {
+    let codec = header.compression().map_err(|error| error.to_string())?;
+    let largest = with_decompressed(codec, &stored[HEADER_LEN..], STORED_BYTES_MAX, |records| {
+        let records = Records::new(records).flatten();
+        let timestamps = records.map(|one| header.base_timestamp.wrapping_add(one.timestamp_delta));
+        timestamps.max()
+    });
+    let largest = largest.map_err(|error| error.to_string())?;
+    Ok(largest.unwrap_or(batch::NO_TIMESTAMP))
+}
+
 fn check_same(stored: &[u8], records: &[Record]) -> Verdict {
     let found = records_of(stored)?;
     expect(found == records, || {
@@ -169,7 +245,7 @@ fn records_of(stored: &[u8]) -> Result<Vec<Record>, String> {
     let header = BatchHeader::parse(stored).map_err(|error| error.to_string())?;
     let codec = header.compression().map_err(|error| error.to_string())?;
     let body = &stored[HEADER_LEN..];
-    with_decompressed(codec, body, EXPANDED_BYTES_MAX, |records| {
+    with_decompressed(codec, body, STORED_BYTES_MAX, |records| {
         Records::new(records)
             .map(|record| {
                 let record = record.map_err(|error| error.to_string())?;

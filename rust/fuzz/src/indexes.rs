@@ -3,15 +3,21 @@
 
 use pyrklog_log::AbortedTxn;
 use pyrklog_log::offset_index::{OffsetEntry, OffsetIndex, OffsetIndexView};
-use pyrklog_log::time_index::{TimeEntry, TimeIndexView};
+use pyrklog_log::time_index::{self, TimeEntry, TimeIndexView};
 use pyrklog_log::transaction_index::TransactionIndex;
 
 use crate::script::{Damage, Script};
 use crate::{Verdict, expect};
 
-/// A search that is one entry late where the target is there; a load that does not look whether
-/// entries rise.
-pub const PLANTED: &[&str] = &["search-off-by-one", "order-unchecked"];
+/// A search that is one entry late where the target is there, on the heap or in a file; a load that
+/// does not look whether entries rise; a reader that is not told of a transaction that began before
+/// its first offset.
+pub const PLANTED: &[&str] = &[
+    "search-off-by-one",
+    "order-unchecked",
+    "cold-time-off-by-one",
+    "abort-not-told",
+];
 
 const BASE_OFFSET: i64 = 1000;
 const INDEX_BYTES_MAX: usize = 4096;
@@ -19,8 +25,8 @@ const INDEX_BYTES_MAX: usize = 4096;
 pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     match script.below(3) {
         0 => offsets(script, planted),
-        1 => times(script),
-        _ => transactions(script),
+        1 => times(script, planted),
+        _ => transactions(script, planted),
     }
 }
 
@@ -83,7 +89,7 @@ fn offsets(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     Ok(())
 }
 
-fn times(script: &mut Script<'_>) -> Verdict {
+fn times(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     let mut bytes = Vec::new();
     let (mut timestamp, mut offset) = (5000, BASE_OFFSET);
     for _ in 0..script.below(12) {
@@ -111,11 +117,23 @@ fn times(script: &mut Script<'_>) -> Verdict {
         expect(holds, || {
             format!("{target} in {entries:?}: found {found:?}, not {wanted:?}")
         })?;
+        // The same without loading the file.
+        let asked = match planted {
+            Some("cold-time-off-by-one") => target - 1,
+            _ => target,
+        };
+        let cold = time_index::search_time(entries.len(), BASE_OFFSET, asked, |i| {
+            let entry = bytes[i * time_index::ENTRY_BYTES..].first_chunk();
+            entry.copied().ok_or("beyond the end")
+        })?;
+        expect(cold == found, || {
+            format!("{target} in {entries:?}: on the heap {found:?}, in the file {cold:?}")
+        })?;
     }
     Ok(())
 }
 
-fn transactions(script: &mut Script<'_>) -> Verdict {
+fn transactions(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     let mut index = TransactionIndex::new(BASE_OFFSET);
     let mut last = BASE_OFFSET;
     for _ in 0..script.below(8) {
@@ -125,7 +143,7 @@ fn transactions(script: &mut Script<'_>) -> Verdict {
             producer_id: script.below(5) as i64,
             first_offset: first_offset.max(0),
             last_offset: last,
-            last_stable_offset: last + 1,
+            last_stable_offset: last + 1 - script.below(20) as i64,
         };
         index
             .append(txn)
@@ -135,9 +153,12 @@ fn transactions(script: &mut Script<'_>) -> Verdict {
     let mut bytes = index.to_bytes();
     let damage = maybe_damage(script, &mut bytes);
     match TransactionIndex::load(BASE_OFFSET, &bytes) {
-        Ok(loaded) if damage == Damage::None => expect(loaded.entries() == entries, || {
-            format!("written {entries:?}, read {:?}", loaded.entries())
-        }),
+        Ok(loaded) if damage == Damage::None => {
+            expect(loaded.entries() == entries, || {
+                format!("written {entries:?}, read {:?}", loaded.entries())
+            })?;
+            collected(script, &loaded, planted)
+        }
         Ok(loaded) => {
             let rises = |pair: &[AbortedTxn]| pair[0].last_offset < pair[1].last_offset;
             expect(loaded.entries().windows(2).all(rises), || {
@@ -151,6 +172,29 @@ fn transactions(script: &mut Script<'_>) -> Verdict {
             format!("what was written is refused: {error}")
         }),
     }
+}
+
+/// A reader is told of every transaction that touches what it reads, up to the entry that says that
+/// all later ones began behind it.
+fn collected(script: &mut Script<'_>, index: &TransactionIndex, planted: Option<&str>) -> Verdict {
+    let from = BASE_OFFSET + script.below(250) as i64;
+    let to = from + 1 + script.below(150) as i64;
+    let mut found = Vec::new();
+    let is_all = index.collect(from, to, &mut found);
+    if planted == Some("abort-not-told") {
+        found.retain(|txn| txn.first_offset >= from);
+    }
+    let entries = index.entries();
+    let last = entries.iter().position(|txn| txn.last_stable_offset >= to);
+    expect(is_all == last.is_some(), || {
+        format!("{from} to {to} in {entries:?}: all is {is_all}")
+    })?;
+    let asked = &entries[..last.map_or(entries.len(), |last| last + 1)];
+    let touches = |txn: &&AbortedTxn| txn.last_offset >= from && txn.first_offset < to;
+    let wanted: Vec<_> = asked.iter().filter(touches).copied().collect();
+    expect(found == wanted, || {
+        format!("{from} to {to} in {entries:?}: found {found:?}, not {wanted:?}")
+    })
 }
 
 fn maybe_damage(script: &mut Script<'_>, bytes: &mut Vec<u8>) -> Damage {

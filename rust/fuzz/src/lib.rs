@@ -12,10 +12,14 @@
 
 mod batches;
 mod checkpoints;
+mod dumps;
 mod frames;
+mod history;
 mod indexes;
 mod memory;
+mod reads;
 mod recovery;
+mod responses;
 mod script;
 mod search;
 mod snapshots;
@@ -43,17 +47,26 @@ pub enum Target {
     Checkpoints,
     /// A log that was killed and damaged opens with a prefix of what was appended, twice alike.
     Recovery,
+    /// Responses of every API and version that the data plane writes: read back as written.
+    Responses,
+    /// Reads of a log whose indexes are damaged: they begin with the batch that was asked for.
+    Reads,
+    /// The dump of any file: damage is told, soundness too, and it ends.
+    Dumps,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 6] = [
+    pub const ALL: [Target; 9] = [
         Target::Frames,
         Target::Batches,
         Target::Indexes,
         Target::Snapshots,
         Target::Checkpoints,
         Target::Recovery,
+        Target::Responses,
+        Target::Reads,
+        Target::Dumps,
     ];
 
     /// The names of the bugs planted for it.
@@ -65,6 +78,9 @@ impl Target {
             Target::Snapshots => snapshots::PLANTED,
             Target::Checkpoints => checkpoints::PLANTED,
             Target::Recovery => recovery::PLANTED,
+            Target::Responses => responses::PLANTED,
+            Target::Reads => reads::PLANTED,
+            Target::Dumps => dumps::PLANTED,
         }
     }
 
@@ -78,6 +94,9 @@ impl Target {
             Target::Snapshots => snapshots::run(&mut script, planted),
             Target::Checkpoints => checkpoints::run(&mut script, planted),
             Target::Recovery => recovery::run(&mut script, planted),
+            Target::Responses => responses::run(&mut script, planted),
+            Target::Reads => reads::run(&mut script, planted),
+            Target::Dumps => dumps::run(&mut script, planted),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::{Verdict, expect};
 pub const PLANTED: &[&str] = &["killed-taken-for-closed", "one-batch-too-many"];
 
 const DIR: &str = "/data";
-const FOLDER: &str = "/data/t-0";
+pub(crate) const FOLDER: &str = "/data/t-0";
 const NOW_MS: i64 = 1_000;
 
 type Content = Vec<(i64, Vec<u8>)>;
@@ -164,7 +164,8 @@ impl Rig {
     }
 }
 
-fn open(disk: &MemDisk, state: OpenState) -> Result<Log, String> {
+/// Opens the log of [`FOLDER`].
+pub(crate) fn open(disk: &MemDisk, state: OpenState) -> Result<Log, String> {
     let config = LogConfig {
         segment_bytes: 600,
         index_interval_bytes: 100,

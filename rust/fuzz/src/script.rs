@@ -75,6 +75,16 @@ impl<'a> Script<'a> {
             .collect()
     }
 
+    /// Something, or nothing.
+    pub fn option<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.bool().then(|| make(self))
+    }
+
+    /// A UUID, as likely as not zero.
+    pub fn uuid(&mut self) -> [u8; 16] {
+        [self.pick(&[0, 1, 0xff]); 16]
+    }
+
     /// Up to `max` of something.
     pub fn list<T>(&mut self, max: usize, mut element: impl FnMut(&mut Self) -> T) -> Vec<T> {
         let len = self.below(max + 1);

@@ -255,12 +255,15 @@ impl Entry {
         match scan_to(segment, offset, u64::from(from), limit, wait) {
             Ok(Some(met)) => Ok(Found::Batch(met.position)),
             Ok(None) => Ok(Found::NotHere),
-            // An index that leads astray is thrown away, and the segment walked from its start.
-            Err(ReadError::Corrupt(_)) if matches!(self.start, Start::Index) && from > 0 => {
+            // An index that leads astray is thrown away, and the segment walked from its start. The
+            // active segment's stays on the heap; once the segment is closed, it goes the same way.
+            Err(ReadError::Corrupt(_)) if from > 0 => {
                 if wait == Wait::Nowait {
                     return Err(ReadError::WouldBlock);
                 }
-                segment.discard_indexes()?;
+                if matches!(self.start, Start::Index) {
+                    segment.discard_indexes()?;
+                }
                 let met = scan_to(segment, offset, 0, limit, wait)?;
                 Ok(met.map_or(Found::NotHere, |met| Found::Batch(met.position)))
             }

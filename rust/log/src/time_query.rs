@@ -168,7 +168,7 @@ impl Search {
             let entry = segment.search_time(at, wait)?;
             segment.search_offset(entry.offset.max(self.log_start), wait)?
         };
-        self.walk(segment, start, wait, |met, bytes| {
+        self.walk(index, start, wait, |met, bytes| {
             if met.header.max_timestamp < at {
                 return Ok(None);
             }
@@ -209,7 +209,7 @@ impl Search {
             return Ok(None);
         };
         let start = self.start_in(index, largest.offset, wait)?;
-        self.walk(&self.segments[index], start, wait, |met, bytes| {
+        self.walk(index, start, wait, |met, bytes| {
             if met.header.max_timestamp != largest.timestamp {
                 return Ok(None);
             }
@@ -229,22 +229,47 @@ impl Search {
     /// The largest timestamp of the batches that were not deleted, in the segment where the log
     /// starts.
     fn largest_from_start(&self, index: usize, wait: Wait) -> Result<TimeEntry, ReadError> {
-        let segment = &self.segments[index];
-        let start = u64::from(self.start_in(index, self.log_start, wait)?);
-        let file = segment.log_file(wait)?;
-        let limit = segment.written();
-        let mut scanner = BatchScanner::new(&*file, start, limit, WALK_CHUNK_BYTES, wait);
-        let mut largest = TimeEntry {
-            timestamp: NO_TIMESTAMP,
-            offset: self.log_start,
-        };
-        while let Some(met) = scanner.next_header()? {
-            let (timestamp, offset) = (met.header.max_timestamp, met.header.last_offset());
-            if offset >= self.log_start && timestamp > largest.timestamp {
-                largest = TimeEntry { timestamp, offset };
+        let start = self.start_in(index, self.log_start, wait)?;
+        self.unless_astray(index, start, wait, |segment, start| {
+            let file = segment.log_file(wait)?;
+            let limit = segment.written();
+            let mut scanner = BatchScanner::new(&*file, start, limit, WALK_CHUNK_BYTES, wait);
+            let mut largest = TimeEntry {
+                timestamp: NO_TIMESTAMP,
+                offset: self.log_start,
+            };
+            while let Some(met) = scanner.next_header()? {
+                let (timestamp, offset) = (met.header.max_timestamp, met.header.last_offset());
+                if offset >= self.log_start && timestamp > largest.timestamp {
+                    largest = TimeEntry { timestamp, offset };
+                }
             }
+            Ok(largest)
+        })
+    }
+
+    /// Walks a segment from where its index leads. If that is no batch, the index is thrown away
+    /// (the active segment's stays on the heap), and the segment walked from its first byte.
+    fn unless_astray<T>(
+        &self,
+        index: usize,
+        start: u32,
+        wait: Wait,
+        walk: impl Fn(&Arc<Segment>, u64) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let segment = &self.segments[index];
+        match walk(segment, u64::from(start)) {
+            Err(ReadError::Corrupt(_)) if start > 0 => {
+                if wait == Wait::Nowait {
+                    return Err(ReadError::WouldBlock);
+                }
+                if !self.is_active(index) {
+                    segment.discard_indexes()?;
+                }
+                walk(segment, 0)
+            }
+            result => result,
         }
-        Ok(largest)
     }
 
     /// A position at or before the batch that holds `offset`.
@@ -265,7 +290,7 @@ impl Search {
     /// header and, if it asks, the whole batch.
     fn walk(
         &self,
-        segment: &Arc<Segment>,
+        index: usize,
         start: u32,
         wait: Wait,
         pick: impl Fn(
@@ -273,30 +298,31 @@ impl Search {
             &mut dyn FnMut() -> Result<Vec<u8>, ReadError>,
         ) -> Result<Option<(i64, i64)>, ReadError>,
     ) -> Result<Option<TimeOffset>, ReadError> {
-        let limit = segment.written();
-        if limit <= u64::from(start) {
-            return Ok(None);
-        }
-        let file = segment.log_file(wait)?;
-        let start = u64::from(start);
-        let mut scanner = BatchScanner::new(&*file, start, limit, LOOK_UP_CHUNK_BYTES, wait);
-        while let Some(met) = scanner.next_header()? {
-            if met.header.base_offset >= self.bound {
-                break;
+        self.unless_astray(index, start, wait, |segment, start| {
+            let limit = segment.written();
+            if limit <= start {
+                return Ok(None);
             }
-            if met.header.last_offset() < self.log_start {
-                continue;
+            let file = segment.log_file(wait)?;
+            let mut scanner = BatchScanner::new(&*file, start, limit, LOOK_UP_CHUNK_BYTES, wait);
+            while let Some(met) = scanner.next_header()? {
+                if met.header.base_offset >= self.bound {
+                    break;
+                }
+                if met.header.last_offset() < self.log_start {
+                    continue;
+                }
+                let mut whole = || Ok(scanner.whole(&met)?.to_vec());
+                if let Some((offset, timestamp)) = pick(&met, &mut whole)? {
+                    let leader_epoch = met.header.partition_leader_epoch;
+                    return Ok(Some(TimeOffset {
+                        timestamp,
+                        offset,
+                        leader_epoch,
+                    }));
+                }
             }
-            let mut whole = || Ok(scanner.whole(&met)?.to_vec());
-            if let Some((offset, timestamp)) = pick(&met, &mut whole)? {
-                let leader_epoch = met.header.partition_leader_epoch;
-                return Ok(Some(TimeOffset {
-                    timestamp,
-                    offset,
-                    leader_epoch,
-                }));
-            }
-        }
-        Ok(None)
+            Ok(None)
+        })
     }
 }

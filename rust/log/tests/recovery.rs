@@ -531,3 +531,34 @@ fn a_new_folder_carries_its_topic_id() {
         "the first write makes them"
     );
 }
+
+/// The order of its entries is right, but one of them leads into the midst of a batch.
+#[test]
+fn an_index_of_the_active_segment_that_leads_astray_is_not_followed() {
+    let mut rig = Rig::new(LogConfig {
+        index_interval_bytes: 100,
+        ..LogConfig::default()
+    });
+    for i in 0..30 {
+        rig.now_ms += 1;
+        rig.put(&[&format!("{i:040}")]);
+    }
+    let before = rig.contents();
+    rig.log.close_cleanly().unwrap();
+    let name = "00000000000000000000.index";
+    let mut content = rig.file(name);
+    assert!(content.len() >= 24, "several entries");
+    content[7] += 5;
+    rig.put_file(name, &content);
+    let state = rig.state(true);
+    rig.reopen(state);
+    for offset in 0..30 {
+        let found = records_in(&rig.read(offset, 1).unwrap());
+        assert_eq!(found, before[offset as usize..=offset as usize]);
+        let at = TimeSpec::At(1_001 + offset);
+        let query = rig.log.offset_for_time(at, Isolation::HighWatermark);
+        let found = query.resolve(Wait::Blocking).unwrap().unwrap();
+        assert_eq!(found.offset, offset);
+    }
+    assert_eq!(rig.contents(), before);
+}
