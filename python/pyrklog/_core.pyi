@@ -236,6 +236,8 @@ class OffsetTable:
 
     pending: int
     """Partitions of which a commit is under way."""
+    is_unused: bool
+    """Nothing is committed and nothing is on its way."""
     def __new__(cls) -> OffsetTable: ...
     def __len__(self) -> int: ...
     def is_pending(self, topic: str, partition: int) -> bool: ...
@@ -245,7 +247,8 @@ class OffsetTable:
     def stage(self, ticket: int, partitions: Sequence[tuple[str, int]]) -> None:
         """An append of these partitions has begun."""
     def stage_commit(self, ticket: int, commit: OffsetCommit) -> bool:
-        """``append_commits`` will be given this commit; false where it is staged already."""
+        """``append_commits`` will be given this commit. False, and nothing is staged, where it is
+        staged already or one of its partitions exists no more."""
     def finish(
         self,
         ticket: int,
@@ -258,6 +261,11 @@ class OffsetTable:
         """Takes in offsets of the log, each unless a newer one is known."""
     def remove(self, partitions: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
         """Forgets; returns those whose log holds an offset or is about to."""
+    def remove_unchanged(
+        self, records: Sequence[tuple[tuple[str, int], int]]
+    ) -> list[tuple[str, int]]:
+        """Forgets offsets that are still those of these records (by their log offsets), and of
+        which no commit is under way; returns their partitions."""
     def clear(self) -> list[tuple[str, int]]: ...
 
 @final

@@ -146,5 +146,8 @@ def _reason(message: Any) -> str | None:
 
 
 def _time(timestamp_ms: int) -> str:
-    at = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    try:
+        at = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

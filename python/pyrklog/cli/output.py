@@ -90,10 +90,15 @@ def text(value: Any) -> str:
     return str(value)
 
 
+def cell(value: Any) -> str:
+    """The same for a terminal: what a client called itself must not move the cursor."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text(value))
+
+
 def plain_table(columns: Sequence[Column], items: Iterable[Item]) -> str:
     """Columns padded with blanks, two between them."""
     rows = [[column.heading for column in columns]]
-    rows += [[text(item.get(column.key)) for column in columns] for item in items]
+    rows += [[cell(item.get(column.key)) for column in columns] for item in items]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     lines: list[str] = []
     for row in rows:
@@ -121,14 +126,14 @@ def _print_rich(listing: Listing) -> None:
             column.heading, justify="right" if column.right else "left", overflow="fold"
         )
     for item in listing.items:
-        table.add_row(*(_plain(text(item.get(column.key))) for column in columns))
+        table.add_row(*(_plain(cell(item.get(column.key))) for column in columns))
     Console(highlight=False).print(table)
 
 
-def _plain(cell: str) -> Any:
+def _plain(shown: str) -> Any:
     from rich.text import Text
 
-    return Text(cell)
+    return Text(shown)
 
 
 def _csv(listing: Listing) -> str:

@@ -70,8 +70,9 @@ def commit_as_member(turn: Turn, commit: OffsetCommit) -> bool:
     member_id = commit.member_id
     if fencing.check_generation(group, commit.generation, member_id, commit.instance_id):
         return False
+    if not turn.append_commit(commit):
+        return False
     turn.refresh_session(group.roster.members[member_id])
-    turn.append_commit(commit)
     return True
 
 
@@ -158,13 +159,13 @@ def fetch(
     """
     offsets = group.offsets
     found = {}
-    known = (
-        offsets.items() if partitions is None else [(one, offsets.get(one)) for one in partitions]
-    )
-    for partition, value in known:
+    for partition in [key for key, _ in offsets.items()] if partitions is None else partitions:
+        # In this order: a commit that finishes in between is then seen.
         if require_stable and offsets.is_pending(partition):
             found[partition] = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        elif value is None:
+            continue
+        value = offsets.get(partition)
+        if value is None:
             found[partition] = FetchedOffset(ErrorCode.NONE)
         else:
             found[partition] = FetchedOffset(

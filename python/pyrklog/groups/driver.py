@@ -272,7 +272,7 @@ class GroupCoordinator:
             codec=self._options.codec,
             expected_epoch=NO_EPOCH if owned is None else owned.epoch,
         )
-        if under_way is not None:
+        if under_way is not None and not under_way.is_answered:
             deadline = trio.current_time() + self._options.commit_timeout_ms / 1000
             self._commits.append((deadline, under_way))
             if len(self._commits) == 1:

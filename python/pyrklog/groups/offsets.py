@@ -51,7 +51,7 @@ class GroupOffsets:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is committed and nothing is on its way."""
-        return not (len(self._table) or self._table.pending or self._transactions)
+        return self._table.is_unused and not self._transactions
 
     def __len__(self) -> int:
         """Committed offsets."""
@@ -68,9 +68,10 @@ class GroupOffsets:
 
     def is_pending(self, partition: TopicPartition) -> bool:
         """Whether a commit of this partition is not over."""
-        return self._table.is_pending(*partition) or any(
-            partition in offsets for offsets in self._transactions.values()
-        )
+        return self._table.is_pending(*partition) or self._is_in_transaction(partition)
+
+    def _is_in_transaction(self, partition: TopicPartition) -> bool:
+        return any(partition in offsets for offsets in self._transactions.values())
 
     # --- plain commits ---------------------------------------------------------------------------
 
@@ -90,9 +91,10 @@ class GroupOffsets:
         """The append has failed; a later one of the same partition may not."""
         self._table.finish(ticket, [(partition, None) for partition in partitions])
 
-    def stage_commit(self, ticket: int, commit: OffsetCommit) -> None:
-        """The data plane appends this commit, and puts it into the table when that is over."""
-        self._table.stage_commit(ticket, commit)
+    def stage_commit(self, ticket: int, commit: OffsetCommit) -> bool:
+        """The data plane appends this commit, and puts it into the table when that is over. False:
+        one of its partitions has ceased to exist."""
+        return self._table.stage_commit(ticket, commit)
 
     def _keep(self, offsets: Iterable[tuple[TopicPartition, Committed]]) -> None:
         self._table.keep([(key, (record, *value)) for key, (record, value) in offsets])
@@ -167,11 +169,13 @@ class GroupOffsets:
         time to live goes by that alone.
         """
         expired = []
-        for partition, value in self.items():
+        for partition, found in self._table.items():
+            value = Offset(*found[1:])
             if value.expire_ms != NO_TIMESTAMP:
                 over = now_ms >= value.expire_ms
             else:
                 over = now_ms - base_ms(value) >= retention_ms
-            if over and partition[0] not in kept_topics and not self.is_pending(partition):
-                expired.append(partition)
-        return self.remove(expired)
+            if over and partition[0] not in kept_topics and not self._is_in_transaction(partition):
+                expired.append((partition, found[0]))
+        # A commit may finish while this looks: what has changed since stays.
+        return self._table.remove_unchanged(expired)

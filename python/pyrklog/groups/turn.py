@@ -70,12 +70,15 @@ class Turn:
         self.effects.append(Append(ticket, records, producer))
         return ticket
 
-    def append_commit(self, commit: OffsetCommit) -> None:
-        """Hands a commit on to the data plane, which answers it when it is over."""
+    def append_commit(self, commit: OffsetCommit) -> bool:
+        """Hands a commit on to the data plane, which answers it when it is over. False, and nothing
+        is done, where it has to go another way."""
         group = self.group
-        group.offsets.stage_commit(group.next_ticket, commit)
+        if not group.offsets.stage_commit(group.next_ticket, commit):
+            return False
         group.next_ticket += 1
         self.effects.append(AppendCommit(commit))
+        return True
 
     # --- members ---------------------------------------------------------------------------------
 

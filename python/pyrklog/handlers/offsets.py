@@ -29,6 +29,7 @@ SEVERAL_GROUPS_SINCE = 8
 """OffsetFetch: first version that asks for several groups (KIP-709)."""
 GROUP_ERROR_SINCE = 2
 """OffsetFetch: first version whose answer has an error of its own."""
+INT64_MAX = 2**63 - 1
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -94,7 +95,7 @@ def _stamped(
     """The offsets as they are kept. Versions 2 to 4 may give them their own time to live."""
     now_ms = context.groups.now_ms()
     expires = request.retention_time_ms != NO_RETENTION
-    expire_ms = now_ms + request.retention_time_ms if expires else -1
+    expire_ms = min(now_ms + request.retention_time_ms, INT64_MAX) if expires else -1
     return {
         (topic.name, one.partition_index): Offset(
             one.committed_offset,

@@ -1,6 +1,6 @@
 //! Committed offsets: a group's table, and batches of commits on their way into it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
@@ -59,6 +59,11 @@ impl OffsetTable {
         self.0.pending()
     }
 
+    #[getter]
+    fn is_unused(&self) -> bool {
+        self.0.is_unused()
+    }
+
     fn is_pending(&self, topic: &str, partition: i32) -> bool {
         self.0.is_pending(topic, partition)
     }
@@ -100,20 +105,32 @@ impl OffsetTable {
         self.0.remove(partitions.iter().map(named))
     }
 
+    fn remove_unchanged(
+        &self,
+        records: Vec<(TopicPartition, i64)>,
+    ) -> Vec<dataplane::TopicPartition> {
+        let records = records.iter().map(|(key, record_offset)| {
+            let (topic, partition) = named(key);
+            (topic, partition, *record_offset)
+        });
+        self.0.remove_unchanged(records)
+    }
+
     fn clear(&self) -> Vec<dataplane::TopicPartition> {
         self.0.clear()
     }
 }
 
-/// `pyrklog_dataplane::CommitBatch`.
+/// `pyrklog_dataplane::CommitBatch`, which goes, with all that its requests hold, when it is over.
 #[pyclass(frozen, module = "pyrklog._core")]
-pub struct CommitBatch(pub Arc<dataplane::CommitBatch>);
+pub struct CommitBatch(pub Weak<dataplane::CommitBatch>);
 
 #[pymethods]
 impl CommitBatch {
     #[getter]
     fn is_answered(&self) -> bool {
-        self.0.is_answered()
+        let batch = self.0.upgrade();
+        batch.is_none_or(|batch| batch.is_answered())
     }
 }
 

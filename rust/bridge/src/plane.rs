@@ -1,6 +1,7 @@
 //! `DataPlane`: each command hands its arguments to the plane with the GIL released.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyrklog_dataplane::api;
@@ -148,13 +149,14 @@ impl DataPlane {
         };
         let commits = inner(&commits, |commit| &commit.0);
         py.detach(|| self.0.append_commits(&append, commits))
-            .map(CommitBatch)
+            .map(|batch| CommitBatch(Arc::downgrade(&batch)))
             .map_err(errors::closed)
     }
 
     fn time_out_commits(&self, py: Python<'_>, batch: &Bound<'_, CommitBatch>) {
-        let batch = &batch.get().0;
-        py.detach(|| self.0.time_out_commits(batch));
+        if let Some(batch) = batch.get().0.upgrade() {
+            py.detach(|| self.0.time_out_commits(&batch));
+        }
     }
 
     #[pyo3(signature = (topic, partition, offset, *, max_bytes))]

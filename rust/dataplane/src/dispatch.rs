@@ -10,7 +10,7 @@ use crate::connection::{Close, Connection, Exclusive, Hold};
 use crate::context::Context;
 use crate::heartbeat::Heartbeat;
 use crate::metadata::{self, Asker, MetadataPlan};
-use crate::offset_commit::OffsetCommit;
+use crate::offset_commit::{self, OffsetCommit};
 use crate::output::borrow_memory;
 use crate::request_channel::Place;
 use crate::{api_versions, fetch, list_offsets, offset_for_leader_epoch, produce, produce_old};
@@ -234,6 +234,20 @@ fn to_control_plane(
         correlation_id,
         ..
     } = header;
+    if api_key == key::OFFSET_COMMIT {
+        let body = &frame[body_start..];
+        if body.len() > offset_commit::BODY_MAX_BYTES {
+            let reason = format!("OffsetCommit of {} bytes", body.len());
+            return Err(Close::Protocol(reason));
+        }
+        if let Some(answer) = offset_commit::refusal(body, api_version) {
+            let open = conn.out.begin_frame();
+            encode_response_header(conn.out.memory(), api_key, api_version, correlation_id);
+            conn.out.memory().extend_from_slice(&answer);
+            conn.out.end_frame(open);
+            return Ok(Step::Taken);
+        }
+    }
     let Some(id) = begin_at_control_plane(cx, conn, frame.len() - body_start) else {
         return Ok(Step::Wait);
     };
@@ -252,7 +266,7 @@ fn to_control_plane(
     };
     let event = match api_key {
         key::HEARTBEAT => Heartbeat::event(request),
-        key::OFFSET_COMMIT => OffsetCommit::event(request, &cx.image),
+        key::OFFSET_COMMIT => OffsetCommit::event(request, &cx.image, &cx.shared),
         _ => Event::Request(request),
     };
     cx.shared.events.push(event);

@@ -5,13 +5,12 @@
 //! ([`crate::DataPlane::append_commits`]). Its records, the table and the answer are then made here.
 //! Requests that name a partition which does not exist go the general way.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::membership::Membership;
-use pyrklog_wire::offset_commit::{NO_RETENTION, OffsetCommitRequest};
+use pyrklog_wire::offset_commit::{NO_RETENTION, OffsetCommitRequest, OffsetCommitTopic};
 use pyrklog_wire::offset_records::{self, NO_EXPIRY, OffsetValue, STRING_MAX_BYTES};
 
 use crate::api::{ControlRequest, Event};
@@ -20,9 +19,19 @@ use crate::inbox::{Answer, Message};
 use crate::offset_table::{CommittedOffset, OffsetTable, Ticket};
 use crate::outbox::Outbox;
 use crate::request_channel::RequestChannel;
+use crate::shared::Shared;
 
 /// What a record takes beside its strings: numbers, lengths and the record's own frame.
 const RECORD_FIXED_BYTES: usize = 64;
+
+/// No longer commit is taken; with notes of the usual limit that is a thousand partitions.
+pub const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// See [`refusal`].
+const ELEMENTS_MAX: usize = 50_000;
+
+/// A body below this cannot hold so many elements.
+const SMALL_BYTES: usize = 2 * ELEMENTS_MAX;
 
 /// See the module.
 #[derive(Debug)]
@@ -33,32 +42,35 @@ pub struct OffsetCommit {
     metadata_units: usize,
     size_bytes: usize,
     staged: OnceLock<(Arc<OffsetTable>, Ticket)>,
+    /// Weak: events that nobody fetches any more must not keep the plane alive.
+    shared: Weak<Shared>,
+    /// The image in which all its partitions were looked up.
+    image_version: u64,
 }
 
 impl OffsetCommit {
     /// Decodes a request. It goes up as any other where it is malformed, names nothing, or
     /// something that does not exist or cannot be written.
-    pub fn event(request: ControlRequest, image: &Image) -> Event {
+    pub fn event(request: ControlRequest, image: &Image, shared: &Arc<Shared>) -> Event {
         let body = &request.body;
         let Ok(decoded) = OffsetCommitRequest::decode(body, request.api_version) else {
             return Event::Request(request);
         };
         let group_bytes = decoded.membership.of(body).group_id.len();
-        let (mut metadata_units, mut size_bytes, mut count) = (0, 0, 0);
-        let mut is_plain = group_bytes <= STRING_MAX_BYTES;
+        let (mut metadata_units, mut size_bytes) = (0, 0);
+        let mut is_plain = group_bytes <= STRING_MAX_BYTES && !decoded.topics.is_empty();
+        is_plain &= all_exist(&decoded, body, image);
         for topic in &decoded.topics {
             let name = topic.name.text(body);
-            let known = image.topic(name);
+            is_plain &= !topic.partitions.is_empty();
             for partition in &topic.partitions {
-                is_plain &= known.is_some_and(|known| known.partition(partition.index).is_some());
                 let metadata = partition.metadata.map_or("", |span| span.text(body));
                 is_plain &= metadata.len() <= STRING_MAX_BYTES;
                 metadata_units = metadata_units.max(utf16_units(metadata));
                 size_bytes += group_bytes + name.len() + metadata.len() + RECORD_FIXED_BYTES;
-                count += 1;
             }
         }
-        if !is_plain || count == 0 {
+        if !is_plain {
             return Event::Request(request);
         }
         Event::OffsetCommit(Arc::new(OffsetCommit {
@@ -67,6 +79,8 @@ impl OffsetCommit {
             metadata_units,
             size_bytes,
             staged: OnceLock::new(),
+            shared: Arc::downgrade(shared),
+            image_version: image.version(),
         }))
     }
 
@@ -85,8 +99,19 @@ impl OffsetCommit {
         self.size_bytes
     }
 
-    /// Its offsets are on their way into the group's table. False where that was said before.
+    /// Its offsets are on their way into the group's table. False, and nothing is, where that was
+    /// said before, or where a partition has ceased to exist since: whoever forgets the offsets of
+    /// deleted topics may have been here already.
     pub fn stage(&self, table: &Arc<OffsetTable>, ticket: Ticket) -> bool {
+        let Some(shared) = self.shared.upgrade() else {
+            return false;
+        };
+        let image = shared.image.load();
+        let is_known = image.version() == self.image_version
+            || all_exist(&self.decoded, &self.request.body, &image);
+        if !is_known {
+            return false;
+        }
         let is_first = self.staged.set((Arc::clone(table), ticket)).is_ok();
         if is_first {
             let body = &self.request.body;
@@ -250,6 +275,32 @@ impl CommitRecords {
             record
         })
     }
+}
+
+fn all_exist(request: &OffsetCommitRequest, body: &[u8], image: &Image) -> bool {
+    request.topics.iter().all(|topic| {
+        let known = image.topic(topic.name.text(body));
+        let exists = |index| known.is_some_and(|known| known.partition(index).is_some());
+        topic.partitions.iter().all(|one| exists(one.index))
+    })
+}
+
+/// A commit with more topics and partitions than this could never be written: their records take
+/// several times `max.message.bytes` of `__consumer_offsets`. It is refused before anything is made
+/// of them, and its answer. Malformed bodies are for others to judge.
+pub fn refusal(body: &[u8], api_version: i16) -> Option<Vec<u8>> {
+    if body.len() < SMALL_BYTES {
+        return None;
+    }
+    let request = OffsetCommitRequest::decode(body, api_version).ok()?;
+    let elements = |topic: &OffsetCommitTopic| 1 + topic.partitions.len();
+    if request.topics.iter().map(elements).sum::<usize>() <= ELEMENTS_MAX {
+        return None;
+    }
+    let mut answer = Vec::new();
+    let error = ErrorCode::INVALID_COMMIT_OFFSET_SIZE;
+    request.encode_answer(body, api_version, error, &mut answer);
+    Some(answer)
 }
 
 fn utf16_units(text: &str) -> usize {

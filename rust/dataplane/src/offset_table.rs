@@ -5,7 +5,8 @@
 //! the high watermark has passed their records.
 //!
 //! Commits may finish in another order than that of their records: the record with the higher log
-//! offset wins, as it would when the log is read.
+//! offset wins, as it would when the log is read. The writer's thread finishes commits while the
+//! control plane looks at the table: whatever must not fall apart is one call here.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +38,8 @@ pub type TopicPartition = (String, i32);
 #[derive(Debug, Default)]
 struct Slot {
     committed: Option<CommittedOffset>,
-    /// The last append that carries an offset of the partition, while that is under way.
-    pending: Option<Ticket>,
+    /// The appends under way that carry an offset of the partition; mostly one.
+    pending: Vec<Ticket>,
 }
 
 #[derive(Debug, Default)]
@@ -70,11 +71,16 @@ impl OffsetTable {
         self.inner.lock().pending
     }
 
+    /// Whether nothing is committed and nothing is on its way.
+    pub fn is_unused(&self) -> bool {
+        self.inner.lock().topics.is_empty()
+    }
+
     /// Whether a commit of the partition is under way.
     pub fn is_pending(&self, topic: &str, partition: i32) -> bool {
         let inner = self.inner.lock();
         let slot = inner.slot(topic, partition);
-        slot.is_some_and(|slot| slot.pending.is_some())
+        slot.is_some_and(|slot| !slot.pending.is_empty())
     }
 
     /// The committed offset of a partition.
@@ -106,15 +112,21 @@ impl OffsetTable {
     }
 
     /// That append is over: it put these offsets into the log, or none of them (`None`). What was
-    /// forgotten meanwhile stays so; a later append of the same partition may still be under way.
+    /// forgotten meanwhile stays so; other appends of the same partition may still be under way. A
+    /// partition that is named twice has two records, of which the later one wins.
     pub fn finish<'a>(
         &self,
         ticket: Ticket,
         offsets: impl Iterator<Item = (&'a str, i32, Option<CommittedOffset>)>,
     ) {
         let mut inner = self.inner.lock();
+        let mut over = Vec::new();
         for (topic, partition, offset) in offsets {
-            inner.finish(topic, partition, ticket, offset);
+            inner.keep_pending(topic, partition, ticket, offset);
+            over.push((topic, partition));
+        }
+        for (topic, partition) in over {
+            inner.unstage(topic, partition, ticket);
         }
     }
 
@@ -141,6 +153,26 @@ impl OffsetTable {
             .filter(|(topic, partition)| inner.remove(topic, *partition))
             .map(|(topic, partition)| (topic.to_owned(), partition))
             .collect()
+    }
+
+    /// Forgets offsets that are still those of these records, and of which no commit is under way;
+    /// returns their partitions.
+    pub fn remove_unchanged<'a>(
+        &self,
+        records: impl Iterator<Item = (&'a str, i32, i64)>,
+    ) -> Vec<TopicPartition> {
+        let mut inner = self.inner.lock();
+        let mut removed = Vec::new();
+        for (topic, partition, record_offset) in records {
+            let is_unchanged = inner.slot(topic, partition).is_some_and(|slot| {
+                let known = slot.committed.as_ref().map(|known| known.record_offset);
+                known == Some(record_offset) && slot.pending.is_empty()
+            });
+            if is_unchanged && inner.remove(topic, partition) {
+                removed.push((topic.to_owned(), partition));
+            }
+        }
+        removed
     }
 
     /// Forgets everything; returns what [`OffsetTable::remove`] would.
@@ -175,32 +207,41 @@ impl Inner {
             None => self.topics.entry(topic.into()).or_default(),
         };
         let slot = partitions.entry(partition).or_default();
-        self.pending += usize::from(slot.pending.is_none());
-        slot.pending = Some(ticket);
+        self.pending += usize::from(slot.pending.is_empty());
+        slot.pending.push(ticket);
     }
 
-    fn finish(
+    fn pending_slot(&mut self, topic: &str, partition: i32, ticket: Ticket) -> Option<&mut Slot> {
+        let slot = self.topics.get_mut(topic)?.get_mut(&partition)?;
+        slot.pending.contains(&ticket).then_some(slot)
+    }
+
+    fn keep_pending(
         &mut self,
         topic: &str,
         partition: i32,
         ticket: Ticket,
         offset: Option<CommittedOffset>,
     ) {
-        let slot = self.topics.get_mut(topic);
-        let Some(slot) = slot.and_then(|partitions| partitions.get_mut(&partition)) else {
+        let Some(slot) = self.pending_slot(topic, partition, ticket) else {
             return;
         };
-        if slot.pending.is_none() {
-            return;
-        }
         if let Some(offset) = offset {
-            self.committed += usize::from(slot.committed.is_none());
+            let is_first = slot.committed.is_none();
             slot.keep_newer(offset);
+            self.committed += usize::from(is_first);
         }
-        if slot.pending == Some(ticket) {
-            slot.pending = None;
+    }
+
+    fn unstage(&mut self, topic: &str, partition: i32, ticket: Ticket) {
+        let Some(slot) = self.pending_slot(topic, partition, ticket) else {
+            return;
+        };
+        slot.pending.retain(|pending| *pending != ticket);
+        if slot.pending.is_empty() {
+            let is_empty = slot.committed.is_none();
             self.pending -= 1;
-            if slot.committed.is_none() {
+            if is_empty {
                 self.drop_slot(topic, partition);
             }
         }
@@ -211,7 +252,7 @@ impl Inner {
             return false;
         };
         self.committed -= usize::from(slot.committed.is_some());
-        self.pending -= usize::from(slot.pending.is_some());
+        self.pending -= usize::from(!slot.pending.is_empty());
         true
     }
 
@@ -276,12 +317,54 @@ mod tests {
         stage(&table, 2);
         assert_eq!(table.pending(), 1);
         finish(&table, 2, Some(at(11, 2)));
-        assert_eq!(shown(&table), (Some(2), false, 1, 0));
-        stage(&table, 3);
-        finish(&table, 1, Some(at(10, 1)));
         assert_eq!(shown(&table), (Some(2), true, 1, 1));
+        finish(&table, 1, Some(at(10, 1)));
+        assert_eq!(shown(&table), (Some(2), false, 1, 0));
         table.keep([(T0.0, T0.1, at(9, 0)), ("u", 4, at(3, 3))].into_iter());
-        assert_eq!(shown(&table), (Some(2), true, 2, 1));
+        assert_eq!(shown(&table), (Some(2), false, 2, 0));
+    }
+
+    #[test]
+    fn a_later_append_that_fails_first_takes_nothing_from_an_earlier_one() {
+        let table = OffsetTable::default();
+        stage(&table, 1);
+        stage(&table, 2);
+        finish(&table, 2, None);
+        assert_eq!(shown(&table), (None, true, 0, 1));
+        finish(&table, 1, Some(at(10, 7)));
+        assert_eq!(shown(&table), (Some(7), false, 1, 0));
+    }
+
+    #[test]
+    fn what_was_forgotten_does_not_come_back_beside_a_later_commit() {
+        let table = OffsetTable::default();
+        stage(&table, 1);
+        assert_eq!(table.remove([T0].into_iter()), [("t".into(), 0)]);
+        stage(&table, 2);
+        finish(&table, 1, Some(at(10, 7)));
+        assert_eq!(shown(&table), (None, true, 0, 1));
+        finish(&table, 2, None);
+        assert!(table.is_unused());
+    }
+
+    #[test]
+    fn of_a_partition_that_is_named_twice_the_later_record_counts() {
+        let table = OffsetTable::default();
+        table.stage(1, [T0, T0].into_iter());
+        let twice = [("t", 0, Some(at(10, 5))), ("t", 0, Some(at(11, 9)))];
+        table.finish(1, twice.into_iter());
+        assert_eq!(shown(&table), (Some(9), false, 1, 0));
+    }
+
+    #[test]
+    fn only_what_has_not_changed_since_expires() {
+        let table = OffsetTable::default();
+        table.keep([("t", 0, at(1, 1)), ("t", 1, at(2, 1)), ("t", 2, at(3, 1))].into_iter());
+        table.keep([("t", 1, at(9, 2))].into_iter());
+        table.stage(1, [("t", 2)].into_iter());
+        let seen = [("t", 0, 1), ("t", 1, 2), ("t", 2, 3), ("t", 3, 4)];
+        assert_eq!(table.remove_unchanged(seen.into_iter()), [("t".into(), 0)]);
+        assert_eq!((table.len(), table.pending()), (2, 1));
     }
 
     #[test]

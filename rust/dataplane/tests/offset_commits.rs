@@ -215,3 +215,57 @@ fn a_connection_that_has_gone_does_not_keep_its_offset_from_counting() {
         (test.statistic("control_queue_depth") == 0).then_some(())
     });
 }
+
+#[test]
+fn a_partition_that_is_gone_since_takes_the_commit_the_general_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = start(dir.path());
+    test.create("t", 1);
+    test.create("u", 1);
+    let table = Arc::new(OffsetTable::default());
+    let mut client = test.client();
+    client.send(key::OFFSET_COMMIT, VERSION, &body(&[("t", 0, 7, None)]));
+    let before = arrived(&mut test);
+    let mut other = test.client();
+    other.send(key::OFFSET_COMMIT, VERSION, &body(&[("u", 0, 7, None)]));
+    let unconcerned = arrived(&mut test);
+    test.delete("t", 1);
+    assert!(!before.stage(&table, 1));
+    assert!(table.is_unused());
+    assert!(unconcerned.stage(&table, 2));
+}
+
+#[test]
+fn what_a_batch_held_goes_when_it_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = start(dir.path());
+    test.create("t", 1);
+    let table = Arc::new(OffsetTable::default());
+    let mut client = test.client();
+    client.send(key::OFFSET_COMMIT, VERSION, &body(&[("t", 0, 7, None)]));
+    let commit = arrived(&mut test);
+    commit.stage(&table, 1);
+    let request = Arc::downgrade(&commit);
+    let batch = Arc::downgrade(&append(&test, vec![commit]));
+    client.receive(key::OFFSET_COMMIT, VERSION);
+    eventually("the request is forgotten", || {
+        (batch.upgrade().is_none() && request.upgrade().is_none()).then_some(())
+    });
+}
+
+#[test]
+fn a_commit_of_more_than_could_be_written_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = start(dir.path());
+    test.create("t", 1);
+    let many = vec![("t", 0, 7, None); 30_000];
+    let mut client = test.client();
+    let answer = client.call(key::OFFSET_COMMIT, VERSION, &body(&many));
+    let refused = (0, ErrorCode::INVALID_COMMIT_OFFSET_SIZE.0);
+    assert_eq!(codes(&answer), vec![refused; many.len()]);
+    let note = "x".repeat(30_000);
+    let long = vec![("t", 0, 7, Some(&note[..])); 200];
+    client.send(key::OFFSET_COMMIT, VERSION, &body(&long));
+    assert!(client.is_closed());
+    test.client().call(key::API_VERSIONS, 0, &[]);
+}

@@ -246,6 +246,19 @@ async def test_a_note_that_is_too_long_concerns_its_partition_only(
         assert answer == [("t", 0, 0), ("t", 1, ErrorCode.OFFSET_METADATA_TOO_LARGE)]
 
 
+async def test_a_time_to_live_without_end_is_kept(autojump_clock: trio.testing.MockClock) -> None:
+    async with running(settings=AT_ONCE) as rig:
+        partitions = [OffsetCommitRequestPartition(0, 1)]
+        request = OffsetCommitRequest(
+            "g",
+            retention_time_ms=2**63 - 1,
+            topics=[OffsetCommitRequestTopic("t", partitions)],
+        )
+        answer = await Client(rig).ask(COMMIT, 2, request)
+        assert [one.error_code for one in answer.topics[0].partitions] == [0]
+        assert rig.committed() == 1
+
+
 @pytest.mark.parametrize("version", range(1, 10))
 async def test_every_version_of_fetch_says_that_this_is_not_the_coordinator(
     version: int, autojump_clock: trio.testing.MockClock
