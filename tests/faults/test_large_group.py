@@ -52,7 +52,7 @@ def _gather(broker: TestBroker) -> None:
         done.set()
         thread.join()
         driver.close()
-        for member in members:
+        for member in [bystander, *members]:
             member.socket.close()
     assert set(codes) <= CODES
     assert errors
