@@ -20,6 +20,7 @@ from pyrklog.internal_log import (
 )
 
 SHARED_BATCH_BYTES_MAX = 65_536
+BATCH_HEADER_BYTES = 61
 RECORD_OVERHEAD_BYTES = 16
 HEADER_OVERHEAD_BYTES = 4
 
@@ -63,9 +64,17 @@ def _size_bytes(append: Append) -> int:
     )
 
 
-def make_batches(queue: Sequence[Queued]) -> list[Batch | list[OffsetCommit]]:
-    """Puts neighbours together as far as they may share a batch. Commits that go to the data plane
-    whole share theirs with their like."""
+def shared_bytes_max(message_bytes_max: int) -> int:
+    """How much may share a batch where the log takes batches of this size at most: what could be
+    written alone must not fail for its company."""
+    return max(0, min(SHARED_BATCH_BYTES_MAX, message_bytes_max - BATCH_HEADER_BYTES))
+
+
+def make_batches(
+    queue: Sequence[Queued], shared_max: int = SHARED_BATCH_BYTES_MAX
+) -> list[Batch | list[OffsetCommit]]:
+    """Puts neighbours together as far as they may share a batch of ``shared_max`` bytes. Commits
+    that go to the data plane whole share theirs with their like."""
     batches: list[Batch | list[OffsetCommit]] = []
     room_bytes = 0
     for item in queue:
@@ -76,7 +85,7 @@ def make_batches(queue: Sequence[Queued]) -> list[Batch | list[OffsetCommit]]:
                 last.append(item)
             else:
                 batches.append([item])
-                room_bytes = SHARED_BATCH_BYTES_MAX
+                room_bytes = shared_max
             room_bytes -= size_bytes
             continue
         size_bytes = _size_bytes(item.append)
@@ -86,6 +95,6 @@ def make_batches(queue: Sequence[Queued]) -> list[Batch | list[OffsetCommit]]:
             last.appends.append(item)
         else:
             batches.append(Batch([item], item.append.producer))
-            room_bytes = SHARED_BATCH_BYTES_MAX if plain else 0
+            room_bytes = shared_max if plain else 0
         room_bytes -= size_bytes
     return batches

@@ -18,7 +18,13 @@ import trio
 
 from pyrklog.changes import Changes
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.batching import Batch, Queued, QueuedAppend, make_batches
+from pyrklog.groups.batching import (
+    Batch,
+    Queued,
+    QueuedAppend,
+    make_batches,
+    shared_bytes_max,
+)
 from pyrklog.groups.history import Rebalance
 from pyrklog.groups.interfaces import (
     OFFSETS_TOPIC,
@@ -239,8 +245,9 @@ class GroupCoordinator:
         while True:
             await self._appends_queued.wait()
             queues, self._queues = self._queues, {}
+            shared_max = shared_bytes_max(self._options.message_bytes_max)
             for partition, queue in queues.items():
-                for batch in make_batches(queue):
+                for batch in make_batches(queue, shared_max):
                     # Handed on here, in order; only the waiting is done beside.
                     if isinstance(batch, Batch):
                         appended = self._hand_on(partition, batch)

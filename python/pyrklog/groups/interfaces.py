@@ -104,5 +104,7 @@ class GroupOptions(NamedTuple):
     """Partitions of ``__consumer_offsets`` if it is yet to be created."""
     codec: int = CODEC_NONE
     load_buffer_bytes: int = 5_242_880
+    message_bytes_max: int = 1_048_588
+    """What the log takes as one batch."""
     commit_timeout_ms: int = 5_000
     expiry_interval_ms: int = 600_000

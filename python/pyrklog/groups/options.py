@@ -29,6 +29,7 @@ def group_options(config: BrokerConfig) -> GroupOptions:
         partition_count=number("offsets.topic.num.partitions"),
         codec=number("offsets.topic.compression.codec"),
         load_buffer_bytes=number("offsets.load.buffer.size"),
+        message_bytes_max=number("message.max.bytes"),
         commit_timeout_ms=number("offsets.commit.timeout.ms"),
         expiry_interval_ms=number("offsets.retention.check.interval.ms"),
     )

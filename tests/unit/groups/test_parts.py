@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyrklog.groups.batching import SHARED_BATCH_BYTES_MAX, Batch, QueuedAppend, make_batches
+from pyrklog.groups.batching import (
+    SHARED_BATCH_BYTES_MAX,
+    Batch,
+    QueuedAppend,
+    make_batches,
+    shared_bytes_max,
+)
 from pyrklog.groups.loading import LoadedGroup, PartitionLoader
 from pyrklog.groups.machine import GroupMachine
 from pyrklog.groups.placement import java_hash, partition_of
@@ -147,6 +153,14 @@ def test_large_ones_and_transactions_stay_alone() -> None:
     batches = _batches([*queue, _queued(2)])
     assert [len(batch.appends) for batch in batches] == [1, 1, 1, 1, 1, 1]
     assert [batch.producer for batch in batches] == [None, None, None, producer, producer, None]
+
+
+@pytest.mark.parametrize(("message_max", "shared"), [(1_048_588, 3), (150, 2), (100, 1), (0, 1)])
+def test_what_fits_alone_does_not_fail_for_its_company(message_max: int, shared: int) -> None:
+    queue = [_queued(20), _queued(20), _queued(20)]
+    batches = make_batches(queue, shared_bytes_max(message_max))
+    assert isinstance(batches[0], Batch)
+    assert len(batches[0].appends) == shared
 
 
 @given(sizes=st.lists(st.integers(0, 40_000), max_size=30))
