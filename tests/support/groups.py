@@ -143,32 +143,48 @@ class KafkaPythonMember:
 
 
 class AioKafkaMember:
-    """aiokafka, in an event loop that turns while it is asked something."""
+    """aiokafka, in an event loop that turns while it is asked something.
+
+    Its start is over when it has been assigned something, for which the other members have to be
+    polled: it goes on in `poll`.
+    """
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._topic = topic
         self._loop = asyncio.new_event_loop()
-        self._consumer = self._run(self._start(bootstrap, group))
+        self._consumer = self._run(self._make(bootstrap, group))
+        self._starting = self._loop.create_task(self._consumer.start())
 
-    async def _start(self, bootstrap: str, group: str) -> Any:
-        consumer = aiokafka.AIOKafkaConsumer(
+    async def _make(self, bootstrap: str, group: str) -> Any:
+        """It wants to be made within the loop."""
+        return aiokafka.AIOKafkaConsumer(
             self._topic,
             bootstrap_servers=bootstrap,
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )
-        await consumer.start()
-        return consumer
 
     def _run(self, coroutine: Any) -> Any:
         return self._loop.run_until_complete(asyncio.wait_for(coroutine, TIMEOUT_S))
 
+    def _has_started(self) -> bool:
+        if not self._starting.done():
+            self._run(asyncio.wait([self._starting], timeout=STEP_S))
+        if not self._starting.done():
+            return False
+        self._starting.result()
+        return True
+
     def poll(self) -> list[str]:
+        if not self._has_started():
+            return []
         polled = self._run(self._consumer.getmany(timeout_ms=int(STEP_S * 1000)))
         return [record.value.decode() for records in polled.values() for record in records]
 
     def assigned(self) -> list[int]:
+        if not self._has_started():
+            return []
         return sorted(place.partition for place in self._consumer.assignment())
 
     def commit(self, offsets: Mapping[int, int], note: str) -> None:
@@ -185,6 +201,8 @@ class AioKafkaMember:
         return (found[place].offset, found[place].metadata) if place in found else None
 
     def close(self) -> None:
+        self._starting.cancel()
+        self._run(asyncio.wait([self._starting]))
         self._run(self._consumer.stop())
         self._loop.close()
 

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from pyrklog.testing.broker import free_port
 from tests.support import jvm
-from tests.support.wire import API_VERSIONS, Connection
+from tests.support.asking import Asker
 
 _START_S = 90
 NODE_ID = 4
@@ -86,8 +87,10 @@ def kafka(folder: Path, address: str) -> Iterator[ZookeeperKafka]:
 
 
 def _answers(bootstrap: str) -> bool:
+    """Whether it knows itself and a controller: before that, admin clients may wait for ever."""
     try:
-        with Connection(bootstrap, timeout_s=2) as connection:
-            return bool(connection.request(API_VERSIONS, 0, b""))
+        with Asker(bootstrap, timeout_s=2) as asker:
+            found = asker.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
     except OSError:
         return False
+    return found.controller_id >= 0 and bool(found.brokers)
