@@ -19,6 +19,7 @@ from ci import rust_source
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
+RUST_ROOTS = ("rust", "benches")
 PYTHON_ROOTS = ("python", "tests", "ci", "benches", "demo")
 CORE = "pyrklog._core"
 CORE_IMPORTERS = ("python/pyrklog/dataplane.py", "python/pyrklog/groups/table.py")
@@ -46,6 +47,7 @@ CRATE_DEPENDENCIES = {
     "dataplane": frozenset({"wire", "log"}),
     "loadgen": frozenset({"wire"}),
     "fuzz": frozenset({"wire", "log"}),
+    "floors": frozenset({"wire"}),
     "bridge": frozenset({"wire", "log", "dataplane"}),
 }
 # Paths that a crate's code, apart from its tests, must not name, and why.
@@ -57,6 +59,7 @@ CRATE_FORBIDS = {
     "log": (_NO_CLOCK, _NO_SOCKET),
     "dataplane": (),
     "loadgen": (),
+    "floors": (),
     "fuzz": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
     "bridge": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
 }
@@ -230,7 +233,8 @@ def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def _check_rust(root: Path) -> Iterator[Violation]:
-    for manifest in sorted((root / "rust").glob("*/Cargo.toml")):
+    manifests = [path for folder in RUST_ROOTS for path in (root / folder).glob("*/Cargo.toml")]
+    for manifest in sorted(manifests):
         crate = manifest.parent.name
         if crate not in CRATE_DEPENDENCIES:
             name = manifest.relative_to(root).as_posix()
