@@ -41,10 +41,12 @@ class Bench:
         self.console = console
         self.effort = _effort(options)
         self.quick: bool = options.quick
+        self.keeps_topics: bool = options.quick and not options.only
         self.brokers: list[str] = options.brokers
         self.only: list[str] = options.only
         self.folder = Path(options.out)
         self.results: list[report.Result] = []
+        self._began = time.monotonic()
 
     def wanted(self, case: Case | Scenario, broker: str) -> bool:
         """Whether `--only` (without it `--quick`) leaves the case in, and the broker can do it."""
@@ -77,7 +79,9 @@ class Bench:
         effort = self.effort
         shared = 0
         if self.shared("pyrklog"):
-            at_once = len(self.shared("pyrklog")) if self.quick else _SHARED_CASES_AT_ONCE
+            at_once = _SHARED_CASES_AT_ONCE
+            if self.keeps_topics:
+                at_once = len(self.shared("pyrklog"))
             each = effort.warm_bytes + effort.measure_bytes
             fresh = 2 * effort.fresh_rounds * FRESH_BYTES
             shared = effort.fill_bytes + at_once * max(each, fresh)
@@ -138,7 +142,7 @@ class Bench:
             for case in chosen:
                 yield case.title
                 self.note(pair, name, case.name, case.measure(broker, self.effort))
-                if not self.quick:
+                if not self.keeps_topics:
                     topics.remove_all(broker)
             broker.stop()
 
@@ -146,7 +150,9 @@ class Bench:
         """Keeps a result and shows its main figures at once."""
         self.results.append(report.Result(pair, broker, case, row))
         figures = [f"{name} {report.number(row[name])}" for name in _HEADLINES if name in row]
-        self.console.print(f"{broker:8} {case:15} {'  '.join(figures)}", highlight=False)
+        elapsed = f"{time.monotonic() - self._began:6.0f} s"
+        line = f"{elapsed} {broker:8} {case:15} {'  '.join(figures)}"
+        self.console.print(line, highlight=False)
         least = 3 * BROKERS[broker].unwritten_max_bytes
         if case.startswith(("produce", "records", "partitions")) and row["bytes"] < least:
             self.console.print(

@@ -15,7 +15,7 @@ from benches import (
 from benches.brokers import Broker
 from benches.effort import Case, Effort, Row, Scenario
 from benches.meter import memory
-from benches.produce_cases import java_defaults, produce
+from benches.produce_cases import Work, java_defaults, produce
 from benches.read_cases import end_to_end, fetch_fresh, fetch_warm, together
 
 _SETTLE_S = 5.0
@@ -63,7 +63,7 @@ def _batches() -> list[Case]:
             name = f"produce{short}" + ("" if connections == 1 else f"-{connections}")
             plural = "" if connections == 1 else "s"
             title = f"produce {size}, {connections} connection{plural}"
-            measure = produce(size_bytes, connections)
+            measure = produce(Work(size_bytes, connections))
             floor = short in ("1k", "16k", "128k")
             found.append(Case(name, title, measure, name in quick, floor))
     return found
@@ -72,7 +72,7 @@ def _batches() -> list[Case]:
 def _record_sizes() -> list[Case]:
     titles = {10: "10 B", 100: "100 B", 1_000: "1 KB", 10_000: "10 KB"}
     return [
-        Case(f"records{size}", f"records of {title}", produce(16_384, 1, record_bytes=size))
+        Case(f"records{size}", f"records of {title}", produce(Work(16_384, 1, record_bytes=size)))
         for size, title in titles.items()
     ]
 
@@ -82,7 +82,7 @@ def _partitions() -> list[Case]:
         Case(
             f"partitions{count}",
             f"produce 16 KB, {count:,} partition{'s' if count > 1 else ''}",
-            produce(crowd_case.BATCH_BYTES, crowd_case.CONNECTIONS, partitions=count, warm=False),
+            produce(crowd_case.work(count), warm=False),
             quick=count == 100,
         )
         for count in (1, 3, 6, 9, 100, 1_000)

@@ -54,6 +54,7 @@ METRICS = (
     # many partitions, recovery
     "partitions",
     "of_six",
+    "of_six_again",
     "create_s",
     "own_kb_per_partition",
     "metadata_s",
@@ -97,6 +98,8 @@ class Effort:
     recovery_bytes: int
     recovery_partitions: int
     many_partitions: int
+    crowd_bytes: int
+    """What is produced to them, twice."""
 
 
 QUICK = Effort(
@@ -119,6 +122,7 @@ QUICK = Effort(
     recovery_bytes=1_000_000_000,
     recovery_partitions=100,
     many_partitions=1_000,
+    crowd_bytes=1_200_000_000,
 )
 FULL = Effort(
     pairs=3,
@@ -140,6 +144,7 @@ FULL = Effort(
     recovery_bytes=10_000_000_000,
     recovery_partitions=1_000,
     many_partitions=10_000,
+    crowd_bytes=6_000_000_000,
 )
 
 _SHOWN = (

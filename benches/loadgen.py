@@ -81,6 +81,7 @@ class Running:
         self, mode: str, bootstrap: str, topic: str, /, **options: int | float | bool
     ) -> None:
         self._name = f"{mode} on {topic}"
+        self._complaints = ""
         self._process = subprocess.Popen(
             _command(mode, bootstrap, topic, options),
             stdin=subprocess.PIPE,
@@ -96,10 +97,17 @@ class Running:
         self._process.kill()
         self._process.communicate()
 
+    def wait_until_started(self) -> None:
+        """For one that was told to `announce` itself: all connections are there, work begins. One
+        that fails before has ended then, and :meth:`output` says why."""
+        assert self._process.stderr is not None
+        self._complaints = self._process.stderr.readline()
+
     def output(self) -> str:
         """What it prints, once it is over; one that runs `until_eof` is told to end."""
-        output, complaints = self._process.communicate()
+        output, rest = self._process.communicate()
         if not output:
+            complaints = self._complaints + rest
             raise BenchError(f"{self._name}: {complaints.strip() or 'no output'}")
         return output
 

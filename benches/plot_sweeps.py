@@ -129,12 +129,15 @@ def _is_curve(drawn: dict[str, list[tuple[float, float]]]) -> bool:
 
 
 def _draw_curve(axis: Any, sweep: Sweep, drawn: dict[str, list[tuple[float, float]]]) -> None:
+    from matplotlib.ticker import LogLocator
+
     for broker, some in drawn.items():
         label, colour, marker = LOOKS[broker]
         xs, ys = zip(*some, strict=True)
         axis.plot(xs, ys, color=colour, marker=marker, label=label, markersize=5)
     axis.set_xscale("log")
     axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_xticks(sweep.values, [number(value) for value in sweep.values], fontsize=8)
     axis.minorticks_off()
     axis.yaxis.set_major_formatter(lambda value, _: number(value))

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from benches import loadgen, topics
 from benches.brokers import JVM_FLAGS, KAFKA_JARS, BenchError, Broker
@@ -18,43 +19,70 @@ JAVA_RECORD_BYTES = 100
 _JAVA_WARM_PART = 4
 
 
-def produce(
-    batch_bytes: int,
-    connections: int,
-    *,
-    record_bytes: int = RECORD_BYTES,
-    partitions: int = topics.PARTITIONS,
-    warm: bool = True,
-) -> Callable[[Broker, Effort], Row]:
-    """acks=1, five requests in flight. Clock and CPU count stop when every byte is in its file."""
+@dataclass(frozen=True)
+class Work:
+    """Produce of one kind: one batch a request, five requests in flight, acks=1."""
+
+    batch_bytes: int
+    connections: int
+    record_bytes: int = RECORD_BYTES
+    partitions: int = topics.PARTITIONS
+
+    @property
+    def topic(self) -> str:
+        """A name that no other work uses."""
+        return (
+            f"produce-{self.batch_bytes}-{self.connections}-{self.record_bytes}-{self.partitions}"
+        )
+
+    def create(self, broker: Broker) -> float:
+        """Makes the topic; seconds until every partition is led."""
+        began = time.monotonic()
+        topics.create(broker, self.topic, self.partitions)
+        topics.wait_until_led(broker, self.topic)
+        return time.monotonic() - began
+
+    def warm(self, broker: Broker, effort: Effort) -> int:
+        """Some seconds that are not measured; the bytes that are in the topic then."""
+        with self._load(broker, effort.warm_seconds, effort.warm_bytes) as running:
+            sent = running.result().bytes
+        topics.wait_for_files(broker, self.topic, sent, self.partitions)
+        return sent
+
+    def measure(self, broker: Broker, effort: Effort, sent_before: int) -> Row:
+        """Clock and CPU count stop when every byte is in its file."""
+        with self._load(broker, effort.measure_seconds, effort.measure_bytes) as running:
+            # What the look-up of thousands of partitions costs is no part of the work.
+            running.wait_until_started()
+            meter = Meter(broker)
+            done = running.result()
+        expected = sent_before + done.bytes
+        written = topics.wait_for_files(broker, self.topic, expected, self.partitions)
+        return {**row_of(done, written, meter), "partitions": self.partitions}
+
+    def _load(self, broker: Broker, seconds: float, most_bytes: int) -> loadgen.Running:
+        return loadgen.Running(
+            "produce",
+            broker.bootstrap,
+            self.topic,
+            batch_bytes=self.batch_bytes,
+            record_bytes=self.record_bytes,
+            connections=self.connections,
+            in_flight=IN_FLIGHT,
+            acks=1,
+            seconds=seconds,
+            bytes=most_bytes,
+            announce=True,
+        )
+
+
+def produce(work: Work, *, warm: bool = True) -> Callable[[Broker, Effort], Row]:
+    """The work on a topic of its own, which without `warm` is fresh."""
 
     def measure(broker: Broker, effort: Effort) -> Row:
-        topic = f"produce-{batch_bytes}-{connections}-{record_bytes}-{partitions}"
-        began = time.monotonic()
-        topics.create(broker, topic, partitions)
-        create_s = time.monotonic() - began
-
-        def load(seconds: float, most_bytes: int) -> Load:
-            return loadgen.run(
-                "produce",
-                broker.bootstrap,
-                topic,
-                batch_bytes=batch_bytes,
-                record_bytes=record_bytes,
-                connections=connections,
-                in_flight=IN_FLIGHT,
-                acks=1,
-                seconds=seconds,
-                bytes=most_bytes,
-            )
-
-        warmed = load(effort.warm_seconds, effort.warm_bytes).bytes if warm else 0
-        topics.wait_for_files(broker, topic, warmed, partitions)
-        meter = Meter(broker)
-        done = load(effort.measure_seconds, effort.measure_bytes)
-        written = topics.wait_for_files(broker, topic, warmed + done.bytes, partitions)
-        figures = row_of(done, written, meter)
-        return {**figures, "partitions": partitions, "create_s": create_s}
+        create_s = work.create(broker)
+        sent = work.warm(broker, effort) if warm else 0
+        return {**work.measure(broker, effort, sent), "create_s": create_s}
 
     return measure
 

@@ -39,6 +39,12 @@ def steps(first: int, wanted: int) -> list[int]:
     return [*range(first + _PARTITIONS_AT_ONCE, wanted, _PARTITIONS_AT_ONCE), wanted]
 
 
+def wait_until_led(broker: Broker, name: str) -> None:
+    """Waits until every partition says where it ends, by a fetch that finds nothing."""
+    patience = {"timeout_seconds": _ADMIN_TIMEOUT_S, "max_wait_ms": 0, "seconds": 0.1}
+    loadgen.run("fetch", broker.bootstrap, name, **patience)
+
+
 def exists(broker: Broker, name: str) -> bool:
     """Whether the broker knows the topic."""
     return name in _admin(broker).list_topics(timeout=30).topics
@@ -65,7 +71,8 @@ def remove_all(broker: Broker) -> None:
         for path in _files(broker, names):
             os.truncate(path, 0)
         return
-    _wait(broker, f"delete {', '.join(names)}", _admin(broker).delete_topics(names))
+    admin = _admin(broker)  # must live as long as its futures
+    _wait(broker, f"delete {', '.join(names)}", admin.delete_topics(names))
     deadline = time.monotonic() + _REMOVAL_TIMEOUT_S
     while time.monotonic() < deadline and any(_files(broker, names)):
         time.sleep(0.2)

@@ -28,6 +28,7 @@ batches, as they lie in the log; latencies are milliseconds.
   --warmup-seconds S        before measuring                        [0]
   --timeout-seconds S       a reply that takes longer is an error   [30]
   --until-eof               standard input's end ends the run, too
+  --announce                write \"started\" to standard error when all is set up
 produce and end-to-end:
   --record-bytes N          size of a record's value                [100]
   --batch-bytes N           size of a batch, header included        [16384]
@@ -111,6 +112,8 @@ pub struct Options {
     pub last_records: Option<u64>,
     /// The end of standard input ends the run.
     pub until_eof: bool,
+    /// Say when all connections are set up.
+    pub announce: bool,
 }
 
 /// Why a command line was refused; the text is for the user.
@@ -171,6 +174,7 @@ pub fn parse<I: IntoIterator<Item = String>>(arguments: I) -> Result<Command, Us
             "--repeat" if attached.is_none() => options.repeat = true,
             "--follow" if attached.is_none() => options.follow = true,
             "--until-eof" if attached.is_none() => options.until_eof = true,
+            "--announce" if attached.is_none() => options.announce = true,
             _ => {
                 let value = attached.or_else(|| words.next());
                 set(&mut options, &name, value)?;
@@ -202,6 +206,7 @@ fn defaults(mode: Mode) -> Options {
         follow: false,
         last_records: None,
         until_eof: false,
+        announce: false,
     }
 }
 
@@ -323,8 +328,14 @@ fn real(name: &str, text: &str, min: f64, max: f64) -> Result<f64, UsageError> {
 mod tests {
     use super::*;
 
-    const FLAGS_AND_REQUIRED: [&str; 5] =
-        ["--rate", "--repeat", "--follow", "--until-eof", "--topic"];
+    const FLAGS_AND_REQUIRED: [&str; 6] = [
+        "--rate",
+        "--repeat",
+        "--follow",
+        "--until-eof",
+        "--announce",
+        "--topic",
+    ];
 
     fn run(line: &str) -> Result<Options, String> {
         match parse(line.split_whitespace().map(str::to_owned)) {

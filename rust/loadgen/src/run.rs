@@ -21,6 +21,8 @@ use std::time::Duration;
 pub const EARLIEST: i64 = -2;
 /// ListOffsets' timestamp of the end.
 pub const LATEST: i64 = -1;
+/// What `--announce` says.
+const STARTED: &str = "started";
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Times that all connections of a run share (monotonic).
@@ -82,6 +84,9 @@ pub fn begin(options: &Options) -> (Times, Budget) {
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
             ending.end_at(now_ns());
         });
+    }
+    if options.announce {
+        eprintln!("{STARTED}");
     }
     (times, budget)
 }
