@@ -292,7 +292,7 @@ class Floor(Broker):
     """No broker: benches/floors, which does just the unavoidable work."""
 
     name = "floor"
-    unwritten_max_bytes = 64 << 20
+    unwritten_max_bytes = 375_000_000
 
     def prepare(self) -> None:
         self.folder.mkdir(parents=True)

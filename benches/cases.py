@@ -128,7 +128,6 @@ def _groups() -> list[Case]:
             "heartbeats",
             "heartbeats of 1,000 members",
             in_groups(group_cases.heartbeats),
-            quick=True,
             shown=_REQUESTS,
         ),
         Case(

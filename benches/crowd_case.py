@@ -24,8 +24,9 @@ def measure(stage: Stage, effort: Effort) -> Row:
     """16 KB batches, two connections: of 6, then of many partitions; then a restart.
 
     `of_six` compares fresh topics, whose files are made on the way; `of_six_again` the same once
-    more on topics that have their files. `own_kb_per_partition` is what the broker's resident memory
-    outside shared memory grew by, from the end of the work with 6 partitions to that with many.
+    more on topics that have their files. `own_kb_per_partition` is what the broker's resident
+    memory outside shared memory grew by, from the end of the work with 6 partitions to that with
+    many.
     """
     broker = stage.prepare()
     stage.start(broker)

@@ -97,6 +97,8 @@ class Effort:
     hang_seconds: float
     recovery_bytes: int
     recovery_partitions: int
+    recovery_load_seconds: float
+    """How long it is under load before it is killed."""
     many_partitions: int
     crowd_bytes: int
     """What is produced to them, twice."""
@@ -119,8 +121,9 @@ QUICK = Effort(
     old_bytes=3_000_000_000,
     newest_bytes=200_000_000,
     hang_seconds=1.5,
-    recovery_bytes=1_000_000_000,
+    recovery_bytes=800_000_000,
     recovery_partitions=100,
+    recovery_load_seconds=1,
     many_partitions=1_000,
     crowd_bytes=1_200_000_000,
 )
@@ -143,6 +146,7 @@ FULL = Effort(
     hang_seconds=5,
     recovery_bytes=10_000_000_000,
     recovery_partitions=1_000,
+    recovery_load_seconds=3,
     many_partitions=10_000,
     crowd_bytes=6_000_000_000,
 )

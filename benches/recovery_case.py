@@ -12,7 +12,8 @@ from benches.stage import Stage
 TOPIC = "recovery"
 # Few, large requests: the disk is to be filled, not the broker to be measured.
 _BATCH_BYTES = 524_288
-_LOAD_S = 3.0
+# Nobody writes faster.
+_BYTES_PER_S = 3_000_000_000
 _PROBE_TIMEOUT_S = 1_200
 
 
@@ -33,7 +34,7 @@ def measure(stage: Stage, effort: Effort) -> Row:
         seconds=3_600,
         timeout_seconds=120,
     )
-    _kill_under_load(broker)
+    _kill_under_load(broker, effort.recovery_load_seconds)
     with Running("probe", broker.bootstrap, TOPIC, timeout_seconds=_PROBE_TIMEOUT_S) as probe:
         # The generator is up and tries again and again: the clock starts with the broker's process.
         began = time.monotonic()
@@ -52,7 +53,7 @@ def measure(stage: Stage, effort: Effort) -> Row:
     return row
 
 
-def _kill_under_load(broker: Broker) -> None:
+def _kill_under_load(broker: Broker, load_s: float) -> None:
     """SIGKILL while the producers are at their limit, whatever the broker's is."""
     load = Running(
         *("produce", broker.bootstrap, TOPIC),
@@ -62,7 +63,7 @@ def _kill_under_load(broker: Broker) -> None:
         seconds=3_600,
     )
     with load:
-        time.sleep(_LOAD_S)
+        time.sleep(load_s)
         broker.kill()
 
 
@@ -72,5 +73,7 @@ SCENARIO = Scenario(
     measure=measure,
     quick=True,
     shown=("metadata_s", "produced_s", "led_s", "read_s", "log_gb", "partitions"),
-    disk_bytes=lambda effort: effort.recovery_bytes + round(_LOAD_S * 1_500_000_000),
+    disk_bytes=lambda effort: (
+        effort.recovery_bytes + round(effort.recovery_load_seconds * _BYTES_PER_S)
+    ),
 )

@@ -47,7 +47,7 @@ CRATE_DEPENDENCIES = {
     "dataplane": frozenset({"wire", "log"}),
     "loadgen": frozenset({"wire"}),
     "fuzz": frozenset({"wire", "log"}),
-    "floors": frozenset({"wire"}),
+    "floors": frozenset({"wire", "loadgen"}),
     "bridge": frozenset({"wire", "log", "dataplane"}),
 }
 # Paths that a crate's code, apart from its tests, must not name, and why.

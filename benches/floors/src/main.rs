@@ -18,8 +18,8 @@ pyrklog-floors: the unavoidable work of produce and fetch, and nothing else
 usage: pyrklog-floors --listen HOST:PORT --data DIR [options]
 
   --partitions N       of every topic; a topic appears when it is asked for   [6]
-  --memory-bytes N     what is kept in memory for fetches, oldest out first   [1400000000]
-  --unwritten-bytes N  what may wait for its file                             [67108864]
+  --memory-bytes N     what is kept in memory for fetches, oldest out first   [700000000]
+  --unwritten-bytes N  what may wait for its file                             [375000000]
   --page-cache         leave what was written in the page cache               [drop it]
 ";
 
