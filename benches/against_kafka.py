@@ -58,21 +58,20 @@ class Bench:
         """The cases that run on one broker, one after the other."""
         return [case for case in cases.CASES if self.wanted(case, broker)]
 
-    def scenarios(self, broker: str) -> list[Scenario]:
-        """Those that have one of their own."""
-        return [scenario for scenario in cases.SCENARIOS if self.wanted(scenario, broker)]
+    def scenarios(self, pair: int, broker: str) -> list[Scenario]:
+        """Those that have one of their own. They take long and repeat what matters by themselves:
+        one pair is enough, unless they were asked for by name."""
+        chosen = [scenario for scenario in cases.SCENARIOS if self.wanted(scenario, broker)]
+        return chosen if pair == 1 or self.only else []
 
     def steps(self) -> int:
-        """Steps of the progress bar."""
-        each = [len([*self.measure_plan(broker)]) for broker in self.brokers]
-        return self.effort.pairs * sum(each)
-
-    def measure_plan(self, broker: str) -> Iterator[str]:
-        """What :meth:`measure` will announce."""
-        if self.shared(broker) or self.wanted(cases.IDLE, broker):
-            yield "starting"
-        chosen = [case for case in cases.ALL if self.wanted(case, broker)]
-        yield from (case.title for case in chosen)
+        """Steps of the progress bar: as often as :meth:`measure` says what comes next."""
+        count = 0
+        for pair in range(1, self.effort.pairs + 1):
+            for broker in self.brokers:
+                cases_of_one = len(self.shared(broker)) + self.wanted(cases.IDLE, broker)
+                count += cases_of_one + bool(cases_of_one) + len(self.scenarios(pair, broker))
+        return count
 
     def check_space(self) -> None:
         """BenchError unless the disk holds what one broker writes at most before it is removed."""
@@ -85,7 +84,7 @@ class Bench:
             each = effort.warm_bytes + effort.measure_bytes
             fresh = 2 * effort.fresh_rounds * FRESH_BYTES
             shared = effort.fill_bytes + at_once * max(each, fresh)
-        alone = [scenario.disk_bytes(effort) for scenario in self.scenarios("pyrklog")]
+        alone = [scenario.disk_bytes(effort) for scenario in self.scenarios(1, "pyrklog")]
         needed = max([shared, *alone]) * 1.1
         free = shutil.disk_usage(self.folder).free
         if free < needed:
@@ -114,7 +113,7 @@ class Bench:
         """Everything on one broker; yields what comes next."""
         if self.shared(name) or self.wanted(cases.IDLE, name):
             yield from self._measure_shared(pair, name)
-        for scenario in self.scenarios(name):
+        for scenario in self.scenarios(pair, name):
             yield scenario.title
             with stage(name, self.folder) as place:
                 try:

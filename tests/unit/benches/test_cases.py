@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from benches import (
     against_kafka,
@@ -178,3 +179,41 @@ def test_options_change_what_is_done() -> None:
     assert found.warm_seconds == effort.QUICK.warm_seconds
     assert options.brokers == ["kafka", "pyrklog", "floor"]
     assert against_kafka._effort(against_kafka.parse([])) == effort.FULL
+
+
+def bench(line: str) -> against_kafka.Bench:
+    return against_kafka.Bench(against_kafka.parse(line.split()), Console(quiet=True))
+
+
+def test_floors_do_what_they_can_and_long_scenarios_run_once() -> None:
+    full = bench("--floor")
+    assert {case.name for case in full.shared("floor")} >= {"produce1k", "produce16k-4", "fresh"}
+    assert all(case.floor for case in full.shared("floor"))
+    assert full.scenarios(1, "floor") == []
+    assert full.scenarios(1, "kafka") == list(cases.SCENARIOS)
+    assert full.scenarios(2, "kafka") == []
+    assert bench("--only lag").scenarios(2, "kafka") == [lag_case.SCENARIO]
+    assert bench("--only lag").shared("kafka") == []
+
+
+def test_quick_is_a_choice_and_only_is_another() -> None:
+    quick = [case.name for case in bench("--quick").shared("kafka")]
+    assert "produce16k" in quick
+    assert "records10" not in quick
+    assert [case.name for case in bench("--quick --only records10").shared("kafka")] == [
+        "records10"
+    ]
+
+
+def test_the_progress_bar_counts_what_will_be_done() -> None:
+    assert bench("--only lag --pairs 3").steps() == 2 * 3
+    assert bench("--only produce16k --brokers kafka,floor").steps() == 3 * (2 + 2)
+    assert bench("--only idle,recovery --pairs 1").steps() == 2 * (1 + 1 + 1)
+
+
+def test_too_little_space_is_said_before(tmp_path: Path) -> None:
+    fits = bench(f"--only idle --out {tmp_path}")
+    fits.check_space()
+    too_much = bench(f"--only recovery --recovery-gb 1000000 --out {tmp_path}")
+    with pytest.raises(BenchError, match="fewer cases with --only"):
+        too_much.check_space()
