@@ -22,9 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Tests send SIGINT to what they start, also where this run itself was started to ignore it
-    (a shell's background job is)."""
+    """Tests send signals to what they start, also where this run itself was started to ignore some
+    (a shell's background job is, and what nohup starts)."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
