@@ -158,8 +158,9 @@ class TestBroker:
         raise RuntimeError("the broker is not running")
 
     def close(self) -> None:
-        """Stops the broker, by force where needed, and removes its own temporary directory and what a
-        killed one left in shared memory."""
+        """Stops the broker, by force where needed; removes its own temporary directory, and what a
+        killed one left in shared memory.
+        """
         if self.running:
             try:
                 self.stop()
