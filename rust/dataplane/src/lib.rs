@@ -16,6 +16,7 @@ pub mod metadata;
 
 mod acceptor;
 mod answers;
+mod block_cache;
 mod checkpoints;
 mod clock;
 mod commands;
@@ -36,6 +37,7 @@ mod input;
 mod internal_append;
 mod internal_read;
 mod internal_waiters;
+mod janitor;
 mod leadership;
 mod list_offsets;
 mod log_dir;

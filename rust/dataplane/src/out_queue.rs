@@ -5,16 +5,17 @@
 //! one another for a single send.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use pyrklog_log::disk::DiskFile;
+use pyrklog_arena::{Arena, Guard};
+use pyrklog_log::{DiskFile, SegmentBytes};
 
 /// Bytes of one file, to be sent as they are.
 #[derive(Clone, Debug)]
 pub struct FileRange {
-    /// The file; a deleted one stays readable while this holds it.
-    pub file: Arc<dyn DiskFile>,
+    /// Where they are; those of a deleted segment stay readable while this holds them.
+    pub bytes: SegmentBytes,
     /// Position of the first byte.
     pub position: u64,
     /// Number of bytes.
@@ -116,7 +117,7 @@ impl OutQueue {
     pub fn read_ahead(&self) {
         for part in &self.files {
             part.range
-                .file
+                .bytes
                 .read_ahead(part.range.position, part.range.len as u64);
         }
     }
@@ -131,13 +132,58 @@ impl OutQueue {
         }
     }
 
+    /// The arena whose guard [`OutQueue::gather`] needs.
+    pub fn next_arena(&self) -> Option<&Arc<Arena>> {
+        let part = self.files.front()?;
+        Some(part.range.bytes.cached()?.arena())
+    }
+
+    /// What goes out next and lies in memory: the queue's own, and ranges that the block cache of
+    /// `guard` holds. Up to `slices`' capacity and about `max_bytes`; their sum, and how much of it
+    /// the cache holds.
+    pub fn gather<'a>(
+        &'a self,
+        guard: Option<&'a Guard<'_>>,
+        slices: &mut Vec<IoSlice<'a>>,
+        max_bytes: usize,
+    ) -> (usize, usize) {
+        let (mut bytes, mut cached_bytes) = (0, 0);
+        let mut memory_at = self.sent;
+        let arena = self.next_arena();
+        for part in &self.files {
+            bytes += push_slice(slices, &self.memory[memory_at..part.at]);
+            memory_at = part.at;
+            let cached = part.range.bytes.cached();
+            let of_guard = cached
+                .filter(|cached| arena.is_some_and(|arena| Arc::ptr_eq(arena, cached.arena())));
+            let (Some(cached), Some(guard)) = (of_guard, guard) else {
+                return (bytes, cached_bytes);
+            };
+            let mut done = 0;
+            while done < part.range.len {
+                let position = u32::try_from(part.range.position + done as u64).unwrap_or(u32::MAX);
+                let found = cached.slice(guard, position);
+                let room = slices.len() < slices.capacity() && bytes < max_bytes;
+                let (Some(found), true) = (found, room) else {
+                    return (bytes, cached_bytes);
+                };
+                let count = push_slice(slices, &found[..found.len().min(part.range.len - done)]);
+                done += count;
+                bytes += count;
+                cached_bytes += count;
+            }
+        }
+        bytes += push_slice(slices, &self.memory[memory_at..]);
+        (bytes, cached_bytes)
+    }
+
     /// Copies what goes out next into `buffer`, memory and file bytes alike, as much as fits;
     /// `read` reads file bytes. Returns the number of bytes. An error of `read` is returned only
     /// when nothing was copied before it; so is `UnexpectedEof` for a file that ends too early.
     pub fn fill(
         &self,
         buffer: &mut [u8],
-        read: impl Fn(&dyn DiskFile, &mut [u8], u64) -> io::Result<usize>,
+        read: impl Fn(&SegmentBytes, &mut [u8], u64) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let mut filled = 0;
         let mut memory_at = self.sent;
@@ -149,7 +195,7 @@ impl OutQueue {
                 let want = (part.range.len - done).min(buffer.len() - filled);
                 let target = &mut buffer[filled..filled + want];
                 let result =
-                    match read(&*part.range.file, target, part.range.position + done as u64) {
+                    match read(&part.range.bytes, target, part.range.position + done as u64) {
                         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
                         other => other,
                     };
@@ -227,6 +273,14 @@ impl OutQueue {
     }
 }
 
+fn push_slice<'a>(slices: &mut Vec<IoSlice<'a>>, bytes: &'a [u8]) -> usize {
+    if bytes.is_empty() || slices.len() == slices.capacity() {
+        return 0;
+    }
+    slices.push(IoSlice::new(bytes));
+    bytes.len()
+}
+
 fn copy_some(from: &[u8], to: &mut [u8]) -> usize {
     let count = from.len().min(to.len());
     to[..count].copy_from_slice(&from[..count]);
@@ -238,17 +292,17 @@ mod tests {
     use super::*;
     use pyrklog_log::disk::{Disk, OpenMode, RealDisk};
 
-    fn file(content: &[u8]) -> Arc<dyn DiskFile> {
+    fn file(content: &[u8]) -> SegmentBytes {
         let dir = tempfile::tempdir().unwrap();
         let file = RealDisk
             .open(&dir.path().join("data"), OpenMode::Create)
             .unwrap();
         file.write_all_at(content, 0).unwrap();
-        file
+        SegmentBytes::of_file(file)
     }
 
-    fn read(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        file.read_at(buffer, position)
+    fn read(bytes: &SegmentBytes, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        bytes.read_at(buffer, position)
     }
 
     fn push_file(queue: &mut OutQueue, range: FileRange) {
@@ -263,7 +317,7 @@ mod tests {
         push_file(
             &mut queue,
             FileRange {
-                file: file(b"0123456789"),
+                bytes: file(b"0123456789"),
                 position: 2,
                 len: 5,
             },
@@ -271,7 +325,7 @@ mod tests {
         push_file(
             &mut queue,
             FileRange {
-                file: file(b"abc"),
+                bytes: file(b"abc"),
                 position: 0,
                 len: 3,
             },
@@ -306,7 +360,7 @@ mod tests {
             push_file(
                 &mut queue,
                 FileRange {
-                    file: file(&[round; 10]),
+                    bytes: file(&[round; 10]),
                     position: 0,
                     len: 10,
                 },
@@ -328,7 +382,7 @@ mod tests {
         push_file(
             &mut queue,
             FileRange {
-                file: file(b"abc"),
+                bytes: file(b"abc"),
                 position: 2,
                 len: 5,
             },

@@ -167,7 +167,9 @@ fn send(shared: &Shared, work: &mut SendWork, buffer: &mut [u8]) {
     loop {
         let socket = work.socket.as_fd();
         work.stop = match work.method {
-            Method::Copy => copy_out(socket, &mut work.out, buffer, Sender::Reader),
+            Method::Copy => {
+                copy_out(socket, &mut work.out, buffer, Sender::Reader, usize::MAX).stop
+            }
             Method::Sendfile => sendfile_out(socket, &mut work.out, buffer),
         };
         // Patience is for readers that have nothing else to do: slow peers must not hold them all.
