@@ -158,7 +158,7 @@ _SHOWN = (
     "p50_ms",
     "p99_ms",
     "p99.9_ms",
-    "rss_mb",
+    "own_rss_mb",
 )
 
 

@@ -21,7 +21,9 @@ from benches.brokers import Unavailable
 _CLONE_NEWNS = 0x0002_0000
 # _IOWR('X', 119, int) and the next, from <linux/fs.h>.
 FIFREEZE, FITHAW = 0xC004_5877, 0xC004_5878
-_IMAGE_BYTES = 6_000_000_000
+# Sparse: it takes what is written to it.
+_IMAGE_BYTES = 24_000_000_000
+_FILES = 20_000
 # What thaws when the process that froze is gone, however it ended: it waits for its input's end.
 _GUARD = """
 import fcntl, os, sys
@@ -84,7 +86,8 @@ def mounted(folder: Path) -> Iterator[FrozenDisk]:
     with image.open("wb") as file:
         file.truncate(_IMAGE_BYTES)
     path.mkdir()
-    _run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(image))
+    at_once = "lazy_itable_init=0,lazy_journal_init=0"
+    _run("mkfs.ext4", "-q", "-F", "-N", str(_FILES), "-E", at_once, str(image))
     _run("mount", "-o", "loop", str(image), str(path))
     try:
         yield FrozenDisk(path)
