@@ -251,8 +251,7 @@ class Pyrklog(Broker):
     """pyrklog as `pip install` gives it, with its defaults."""
 
     name = "pyrklog"
-    # A quarter of its block cache, which takes at most 60 % of the memory group.
-    unwritten_max_bytes = 375_000_000
+    unwritten_max_bytes = 64 << 20  # pyrklog.unwritten.max.bytes
 
     def prepare(self) -> None:
         self.folder.mkdir(parents=True)
