@@ -149,6 +149,8 @@ def _draw_stall(
     axis: Any, title: str, bars: Sequence[tuple[str, str, str]], lines: dict[str, Line]
 ) -> None:
     """A line from the figure without to the figure with, for each broker."""
+    from matplotlib.ticker import LogLocator
+
     place = 0
     labels = []
     for label, without, during in bars:
@@ -164,6 +166,7 @@ def _draw_stall(
     axis.set_yticks(range(place), labels, fontsize=8)
     axis.set_ylim(place - 0.5, -0.5)
     axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.xaxis.set_major_formatter(lambda value, _: number(value))
     axis.xaxis.set_minor_formatter(lambda value, _: "")
     _finish(axis, title, legend=False)
