@@ -32,7 +32,7 @@ def list_all(
     """List arenas: whose they are, and what of them is not in files."""
     from pyrklog.cache_place import SHARED_MEMORY
     from pyrklog.cli.output import Column, Listing, print_listing
-    from pyrklog.dataplane import list_arenas
+    from pyrklog.offline import list_arenas
 
     place = directory or SHARED_MEMORY
     try:
@@ -60,7 +60,7 @@ def drain(
 
     A broker that starts on the directory does the same; this is for one that Kafka is to take over.
     """
-    from pyrklog.dataplane import drain_arena
+    from pyrklog.offline import drain_arena
 
     try:
         partitions, count = drain_arena(str(log_dir))
@@ -78,7 +78,7 @@ def remove(
     ] = False,
 ) -> None:
     """Remove an arena that no broker uses."""
-    from pyrklog.dataplane import remove_arena
+    from pyrklog.offline import remove_arena
 
     if not path.exists():
         raise CliError(Exit.NOT_FOUND, f"{path} does not exist")
