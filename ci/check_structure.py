@@ -22,7 +22,11 @@ FUNCTION_LINES_MAX = 70
 RUST_ROOTS = ("rust", "benches")
 PYTHON_ROOTS = ("python", "tests", "ci", "benches", "demo")
 CORE = "pyrklog._core"
-CORE_IMPORTERS = ("python/pyrklog/dataplane.py", "python/pyrklog/groups/table.py")
+CORE_IMPORTERS = (
+    "python/pyrklog/dataplane.py",
+    "python/pyrklog/groups/table.py",
+    "python/pyrklog/offline.py",
+)
 
 # What a decision must get as an argument, never fetch for itself.
 # fmt: off
@@ -35,7 +39,15 @@ IMPURE = frozenset({
 # Parsers of foreign bytes, which are tried with every cut and flipped bit: bytes in, values out.
 PURE_FILES = frozenset({"python/pyrklog/adoption/batches.py", "python/pyrklog/adoption/kraft.py"})
 # What must not load before a subcommand of the command line needs it.
-SLOW_FOR_CLI = frozenset({"pyrklog.broker", "pyrklog.dataplane", "confluent_kafka", "trio"})
+SLOW_FOR_CLI = frozenset(
+    {
+        "pyrklog.broker",
+        "pyrklog.dataplane",
+        "pyrklog.offline",
+        "confluent_kafka",
+        "trio",
+    }
+)
 
 # An optional package, known where a foreign ZooKeeper is read, and nowhere else.
 KAZOO_IMPORTERS = frozenset({"python/pyrklog/adoption/zookeeper.py"})

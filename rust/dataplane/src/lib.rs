@@ -16,6 +16,7 @@ pub mod metadata;
 
 mod acceptor;
 mod answers;
+pub mod arena_tools;
 mod block_cache;
 mod checkpoints;
 mod clock;
