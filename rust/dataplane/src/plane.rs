@@ -20,6 +20,7 @@ use crate::image::ImageError;
 use crate::inbox::{Answer, Message};
 use crate::log_dir::LogDirState;
 use crate::offset_commit::{CommitBatch, OffsetCommit};
+use crate::parking::Park;
 use crate::partition::TopicSettings;
 use crate::placement::Placement;
 use crate::request_channel::Place;
@@ -118,6 +119,12 @@ impl DataPlane {
             is_closed: Mutex::new(false),
             ending: Mutex::new(None),
         })
+    }
+
+    /// Calls `hook` on each network thread; before the first [`DataPlane::listen`].
+    #[cfg(feature = "testing")]
+    pub fn set_network_hook(&self, hook: crate::testing::NetworkHook) {
+        self.shared.hook.set(hook);
     }
 
     /// What the folders hold, in order of topic and partition.
@@ -289,7 +296,8 @@ impl DataPlane {
     /// of it is not written yet is waited for. About `max_bytes`, in the log and decompressed, but
     /// at least one batch; as it may be that all of them are damaged. Completes as
     /// [`TicketOutcome::InternalRead`], with NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
-    /// OFFSET_OUT_OF_RANGE (beyond the log end) or INVALID_TOPIC_EXCEPTION (not internal).
+    /// OFFSET_OUT_OF_RANGE (beyond the log end), INVALID_TOPIC_EXCEPTION (not internal) or
+    /// REQUEST_TIMED_OUT (too many reads of its log directory wait: try again).
     ///
     /// # Errors
     /// The plane was shut down.
@@ -442,7 +450,8 @@ fn open_dir(
     };
     let folders = files.partitions().map_err(io_error)?;
     let deleted = files.deleted_folders().map_err(io_error)?;
-    let dir = LogDirState::new(index, files, config.unwritten_max_bytes);
+    let park = Park::new(config.receive_buffers_max_bytes, config.log_dirs.len());
+    let dir = LogDirState::new(index, files, config.unwritten_max_bytes, park);
     for folder in folders {
         placement.found(folder.topic, folder.partition, folder.topic_id, &dir);
     }

@@ -13,6 +13,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::api::ReadPath;
 use crate::out_queue::{Head, OutQueue};
+use crate::reader_pool::QueueId;
 
 /// File bytes of one queue from which sendfile is worth the hand-over to a reader. Below it a
 /// copy costs less than waking another thread.
@@ -53,7 +54,7 @@ pub enum Stop {
     Done,
     /// The socket takes no more for now.
     SocketFull,
-    /// The next file bytes would have to come from the disk.
+    /// The next file bytes would have to come from a disk that the sender may not wait for.
     WouldRead,
     /// The turn's share is used up.
     TurnOver,
@@ -66,10 +67,10 @@ pub enum Stop {
 /// Who is sending, which decides whether it may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// Reads only resident bytes, and no more than a turn's share.
+    /// Reads only resident bytes.
     NetworkThread,
-    /// Waits for the disk where it must.
-    Reader,
+    /// Waits for the disk where it must: that of its queue's log directory, and no other.
+    Reader(QueueId),
 }
 
 fn send_some(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> Result<usize, Stop> {
@@ -97,7 +98,7 @@ pub fn copy_out(
 ) -> Stop {
     let mut sent_total = 0;
     loop {
-        if sender == Sender::NetworkThread && sent_total >= SEND_PER_TURN_BYTES {
+        if sent_total >= SEND_PER_TURN_BYTES {
             return if out.is_empty() {
                 Stop::Done
             } else {
@@ -111,9 +112,12 @@ pub fn copy_out(
                 Err(stop) => return stop,
             },
             Head::Memory(_) | Head::File(_) => {
-                let filled = out.fill(buffer, |file, target, position| match sender {
-                    Sender::NetworkThread => file.read_at_nowait(target, position),
-                    Sender::Reader => file.read_at(target, position),
+                let filled = out.fill(buffer, |range, target, position| match sender {
+                    Sender::NetworkThread => range.file.read_at_nowait(target, position),
+                    Sender::Reader(queue) if !queue.shares_dir(range.queue) => {
+                        Err(io::ErrorKind::WouldBlock.into())
+                    }
+                    Sender::Reader(_) => range.file.read_at(target, position),
                 });
                 let filled = match filled {
                     Ok(filled) => filled,
@@ -137,19 +141,30 @@ pub fn copy_out(
 }
 
 /// Sends memory with send(2) and files with sendfile(2) until something stops it. May wait for
-/// the disk. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
+/// the disk of its queue's log directory. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
 /// flag against it. Files that are not the system's own go through `buffer`.
-pub fn sendfile_out(socket: BorrowedFd<'_>, out: &mut OutQueue, buffer: &mut [u8]) -> Stop {
+pub fn sendfile_out(
+    socket: BorrowedFd<'_>,
+    out: &mut OutQueue,
+    buffer: &mut [u8],
+    queue: QueueId,
+) -> Stop {
+    let sender = Sender::Reader(queue);
+    let mut sent_total = 0;
     loop {
+        if sent_total >= SEND_PER_TURN_BYTES && !out.is_empty() {
+            return Stop::TurnOver;
+        }
         let sent = match out.head() {
             Head::Empty => return Stop::Done,
             Head::Memory(bytes) => match send_some(socket, bytes, bytes.len() < out.len()) {
                 Ok(sent) => sent,
                 Err(stop) => return stop,
             },
+            Head::File(range) if !queue.shares_dir(range.queue) => return Stop::WouldRead,
             Head::File(range) => {
                 let Some(file) = range.file.descriptor() else {
-                    return copy_out(socket, out, buffer, Sender::Reader);
+                    return copy_out(socket, out, buffer, sender);
                 };
                 let mut position = range.position;
                 let len = range.len.min(SENDFILE_MAX_BYTES);
@@ -160,7 +175,7 @@ pub fn sendfile_out(socket: BorrowedFd<'_>, out: &mut OutQueue, buffer: &mut [u8
                     Err(Errno::AGAIN) => return Stop::SocketFull,
                     // A file system without it.
                     Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::OVERFLOW) => {
-                        return copy_out(socket, out, buffer, Sender::Reader);
+                        return copy_out(socket, out, buffer, sender);
                     }
                     Err(error @ (Errno::IO | Errno::NOMEM)) => {
                         return Stop::ReadFailed(error.to_string());
@@ -170,6 +185,7 @@ pub fn sendfile_out(socket: BorrowedFd<'_>, out: &mut OutQueue, buffer: &mut [u8
             }
         };
         out.advance(sent);
+        sent_total += sent;
     }
 }
 

@@ -70,6 +70,11 @@ impl WriterQueue {
         self.inner.lock().partitions.clear();
     }
 
+    /// Partitions that wait for the writer.
+    pub fn depth(&self) -> usize {
+        self.inner.lock().partitions.len()
+    }
+
     fn end(&self, end: End) {
         let mut inner = self.inner.lock();
         if inner.end != End::Now {
