@@ -42,8 +42,10 @@ KAZOO_IMPORTERS = frozenset({"python/pyrklog/adoption/zookeeper.py"})
 # Which of our crates a crate may depend on.
 CRATE_DEPENDENCIES = {
     "wire": frozenset[str](),
-    "log": frozenset({"wire"}),
-    "dataplane": frozenset({"wire", "log"}),
+    # Its own tests switch on its feature `testing`.
+    "arena": frozenset({"arena"}),
+    "log": frozenset({"wire", "arena"}),
+    "dataplane": frozenset({"wire", "arena", "log"}),
     "loadgen": frozenset({"wire"}),
     "fuzz": frozenset({"wire", "log"}),
     "bridge": frozenset({"wire", "log", "dataplane"}),
@@ -54,14 +56,16 @@ _NO_SOCKET = (r"\b(?:std|rustix)::net\b", "knows sockets")
 _NO_FILE = (r"\b(?:std::fs|rustix::fs)\b", "touches files")
 CRATE_FORBIDS = {
     "wire": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
+    "arena": (_NO_CLOCK, _NO_SOCKET),
     "log": (_NO_CLOCK, _NO_SOCKET),
     "dataplane": (),
     "loadgen": (),
     "fuzz": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
     "bridge": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
 }
-# Crates whose code may write `unsafe`. None does; the binding's macros expand to it.
-UNSAFE_ALLOWED = frozenset[str]()
+# Crates whose code may write `unsafe`: memory that other lives of the process wrote has no other
+# way in. The binding's macros expand to it.
+UNSAFE_ALLOWED = frozenset({"arena"})
 FORBID_UNSAFE_NOT_NEEDED = frozenset({"bridge"})
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import secrets
+import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,13 @@ _run = secrets.token_hex(3)  # a broker of `--against` remembers earlier runs
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--against HOST:PORT` runs the client tests against any Kafka, to test the tests."""
     parser.addoption("--against", help="bootstrap address of a broker to use instead of our own")
+
+
+def pytest_configure() -> None:
+    """Tests send signals to what they start, also where this run itself was started to ignore some
+    (a shell's background job is, and what nohup starts)."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from pyrklog.admin.configs import ConfigAdmin
 from pyrklog.admin.producer_ids import ProducerIds
 from pyrklog.admin.service import Administration
 from pyrklog.admin.topics import TopicAdmin
+from pyrklog.cache_place import cache_place
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
 from pyrklog.controller.driver import ControllerDriver, ControllerSettings
@@ -300,6 +301,10 @@ class Broker:
 
     def _plane_settings(self, node_id: int, cluster_id: str) -> PlaneSettings:
         number = self.config.integer
+        cache_max_bytes = number("pyrklog.cache.max.bytes")
+        place = cache_place(self.config.string("pyrklog.cache.dir"), cache_max_bytes)
+        if place.reason is not None:
+            log.info("no_block_cache", reason=place.reason)
         return PlaneSettings(
             node_id=node_id,
             cluster_id=cluster_id,
@@ -319,6 +324,10 @@ class Broker:
             fetch_session_slots=number("max.incremental.fetch.session.cache.slots"),
             fetch_read_path=self.config.string("fetch.read.path") or "auto",
             unwritten_max_bytes=number("pyrklog.unwritten.max.bytes"),
+            cache_dir=None if place.directory is None else str(place.directory),
+            cache_max_bytes=None if cache_max_bytes < 0 else cache_max_bytes,
+            cache_flush_bytes=number("pyrklog.cache.flush.bytes"),
+            cache_flush_ms=number("pyrklog.cache.flush.ms"),
             recovery_checkpoint_interval_ms=number("log.flush.offset.checkpoint.interval.ms"),
             log_start_checkpoint_interval_ms=number(
                 "log.flush.start.offset.checkpoint.interval.ms"

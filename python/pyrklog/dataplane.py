@@ -98,6 +98,10 @@ class PlaneSettings(NamedTuple):
     fetch_session_slots: int
     fetch_read_path: str
     unwritten_max_bytes: int
+    cache_dir: str | None
+    cache_max_bytes: int | None
+    cache_flush_bytes: int
+    cache_flush_ms: int
     recovery_checkpoint_interval_ms: int
     log_start_checkpoint_interval_ms: int
     high_watermark_checkpoint_interval_ms: int

@@ -10,6 +10,7 @@ import pytest
 from kafka.errors import CorruptRecordError
 
 from pyrklog.testing import BrokerExited, TestBroker
+from tests.support.machine import forget_boot, wait_until_written
 from tests.support.wire import (
     Connection,
     batch_headers,
@@ -210,10 +211,12 @@ def test_a_flipped_bit_in_old_data_is_found_by_its_reader(new_broker: Make, topi
 
 @pytest.mark.parametrize("tail", ["noise", "half a batch", "zeros", "a batch with a wrong CRC"])
 def test_a_torn_tail_is_cut(new_broker: Make, topic: str, tail: str) -> None:
-    """Bytes behind the last whole batch were never acknowledged: a kill may leave them."""
+    """Bytes behind the last whole batch were never acknowledged: a machine's end may leave them."""
     broker = new_broker(options=OPTIONS).start()
     fill(broker, topic)
+    wait_until_written(folder_of(broker, topic), 3 * BATCHES)
     broker.kill()
+    forget_boot(broker)
     segment = max(folder_of(broker, topic).glob("*.log"))
     whole = record_batch([b"torn"], base_offset=3 * BATCHES)
     torn = {

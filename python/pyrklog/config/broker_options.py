@@ -196,6 +196,31 @@ STORAGE = (
         "that directory wait.",
         minimum=1048576,
     ),
+    string(
+        "pyrklog.cache.dir",
+        None,
+        "Where the block cache is kept: a directory in shared memory. Unset: /dev/shm, and none in "
+        "a container.",
+    ),
+    long(
+        "pyrklog.cache.max.bytes",
+        -1,
+        "The most memory that the block cache takes, over all log directories; 0 switches it off, "
+        "-1 stands for 60 percent of the machine's memory or of the memory group's limit.",
+        minimum=-1,
+    ),
+    integer(
+        "pyrklog.cache.flush.bytes",
+        262144,
+        "A partition's records go from the block cache to its file when there are so many bytes.",
+        minimum=1,
+    ),
+    integer(
+        "pyrklog.cache.flush.ms",
+        500,
+        "Fewer bytes of a partition stay in the block cache alone for at most this long.",
+        minimum=0,
+    ),
     integer(
         "num.recovery.threads.per.data.dir",
         1,

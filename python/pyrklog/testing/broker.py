@@ -158,14 +158,24 @@ class TestBroker:
         raise RuntimeError("the broker is not running")
 
     def close(self) -> None:
-        """Stops the broker, by force where needed, and removes its own temporary directory."""
+        """Stops the broker, by force where needed; removes its own temporary directory, and what a
+        killed one left in shared memory.
+        """
         if self.running:
             try:
                 self.stop()
             except TimeoutError:
                 pass  # it is dead now; the test that cares calls stop() itself
+        self._remove_arenas()
         if self._temporary is not None:
             self._temporary.cleanup()
+
+    def _remove_arenas(self) -> None:
+        """A broker that was killed leaves its block cache in shared memory for its next start."""
+        for marker in self.data.glob("**/.pyrklog-arena"):
+            for line in marker.read_text().splitlines():
+                if line.startswith("path="):
+                    Path(line.removeprefix("path=")).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self.start()

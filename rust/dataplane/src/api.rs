@@ -51,6 +51,8 @@ pub struct PlaneConfig {
     /// `pyrklog.unwritten.max.bytes`: appended bytes of one log directory that may wait for its
     /// writer; beyond it, connections that produce to that directory are muted.
     pub unwritten_max_bytes: usize,
+    /// The block cache.
+    pub cache: CacheConfig,
     /// `log.flush.offset.checkpoint.interval.ms` (recovery point).
     pub recovery_checkpoint_interval_ms: i64,
     /// `log.flush.start.offset.checkpoint.interval.ms`.
@@ -64,6 +66,32 @@ pub struct PlaneConfig {
     /// `auto.create.topics.enable`: a Metadata request that names a missing topic, and allows it,
     /// raises [`Event::TopicsMissing`] instead of an answer.
     pub auto_create_topics: bool,
+}
+
+/// The block cache (`docs/block-cache.md`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// `pyrklog.cache.dir`: where arenas are made, in shared memory. `None`: nothing is cached, and
+    /// records are in their files before they are acknowledged.
+    pub dir: Option<PathBuf>,
+    /// `pyrklog.cache.max.bytes`, over all log directories; `None`: a share of the memory.
+    pub max_bytes: Option<u64>,
+    /// `pyrklog.cache.flush.bytes`: a partition is written when so much of it waits.
+    pub flush_bytes: usize,
+    /// `pyrklog.cache.flush.ms`: or after this time.
+    pub flush_ms: i64,
+}
+
+impl CacheConfig {
+    /// No cache.
+    pub fn off() -> CacheConfig {
+        CacheConfig {
+            dir: None,
+            max_bytes: None,
+            flush_bytes: 256 * 1024,
+            flush_ms: 500,
+        }
+    }
 }
 
 /// How fetched file bytes reach the socket (`fetch.read.path`).

@@ -117,7 +117,7 @@ fn put_records(
     inline_max: usize,
     files: &mut Vec<(usize, FileRange)>,
 ) -> bool {
-    let Some(file) = slice.file() else {
+    let Some(bytes) = slice.bytes() else {
         return true;
     };
     let start = out.len();
@@ -129,7 +129,7 @@ fn put_records(
         out.truncate(start);
     }
     let range = FileRange {
-        file: std::sync::Arc::clone(file),
+        bytes,
         position: slice.file_position(),
         len: slice.len(),
         queue,

@@ -105,6 +105,7 @@ fn enter<'r>(
     let validated = validate_produce(&mut batch, &rules, now_ms).map_err(|error| error.code)?;
     let mut batch = validated.rewritten.unwrap_or(batch);
     append_locked(
+        shared,
         &partition,
         &mut batch,
         &validated.info,
@@ -156,6 +157,7 @@ fn build<'r>(
 }
 
 fn append_locked(
+    shared: &Shared,
     partition: &Arc<Partition>,
     batch: &mut [u8],
     info: &BatchInfo,
@@ -176,15 +178,16 @@ fn append_locked(
         .led()?
         .append(batch, info, Origin::Coordinator, leader_epoch, now_ms)
         .map_err(|error| error.code())?;
-    // The high watermark cannot be there yet: the gate opens once the writer has been here.
+    // Entered first: the high watermark may pass it at once.
     state.internal.add_append(AppendWaiter {
         done: done.clone(),
         base_offset: appended.base_offset,
         end_offset: appended.last_offset + 1,
         leader_epoch,
     });
-    state.unwritten_bytes += appended.appended_bytes;
-    partition.dir.appended(appended.appended_bytes);
+    let mut outbox = shared.outbox();
+    state.appended(&appended, &partition.dir, &mut outbox);
     partition.unlock_and_write(state);
+    outbox.deliver(&shared.inboxes);
     Ok(appended.appended_bytes)
 }

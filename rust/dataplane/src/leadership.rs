@@ -188,6 +188,9 @@ fn serve(shared: &Shared, partition: &Arc<Partition>, mut log: Log) {
         _ => {}
     }
     log.assign_epoch_start(state.leader_epoch);
+    // What was found in the block cache is still to be written.
+    state.unwritten_bytes += log.unwritten_bytes();
+    partition.dir.appended(log.unwritten_bytes());
     state.log = Some(log);
     state.release(usize::MAX, &mut outbox);
     partition.unlock_and_write(state);
@@ -346,6 +349,7 @@ fn delete(
     if let Some(log) = log {
         // Jobs still on their way open files by name: never those of a successor.
         log.folder_moved(&folder.path);
+        log.release_blocks();
     }
     dir.syncer
         .delete_later(Now::read().wall_ms, Deletion::Folder(folder));
@@ -362,7 +366,7 @@ fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> std::io::Result<()
         if partition.dir.has_failed() || shared.is_ending() {
             return Err(std::io::Error::other("not everything was written"));
         }
-        partition.unlock_and_write(state);
+        partition.unlock_and_write_all(state);
         std::thread::sleep(std::time::Duration::from_millis(DRAIN_LOOK_MS));
     }
     if let Some(mut log) = take_log(partition) {

@@ -18,6 +18,7 @@ pub mod testing;
 
 mod acceptor;
 mod answers;
+mod block_cache;
 mod checkpoints;
 mod clock;
 mod cold_reads;
@@ -40,6 +41,7 @@ mod input;
 mod internal_append;
 mod internal_read;
 mod internal_waiters;
+mod janitor;
 mod leadership;
 mod list_offsets;
 mod log_dir;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use pyrklog_log::{DeletedFolder, LogDir, LogEnv};
 
+use crate::api::CacheConfig;
 use crate::outbox::Outbox;
 use crate::parking::Park;
 use crate::syncer::SyncerQueue;
@@ -30,6 +31,9 @@ pub struct LogDirState {
     pub partitions: AtomicUsize,
     unwritten_bytes: AtomicUsize,
     unwritten_max_bytes: usize,
+    /// A partition is written when so many of its bytes wait; fewer of them wait for the writer's
+    /// next look.
+    pub flush_bytes: usize,
     is_announced: AtomicBool,
     /// Logs that were given up and are not closed in order: while there are any, the directory is
     /// not clean.
@@ -45,12 +49,14 @@ impl LogDirState {
         index: usize,
         files: LogDir,
         unwritten_max_bytes: usize,
+        cache: &CacheConfig,
         park: Park,
     ) -> Arc<LogDirState> {
         Arc::new(LogDirState {
             index,
             files,
-            writer: WriterQueue::default(),
+            writer: WriterQueue::new(cache.flush_ms),
+            flush_bytes: cache.flush_bytes.max(1),
             syncer: SyncerQueue::default(),
             partitions: AtomicUsize::new(0),
             unwritten_bytes: AtomicUsize::new(0),
@@ -89,7 +95,11 @@ impl LogDirState {
 
     /// Bytes were appended.
     pub fn appended(&self, bytes: usize) {
-        self.unwritten_bytes.fetch_add(bytes, Ordering::SeqCst);
+        let before = self.unwritten_bytes.fetch_add(bytes, Ordering::SeqCst);
+        if before + bytes > self.unwritten_max_bytes / 2 {
+            // Many partitions, none of which has much, may use up the room together.
+            self.writer.hurry();
+        }
     }
 
     /// Bytes were written, or given up.

@@ -5,18 +5,19 @@
 //! one another for a single send.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use pyrklog_log::disk::DiskFile;
+use pyrklog_arena::{Arena, Guard};
+use pyrklog_log::{DiskFile, SegmentBytes};
 
 use crate::reader_pool::QueueId;
 
 /// Bytes of one file, to be sent as they are.
 #[derive(Clone, Debug)]
 pub struct FileRange {
-    /// The file; a deleted one stays readable while this holds it.
-    pub file: Arc<dyn DiskFile>,
+    /// Where they are; those of a deleted segment stay readable while this holds them.
+    pub bytes: SegmentBytes,
     /// Position of the first byte.
     pub position: u64,
     /// Number of bytes.
@@ -120,7 +121,7 @@ impl OutQueue {
     pub fn read_ahead(&self, queue: QueueId) {
         let ranges = self.files.iter().map(|part| &part.range);
         for range in ranges.filter(|range| range.queue.shares_dir(queue)) {
-            range.file.read_ahead(range.position, range.len as u64);
+            range.bytes.read_ahead(range.position, range.len as u64);
         }
     }
 
@@ -137,6 +138,51 @@ impl OutQueue {
             None if self.sent == self.memory.len() => Head::Empty,
             None => Head::Memory(&self.memory[self.sent..]),
         }
+    }
+
+    /// The arena whose guard [`OutQueue::gather`] needs.
+    pub fn next_arena(&self) -> Option<&Arc<Arena>> {
+        let part = self.files.front()?;
+        Some(part.range.bytes.cached()?.arena())
+    }
+
+    /// What goes out next and lies in memory: the queue's own, and ranges that the block cache of
+    /// `guard` holds. Up to `slices`' capacity and about `max_bytes`; their sum, and how much of it
+    /// the cache holds.
+    pub fn gather<'a>(
+        &'a self,
+        guard: Option<&'a Guard<'_>>,
+        slices: &mut Vec<IoSlice<'a>>,
+        max_bytes: usize,
+    ) -> (usize, usize) {
+        let (mut bytes, mut cached_bytes) = (0, 0);
+        let mut memory_at = self.sent;
+        let arena = self.next_arena();
+        for part in &self.files {
+            bytes += push_slice(slices, &self.memory[memory_at..part.at]);
+            memory_at = part.at;
+            let cached = part.range.bytes.cached();
+            let of_guard = cached
+                .filter(|cached| arena.is_some_and(|arena| Arc::ptr_eq(arena, cached.arena())));
+            let (Some(cached), Some(guard)) = (of_guard, guard) else {
+                return (bytes, cached_bytes);
+            };
+            let mut done = 0;
+            while done < part.range.len {
+                let position = u32::try_from(part.range.position + done as u64).unwrap_or(u32::MAX);
+                let found = cached.slice(guard, position);
+                let room = slices.len() < slices.capacity() && bytes < max_bytes;
+                let (Some(found), true) = (found, room) else {
+                    return (bytes, cached_bytes);
+                };
+                let count = push_slice(slices, &found[..found.len().min(part.range.len - done)]);
+                done += count;
+                bytes += count;
+                cached_bytes += count;
+            }
+        }
+        bytes += push_slice(slices, &self.memory[memory_at..]);
+        (bytes, cached_bytes)
     }
 
     /// Copies what goes out next into `buffer`, memory and file bytes alike, as much as fits;
@@ -234,6 +280,14 @@ impl OutQueue {
     }
 }
 
+fn push_slice<'a>(slices: &mut Vec<IoSlice<'a>>, bytes: &'a [u8]) -> usize {
+    if bytes.is_empty() || slices.len() == slices.capacity() {
+        return 0;
+    }
+    slices.push(IoSlice::new(bytes));
+    bytes.len()
+}
+
 fn copy_some(from: &[u8], to: &mut [u8]) -> usize {
     let count = from.len().min(to.len());
     to[..count].copy_from_slice(&from[..count]);
@@ -245,22 +299,22 @@ mod tests {
     use super::*;
     use pyrklog_log::disk::{Disk, OpenMode, RealDisk};
 
-    fn file(content: &[u8]) -> Arc<dyn DiskFile> {
+    fn file(content: &[u8]) -> SegmentBytes {
         let dir = tempfile::tempdir().unwrap();
         let file = RealDisk
             .open(&dir.path().join("data"), OpenMode::Create)
             .unwrap();
         file.write_all_at(content, 0).unwrap();
-        file
+        SegmentBytes::of_file(file)
     }
 
     fn read(range: &FileRange, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        range.file.read_at(buffer, position)
+        range.bytes.read_at(buffer, position)
     }
 
-    fn range(file: Arc<dyn DiskFile>, position: u64, len: usize) -> FileRange {
+    fn range(bytes: SegmentBytes, position: u64, len: usize) -> FileRange {
         FileRange {
-            file,
+            bytes,
             position,
             len,
             queue: QueueId::default(),

@@ -5,7 +5,7 @@ use pyrklog_wire::header::encode_response_header;
 
 use crate::connection::{Close, Connection, Hold, Sending};
 use crate::context::Context;
-use crate::read_path::{Method, Sender, Stop, choose, copy_out};
+use crate::read_path::{Method, Sender, Sent, Stop, choose, copy_out, file_max_bytes};
 use crate::reader::{Job, SendWork};
 use crate::request_channel::Place;
 use crate::timers::NEVER_MS;
@@ -64,24 +64,26 @@ pub fn flush(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resu
     }
     let before = conn.out.len();
     let file_before = conn.out.file_len();
-    let method = choose(cx.shared.config.fetch_read_path, file_before);
-    if method == Method::Sendfile {
-        hand_to_reader(cx, conn, method);
-        return Ok(());
-    }
-    let stop = copy_out(
-        std::os::fd::AsFd::as_fd(&conn.socket),
+    let config = cx.shared.config.fetch_read_path;
+    let socket = std::os::fd::AsFd::as_fd(&conn.socket);
+    let file_max_bytes = file_max_bytes(config);
+    let Sent { stop, cached_bytes } = copy_out(
+        socket,
         &mut conn.out,
         buffer,
         Sender::NetworkThread,
+        file_max_bytes,
     );
     let sent = before - conn.out.len();
     if sent > 0 {
         conn.active_ms = cx.now.mono_ms;
-        cx.statistics.sent_bytes.add(sent as u64);
-        cx.statistics
-            .fetched_bytes_copy
-            .add((file_before - conn.out.file_len()) as u64);
+        let from_files = file_before - conn.out.file_len();
+        let statistics = &cx.statistics;
+        statistics.sent_bytes.add(sent as u64);
+        let cached_bytes = cached_bytes.min(from_files);
+        statistics.fetched_bytes_cached.add(cached_bytes as u64);
+        let copied = from_files - cached_bytes;
+        statistics.fetched_bytes_copy.add(copied as u64);
     }
     match stop {
         Stop::Done => {
@@ -95,7 +97,10 @@ pub fn flush(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resu
             conn.sending = Sending::Full;
             conn.writable = false;
         }
-        Stop::WouldRead => hand_to_reader(cx, conn, Method::Copy),
+        Stop::WouldRead => {
+            let method = choose(config, conn.out.file_len());
+            hand_to_reader(cx, conn, method);
+        }
         Stop::TurnOver => cx.again.push(conn.token),
         Stop::PeerGone => return Err(Close::Peer),
         Stop::ReadFailed(reason) => return Err(Close::Storage(reason)),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
-use pyrklog_log::{Isolation, Log, LogConfig};
+use pyrklog_log::{Appended, Isolation, Log, LogConfig};
 use pyrklog_wire::ErrorCode;
 
 use crate::api::TopicId;
@@ -147,6 +147,8 @@ pub struct PartitionState {
     pub unwritten_bytes: usize,
     /// Whether the directory's writer has it in its queue.
     pub queued: bool,
+    /// Whether the writer will look at it in a while.
+    pub queued_later: bool,
     /// Appends and reads of the control plane that wait.
     pub internal: InternalWaiters,
     topic: Arc<Topic>,
@@ -177,6 +179,7 @@ impl Partition {
             log: None,
             unwritten_bytes: 0,
             queued: false,
+            queued_later: false,
             internal: InternalWaiters::default(),
             topic: Arc::clone(&topic),
             node_id,
@@ -199,14 +202,34 @@ impl Partition {
     }
 
     /// Gives the mutex back, and the partition to its directory's writer if there is something to
-    /// write.
-    pub fn unlock_and_write(self: &Arc<Self>, mut state: MutexGuard<'_, PartitionState>) {
-        let has_unwritten = state.log.as_ref().is_some_and(Log::has_unwritten);
-        let queue = has_unwritten && !state.queued;
-        state.queued |= queue;
-        drop(state);
-        if queue {
+    /// write: at once, or later where all of it lies in the block cache and it is not much.
+    pub fn unlock_and_write(self: &Arc<Self>, state: MutexGuard<'_, PartitionState>) {
+        let flush_bytes = self.dir.flush_bytes;
+        self.unlock_and_write_from(state, flush_bytes);
+    }
+
+    /// The same, but nothing waits.
+    pub fn unlock_and_write_all(self: &Arc<Self>, state: MutexGuard<'_, PartitionState>) {
+        self.unlock_and_write_from(state, 0);
+    }
+
+    fn unlock_and_write_from(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, PartitionState>,
+        flush_bytes: usize,
+    ) {
+        let ready = state.log.as_ref().filter(|log| log.is_ready_to_write());
+        // What is in the writer's hands he gives back, and looks again.
+        let Some(log) = ready else { return };
+        let is_due = !log.may_write_later() || log.waiting_bytes() >= flush_bytes;
+        if is_due && !state.queued {
+            state.queued = true;
+            drop(state);
             self.dir.writer.push(Arc::clone(self));
+        } else if !is_due && !state.queued && !state.queued_later {
+            state.queued_later = true;
+            drop(state);
+            self.dir.writer.push_later(Arc::clone(self));
         }
     }
 }
@@ -306,6 +329,16 @@ impl PartitionState {
                 true
             }
             None => false,
+        }
+    }
+
+    /// A batch was appended: counts it, and tells whoever waited for the gate where it stands above
+    /// the batch already.
+    pub fn appended(&mut self, appended: &Appended, dir: &LogDirState, outbox: &mut Outbox) {
+        self.unwritten_bytes += appended.appended_bytes;
+        dir.appended(appended.appended_bytes);
+        if appended.is_gated && self.release(appended.appended_bytes, outbox) {
+            dir.syncer.high_watermark_moved();
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
-use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
+use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv, PartitionFolder};
 
 use crate::acceptor::Listener;
 use crate::api::{
@@ -27,7 +27,9 @@ use crate::request_channel::Place;
 use crate::shared::Shared;
 use crate::syncer::Deletion;
 use crate::threads::Threads;
-use crate::{housekeeping, internal_append, internal_read, leadership, report, shutdown};
+use crate::{
+    block_cache, housekeeping, internal_append, internal_read, leadership, report, shutdown,
+};
 
 /// The kernel's queue of connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;
@@ -97,9 +99,13 @@ impl DataPlane {
         let placement = Placement::default();
         let mut dirs: Vec<Arc<LogDirState>> = Vec::new();
         let mut unusable: Vec<(PathBuf, String)> = Vec::new();
+        let mut cache_notes = Vec::new();
         for path in &config.log_dirs {
             match open_dir(&config, &disk, path, dirs.len(), &placement) {
-                Ok(dir) => dirs.push(dir),
+                Ok((dir, notes)) => {
+                    cache_notes.extend(notes.into_iter().map(|note| (path.clone(), note)));
+                    dirs.push(dir);
+                }
                 Err(error @ LogDirError::Locked { .. }) => {
                     return Err(OpenError::Locked(error.to_string()));
                 }
@@ -113,6 +119,11 @@ impl DataPlane {
         }
         let shared = Arc::new(Shared::new(config, dirs, unusable, placement)?);
         tell_of_opening(&shared);
+        for (path, (level, reason)) in cache_notes {
+            let log_dir = path.display().to_string();
+            let fields = vec![("log_dir", log_dir), ("reason", reason)];
+            shared.events.notice("block_cache", level, fields);
+        }
         Ok(DataPlane {
             shared,
             threads: Arc::default(),
@@ -437,7 +448,7 @@ fn open_dir(
     path: &Path,
     index: usize,
     placement: &Placement,
-) -> Result<Arc<LogDirState>, LogDirError> {
+) -> Result<(Arc<LogDirState>, Vec<block_cache::Note>), LogDirError> {
     let env = LogEnv::new(Arc::clone(disk), OPEN_FILES_MAX);
     let identity = Identity {
         cluster_id: config.cluster_id.clone(),
@@ -450,15 +461,23 @@ fn open_dir(
     };
     let folders = files.partitions().map_err(io_error)?;
     let deleted = files.deleted_folders().map_err(io_error)?;
+    let share_bytes = block_cache::share_bytes(&config.cache, config.log_dirs.len());
+    let notes = block_cache::open(&config.cache, &files, share_bytes);
+    block_cache::forget_missing(&files, |topic, partition| {
+        let is_it =
+            |folder: &PartitionFolder| folder.topic == topic && folder.partition == partition;
+        folders.iter().any(is_it)
+    });
     let park = Park::new(config.receive_buffers_max_bytes, config.log_dirs.len());
-    let dir = LogDirState::new(index, files, config.unwritten_max_bytes, park);
+    let unwritten_max_bytes = config.unwritten_max_bytes;
+    let dir = LogDirState::new(index, files, unwritten_max_bytes, &config.cache, park);
     for folder in folders {
         placement.found(folder.topic, folder.partition, folder.topic_id, &dir);
     }
     for folder in deleted {
         dir.syncer.delete_later(0, Deletion::Folder(folder));
     }
-    Ok(dir)
+    Ok((dir, notes))
 }
 
 fn tell_of_opening(shared: &Shared) {

@@ -298,7 +298,7 @@ fn append_locked(
     info: &BatchInfo,
     index: u32,
     terms: Terms,
-    cx: &Context,
+    cx: &mut Context,
 ) -> Result<(Appended, bool), Refusal> {
     let mut state = partition.lock();
     let leader_epoch = state.leader_epoch;
@@ -313,6 +313,7 @@ fn append_locked(
         .led()?
         .append(batch, info, Origin::Client, leader_epoch, cx.now.wall_ms)
         .map_err(refusal_of_append)?;
+    state.appended(&appended, &partition.dir, &mut cx.outbox);
     let waits_for = match terms.acks {
         0 => None,
         1 => Some(WaitFor::Gate),
@@ -328,14 +329,7 @@ fn append_locked(
         };
         state.wait_for(what, waiter)
     });
-    state.unwritten_bytes += appended.appended_bytes;
-    partition.dir.appended(appended.appended_bytes);
-    let queue = appended.wake_writer && !state.queued;
-    state.queued |= queue;
-    drop(state);
-    if queue {
-        partition.dir.writer.push(Arc::clone(partition));
-    }
+    partition.unlock_and_write(state);
     Ok((appended, is_waiting))
 }
 

@@ -1,18 +1,19 @@
 //! The choice: how a connection's bytes reach its socket.
 //!
-//! Memory alone goes out with send(2). Where file ranges are among it, *copy* reads them into a
+//! Memory, the block cache's too, goes out as it is: one call for all that lies behind one another. Where file ranges are among it, *copy* reads them into a
 //! buffer together with the memory around them and sends that; a network thread reads only what
 //! is resident (preadv2 with RWF_NOWAIT) and leaves the rest to a reader. *sendfile* hands each
 //! range to sendfile(2), which can wait for the disk after any check of residency: readers only.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 
+use pyrklog_log::Wait;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
 use crate::api::ReadPath;
-use crate::out_queue::{Head, OutQueue};
+use crate::out_queue::{FileRange, Head, OutQueue};
 use crate::reader_pool::QueueId;
 
 /// File bytes of one queue from which sendfile is worth the hand-over to a reader. Below it a
@@ -24,6 +25,9 @@ pub const SEND_PER_TURN_BYTES: usize = 1024 * 1024;
 
 /// The most that one sendfile call is asked for.
 const SENDFILE_MAX_BYTES: usize = 1024 * 1024;
+
+/// Pieces of memory that one call sends at most.
+const SLICES_MAX: usize = 64;
 
 /// Size of a copying thread's buffer.
 pub const COPY_BUFFER_BYTES: usize = 256 * 1024;
@@ -89,58 +93,123 @@ fn send_some(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> Result<usize, 
     }
 }
 
-/// Sends through `buffer` until something stops it.
+/// How far sending came.
+#[derive(Debug)]
+pub struct Sent {
+    /// Why it stopped.
+    pub stop: Stop,
+    /// Bytes that went out of the block cache.
+    pub cached_bytes: usize,
+}
+
+/// Sends what lies in memory at the front of the queue. `None`: a file range is to be read first, or
+/// is better sent together with what stands before it.
+fn send_memory(
+    socket: BorrowedFd<'_>,
+    out: &OutQueue,
+    max_bytes: usize,
+) -> Option<Result<(usize, usize, usize), Stop>> {
+    if let (Head::Memory(bytes), 0) = (out.head(), out.file_len()) {
+        return Some(send_some(socket, bytes, false).map(|sent| (sent, bytes.len(), 0)));
+    }
+    let guard = out.next_arena().map(|arena| arena.enter());
+    let mut slices = Vec::with_capacity(SLICES_MAX);
+    let (bytes, cached_bytes) = out.gather(guard.as_ref(), &mut slices, max_bytes);
+    if bytes == 0 || (cached_bytes == 0 && bytes < out.len()) {
+        return None;
+    }
+    let more = bytes < out.len();
+    let sent = match slices.as_slice() {
+        [one] => send_some(socket, one, more),
+        many => send_slices(socket, many, more),
+    };
+    Some(sent.map(|sent| (sent, bytes, cached_bytes)))
+}
+
+fn send_slices(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], more: bool) -> Result<usize, Stop> {
+    let flags = if more {
+        SendFlags::NOSIGNAL | SendFlags::MORE
+    } else {
+        SendFlags::NOSIGNAL
+    };
+    loop {
+        let mut nothing = SendAncillaryBuffer::default();
+        match sendmsg(socket, slices, &mut nothing, flags) {
+            Ok(count) => return Ok(count),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Err(Stop::SocketFull),
+            Err(_) => return Err(Stop::PeerGone),
+        }
+    }
+}
+
+/// Sends from memory, and file bytes through `buffer`, until something stops it. A network thread
+/// leaves more than `file_max_bytes` of them to a reader.
 pub fn copy_out(
     socket: BorrowedFd<'_>,
     out: &mut OutQueue,
     buffer: &mut [u8],
     sender: Sender,
-) -> Stop {
+    file_max_bytes: usize,
+) -> Sent {
     let mut sent_total = 0;
-    loop {
-        if sent_total >= SEND_PER_TURN_BYTES {
-            return if out.is_empty() {
-                Stop::Done
-            } else {
-                Stop::TurnOver
-            };
+    let mut cached_total = 0;
+    let stop = loop {
+        if out.is_empty() {
+            break Stop::Done;
         }
-        let (sent, wanted) = match out.head() {
-            Head::Empty => return Stop::Done,
-            Head::Memory(bytes) if out.file_len() == 0 => match send_some(socket, bytes, false) {
-                Ok(sent) => (sent, bytes.len()),
-                Err(stop) => return stop,
-            },
-            Head::Memory(_) | Head::File(_) => {
-                let filled = out.fill(buffer, |range, target, position| match sender {
-                    Sender::NetworkThread => range.file.read_at_nowait(target, position),
-                    Sender::Reader(queue) if !queue.shares_dir(range.queue) => {
-                        Err(io::ErrorKind::WouldBlock.into())
-                    }
-                    Sender::Reader(_) => range.file.read_at(target, position),
-                });
-                let filled = match filled {
-                    Ok(filled) => filled,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        return Stop::WouldRead;
-                    }
-                    Err(error) => return Stop::ReadFailed(error.to_string()),
-                };
-                match send_some(socket, &buffer[..filled], filled < out.len()) {
-                    Ok(sent) => (sent, filled),
-                    Err(stop) => return stop,
+        if sent_total >= SEND_PER_TURN_BYTES {
+            break Stop::TurnOver;
+        }
+        let step = match send_memory(socket, out, SEND_PER_TURN_BYTES) {
+            Some(step) => step,
+            None if sender == Sender::NetworkThread && out.file_len() >= file_max_bytes => {
+                Err(Stop::WouldRead)
+            }
+            None => send_through(socket, out, buffer, sender).map(|(sent, all)| (sent, all, 0)),
+        };
+        match step {
+            Ok((sent, wanted, cached_bytes)) => {
+                out.advance(sent);
+                sent_total += sent;
+                cached_total += cached_bytes.min(sent);
+                if sent < wanted {
+                    break Stop::SocketFull;
                 }
             }
-        };
-        out.advance(sent);
-        sent_total += sent;
-        if sent < wanted {
-            return Stop::SocketFull;
+            Err(stop) => break stop,
         }
+    };
+    Sent {
+        stop,
+        cached_bytes: cached_total,
     }
 }
 
-/// Sends memory with send(2) and files with sendfile(2) until something stops it. May wait for
+/// Reads file bytes, with the memory around them, and sends that: (sent, wanted).
+fn send_through(
+    socket: BorrowedFd<'_>,
+    out: &OutQueue,
+    buffer: &mut [u8],
+    sender: Sender,
+) -> Result<(usize, usize), Stop> {
+    let read = |range: &FileRange, target: &mut [u8], position: u64| {
+        let wait = match sender {
+            Sender::Reader(queue) if queue.shares_dir(range.queue) => Wait::Blocking,
+            Sender::NetworkThread | Sender::Reader(_) => Wait::Nowait,
+        };
+        range.bytes.read(target, position, wait)
+    };
+    let filled = match out.fill(buffer, read) {
+        Ok(filled) => filled,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Stop::WouldRead),
+        Err(error) => return Err(Stop::ReadFailed(error.to_string())),
+    };
+    let sent = send_some(socket, &buffer[..filled], filled < out.len())?;
+    Ok((sent, filled))
+}
+
+/// Sends memory as it is and files with sendfile(2) until something stops it. May wait for
 /// the disk of its queue's log directory. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
 /// flag against it. Files that are not the system's own go through `buffer`.
 pub fn sendfile_out(
@@ -149,43 +218,76 @@ pub fn sendfile_out(
     buffer: &mut [u8],
     queue: QueueId,
 ) -> Stop {
-    let sender = Sender::Reader(queue);
     let mut sent_total = 0;
     loop {
         if sent_total >= SEND_PER_TURN_BYTES && !out.is_empty() {
             return Stop::TurnOver;
         }
+        if let Some(step) = send_memory(socket, out, SEND_PER_TURN_BYTES) {
+            match step {
+                Ok((sent, wanted, _)) => {
+                    out.advance(sent);
+                    sent_total += sent;
+                    if sent < wanted {
+                        return Stop::SocketFull;
+                    }
+                }
+                Err(stop) => return stop,
+            }
+            continue;
+        }
         let sent = match out.head() {
             Head::Empty => return Stop::Done,
-            Head::Memory(bytes) => match send_some(socket, bytes, bytes.len() < out.len()) {
-                Ok(sent) => sent,
-                Err(stop) => return stop,
-            },
+            Head::Memory(bytes) => send_some(socket, bytes, bytes.len() < out.len()),
             Head::File(range) if !queue.shares_dir(range.queue) => return Stop::WouldRead,
-            Head::File(range) => {
-                let Some(file) = range.file.descriptor() else {
-                    return copy_out(socket, out, buffer, sender);
-                };
-                let mut position = range.position;
-                let len = range.len.min(SENDFILE_MAX_BYTES);
-                match rustix::fs::sendfile(socket, file.as_fd(), Some(&mut position), len) {
-                    Ok(0) => return Stop::ReadFailed("the segment file is too short".into()),
-                    Ok(sent) => sent,
-                    Err(Errno::INTR) => continue,
-                    Err(Errno::AGAIN) => return Stop::SocketFull,
-                    // A file system without it.
-                    Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::OVERFLOW) => {
-                        return copy_out(socket, out, buffer, sender);
-                    }
-                    Err(error @ (Errno::IO | Errno::NOMEM)) => {
-                        return Stop::ReadFailed(error.to_string());
-                    }
-                    Err(_) => return Stop::PeerGone,
-                }
-            }
+            Head::File(range) => send_file(socket, range),
         };
-        out.advance(sent);
-        sent_total += sent;
+        match sent {
+            Ok(sent) => {
+                out.advance(sent);
+                sent_total += sent;
+            }
+            // The reader goes on through its buffer.
+            Err(Stop::WouldRead) => {
+                return copy_out(socket, out, buffer, Sender::Reader(queue), usize::MAX).stop;
+            }
+            Err(stop) => return stop,
+        }
+    }
+}
+
+/// `WouldRead`: not with sendfile.
+fn send_file(socket: BorrowedFd<'_>, range: &FileRange) -> Result<usize, Stop> {
+    let file = range.bytes.file(Wait::Blocking);
+    let file = file.map_err(|error| Stop::ReadFailed(error.to_string()))?;
+    let Some(descriptor) = file.descriptor() else {
+        return Err(Stop::WouldRead);
+    };
+    let mut position = range.position;
+    let len = range.len.min(SENDFILE_MAX_BYTES);
+    loop {
+        match rustix::fs::sendfile(socket, descriptor, Some(&mut position), len) {
+            Ok(0) => return Err(Stop::ReadFailed("the segment file is too short".into())),
+            Ok(sent) => return Ok(sent),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Err(Stop::SocketFull),
+            // A file system without it.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::OVERFLOW) => {
+                return Err(Stop::WouldRead);
+            }
+            Err(error @ (Errno::IO | Errno::NOMEM)) => {
+                return Err(Stop::ReadFailed(error.to_string()));
+            }
+            Err(_) => return Err(Stop::PeerGone),
+        }
+    }
+}
+
+/// Where a network thread stops to copy file bytes and leaves them to a reader.
+pub fn file_max_bytes(config: ReadPath) -> usize {
+    match config {
+        ReadPath::Auto | ReadPath::Sendfile => SENDFILE_MIN_BYTES,
+        ReadPath::Copy => usize::MAX,
     }
 }
 

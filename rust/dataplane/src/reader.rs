@@ -133,7 +133,16 @@ fn send(id: QueueId, desk: &Desk<'_>, work: &mut SendWork, buffer: &mut [u8]) ->
         let before = work.out.len();
         let socket = work.socket.as_fd();
         work.stop = match work.method {
-            Method::Copy => copy_out(socket, &mut work.out, buffer, Sender::Reader(id)),
+            Method::Copy => {
+                copy_out(
+                    socket,
+                    &mut work.out,
+                    buffer,
+                    Sender::Reader(id),
+                    usize::MAX,
+                )
+                .stop
+            }
             Method::Sendfile => sendfile_out(socket, &mut work.out, buffer, id),
         };
         desk.step();

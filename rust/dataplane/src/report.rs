@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use pyrklog_wire::api::TABLE;
 
+use crate::block_cache;
 use crate::clock::mono_ms;
 use crate::shared::Shared;
 
@@ -72,6 +73,39 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
             .map(|(name, value)| (name.to_owned(), value as u64)),
     );
     all.push(("fetch_session_evictions".to_owned(), sessions.evictions));
+    cache(shared, all);
+}
+
+/// The block caches of all directories together.
+fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
+    let mut sums = [0; 6];
+    for arena in shared
+        .dirs
+        .iter()
+        .filter_map(|dir| block_cache::arena_of(&dir.files))
+    {
+        let of = arena.statistics();
+        let values = [
+            of.populated_bytes,
+            of.free_bytes,
+            of.limit_bytes,
+            of.appended_bytes,
+            of.refused,
+            of.reclaimed,
+        ];
+        for (sum, value) in sums.iter_mut().zip(values) {
+            *sum += value;
+        }
+    }
+    let names = [
+        "cache_populated_bytes",
+        "cache_free_bytes",
+        "cache_limit_bytes",
+        "cache_appended_bytes",
+        "cache_appends_refused",
+        "cache_chunks_reclaimed",
+    ];
+    all.extend(names.into_iter().map(str::to_owned).zip(sums));
 }
 
 /// What the control plane appends to internal topics and reads of them.
@@ -133,6 +167,10 @@ fn sums(shared: &Shared, all: &mut Vec<(String, u64)>) {
         (
             "produced_bytes",
             counters.sum(|thread| &thread.produced_bytes),
+        ),
+        (
+            "fetched_bytes.cached",
+            counters.sum(|thread| &thread.fetched_bytes_cached),
         ),
         (
             "fetched_bytes.copy",

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use pyrklog_wire::ErrorCode;
 
 use crate::answers::stop_all;
+use crate::block_cache;
 use crate::clock::mono_ms;
 use crate::inbox::Message;
 use crate::internal_read;
@@ -112,7 +113,9 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     write(dir.write_high_watermarks(shared))?;
     dir.files
         .mark_clean(NO_BROKER_EPOCH)
-        .map_err(|error| format!("marking it clean: {error}"))
+        .map_err(|error| format!("marking it clean: {error}"))?;
+    // Everything is in the files: what is left of the arena is only a copy.
+    block_cache::give_up(&dir.files).map_err(|error| format!("removing its arena: {error}"))
 }
 
 /// Ends at once, as a kill would, but for the threads: they are joined.

@@ -40,6 +40,8 @@ pub struct ThreadStatistics {
     pub sent_bytes: Counter,
     /// Record bytes appended.
     pub produced_bytes: Counter,
+    /// Record bytes of fetch replies that went out of the block cache.
+    pub fetched_bytes_cached: Counter,
     /// Bytes of fetch replies that went out through a buffer.
     pub fetched_bytes_copy: Counter,
     /// Bytes of fetch replies that went out by sendfile, with the fields between.
@@ -63,6 +65,7 @@ impl Default for ThreadStatistics {
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
             produced_bytes: Counter::default(),
+            fetched_bytes_cached: Counter::default(),
             fetched_bytes_copy: Counter::default(),
             fetched_bytes_sendfile: Counter::default(),
             fetched_bytes_inline: Counter::default(),

@@ -2,11 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
+use pyrklog_arena::Arena;
 
 use crate::acceptor::Acceptor;
+use crate::janitor::CacheKeeper;
 use crate::network_thread::NetworkThread;
 use crate::reader_pool::{self, ReaderPool};
 use crate::shared::Shared;
@@ -16,6 +19,9 @@ use crate::writer::Writer;
 #[derive(Debug, Default)]
 struct Running {
     storage: Vec<JoinHandle<()>>,
+    keepers: Vec<JoinHandle<()>>,
+    arenas: Vec<Arc<Arena>>,
+    keepers_stop: Arc<AtomicBool>,
     network: Vec<JoinHandle<()>>,
     reader_keeper: Option<JoinHandle<()>>,
     acceptor: Option<JoinHandle<()>>,
@@ -65,6 +71,12 @@ impl Threads {
             running
                 .storage
                 .push(spawn(format!("syncer-{}", dir.index), || syncer.run())?);
+            let stop = Arc::clone(&running.keepers_stop);
+            if let Some(keeper) = CacheKeeper::new(Arc::clone(shared), Arc::clone(dir), stop) {
+                running.arenas.push(Arc::clone(keeper.arena()));
+                let thread = spawn(format!("cache-{}", dir.index), || keeper.run())?;
+                running.keepers.push(thread);
+            }
         }
         Ok(())
     }
@@ -112,9 +124,19 @@ impl Threads {
         readers.wait_ended();
     }
 
-    /// Waits for the writers and syncers.
+    /// Waits for the writers and syncers, then ends those who keep the block caches.
     pub fn join_storage(&self) {
         let storage = std::mem::take(&mut self.running.lock().storage);
         join(storage);
+        let (keepers, arenas) = {
+            let mut running = self.running.lock();
+            running.keepers_stop.store(true, Ordering::Release);
+            (
+                std::mem::take(&mut running.keepers),
+                std::mem::take(&mut running.arenas),
+            )
+        };
+        arenas.iter().for_each(|arena| arena.ring());
+        join(keepers);
     }
 }

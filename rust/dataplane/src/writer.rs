@@ -1,14 +1,21 @@
 //! One thread a log directory writes what was appended to memory into the segment files, and so
 //! opens the partitions' durability gates.
 //!
-//! It works in turns: everything that is queued is taken at once, each partition's bytes go out in
+//! What lies in the block cache is acknowledged already and may gather: a partition is written when
+//! enough of it waits, or after a while. What lies on the heap is written at once.
+//!
+//! It works in turns: everything that is due is taken at once, each partition's bytes go out in
 //! one write, and the requests that are thereby done are told at the end of the turn, each network
 //! thread woken at most once. While it is busy, further appends gather into larger writes.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::clock::mono_ms;
 use crate::log_dir::LogDirState;
 use crate::outbox::Outbox;
 use crate::partition::Partition;
@@ -31,27 +38,75 @@ enum End {
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Due now.
     partitions: Vec<Arc<Partition>>,
-    is_asleep: bool,
+    /// Due at some time (monotonic milliseconds), in order.
+    later: VecDeque<(i64, Arc<Partition>)>,
+    sleep: Sleep,
     end: End,
 }
 
-/// Partitions with something to write, each once.
+/// What the writer waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sleep {
+    /// It is awake.
+    #[default]
+    No,
+    /// For the first of those that are due later.
+    Until,
+    /// For anything.
+    Long,
+}
+
+/// Partitions with something to write, each at most once in each of two lists.
 #[derive(Debug, Default)]
 pub struct WriterQueue {
     inner: Mutex<Inner>,
     wake: Condvar,
+    later_ms: i64,
+    is_hurried: AtomicBool,
 }
 
 impl WriterQueue {
+    /// A queue in which "later" means after so many milliseconds.
+    pub fn new(later_ms: i64) -> WriterQueue {
+        WriterQueue {
+            later_ms,
+            ..WriterQueue::default()
+        }
+    }
+
     /// Queues a partition, whose `queued` flag the caller has just set under its mutex.
     pub fn push(&self, partition: Arc<Partition>) {
         let mut inner = self.inner.lock();
         inner.partitions.push(partition);
-        let wake = std::mem::take(&mut inner.is_asleep);
+        self.wake_unless(inner, Sleep::No);
+    }
+
+    /// Queues a partition to be written later, whose `queued_later` flag the caller has just set.
+    pub fn push_later(&self, partition: Arc<Partition>) {
+        let due_ms = mono_ms() + self.later_ms;
+        let mut inner = self.inner.lock();
+        inner.later.push_back((due_ms, partition));
+        self.wake_unless(inner, Sleep::Until);
+    }
+
+    /// Wakes the writer from a sleep that is longer than it may be.
+    fn wake_unless(&self, mut inner: MutexGuard<'_, Inner>, enough: Sleep) {
+        let wake = inner.sleep != Sleep::No && inner.sleep != enough;
+        if wake {
+            inner.sleep = Sleep::No;
+        }
         drop(inner);
         if wake {
             self.wake.notify_one();
+        }
+    }
+
+    /// What is due later is due now.
+    pub fn hurry(&self) {
+        if !self.is_hurried.swap(true, Ordering::Relaxed) {
+            self.wake_unless(self.inner.lock(), Sleep::No);
         }
     }
 
@@ -67,7 +122,9 @@ impl WriterQueue {
 
     /// Forgets what is queued, after the end: partitions hold their directory, and so its lock.
     pub fn clear(&self) {
-        self.inner.lock().partitions.clear();
+        let mut inner = self.inner.lock();
+        inner.partitions.clear();
+        inner.later.clear();
     }
 
     /// Partitions that wait for the writer.
@@ -80,33 +137,59 @@ impl WriterQueue {
         if inner.end != End::Now {
             inner.end = end;
         }
-        inner.is_asleep = false;
+        inner.sleep = Sleep::No;
         drop(inner);
         self.wake.notify_one();
     }
 
-    /// Moves everything queued into `turn`, waiting for it; false at the end.
-    fn take(&self, turn: &mut Vec<Arc<Partition>>) -> bool {
+    /// Moves everything that is due into `turn`, waiting for it; false at the end.
+    fn take(&self, turn: &mut Turn) -> bool {
         let mut inner = self.inner.lock();
         loop {
-            match inner.end {
-                End::Now => return false,
-                _ if !inner.partitions.is_empty() => {
-                    std::mem::swap(&mut inner.partitions, turn);
-                    return true;
+            if inner.end == End::Now {
+                return false;
+            }
+            std::mem::swap(&mut inner.partitions, &mut turn.now);
+            let is_all = self.is_hurried.swap(false, Ordering::Relaxed) || inner.end != End::No;
+            let next_ms = inner.later.front().map(|(due_ms, _)| *due_ms);
+            let now_ms = if next_ms.is_some() { mono_ms() } else { 0 };
+            while let Some((due_ms, partition)) = inner.later.pop_front() {
+                if !is_all && due_ms > now_ms {
+                    inner.later.push_front((due_ms, partition));
+                    break;
                 }
-                End::WhenEmpty => return false,
-                End::No => {
-                    inner.is_asleep = true;
+                turn.later.push(partition);
+            }
+            if !turn.now.is_empty() || !turn.later.is_empty() {
+                return true;
+            }
+            match (inner.end, next_ms) {
+                (End::WhenEmpty, _) => return false,
+                (_, Some(due_ms)) => {
+                    inner.sleep = Sleep::Until;
+                    let wait_ms = u64::try_from(due_ms - now_ms).unwrap_or(0);
+                    let wait = Duration::from_millis(wait_ms);
+                    self.wake.wait_for(&mut inner, wait);
+                }
+                (_, None) => {
+                    inner.sleep = Sleep::Long;
                     self.wake.wait(&mut inner);
                 }
             }
+            inner.sleep = Sleep::No;
         }
     }
 
     fn is_stopped(&self) -> bool {
         self.inner.lock().end == End::Now
     }
+}
+
+/// What is due at one time.
+#[derive(Debug, Default)]
+struct Turn {
+    now: Vec<Arc<Partition>>,
+    later: Vec<Arc<Partition>>,
 }
 
 /// The writer thread of one directory.
@@ -132,13 +215,15 @@ impl Writer {
 
     /// Runs until told to end.
     pub fn run(mut self) {
-        let mut turn = Vec::new();
+        let mut turn = Turn::default();
         while self.dir.writer.take(&mut turn) {
-            for partition in turn.drain(..) {
+            let now = turn.now.drain(..).map(|partition| (partition, false));
+            let later = turn.later.drain(..).map(|partition| (partition, true));
+            for (partition, was_later) in now.chain(later) {
                 if self.dir.writer.is_stopped() {
                     return;
                 }
-                self.write(partition);
+                self.write(partition, was_later);
                 if self.undelivered_bytes >= DELIVER_BYTES {
                     self.deliver();
                 }
@@ -153,10 +238,14 @@ impl Writer {
         self.undelivered_bytes = 0;
     }
 
-    fn write(&mut self, partition: Arc<Partition>) {
+    fn write(&mut self, partition: Arc<Partition>, was_later: bool) {
         let job = {
             let mut state = partition.lock();
-            state.queued = false;
+            if was_later {
+                state.queued_later = false;
+            } else {
+                state.queued = false;
+            }
             state.log.as_mut().and_then(|log| log.take_writes())
         };
         let Some(mut job) = job else { return };
@@ -169,14 +258,13 @@ impl Writer {
         state.unwritten_bytes -= written;
         self.dir.written(written);
         self.undelivered_bytes += written;
-        if completed.gate_moved && state.release(written, &mut self.outbox) {
+        if completed.gate_moved && state.release(completed.readable_bytes, &mut self.outbox) {
             self.dir.syncer.high_watermark_moved();
         }
-        let again = completed.more && failure.is_none() && !state.queued;
-        state.queued |= again;
-        drop(state);
-        if again {
-            self.dir.writer.push(Arc::clone(&partition));
+        if completed.more && failure.is_none() {
+            partition.unlock_and_write(state);
+        } else {
+            drop(state);
         }
         if let Some(reason) = failure {
             let reason = format!(

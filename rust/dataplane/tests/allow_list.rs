@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::*;
 use pyrklog_dataplane::api::PlaneConfig;
@@ -186,7 +186,7 @@ fn call(plant: &str, path: &Path, mut file: &File, socket: &std::os::unix::net::
 /// Two directories with a topic each; that of `a` is "one".
 struct Two {
     test: TestPlane,
-    disk: StallingDisk,
+    disk: Stalling,
     turns: Arc<[AtomicU64; NETWORK_THREADS]>,
     _dir: tempfile::TempDir,
 }
@@ -197,10 +197,10 @@ fn two_directories(planted_wait: Wait) -> Two {
     let mut config = config(dirs.clone());
     config.network_threads = NETWORK_THREADS;
     config.unwritten_max_bytes = 300_000;
-    let disk = StallingDisk::new(Arc::new(RealDisk));
+    let disk = Stalling::new();
     disk.watch_threads("network-");
     let turns: Arc<[AtomicU64; NETWORK_THREADS]> = Arc::default();
-    let (counts, hooked) = (Arc::clone(&turns), disk.clone());
+    let (counts, hooked) = (Arc::clone(&turns), disk.0.clone());
     let mut test = start(config, &disk, move |thread| {
         counts[thread].fetch_add(1, Ordering::Relaxed);
         if hooked.waiting() > 0 {
@@ -245,6 +245,21 @@ fn read_both(mut client: Client, rounds: &AtomicU64, is_over: &AtomicBool) {
     }
 }
 
+/// Ends the process when a network thread waits for a disk: whoever waits for that thread would wait
+/// for good.
+fn end_if_waited_for(disk: StallingDisk) {
+    std::thread::spawn(move || {
+        loop {
+            let waited_for = disk.waited_for();
+            if !waited_for.is_empty() {
+                println!("waited for by network threads: {waited_for:?}");
+                std::process::exit(WAITED);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
 fn freeze_one_of_two(freeze: Duration, planted_wait: Wait) {
     let Two {
         test,
@@ -252,6 +267,7 @@ fn freeze_one_of_two(freeze: Duration, planted_wait: Wait) {
         turns,
         _dir,
     } = two_directories(planted_wait);
+    end_if_waited_for(disk.0.clone());
     for topic in ["a", "b"] {
         let produced = test.client().produce(topic, 0, &large_batch(100_000));
         assert_eq!(produced, (ErrorCode::NONE, 0));
@@ -274,24 +290,13 @@ fn freeze_one_of_two(freeze: Duration, planted_wait: Wait) {
                 .map(|count| count.load(Ordering::Relaxed))
                 .collect()
         };
-        let begun = Instant::now();
-        loop {
-            std::thread::sleep(Duration::from_millis(20));
-            let waited_for = disk.waited_for();
-            if !waited_for.is_empty() {
-                // The clients would wait for good.
-                println!("waited for by network threads: {waited_for:?}");
-                std::process::exit(WAITED);
-            }
-            if begun.elapsed() >= freeze {
-                break;
-            }
-        }
+        std::thread::sleep(freeze);
         let (rounds, turns) = (read(&rounds), read(&*turns));
         let both = both.load(Ordering::Relaxed);
         let still_stuck = disk.waiting();
         disk.resume();
         is_over.store(true, Ordering::Relaxed);
+        assert_eq!(disk.waited_for(), Vec::<String>::new());
         assert!(still_stuck > 0, "nothing met the frozen disk");
         assert!(
             rounds.iter().all(|count| *count >= ROUNDS_MIN),

@@ -29,7 +29,7 @@ fn damage(dir: &Path, place: u64, bytes: &[u8]) {
 #[test]
 fn a_damaged_batch_is_told_and_the_others_are_read() {
     let dir = tempfile::tempdir().unwrap();
-    let mut test = start(dir.path());
+    let mut test = start_through(dir.path());
     let places = eight(&mut test, dir.path());
     damage(dir.path(), places[2] + 80, b"x!");
     damage(dir.path(), places[5] + 57, &99i32.to_be_bytes());
@@ -51,7 +51,7 @@ fn a_damaged_batch_is_told_and_the_others_are_read() {
 #[test]
 fn a_damaged_batch_does_not_say_where_the_next_one_begins() {
     let dir = tempfile::tempdir().unwrap();
-    let mut test = start(dir.path());
+    let mut test = start_through(dir.path());
     let places = eight(&mut test, dir.path());
     // It claims four offsets that belong to its successors.
     damage(dir.path(), places[2] + 23, &4i32.to_be_bytes());
@@ -68,7 +68,7 @@ fn a_damaged_batch_does_not_say_where_the_next_one_begins() {
 #[test]
 fn a_wrong_base_offset_does_not_lead_astray() {
     let dir = tempfile::tempdir().unwrap();
-    let mut test = start(dir.path());
+    let mut test = start_through(dir.path());
     let places = eight(&mut test, dir.path());
     damage(dir.path(), places[3], &(1i64 << 40).to_be_bytes());
     damage(dir.path(), places[6], &1i64.to_be_bytes());
@@ -91,7 +91,7 @@ fn lengths_that_cannot_be_trusted_cost_their_segment_at_most() {
         (16, [9; 4]),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let mut test = start(dir.path());
+        let mut test = start_through(dir.path());
         let places = eight(&mut test, dir.path());
         let mut rolling = topic_config();
         rolling.log.segment_bytes = 1_500;

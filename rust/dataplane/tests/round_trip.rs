@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::ReadPath;
+use pyrklog_dataplane::api::{CacheConfig, ReadPath};
 use pyrklog_log::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
@@ -147,7 +147,10 @@ fn pipelined_requests_are_answered_in_order() {
 #[test]
 fn large_frames_grow_their_buffer_and_come_back_whole() {
     let dir = tempfile::tempdir().unwrap();
-    let mut test = TestPlane::start(dir.path());
+    let mut options = config(vec![dir.path().join("logs")]);
+    // What is cached does not go out by sendfile.
+    options.cache = CacheConfig::off();
+    let mut test = TestPlane::start_with(options, Arc::new(RealDisk));
     let mut config = topic_config();
     config.log.max_message_bytes = 8 << 20;
     assert_eq!(test.lead("t", 1, &config), [0]);

@@ -6,6 +6,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, NO_TIMESTAMP};
 
 use crate::batch_info::BatchInfo;
+use crate::cache::may_go_behind;
 use crate::log::Log;
 use crate::position::{LogPosition, Place};
 use crate::producer_state::{Check, Origin, ProducerError};
@@ -32,6 +33,8 @@ pub struct Appended {
     pub appended_bytes: usize,
     /// Nothing was queued before: queue the log at its directory's writer.
     pub wake_writer: bool,
+    /// The gate stands above it already: it lies in the block cache, and may be written later.
+    pub is_gated: bool,
 }
 
 /// Why a batch was not appended; nothing changed.
@@ -101,6 +104,7 @@ impl Log {
                 duplicate: true,
                 appended_bytes: 0,
                 wake_writer: false,
+                is_gated: false,
             });
         }
         let wake_writer = self.is_idle();
@@ -113,10 +117,13 @@ impl Log {
         if self.active.must_roll(facts, &self.config, now_ms) {
             self.roll(base_offset, now_ms);
         }
-        let place = self.push_to_tail(batch, facts, now_ms);
+        let (place, is_gated) = self.push_to_tail(batch, facts, now_ms);
         self.update_producer(info, base_offset, place);
         let position = self.active.size;
         self.end = LogPosition::at(facts.last_offset + 1, place.segment_base, position);
+        if is_gated {
+            self.set_gate(self.end);
+        }
         Ok(Appended {
             base_offset,
             last_offset: facts.last_offset,
@@ -129,6 +136,7 @@ impl Log {
             duplicate: false,
             appended_bytes: batch.len(),
             wake_writer,
+            is_gated,
         })
     }
 
@@ -158,18 +166,41 @@ impl Log {
         Ok(end_offset)
     }
 
-    fn push_to_tail(&mut self, batch: &[u8], facts: BatchFacts, now_ms: i64) -> Place {
+    /// Where the batch stands, and whether it went to the block cache.
+    fn push_to_tail(&mut self, batch: &[u8], facts: BatchFacts, now_ms: i64) -> (Place, bool) {
         let position = self.active.size;
+        let is_cached = self.append_to_cache(position, batch, now_ms);
         self.tail_mut();
-        self.tail.push_batch(&self.active.segment, position, batch);
+        if is_cached {
+            let end = position + facts.size;
+            self.active.segment.set_size(u64::from(end));
+            self.tail.push_cached(&self.active.segment, position, end);
+        } else {
+            self.tail.push_batch(&self.active.segment, position, batch);
+        }
         self.note_unsynced_active();
         self.sync.since_ms.get_or_insert(now_ms);
         self.active
             .appended(facts, self.config.index_interval_bytes);
-        Place {
-            segment_base: self.active.base_offset(),
+        let segment_base = self.active.base_offset();
+        let place = Place {
+            segment_base,
             position,
-        }
+        };
+        (place, is_cached)
+    }
+
+    /// Behind bytes that a kill would lose nothing may be acknowledged, so while there are any,
+    /// batches go the same way as they.
+    fn append_to_cache(&mut self, position: u32, batch: &[u8], now_ms: i64) -> bool {
+        let has_heap_bytes = self.has_heap_bytes();
+        let Some(cache) = &mut self.cache else {
+            return false;
+        };
+        cache.set_now(now_ms);
+        !has_heap_bytes
+            && may_go_behind(&self.config)
+            && cache.append(&self.active.segment, position, batch)
     }
 
     fn note_unsynced_active(&mut self) {

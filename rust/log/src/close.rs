@@ -48,7 +48,14 @@ impl Log {
 
     /// Everything that was written is durable ([`crate::LogDir::sync_all`] said so).
     pub fn all_synced(&mut self) {
-        self.sync.recovery_point = self.gated.offset;
+        self.sync.recovery_point = self.written.offset;
+    }
+
+    /// The partition is gone, folder and all: its blocks in the cache are free.
+    pub fn release_blocks(&self) {
+        if let Some(cache) = &self.cache {
+            cache.release();
+        }
     }
 
     /// The folder was renamed (the topic is being deleted): files that are opened from now on are

@@ -6,7 +6,7 @@
 //! failed write or sync: poison, see [`crate::LogEnv`]).
 
 use std::fmt::Debug;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,6 +90,22 @@ pub trait DiskFile: Debug + Send + Sync {
     fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
     /// Writes all bytes at `position`.
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
+    /// Writes all of `slices`, one behind the other, at `position`. With `drop_behind` nobody will
+    /// read the bytes soon: the system need not keep them once they are on the disk.
+    fn write_slices_at(
+        &self,
+        slices: &[IoSlice<'_>],
+        position: u64,
+        drop_behind: bool,
+    ) -> io::Result<()> {
+        let _a_hint = drop_behind;
+        let mut at = position;
+        for slice in slices {
+            self.write_all_at(slice, at)?;
+            at += slice.len() as u64;
+        }
+        Ok(())
+    }
     /// Size in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Whether it has no bytes.

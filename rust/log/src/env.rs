@@ -1,10 +1,12 @@
 //! What all logs of one log directory share: the disk, the poison flag, buffers, file handles.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
+use pyrklog_arena::{Arena, Found, FoundPartition, PartitionName};
 
+use crate::cache::{Claimed, DirCache, has_unwritten};
 use crate::disk::Disk;
 use crate::segment::Segment;
 use crate::write_behind::Tail;
@@ -26,6 +28,7 @@ pub struct LogEnv {
     spare: Mutex<SpareTails>,
     handles: Mutex<VecDeque<Weak<Segment>>>,
     max_open_segments: usize,
+    cache: OnceLock<Mutex<DirCache>>,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +47,95 @@ impl LogEnv {
             spare: Mutex::default(),
             handles: Mutex::default(),
             max_open_segments: max_open_segments.max(8),
+            cache: OnceLock::new(),
         })
+    }
+
+    /// Gives the directory its block cache, before any log is opened; once. `found` is what an
+    /// earlier life left in the arena. With `is_same_boot` that life used the directory since the
+    /// machine was started, so that the files hold all that it wrote.
+    pub fn set_cache(&self, arena: Arc<Arena>, is_same_boot: bool, found: Found) {
+        let cache = DirCache {
+            arena,
+            is_same_boot,
+            found,
+            quarantined: HashMap::new(),
+        };
+        // A second cache would be a mistake of the caller; the first one is in use.
+        let _first_stays = self.cache.set(Mutex::new(cache));
+    }
+
+    /// The directory's block cache.
+    pub fn arena(&self) -> Option<Arc<Arena>> {
+        Some(Arc::clone(&self.cache.get()?.lock().arena))
+    }
+
+    /// Blocks of partitions that were refused, or whose log was not opened: the arena must not be
+    /// given up while there are any that are not written.
+    pub fn has_unclaimed_blocks(&self) -> bool {
+        let Some(cache) = self.cache.get() else {
+            return false;
+        };
+        let cache = cache.lock();
+        let is_needed =
+            |found: &FoundPartition| found.damage.is_some() || has_unwritten(&found.segments);
+        !cache.quarantined.is_empty() || cache.found.values().any(is_needed)
+    }
+
+    /// Partitions whose blocks nobody has claimed yet.
+    pub fn unclaimed_partitions(&self) -> Vec<PartitionName> {
+        let cache = self.cache.get().map(Mutex::lock);
+        cache.map_or_else(Vec::new, |cache| cache.found.keys().cloned().collect())
+    }
+
+    /// Gives up the blocks of a partition that is not there any more.
+    pub fn forget_partition(&self, name: &PartitionName) {
+        let Some(cache) = self.cache.get() else {
+            return;
+        };
+        let mut cache = cache.lock();
+        if let Some(found) = cache.found.remove(name) {
+            cache.arena.release_slot(found.slot);
+        }
+    }
+
+    /// What the arena holds of a log, if there is an arena.
+    ///
+    /// # Errors
+    /// Why the blocks must not be used.
+    pub(crate) fn claim(&self, name: &PartitionName) -> Result<Option<Claimed>, String> {
+        let Some(cache) = self.cache.get() else {
+            return Ok(None);
+        };
+        let mut cache = cache.lock();
+        if let Some((_, reason)) = cache.quarantined.get(name) {
+            return Err(reason.clone());
+        }
+        let found = cache.found.remove(name);
+        if let Some(FoundPartition {
+            damage: Some(damage),
+            ..
+        }) = &found
+        {
+            let reason = format!("its blocks in {}: {damage}", cache.arena.path().display());
+            let found = found.expect("it was just looked at");
+            let kept = (found, reason.clone());
+            cache.quarantined.insert(name.clone(), kept);
+            return Err(reason);
+        }
+        Ok(Some(Claimed {
+            arena: Arc::clone(&cache.arena),
+            is_same_boot: cache.is_same_boot,
+            found,
+        }))
+    }
+
+    /// Keeps blocks that must not be used, so that they are not lost either.
+    pub(crate) fn quarantine(&self, name: &PartitionName, found: FoundPartition, reason: &str) {
+        if let Some(cache) = self.cache.get() {
+            let kept = (found, reason.to_owned());
+            cache.lock().quarantined.insert(name.clone(), kept);
+        }
     }
 
     /// The disk under the directory.

@@ -27,6 +27,7 @@ pub mod transaction_index;
 pub mod validate;
 
 mod append;
+mod cache;
 mod close;
 mod env;
 mod folder;
@@ -47,12 +48,15 @@ pub use config::{CompressionType, LogConfig, TimestampType};
 pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::LogEnv;
 pub use log::{Log, SyncScope};
-pub use log_dir::{DeletedFolder, Identity, LogDir, LogDirError, PartitionFolder};
+pub use log_dir::{
+    ArenaMarker, DeletedFolder, Identity, LogDir, LogDirError, PartitionFolder, hex, parse_id,
+};
 pub use open::{OpenError, OpenReport, OpenRequest, OpenState, TopicId};
 pub use position::Place;
 pub use producer_state::Origin;
 pub use read::{Isolation, Location, ReadError, Slice, Wait};
 pub use retention::{RemovedSegments, Retention, RetentionCandidates};
+pub use segment::SegmentBytes;
 pub use time_query::{TimeOffset, TimeQuery, TimeSpec};
 pub use transaction_index::AbortedTxn;
 pub use truncation::{TruncateError, TruncateJob};

@@ -4,10 +4,10 @@
 //!
 //! ```text
 //! log start <= last stable offset <= high watermark <= gated end <= log end
-//!                                    recovery point <= gated end
+//!                                    recovery point <= written <= log end
 //! ```
 //!
-//! *Log end*: of what was appended. *Gated end*: below it the flush settings' promise holds, so
+//! *Log end*: of what was appended. *Written*: below it the files have everything. *Gated end*: below it the flush settings' promise holds, so
 //! acknowledgements and all visibility stop there. *High watermark*: below it every in-sync replica
 //! has the data. *Last stable offset*: the first offset of the oldest transaction that is open.
 //! *Recovery point*: below it everything was synced.
@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::cache::{LogCache, may_go_behind};
 use crate::config::LogConfig;
 use crate::env::LogEnv;
 use crate::folder::Folder;
@@ -37,9 +38,12 @@ pub struct Log {
     pub(crate) segments: Arc<Vec<Arc<Segment>>>,
     pub(crate) active: ActiveSegment,
     pub(crate) tail: Tail,
-    /// Bytes of the write job on its way.
-    pub(crate) in_flight: Option<usize>,
+    /// Bytes of the write job on its way: all, and those that are nowhere else.
+    pub(crate) in_flight: Option<InFlight>,
+    pub(crate) cache: Option<LogCache>,
     pub(crate) end: LogPosition,
+    /// What lies before it is in the files.
+    pub(crate) written: LogPosition,
     pub(crate) gated: LogPosition,
     pub(crate) high_watermark: LogPosition,
     pub(crate) log_start: i64,
@@ -57,6 +61,13 @@ pub struct Log {
     pub(crate) truncating: bool,
     pub(crate) poison: Option<String>,
     pub(crate) jitter_seed: u64,
+}
+
+/// Bytes of batches that a write job carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
+    pub batch_bytes: usize,
+    pub heap_bytes: usize,
 }
 
 /// What is written but not durable.
@@ -161,7 +172,7 @@ impl Log {
     /// Bytes of all batches, the tail's included.
     pub fn size_bytes(&self) -> u64 {
         let closed = &self.segments[..self.segments.len() - 1];
-        closed.iter().map(|segment| segment.written()).sum::<u64>() + u64::from(self.active.size)
+        closed.iter().map(|segment| segment.size()).sum::<u64>() + u64::from(self.active.size)
     }
 
     /// Number of segments, the active one included.
@@ -284,6 +295,20 @@ impl Log {
         &mut self.tail
     }
 
+    /// Whether a kill would lose bytes that wait to be written.
+    #[inline]
+    pub(crate) fn has_heap_bytes(&self) -> bool {
+        self.tail.heap_bytes() > 0 || self.in_flight.is_some_and(|job| job.heap_bytes > 0)
+    }
+
+    /// Moves the gate up.
+    pub(crate) fn set_gate(&mut self, end: LogPosition) {
+        self.gated = end;
+        if let Some(place) = end.place {
+            self.recent.push(end.offset, place);
+        }
+    }
+
     /// Nothing is queued and no write is on its way: what is queued next must wake the writer.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
@@ -300,7 +325,22 @@ impl Log {
 
     /// Bytes of batches that are not in files yet.
     pub fn unwritten_bytes(&self) -> usize {
-        self.tail.batch_bytes() + self.in_flight.unwrap_or(0)
+        self.tail.batch_bytes() + self.in_flight.map_or(0, |job| job.batch_bytes)
+    }
+
+    /// Bytes of batches that wait to be taken by the writer.
+    pub fn waiting_bytes(&self) -> usize {
+        self.tail.batch_bytes()
+    }
+
+    /// Whether anything waits to be taken by the writer, who has nothing of the log in his hands.
+    pub fn is_ready_to_write(&self) -> bool {
+        !self.tail.is_empty() && self.in_flight.is_none()
+    }
+
+    /// Whether what waits may wait on: all of it lies in the block cache, and is acknowledged.
+    pub fn may_write_later(&self) -> bool {
+        !self.tail.has_other_steps()
     }
 
     /// The whole tail, to be written by the directory's writer. `None` while nothing is queued, or
@@ -313,7 +353,10 @@ impl Log {
             self.tail.push_index_entries(&mut self.active);
         }
         let tail = std::mem::take(&mut self.tail);
-        self.in_flight = Some(tail.batch_bytes());
+        self.in_flight = Some(InFlight {
+            batch_bytes: tail.batch_bytes(),
+            heap_bytes: tail.heap_bytes(),
+        });
         let unsynced_records = self.end.offset - self.sync.recovery_point;
         let sync = (unsynced_records >= self.config.flush_messages).then(|| {
             self.sync.note_files(&tail);
@@ -334,15 +377,17 @@ impl Log {
             ));
             return Completed::default();
         }
+        let gate = self.gate_after(job.end);
         let completed = Completed {
-            gate_moved: job.end.offset > self.gated.offset,
+            gate_moved: gate.offset > self.gated.offset,
             written_bytes: job.size_bytes(),
+            readable_bytes: job.size_bytes() + self.tail.batch_bytes(),
             more: !self.tail.is_empty(),
             rolled: job.closes_segment(),
         };
-        self.gated = job.end;
-        if let Some(place) = job.end.place {
-            self.recent.push(job.end.offset, place);
+        self.written = job.end;
+        if completed.gate_moved {
+            self.set_gate(gate);
         }
         let WriteJob { tail, sync, .. } = job;
         match sync {
@@ -351,6 +396,19 @@ impl Log {
         }
         self.env.recycle_tail(tail);
         completed
+    }
+
+    /// Where the gate may stand once everything before `written` is in the files. What gathered on
+    /// the heap in the meantime goes to the block cache if that has room now: under a steady load
+    /// there would never be a moment without any.
+    fn gate_after(&mut self, written: LogPosition) -> LogPosition {
+        let may_go_behind = may_go_behind(&self.config);
+        let cache = self.cache.as_mut().filter(|_| may_go_behind);
+        if cache.is_some_and(|cache| self.tail.move_to_cache(cache)) {
+            self.end
+        } else {
+            written
+        }
     }
 
     /// What has to be synced, for the syncer. `None` when there is nothing, when an earlier job is
@@ -373,9 +431,9 @@ impl Log {
             }
             SyncScope::ClosedSegments => {
                 let open = self.segments.iter().find(|segment| !segment.is_closed());
-                open.map_or(self.gated.offset, |segment| segment.base_offset())
+                open.map_or(self.written.offset, |segment| segment.base_offset())
             }
-            SyncScope::Written => self.gated.offset,
+            SyncScope::Written => self.written.offset,
         };
         if segments.is_empty() && self.sync.files.is_empty() {
             return None;
@@ -389,7 +447,7 @@ impl Log {
             }
             SyncScope::ClosedSegments => {}
         }
-        let job = self.sync_job(segments, end.min(self.gated.offset));
+        let job = self.sync_job(segments, end.min(self.written.offset));
         self.sync.files = later;
         Some(job)
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! .lock                              fcntl lock of the broker that uses the directory
 //! meta.properties                    whose data this is
+//! .pyrklog-arena                     which block cache holds what is not in the files yet
 //! .kafka_cleanshutdown               only between an orderly shutdown and the next start
 //! recovery-point-offset-checkpoint   below: synced
 //! log-start-offset-checkpoint        below: deleted
@@ -25,7 +26,9 @@ use crate::names::{self, FolderState};
 use crate::open::{OpenState, TopicId};
 use crate::partition_metadata::PartitionMetadata;
 
+mod arena_marker;
 mod offsets;
+pub use arena_marker::{ArenaMarker, hex, parse_id};
 use offsets::OffsetTable;
 
 /// Checkpoints and the like; far above what 100,000 partitions need.

@@ -16,12 +16,15 @@ use crate::position::{LogPosition, RecentPositions};
 use crate::write_behind::Tail;
 
 mod active;
+mod again;
+mod blocks;
 mod epochs;
 mod files;
 mod load;
 mod producers;
 mod recovery;
 
+use blocks::Claim;
 pub(crate) use load::{Loaded, Loader};
 pub(crate) use producers::Expiry;
 
@@ -161,6 +164,7 @@ impl Log {
             report.created = true;
         }
         check_topic_id(&request, &folder)?;
+        let claim = Claim::new(&request)?;
         let loader = Loader {
             env: &request.env,
             folder: &folder,
@@ -170,8 +174,16 @@ impl Log {
                 expiration_ms: request.producer_id_expiration_ms,
             },
             jitter_seed: jitter_seed(request.topic, request.partition),
+            blocks: claim.segments(),
+            is_same_boot: claim.is_same_boot,
         };
-        let loaded = loader.load(request.state, &mut report)?;
+        let loaded = match loader.load(request.state, &mut report) {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                claim.refuse(&request.env, &error.to_string());
+                return Err(error);
+            }
+        };
         let mut log = Self::from_loaded(
             &request,
             folder.clone(),
@@ -179,6 +191,7 @@ impl Log {
             loaded,
             report.created,
         );
+        log.cache = claim.into_cache();
         if request.config.flush_messages < i64::MAX {
             log.sync_what_was_found()?;
         }
@@ -211,6 +224,14 @@ impl Log {
             ..
         } = loaded;
         let end = LogPosition::at(end_offset, active.base_offset(), active.size);
+        let mut tail = Tail::default();
+        let mut written = end;
+        for unwritten in loaded.unwritten {
+            if written == end {
+                written = LogPosition::unplaced(unwritten.segment.base_offset());
+            }
+            unwritten.queue(&mut tail);
+        }
         let high_watermark = request.state.high_watermark.clamp(log_start, end_offset);
         let mut producers = loaded.producers;
         producers.on_high_watermark(high_watermark);
@@ -220,9 +241,11 @@ impl Log {
             config: request.config.clone(),
             segments: Arc::new(segments),
             active,
-            tail: Tail::default(),
+            tail,
             in_flight: None,
+            cache: None,
             end,
+            written,
             gated: end,
             high_watermark: if high_watermark == end_offset {
                 end

@@ -1,14 +1,13 @@
 //! Reading by offset: [`Log::locate`] under the lock, [`Location::resolve`] without it.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::disk::DiskFile;
 use crate::log::Log;
 use crate::position::{LogPosition, Place};
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, ScanError};
-use crate::segment::Segment;
+use crate::segment::{Segment, SegmentBytes};
 use crate::transaction_index::AbortedTxn;
 
 /// How far a reader may see.
@@ -108,7 +107,6 @@ pub struct Location {
 #[derive(Clone, Debug)]
 pub struct Slice {
     segment: Option<Arc<Segment>>,
-    file: Option<Arc<dyn DiskFile>>,
     position: u64,
     len: usize,
     offset: i64,
@@ -290,8 +288,8 @@ fn scan_to(
         let message = format!("the offset index leads to position {from} for {offset}");
         return Err(ReadError::Corrupt(message));
     }
-    let file = segment.log_file(wait)?;
-    let mut scanner = BatchScanner::new(&*file, from, limit, LOOK_UP_CHUNK_BYTES, wait);
+    let bytes = segment.bytes();
+    let mut scanner = BatchScanner::new(&bytes, from, limit, LOOK_UP_CHUNK_BYTES, wait);
     let mut first = true;
     while let Some(met) = scanner.next_header()? {
         if first && from > 0 && met.header.base_offset > offset {
@@ -345,7 +343,7 @@ impl Location {
             let end = if segment.base_offset() == bound.segment_base {
                 u64::from(bound.position)
             } else {
-                segment.written()
+                segment.size()
             };
             bytes += end.saturating_sub(u64::from(start));
             if segment.base_offset() >= bound.segment_base {
@@ -376,7 +374,7 @@ impl Location {
             let limit = if segment.base_offset() == bound.segment_base {
                 u64::from(bound.position)
             } else {
-                segment.written()
+                segment.size()
             };
             if let Found::Batch(position) = entry.find(self.offset, limit, wait)? {
                 return self.slice(segment, position, limit, max_bytes, min_one, wait);
@@ -395,12 +393,12 @@ impl Location {
         min_one: bool,
         wait: Wait,
     ) -> Result<Slice, ReadError> {
-        let file = segment.log_file(wait)?;
+        let bytes = segment.bytes();
         let available = usize::try_from(limit - position).unwrap_or(usize::MAX);
         let mut len = available.min(max_bytes);
         if len < available {
             // Only here does it matter how large the first batch is.
-            let mut scanner = BatchScanner::new(&*file, position, limit, 0, wait);
+            let mut scanner = BatchScanner::new(&bytes, position, limit, 0, wait);
             let first = scanner
                 .next_header()?
                 .map_or(0, |met| met.header.total_len());
@@ -410,7 +408,6 @@ impl Location {
         }
         Ok(Slice {
             segment: Some(segment.clone()),
-            file: Some(file),
             position,
             len,
             offset: self.offset,
@@ -425,9 +422,7 @@ impl Location {
         };
         let mut entry = entry.clone();
         while let Some(segment) = entry.segments.get(entry.index) {
-            if let Found::Batch(position) =
-                entry.find(self.bound.offset, segment.written(), wait)?
-            {
+            if let Found::Batch(position) = entry.find(self.bound.offset, segment.size(), wait)? {
                 let position = u32::try_from(position).unwrap_or(u32::MAX);
                 return Ok(Some(Place {
                     segment_base: segment.base_offset(),
@@ -439,14 +434,13 @@ impl Location {
         // The bound is the end of what is written.
         Ok(entry.segments.last().map(|segment| Place {
             segment_base: segment.base_offset(),
-            position: u32::try_from(segment.written()).unwrap_or(u32::MAX),
+            position: u32::try_from(segment.size()).unwrap_or(u32::MAX),
         }))
     }
 
     fn nothing(&self) -> Slice {
         Slice {
             segment: None,
-            file: None,
             position: 0,
             len: 0,
             offset: self.offset,
@@ -466,14 +460,9 @@ impl Slice {
         self.len == 0
     }
 
-    /// The file's descriptor and the slice's first byte in it, for sendfile(2).
-    pub fn descriptor(&self) -> Option<(BorrowedFd<'_>, u64)> {
-        Some((self.file.as_ref()?.descriptor()?, self.position))
-    }
-
-    /// The file, for those who keep the range rather than the slice; `None` without bytes.
-    pub fn file(&self) -> Option<&Arc<dyn DiskFile>> {
-        self.file.as_ref()
+    /// The segment's bytes, for those who keep the range rather than the slice; `None` without any.
+    pub fn bytes(&self) -> Option<SegmentBytes> {
+        self.segment.as_ref().map(Segment::bytes)
     }
 
     /// Position of the slice's first byte in its file.
@@ -493,8 +482,8 @@ impl Slice {
 
     /// Tells the system that the slice will be read soon.
     pub fn read_ahead(&self) {
-        if let Some(file) = &self.file {
-            file.read_ahead(self.position, self.len as u64);
+        if let Some(bytes) = self.bytes() {
+            bytes.read_ahead(self.position, self.len as u64);
         }
     }
 
@@ -505,13 +494,9 @@ impl Slice {
 
     fn read(&self, at: usize, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         let n = buffer.len().min(self.len.saturating_sub(at));
-        let Some(file) = &self.file else {
+        let Some(bytes) = self.bytes() else {
             return Ok(0);
         };
-        let position = self.position + at as u64;
-        match wait {
-            Wait::Nowait => file.read_at_nowait(&mut buffer[..n], position),
-            Wait::Blocking => file.read_at(&mut buffer[..n], position),
-        }
+        bytes.read(&mut buffer[..n], self.position + at as u64, wait)
     }
 }

@@ -116,7 +116,7 @@ impl Log {
         for (i, segment) in self.segments.iter().enumerate() {
             let next = self.segments.get(i + 1);
             let end = next.map_or(self.end.offset, |next| next.base_offset());
-            let size = next.map_or(u64::from(self.active.size), |_| segment.written());
+            let size = next.map_or(u64::from(self.active.size), |_| segment.size());
             if end > self.high_watermark.offset || (next.is_none() && size == 0) {
                 break;
             }
@@ -194,7 +194,7 @@ impl Log {
 impl RemovedSegments {
     /// Bytes that deleting will free.
     pub fn size_bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.written()).sum()
+        self.segments.iter().map(|segment| segment.size()).sum()
     }
 
     /// Gives the files their `.deleted` names, so that no later start takes them for data. Readers

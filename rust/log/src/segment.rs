@@ -7,10 +7,11 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
+use pyrklog_arena::CachedSegment;
 
 use crate::disk::{DiskFile, OpenMode, missing_is_fine};
 use crate::env::LogEnv;
@@ -21,8 +22,10 @@ use crate::read::Wait;
 use crate::time_index::{self, TimeEntry};
 
 mod active;
+mod bytes;
 mod indexes;
 pub(crate) use active::ActiveSegment;
+pub use bytes::SegmentBytes;
 pub(crate) use indexes::{BatchFacts, SegmentIndexes};
 
 /// The part of a segment that outlives the log's lock.
@@ -33,6 +36,10 @@ pub(crate) struct Segment {
     base_offset: i64,
     /// Bytes of the `.log` that are in the file.
     written: AtomicU64,
+    /// Bytes that can be read: those, and what the block cache holds behind them.
+    size: AtomicU64,
+    /// Its blocks, once it has any.
+    cached: OnceLock<Arc<CachedSegment>>,
     /// No more bytes will come and all its files are complete.
     closed: AtomicBool,
     /// Its files carry `.deleted`, or are gone.
@@ -86,6 +93,8 @@ impl Segment {
             folder: folder.clone(),
             base_offset,
             written: AtomicU64::new(written),
+            size: AtomicU64::new(written),
+            cached: OnceLock::new(),
             closed: AtomicBool::new(closed),
             removed: AtomicBool::new(false),
             pinned: AtomicBool::new(false),
@@ -111,6 +120,41 @@ impl Segment {
     /// Notes that the file now holds `bytes`.
     pub fn set_written(&self, bytes: u64) {
         self.written.store(bytes, Ordering::Release);
+        self.size.fetch_max(bytes, Ordering::AcqRel);
+    }
+
+    /// Bytes that can be read, from the file or from the block cache.
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// Notes that the file and the block cache together hold `bytes`.
+    pub fn set_size(&self, bytes: u64) {
+        self.size.store(bytes, Ordering::Release);
+    }
+
+    /// What lies behind `bytes` was cut off.
+    pub fn cut(&self, bytes: u64) {
+        self.written.fetch_min(bytes, Ordering::AcqRel);
+        self.size.store(bytes, Ordering::Release);
+        if let (Some(cached), Ok(position)) = (self.cached(), u32::try_from(bytes)) {
+            cached.cut(position);
+        }
+    }
+
+    /// Its blocks in the cache, if it has any.
+    pub fn cached(&self) -> Option<&Arc<CachedSegment>> {
+        self.cached.get()
+    }
+
+    /// The same; `make` gives it some.
+    pub fn cached_or(&self, make: impl FnOnce() -> Arc<CachedSegment>) -> &Arc<CachedSegment> {
+        self.cached.get_or_init(make)
+    }
+
+    /// All its bytes, wherever they are.
+    pub fn bytes(self: &Arc<Self>) -> SegmentBytes {
+        SegmentBytes::new(self)
     }
 
     /// Whether no more bytes will come and all files are complete.
@@ -373,8 +417,8 @@ impl Segment {
         let files = match self.open_indexes()? {
             Some(files) => files,
             None => {
-                let log = self.log_file(wait)?;
-                let built = SegmentIndexes::rebuild(&*log, self.base_offset, self.written())?;
+                let log = self.bytes();
+                let built = SegmentIndexes::rebuild(&log, self.base_offset, self.size())?;
                 built.replace(self.env.disk(), &|kind| self.path(kind))?;
                 self.open_indexes()?.ok_or_else(|| {
                     let path = self.path(FileKind::OffsetIndex);
@@ -424,7 +468,7 @@ impl Segment {
                 read_entry(&*files.offsets, last, Wait::Blocking)?;
             let entry = offset_index::OffsetIndexView::trusted(self.base_offset, &bytes).last();
             if !entry.is_some_and(|entry| {
-                entry.offset > self.base_offset && u64::from(entry.position) < self.written()
+                entry.offset > self.base_offset && u64::from(entry.position) < self.size()
             }) {
                 return Ok(false);
             }

@@ -231,9 +231,9 @@ impl Search {
     fn largest_from_start(&self, index: usize, wait: Wait) -> Result<TimeEntry, ReadError> {
         let start = self.start_in(index, self.log_start, wait)?;
         self.unless_astray(index, start, wait, |segment, start| {
-            let file = segment.log_file(wait)?;
-            let limit = segment.written();
-            let mut scanner = BatchScanner::new(&*file, start, limit, WALK_CHUNK_BYTES, wait);
+            let bytes = segment.bytes();
+            let limit = segment.size();
+            let mut scanner = BatchScanner::new(&bytes, start, limit, WALK_CHUNK_BYTES, wait);
             let mut largest = TimeEntry {
                 timestamp: NO_TIMESTAMP,
                 offset: self.log_start,
@@ -299,12 +299,12 @@ impl Search {
         ) -> Result<Option<(i64, i64)>, ReadError>,
     ) -> Result<Option<TimeOffset>, ReadError> {
         self.unless_astray(index, start, wait, |segment, start| {
-            let limit = segment.written();
+            let limit = segment.size();
             if limit <= start {
                 return Ok(None);
             }
-            let file = segment.log_file(wait)?;
-            let mut scanner = BatchScanner::new(&*file, start, limit, LOOK_UP_CHUNK_BYTES, wait);
+            let bytes = segment.bytes();
+            let mut scanner = BatchScanner::new(&bytes, start, limit, LOOK_UP_CHUNK_BYTES, wait);
             while let Some(met) = scanner.next_header()? {
                 if met.header.base_offset >= self.bound {
                     break;

@@ -7,6 +7,9 @@
 use std::io;
 use std::sync::Arc;
 
+use pyrklog_arena::{Arena, Slot};
+
+use crate::cache::LogCache;
 use crate::config::LogConfig;
 use crate::disk::{self, OpenMode, missing_is_fine};
 use crate::env::LogEnv;
@@ -47,6 +50,8 @@ pub struct TruncateJob {
     expiry: Expiry,
     jitter_seed: u64,
     loaded: Option<Loaded>,
+    /// Whose blocks are dead before any file is cut.
+    slot: Option<(Arc<Arena>, Slot)>,
 }
 
 impl Log {
@@ -87,12 +92,16 @@ impl Log {
             },
             jitter_seed: self.jitter_seed,
             loaded: None,
+            slot: self.cache.as_ref().and_then(LogCache::slot_now),
         }))
     }
 
     /// Installs what is left and lets appends through again; after an error the log is poisoned.
     pub fn complete_truncation(&mut self, job: TruncateJob, result: Result<(), OpenError>) {
         self.truncating = false;
+        if let (Some(cache), Some((_, slot))) = (&mut self.cache, &job.slot) {
+            cache.set_slot(*slot);
+        }
         let recovery_point = self.recovery_point();
         let loaded = match (result, job.loaded) {
             (Ok(()), Some(loaded)) => loaded,
@@ -105,6 +114,7 @@ impl Log {
         let end_offset = loaded.end_offset;
         self.end = LogPosition::at(end_offset, loaded.active.base_offset(), loaded.active.size);
         self.gated = self.end;
+        self.written = self.end;
         if self.high_watermark.offset >= end_offset {
             self.high_watermark = self.end;
         }
@@ -140,6 +150,10 @@ impl TruncateJob {
     /// # Errors
     /// [`OpenError`]: hand it to [`Log::complete_truncation`].
     pub fn execute(&mut self) -> Result<(), OpenError> {
+        if let Some((arena, slot)) = &mut self.slot {
+            // All was written, so nothing is lost; and nothing of it can come back after a kill.
+            *slot = arena.kill_blocks(*slot);
+        }
         let disk = self.env.disk();
         for &offset in self
             .snapshots
@@ -174,6 +188,8 @@ impl TruncateJob {
             config: &self.config,
             expiry: self.expiry,
             jitter_seed: self.jitter_seed,
+            blocks: Default::default(),
+            is_same_boot: false,
         };
         let state = OpenState {
             clean: true,

@@ -8,6 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::cache::LogCache;
 use crate::disk::{self, OpenMode};
 use crate::env::LogEnv;
 use crate::folder::Folder;
@@ -29,6 +30,9 @@ pub(crate) struct Tail {
     /// Bytes of index files.
     entries: Vec<u8>,
     steps: Vec<Step>,
+    /// Bytes of batches that lie here, and those that lie in the block cache instead.
+    heap_bytes: usize,
+    cached_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -38,6 +42,12 @@ enum Step {
         segment: Arc<Segment>,
         position: u32,
         range: Range<usize>,
+    },
+    /// Bytes of the `.log` that lie in the block cache, up to a position; likewise.
+    Cached {
+        segment: Arc<Segment>,
+        position: u32,
+        end: u32,
     },
     /// Bytes of an index file.
     Entries {
@@ -62,7 +72,19 @@ impl Tail {
 
     /// Bytes of batches.
     pub fn batch_bytes(&self) -> usize {
-        self.bytes.len()
+        self.heap_bytes + self.cached_bytes
+    }
+
+    /// Bytes of batches that are nowhere else: a kill would lose them.
+    pub fn heap_bytes(&self) -> usize {
+        self.heap_bytes
+    }
+
+    /// Whether anything but bytes of the block cache waits.
+    pub fn has_other_steps(&self) -> bool {
+        self.steps
+            .iter()
+            .any(|step| !matches!(step, Step::Cached { .. }))
     }
 
     /// Memory held.
@@ -75,6 +97,8 @@ impl Tail {
         self.bytes.clear();
         self.entries.clear();
         self.steps.clear();
+        self.heap_bytes = 0;
+        self.cached_bytes = 0;
     }
 
     /// A batch at the end of `segment`, at `position`.
@@ -82,6 +106,7 @@ impl Tail {
     pub fn push_batch(&mut self, segment: &Arc<Segment>, position: u32, batch: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(batch);
+        self.heap_bytes += batch.len();
         let end = self.bytes.len();
         if let Some(Step::Batches {
             segment: last,
@@ -99,6 +124,63 @@ impl Tail {
             position,
             range: start..end,
         });
+    }
+
+    /// Bytes that the block cache holds, from `position` of `segment` to `end`.
+    #[inline]
+    pub fn push_cached(&mut self, segment: &Arc<Segment>, position: u32, end: u32) {
+        self.cached_bytes += (end - position) as usize;
+        if let Some(Step::Cached {
+            segment: last,
+            end: last_end,
+            ..
+        }) = self.steps.last_mut()
+            && Arc::ptr_eq(last, segment)
+        {
+            *last_end = end;
+            return;
+        }
+        let segment = segment.clone();
+        self.steps.push(Step::Cached {
+            segment,
+            position,
+            end,
+        });
+    }
+
+    /// Moves batches from here to the block cache, in order; true when none are left here.
+    pub fn move_to_cache(&mut self, cache: &mut LogCache) -> bool {
+        let Tail {
+            bytes,
+            steps,
+            heap_bytes,
+            cached_bytes,
+            ..
+        } = self;
+        for step in steps.iter_mut() {
+            let Step::Batches {
+                segment,
+                position,
+                range,
+            } = step
+            else {
+                continue;
+            };
+            if !cache.append(segment, *position, &bytes[range.clone()]) {
+                return false;
+            }
+            let end = *position + range.len() as u32;
+            segment.set_size(u64::from(end));
+            *heap_bytes -= range.len();
+            *cached_bytes += range.len();
+            *step = Step::Cached {
+                segment: segment.clone(),
+                position: *position,
+                end,
+            };
+        }
+        bytes.clear();
+        true
     }
 
     /// The index entries of the active segment that were not queued yet.
@@ -186,6 +268,11 @@ impl Tail {
                 file.write_all_at(&self.bytes[range.clone()], u64::from(*position))?;
                 segment.set_written(u64::from(*position) + range.len() as u64);
             }
+            Step::Cached {
+                segment,
+                position,
+                end,
+            } => write_cached(segment, env, *position, *end)?,
             Step::Entries {
                 segment,
                 kind,
@@ -226,6 +313,42 @@ fn create_files(segment: &Arc<Segment>, env: &LogEnv) -> io::Result<()> {
         env.disk().open(&segment.path(kind), OpenMode::Truncate)?;
     }
     segment.log_file_for_writing()?.set_len(0)
+}
+
+/// A write begins with a whole page where the cache still has its first bytes: the page need not be
+/// read back, though it was given up after the write before.
+const PAGE_BYTES: u32 = 4096;
+
+/// Shorter writes than this leave their pages in the page cache: the next one begins in the same.
+const DROP_BEHIND_MIN_BYTES: u32 = 64 * 1024;
+
+/// Brings bytes of the block cache to the file; they are then free to be reclaimed.
+fn write_cached(segment: &Arc<Segment>, env: &LogEnv, position: u32, end: u32) -> io::Result<()> {
+    if position == 0 {
+        create_files(segment, env)?;
+    }
+    let missing = || {
+        let path = segment.path(FileKind::Log);
+        let path = path.display();
+        io::Error::other(format!("the cache lacks {position} to {end} of {path}"))
+    };
+    let cached = segment.cached().ok_or_else(missing)?;
+    let file = segment.log_file_for_writing()?;
+    let guard = cached.arena().enter();
+    let page = cached.reaches_back(position, position / PAGE_BYTES * PAGE_BYTES);
+    // What was written before may be reclaimed at any moment; the rest is not.
+    let (start, slices) = match cached.range(&guard, page, end) {
+        Some(slices) => (page, slices),
+        None => (
+            position,
+            cached.range(&guard, position, end).ok_or_else(missing)?,
+        ),
+    };
+    let drop_behind = end - start >= DROP_BEHIND_MIN_BYTES;
+    file.write_slices_at(&slices, u64::from(start), drop_behind)?;
+    segment.set_written(u64::from(end));
+    cached.set_written(end);
+    Ok(())
 }
 
 /// What the writer does for one log in one turn. See [`crate::Log::take_writes`].
@@ -287,6 +410,8 @@ pub struct Completed {
     pub gate_moved: bool,
     /// Bytes of batches that are now in files.
     pub written_bytes: usize,
+    /// With the gate, at most so many became readable.
+    pub readable_bytes: usize,
     /// There is more to write: queue the log at its writer again.
     pub more: bool,
     /// A segment was completed: the syncer should call [`crate::Log::take_sync`].

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use pyrklog_dataplane::api::*;
+use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 
-use super::TestPlane;
+use super::{TestPlane, config};
 
 pub const TOPIC: &str = "__consumer_offsets";
 pub const NONE: i16 = ErrorCode::NONE.0;
@@ -70,6 +71,14 @@ pub fn segment(dir: &Path) -> PathBuf {
 
 pub fn start(dir: &Path) -> TestPlane {
     let mut test = TestPlane::start(dir);
+    test.create(TOPIC, 1);
+    test
+}
+
+/// Where what is read must come from the files.
+pub fn start_through(dir: &Path) -> TestPlane {
+    let config = config(vec![dir.join("logs")]);
+    let mut test = TestPlane::start_with(config, std::sync::Arc::new(RealDisk));
     test.create(TOPIC, 1);
     test
 }

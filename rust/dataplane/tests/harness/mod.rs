@@ -40,7 +40,6 @@ pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
     PlaneConfig {
         node_id: 1,
         cluster_id: "test-cluster".into(),
-        log_dirs,
         network_threads: 2,
         reader_threads: 2,
         recovery_threads_per_dir: 2,
@@ -56,12 +55,23 @@ pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
         fetch_session_slots: 100,
         fetch_read_path: ReadPath::Auto,
         unwritten_max_bytes: 64 << 20,
+        cache: CacheConfig::off(),
+        log_dirs,
         recovery_checkpoint_interval_ms: 60_000,
         log_start_checkpoint_interval_ms: 60_000,
         high_watermark_checkpoint_interval_ms: 5_000,
         retention_check_interval_ms: 300_000,
         producer_id_expiration_ms: 86_400_000,
         auto_create_topics: true,
+    }
+}
+
+/// A block cache beside the log directories, where the test's other files go too.
+pub fn cache(log_dirs: &[PathBuf]) -> CacheConfig {
+    CacheConfig {
+        dir: log_dirs[0].parent().map(PathBuf::from),
+        max_bytes: Some(64 << 20),
+        ..CacheConfig::off()
     }
 }
 
@@ -86,8 +96,11 @@ pub struct TestPlane {
 
 impl TestPlane {
     /// On one directory, `dir/logs`.
+    /// With a block cache, as a broker has it.
     pub fn start(dir: &Path) -> TestPlane {
-        TestPlane::start_with(config(vec![dir.join("logs")]), Arc::new(RealDisk))
+        let mut config = config(vec![dir.join("logs")]);
+        config.cache = cache(&config.log_dirs);
+        TestPlane::start_with(config, Arc::new(RealDisk))
     }
 
     pub fn start_with(config: PlaneConfig, disk: Arc<dyn Disk>) -> TestPlane {

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 
 use parking_lot::Mutex;
@@ -21,6 +22,15 @@ use super::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space};
 /// Files of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
+
+/// Slices that one call takes at most (IOV_MAX).
+const SLICES_MAX: usize = 1024;
+
+/// The page cache gives written pages up as soon as they are on the disk (Linux 6.14).
+const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+/// Whether [`RWF_DONTCACHE`] was refused yet.
+static DROPS_BEHIND: AtomicBool = AtomicBool::new(true);
 
 /// Lock files held by this process, as (device, inode): fcntl locks do not exclude their own
 /// process, so that is done here.
@@ -238,6 +248,24 @@ impl Drop for RealFile {
     }
 }
 
+impl RealFile {
+    fn write_some(
+        &self,
+        slices: &[IoSlice<'_>],
+        position: u64,
+        drop_behind: bool,
+    ) -> Result<usize, Errno> {
+        if drop_behind && DROPS_BEHIND.load(Ordering::Relaxed) {
+            match rustix::io::pwritev2(&self.file, slices, position, RWF_DONTCACHE) {
+                // The file system or the kernel does not know it; another one may.
+                Err(Errno::OPNOTSUPP) => DROPS_BEHIND.store(false, Ordering::Relaxed),
+                result => return result,
+            }
+        }
+        rustix::io::pwritev(&self.file, slices, position)
+    }
+}
+
 impl DiskFile for RealFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         loop {
@@ -263,6 +291,30 @@ impl DiskFile for RealFile {
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, position)
+    }
+
+    fn write_slices_at(
+        &self,
+        slices: &[IoSlice<'_>],
+        position: u64,
+        drop_behind: bool,
+    ) -> io::Result<()> {
+        let mut rest = slices.to_vec();
+        let mut rest = rest.as_mut_slice();
+        let mut at = position;
+        while !rest.is_empty() {
+            let some = &rest[..rest.len().min(SLICES_MAX)];
+            match self.write_some(some, at, drop_behind) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    at += count as u64;
+                    IoSlice::advance_slices(&mut rest, count);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -14,6 +14,15 @@ use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, ScanError, WALK_CHUNK_BYTES
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 use crate::time_index::TimeIndex;
 
+/// A segment with its indexes on the heap.
+pub(super) struct LoadedTail {
+    pub active: ActiveSegment,
+    /// The offset after its last batch.
+    pub end_offset: i64,
+    /// Batches were walked from this position on.
+    pub walked_from: u64,
+}
+
 impl Loader<'_> {
     /// The last segment with its indexes on the heap, and the log end offset. `None` when its
     /// `.log` does not end with a whole batch.
@@ -22,22 +31,39 @@ impl Loader<'_> {
         segments: &[Arc<Segment>],
         report: &mut OpenReport,
     ) -> Result<Option<(ActiveSegment, i64)>, OpenError> {
-        let segment = segments
-            .last()
-            .expect("a log has at least one segment")
-            .clone();
+        let segment = segments.last().expect("a log has at least one segment");
+        let tail = self.load_tail(segment, report)?;
+        Ok(tail.map(|tail| (tail.active, tail.end_offset)))
+    }
+
+    /// The same of any segment.
+    pub(super) fn load_tail(
+        &self,
+        segment: &Arc<Segment>,
+        report: &mut OpenReport,
+    ) -> Result<Option<LoadedTail>, OpenError> {
+        let segment = segment.clone();
         let now_ms = self.expiry.now_ms;
         let mut active = ActiveSegment::new(segment.clone(), self.config, self.jitter_seed, now_ms);
-        let size = segment.written();
+        let size = segment.size();
         if size == 0 {
-            return Ok(Some((active, segment.base_offset())));
+            return Ok(Some(LoadedTail {
+                active,
+                end_offset: segment.base_offset(),
+                walked_from: 0,
+            }));
         }
         if let Some(indexes) = self.load_indexes(&segment)? {
             active.offsets_taken = indexes.offsets.size_bytes();
             active.times_taken = indexes.times.size_bytes();
+            let last = indexes.offsets.last();
             active.indexes = indexes;
             if let Some(end_offset) = self.walk_tail(&mut active)? {
-                return Ok(Some((active, end_offset)));
+                return Ok(Some(LoadedTail {
+                    active,
+                    end_offset,
+                    walked_from: last.map_or(0, |entry| u64::from(entry.position)),
+                }));
             }
         }
         report.rebuilt_indexes += 1;
@@ -55,11 +81,18 @@ impl Loader<'_> {
             .write(self.env.disk(), &|kind| segment.path(kind))?;
         active.offsets_taken = active.indexes.offsets.size_bytes();
         active.times_taken = active.indexes.times.size_bytes();
-        Ok(Some((active, end_offset)))
+        Ok(Some(LoadedTail {
+            active,
+            end_offset,
+            walked_from: 0,
+        }))
     }
 
     /// The index files, if both can be right.
-    fn load_indexes(&self, segment: &Arc<Segment>) -> Result<Option<SegmentIndexes>, OpenError> {
+    pub(super) fn load_indexes(
+        &self,
+        segment: &Arc<Segment>,
+    ) -> Result<Option<SegmentIndexes>, OpenError> {
         let read = |kind| {
             let path = segment.path(kind);
             match disk::read_file(self.env.disk(), &path, i32::MAX as u64) {
@@ -75,7 +108,7 @@ impl Loader<'_> {
         };
         let max_bytes = self.config.segment_index_bytes as usize;
         let base_offset = segment.base_offset();
-        let offsets = OffsetIndex::load(base_offset, max_bytes, &offsets, segment.written());
+        let offsets = OffsetIndex::load(base_offset, max_bytes, &offsets, segment.size());
         let times = TimeIndex::load(base_offset, max_bytes, &times);
         let (Ok(offsets), Ok(times)) = (offsets, times) else {
             return Ok(None);
@@ -93,8 +126,8 @@ impl Loader<'_> {
     /// entry leads nowhere or the file does not end with a whole batch.
     fn walk_tail(&self, active: &mut ActiveSegment) -> Result<Option<i64>, OpenError> {
         let segment = active.segment.clone();
-        let file = segment.log_file(Wait::Blocking)?;
-        let size = segment.written();
+        let bytes = segment.bytes();
+        let size = segment.size();
         let entry = active.indexes.offsets.last();
         let start = entry.map_or(0, |entry| u64::from(entry.position));
         let chunk = if start == 0 {
@@ -102,8 +135,8 @@ impl Loader<'_> {
         } else {
             LOOK_UP_CHUNK_BYTES
         };
-        let mut first = BatchScanner::new(&*file, 0, size, 0, Wait::Blocking);
-        let mut scanner = BatchScanner::new(&*file, start, size, chunk, Wait::Blocking);
+        let mut first = BatchScanner::new(&bytes, 0, size, 0, Wait::Blocking);
+        let mut scanner = BatchScanner::new(&bytes, start, size, chunk, Wait::Blocking);
         let mut end_offset = segment.base_offset();
         loop {
             let met = match scanner.next_header() {

@@ -38,17 +38,12 @@ impl Loader<'_> {
             }
         }
         for segment in &loading.segments {
-            if segment.written() == 0 {
+            if segment.size() == 0 {
                 continue;
             }
-            let file = segment.log_file(Wait::Blocking)?;
-            let mut scanner = BatchScanner::new(
-                &*file,
-                0,
-                segment.written(),
-                WALK_CHUNK_BYTES,
-                Wait::Blocking,
-            );
+            let bytes = segment.bytes();
+            let mut scanner =
+                BatchScanner::new(&bytes, 0, segment.size(), WALK_CHUNK_BYTES, Wait::Blocking);
             loop {
                 match scanner.next_header() {
                     Ok(Some(met)) => {

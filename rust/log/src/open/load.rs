@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::cache::FoundSegments;
 use crate::config::LogConfig;
 use crate::disk;
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names::FileKind;
+use crate::open::blocks::Unwritten;
 use crate::open::producers::{Expiry, Source};
 use crate::open::{OpenError, OpenReport, OpenState, files};
 use crate::producer_state::ProducerStates;
@@ -23,6 +25,10 @@ pub(crate) struct Loader<'a> {
     pub config: &'a LogConfig,
     pub expiry: Expiry,
     pub jitter_seed: u64,
+    /// What the block cache holds.
+    pub blocks: FoundSegments,
+    /// An earlier life of the same boot left the folder.
+    pub is_same_boot: bool,
 }
 
 /// A log's content while it is being loaded.
@@ -34,6 +40,7 @@ pub(super) struct LoadedState {
     pub snapshots: BTreeSet<i64>,
     pub aborted: BTreeMap<i64, TransactionIndex>,
     pub unsynced: Vec<Arc<Segment>>,
+    pub unwritten: Vec<Unwritten>,
     pub index_interval_bytes: u32,
 }
 
@@ -50,6 +57,7 @@ pub(crate) struct Loaded {
     pub snapshots: BTreeSet<i64>,
     pub aborted: BTreeMap<i64, TransactionIndex>,
     pub unsynced: Vec<Arc<Segment>>,
+    pub unwritten: Vec<Unwritten>,
     pub recovery_point: i64,
 }
 
@@ -67,6 +75,7 @@ impl Loader<'_> {
             snapshots: std::mem::take(&mut files.snapshots),
             aborted: BTreeMap::new(),
             unsynced: Vec::new(),
+            unwritten: Vec::new(),
             index_interval_bytes: self.config.index_interval_bytes,
             segments,
         };
@@ -77,7 +86,11 @@ impl Loader<'_> {
             (false, damaged) => Some(state.recovery_point.min(damaged.unwrap_or(i64::MAX))),
         };
         self.load_epochs(&files, &mut loading, report)?;
+        let is_as_left = damaged.is_none() && (self.is_same_boot || self.has_unwritten());
         let opened = match recover_from {
+            _ if is_as_left && (!state.clean || self.has_unwritten()) => {
+                self.open_as_killed(&mut loading, state.recovery_point, log_start, report)?
+            }
             None => self.open_clean(&mut loading, log_start, report)?,
             Some(offset) => self.open_unclean(&mut loading, offset, log_start, report)?,
         };
@@ -85,43 +98,59 @@ impl Loader<'_> {
         self.finish(loading, active, end_offset, log_start, state, report)
     }
 
-    /// The segments of the folder, by base offset; one that is still without files if it has none.
+    /// The segments of the folder and of the block cache, by base offset; one that is still without
+    /// files if there is none.
     fn segments(
         &self,
         files: &files::FolderFiles,
         log_start_offset: i64,
     ) -> Result<Vec<Arc<Segment>>, OpenError> {
-        let mut segments = Vec::with_capacity(files.logs.len().max(1));
-        let last = files.logs.last().copied();
-        for &base_offset in &files.logs {
-            let path = self.folder.segment_file(base_offset, FileKind::Log);
-            let size = self.env.disk().file_len(&path)?;
-            if i32::try_from(size).is_err() {
-                let message = format!(
-                    "{} has {size} bytes, more than a segment can",
-                    path.display()
-                );
-                return Err(OpenError::Corrupt(message));
+        let mut bases = files.logs.clone();
+        let unwritten = self.blocks.iter();
+        let unwritten = unwritten.filter(|(_, blocks)| blocks.unwritten_from().is_some());
+        bases.extend(unwritten.map(|(base_offset, _)| *base_offset));
+        let mut segments = Vec::with_capacity(bases.len().max(1));
+        let last = bases.last().copied();
+        let mut behind: Option<i64> = None;
+        for &base_offset in &bases {
+            let size = if files.logs.contains(&base_offset) {
+                self.segment_size(base_offset)?
+            } else {
+                0
+            };
+            if let Some(earlier) = behind.filter(|_| size > 0) {
+                return Err(OpenError::Corrupt(format!(
+                    "segment {base_offset} of {} has {size} bytes, though {earlier} before it is not whole",
+                    self.folder.path().display()
+                )));
             }
-            let closed = Some(base_offset) != last;
-            segments.push(Segment::new(
-                self.env,
-                self.folder,
-                base_offset,
-                size,
-                closed,
-            ));
+            let blocks = self.blocks.get(&base_offset);
+            let is_whole = blocks.is_none_or(|blocks| blocks.unwritten_from().is_none());
+            let closed = Some(base_offset) != last && is_whole;
+            let segment = Segment::new(self.env, self.folder, base_offset, size, closed);
+            self.attach_blocks(&segment, size)?;
+            if !is_whole {
+                behind = Some(base_offset);
+            }
+            segments.push(segment);
         }
         if segments.is_empty() {
-            segments.push(Segment::new(
-                self.env,
-                self.folder,
-                log_start_offset.max(0),
-                0,
-                false,
-            ));
+            let base_offset = log_start_offset.max(0);
+            let segment = Segment::new(self.env, self.folder, base_offset, 0, false);
+            segments.push(segment);
         }
         Ok(segments)
+    }
+
+    fn segment_size(&self, base_offset: i64) -> Result<u64, OpenError> {
+        let path = self.folder.segment_file(base_offset, FileKind::Log);
+        let size = self.env.disk().file_len(&path)?;
+        if i32::try_from(size).is_err() {
+            let path = path.display();
+            let message = format!("{path} has {size} bytes, more than a segment can");
+            return Err(OpenError::Corrupt(message));
+        }
+        Ok(size)
     }
 
     /// Reads all transaction indexes: they exist only where transactions were aborted. Returns the
@@ -151,6 +180,28 @@ impl Loader<'_> {
             }
         }
         Ok(None)
+    }
+
+    fn open_as_killed(
+        &self,
+        loading: &mut LoadedState,
+        recovery_point: i64,
+        log_start: i64,
+        report: &mut OpenReport,
+    ) -> Result<(ActiveSegment, i64), OpenError> {
+        if let Some(opened) = self.open_again(loading, recovery_point, log_start, report)? {
+            return Ok(opened);
+        }
+        if self.has_unwritten() {
+            let path = self.folder.path();
+            return Err(OpenError::Corrupt(format!(
+                "the files in {} do not fit the records that the block cache holds for them",
+                path.display()
+            )));
+        }
+        loading.unsynced.clear();
+        loading.unwritten.clear();
+        self.open_unclean(loading, recovery_point, log_start, report)
     }
 
     fn open_clean(
@@ -204,13 +255,44 @@ impl Loader<'_> {
         range: Range<i64>,
         report: &mut OpenReport,
     ) -> Result<(), OpenError> {
+        self.load_producers_by(loading, range, &[], report)
+    }
+
+    /// The same with the indexes of some segments at hand. Transactions that were aborted and are
+    /// not in their segment's index yet are entered.
+    pub(super) fn load_producers_by(
+        &self,
+        loading: &mut LoadedState,
+        range: Range<i64>,
+        tails: &[ActiveSegment],
+        report: &mut OpenReport,
+    ) -> Result<(), OpenError> {
         let source = Source {
             env: self.env,
             folder: self.folder,
             segments: &loading.segments,
+            tails,
             expiry: self.expiry,
         };
-        loading.producers = source.state_at(&mut loading.snapshots, range, &mut report.notes)?;
+        let (producers, aborted) =
+            source.state_at(&mut loading.snapshots, range, &mut report.notes)?;
+        loading.producers = producers;
+        if tails.is_empty() {
+            return Ok(());
+        }
+        for (base_offset, txn) in aborted {
+            let index = loading
+                .aborted
+                .entry(base_offset)
+                .or_insert_with(|| TransactionIndex::new(base_offset));
+            // An entry that does not rise above the last one was there already.
+            if index.append(txn).is_ok() {
+                let kind = FileKind::TransactionIndex;
+                let path = self.folder.segment_file(base_offset, kind);
+                let bytes = index.to_bytes();
+                disk::replace_file_unsynced(self.env.disk(), &path, &bytes)?;
+            }
+        }
         Ok(())
     }
 
@@ -244,6 +326,7 @@ impl Loader<'_> {
             );
             loading.segments.push(segment);
             loading.unsynced.clear();
+            loading.unwritten.clear();
             loading.aborted.clear();
             loading.producers = ProducerStates::new();
             end_offset = log_start;
@@ -274,6 +357,7 @@ impl Loader<'_> {
             snapshots: loading.snapshots,
             aborted: loading.aborted,
             unsynced: loading.unsynced,
+            unwritten: loading.unwritten,
             recovery_point,
         })
     }

@@ -14,8 +14,9 @@ use crate::position::Place;
 use crate::producer_state::ProducerStates;
 use crate::read::Wait;
 use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
-use crate::segment::Segment;
+use crate::segment::{ActiveSegment, Segment};
 use crate::snapshot;
+use crate::transaction_index::AbortedTxn;
 
 /// A snapshot of more producers than anybody has is not read into memory.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
@@ -34,8 +35,13 @@ pub(super) struct Source<'a> {
     pub env: &'a LogEnv,
     pub folder: &'a Folder,
     pub segments: &'a [Arc<Segment>],
+    /// Segments whose indexes are at hand.
+    pub tails: &'a [ActiveSegment],
     pub expiry: Expiry,
 }
+
+/// Transactions found aborted on the way, with the base offset of their marker's segment.
+pub(super) type Aborted = Vec<(i64, AbortedTxn)>;
 
 impl Source<'_> {
     /// The state at the end of `range`, from the newest snapshot in it that can be read, or from
@@ -46,7 +52,7 @@ impl Source<'_> {
         snapshots: &mut BTreeSet<i64>,
         range: Range<i64>,
         notes: &mut Vec<String>,
-    ) -> io::Result<ProducerStates> {
+    ) -> io::Result<(ProducerStates, Aborted)> {
         let mut states = ProducerStates::new();
         let mut from = range.start;
         while let Some(&offset) = snapshots.range(range.start..=range.end).next_back() {
@@ -65,61 +71,67 @@ impl Source<'_> {
                 }
             }
         }
-        replay(self.segments, from, range.end, &mut states)?;
-        Ok(states)
+        let aborted = self.replay(from, range.end, &mut states)?;
+        Ok((states, aborted))
     }
-}
 
-/// Applies the batches from `from` up to `end`.
-fn replay(
-    segments: &[Arc<Segment>],
-    from: i64,
-    end: i64,
-    states: &mut ProducerStates,
-) -> io::Result<()> {
-    if from >= end {
-        return Ok(());
-    }
-    let first = segments
-        .partition_point(|segment| segment.base_offset() <= from)
-        .saturating_sub(1);
-    for segment in &segments[first..] {
-        if segment.base_offset() >= end || segment.written() == 0 {
-            continue;
+    /// Applies the batches from `from` up to `end`.
+    fn replay(&self, from: i64, end: i64, states: &mut ProducerStates) -> io::Result<Aborted> {
+        let mut aborted = Aborted::new();
+        if from >= end {
+            return Ok(aborted);
         }
-        let file = segment.log_file(Wait::Blocking)?;
-        let start = if segment.base_offset() < from && segment.is_closed() {
-            u64::from(segment.search_offset(from, Wait::Blocking)?)
-        } else {
-            0
-        };
-        let mut scanner = BatchScanner::new(
-            &*file,
-            start,
-            segment.written(),
-            WALK_CHUNK_BYTES,
-            Wait::Blocking,
-        );
-        while let Some(met) = scanner.next_header()? {
-            if met.header.base_offset >= end {
-                break;
-            }
-            if met.header.base_offset < from || !met.header.has_producer() {
+        let first = self
+            .segments
+            .partition_point(|segment| segment.base_offset() <= from)
+            .saturating_sub(1);
+        for segment in &self.segments[first..] {
+            if segment.base_offset() >= end || segment.size() == 0 {
                 continue;
             }
-            let info = if met.header.is_control() {
-                BatchInfo::parse(scanner.whole(&met)?).map_err(io::Error::other)?
-            } else {
-                BatchInfo::from_header(&met.header)
-            };
-            let position = met.position as u32;
-            let place = Place {
-                segment_base: segment.base_offset(),
-                position,
-            };
-            // The batches are in the log: whatever the rules say of them now, they happened.
-            states.update(&info, met.header.base_offset, Some(place));
+            let (bytes, size) = (segment.bytes(), segment.size());
+            let start = self.start(segment, from)?;
+            let chunk = WALK_CHUNK_BYTES;
+            let mut scanner = BatchScanner::new(&bytes, start, size, chunk, Wait::Blocking);
+            while let Some(met) = scanner.next_header()? {
+                if met.header.base_offset >= end {
+                    break;
+                }
+                if met.header.base_offset < from || !met.header.has_producer() {
+                    continue;
+                }
+                let info = if met.header.is_control() {
+                    BatchInfo::parse(scanner.whole(&met)?).map_err(io::Error::other)?
+                } else {
+                    BatchInfo::from_header(&met.header)
+                };
+                let place = Place {
+                    segment_base: segment.base_offset(),
+                    position: met.position as u32,
+                };
+                // The batches are in the log: whatever the rules say of them now, they happened.
+                let completed = states.update(&info, met.header.base_offset, Some(place));
+                let txn = completed.and_then(|completed| completed.aborted_txn());
+                aborted.extend(txn.map(|txn| (segment.base_offset(), txn)));
+            }
         }
+        Ok(aborted)
     }
-    Ok(())
+
+    /// Where in a segment the batch that holds `from` can be looked for.
+    fn start(&self, segment: &Arc<Segment>, from: i64) -> io::Result<u64> {
+        if segment.base_offset() >= from {
+            return Ok(0);
+        }
+        let tail = self
+            .tails
+            .iter()
+            .find(|tail| Arc::ptr_eq(&tail.segment, segment));
+        let position = match tail {
+            Some(tail) => tail.indexes.offsets.lookup(from).position,
+            None if segment.is_closed() => segment.search_offset(from, Wait::Blocking)?,
+            None => 0,
+        };
+        Ok(u64::from(position))
+    }
 }

@@ -52,7 +52,7 @@ impl Loader<'_> {
             }
             let mut recovered = self.recover_segment(&segment, end_offset, state)?;
             end_offset = recovered.end_offset;
-            report.recovered_segments += usize::from(segment.written() > 0);
+            report.recovered_segments += usize::from(segment.size() > 0);
             report.scanned_bytes += recovered.size;
             let next_base = state.segments.get(i + 1).map(|next| next.base_offset());
             if recovered.cut.is_none()
@@ -97,20 +97,20 @@ impl Loader<'_> {
             first_timestamp: None,
             cut: None,
         };
-        let size = segment.written();
+        let size = segment.size();
         if size == 0 {
             // Perhaps not even its files are there yet.
             return Ok(recovered);
         }
-        let file = segment.log_file(Wait::Blocking)?;
-        let mut scanner = BatchScanner::new(&*file, 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
+        let file = segment.bytes();
+        let mut scanner = BatchScanner::new(&file, 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
         loop {
             let (met, bytes) = match scanner.next_whole() {
                 Ok(Some(whole)) => whole,
                 Ok(None) => break,
                 Err(ScanError::Io(error)) => return Err(error.into()),
                 Err(ScanError::NotABatch { position, reason }) => {
-                    refuse_old_format(&*file, position, &reason)?;
+                    refuse_old_format(&file, position, &reason)?;
                     recovered.cut = Some(reason.to_string());
                     break;
                 }
@@ -154,7 +154,7 @@ impl Loader<'_> {
                 let file = segment.log_file_for_writing()?;
                 file.set_len(recovered.size)?;
                 file.sync_data()?;
-                segment.set_written(recovered.size);
+                segment.cut(recovered.size);
             }
         }
         if recovered.size > 0 {

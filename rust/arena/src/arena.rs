@@ -1,0 +1,499 @@
+//! One arena: its memory, and everything that is known of it on the heap.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+
+use crate::guard::{Guard, Guards};
+use crate::layout::{
+    CHUNK_BYTES, HEADER_BYTES, HEADER_POPULATED, chunk_at, file_bytes, guarded, slot_at,
+};
+use crate::memory::Memory;
+use crate::pool::{Carved, Pool};
+use crate::segment::{CachedSegment, Release};
+use crate::slots::{self, PartitionName, Slot, Slots};
+use crate::{attach, header};
+
+/// Free chunks that the janitor is called for.
+const LOW_CHUNKS: usize = 8;
+
+/// Which arena: its own name, and the boot of the machine whose memory it lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Drawn when it is made.
+    pub uuid: [u8; 16],
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub boot: [u8; 16],
+}
+
+/// Why an arena cannot be made or taken up again.
+#[derive(Debug, thiserror::Error)]
+pub enum ArenaError {
+    /// The file system or the memory.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Another process uses it.
+    #[error("{0} is in use by another process")]
+    Locked(String),
+    /// It is not what the log directory's marker names, or not whole.
+    #[error("{0}")]
+    Foreign(String),
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaStatistics {
+    /// Bytes of chunks that are there.
+    pub populated_bytes: u64,
+    /// Bytes of chunks that hold nothing.
+    pub free_bytes: u64,
+    /// Bytes that may be populated at most.
+    pub limit_bytes: u64,
+    /// Bytes ever appended.
+    pub appended_bytes: u64,
+    /// Appends that found no free block.
+    pub refused: u64,
+    /// Chunks ever reclaimed.
+    pub reclaimed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    appended_bytes: AtomicU64,
+    refused: AtomicU64,
+    reclaimed: AtomicU64,
+}
+
+/// See the crate. All methods are for any thread.
+#[derive(Debug)]
+pub struct Arena {
+    memory: Memory,
+    /// `None`: memory of this process alone.
+    file: Option<File>,
+    path: PathBuf,
+    identity: Identity,
+    /// Chunks that fit.
+    capacity: u32,
+    /// Chunks that may be populated.
+    limit: AtomicU32,
+    populated: AtomicU32,
+    guards: Guards,
+    pool: Mutex<Pool>,
+    slots: Mutex<Slots>,
+    is_closed: AtomicBool,
+    is_hungry: AtomicBool,
+    bell: Mutex<bool>,
+    rung: Condvar,
+    counters: Counters,
+}
+
+/// What an arena that was taken up again holds of one partition, by segment.
+#[derive(Debug)]
+pub struct FoundPartition {
+    /// Its slot.
+    pub slot: Slot,
+    /// The segments that have blocks, by base offset.
+    pub segments: BTreeMap<i64, Arc<CachedSegment>>,
+    /// Why it must not be used, if so.
+    pub damage: Option<String>,
+}
+
+/// All partitions that were found.
+pub type Found = HashMap<PartitionName, FoundPartition>;
+
+impl Arena {
+    /// Makes the file of a new arena of at most `limit_bytes`, and locks it. Only its header is
+    /// populated.
+    ///
+    /// # Errors
+    /// The file exists already, or cannot be made there.
+    pub fn create(
+        path: &Path,
+        identity: Identity,
+        log_dir: &str,
+        limit_bytes: u64,
+    ) -> Result<Arc<Arena>, ArenaError> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)?;
+        let made = Self::make(file, path, identity, log_dir, limit_bytes);
+        if made.is_err() {
+            let _nothing_in_it = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    fn make(
+        file: File,
+        path: &Path,
+        identity: Identity,
+        log_dir: &str,
+        limit_bytes: u64,
+    ) -> Result<Arc<Arena>, ArenaError> {
+        lock(&file, path)?;
+        let capacity = chunks(limit_bytes).max(1);
+        file.set_len(file_bytes(capacity) as u64)?;
+        let memory = Memory::map(&file, file_bytes(capacity))?;
+        let arena = Self::new(memory, Some(file), path, identity, capacity);
+        arena.populate(0, HEADER_BYTES)?;
+        header::store(&arena.memory, identity, capacity, log_dir);
+        Ok(Arc::new(arena))
+    }
+
+    /// Memory of this process alone, all of it ready: a cache that a kill takes along, and tests.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn anonymous(limit_bytes: u64) -> Result<Arc<Arena>, ArenaError> {
+        let capacity = chunks(limit_bytes).max(1);
+        let memory = Memory::anonymous(file_bytes(capacity))?;
+        let identity = Identity {
+            uuid: [0; 16],
+            boot: [0; 16],
+        };
+        let arena = Self::new(memory, None, Path::new(""), identity, capacity);
+        header::store(&arena.memory, identity, capacity, "");
+        Ok(Arc::new(arena))
+    }
+
+    /// Takes up an arena that an earlier life left, and tells what it holds.
+    ///
+    /// # Errors
+    /// Not the one that `identity` names, damaged, or in use.
+    pub fn attach(
+        path: &Path,
+        identity: Identity,
+        limit_bytes: u64,
+    ) -> Result<(Arc<Arena>, Found), ArenaError> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        lock(&file, path)?;
+        let capacity = header::check_file(&file, path, Some(identity))?;
+        let memory = Memory::map(&file, file_bytes(capacity))?;
+        let arena = Self::new(memory, Some(file), path, identity, capacity);
+        arena.set_limit(limit_bytes);
+        let arena = Arc::new(arena);
+        let found = attach::scan(&arena).map_err(ArenaError::Foreign)?;
+        Ok((arena, found))
+    }
+
+    fn new(
+        memory: Memory,
+        file: Option<File>,
+        path: &Path,
+        identity: Identity,
+        capacity: u32,
+    ) -> Arena {
+        Arena {
+            memory,
+            file,
+            path: path.to_owned(),
+            identity,
+            capacity,
+            limit: AtomicU32::new(capacity),
+            populated: AtomicU32::new(0),
+            guards: Guards::default(),
+            pool: Mutex::default(),
+            slots: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            is_hungry: AtomicBool::new(false),
+            bell: Mutex::new(false),
+            rung: Condvar::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The arena's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its name.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    pub(crate) fn guards(&self) -> &Guards {
+        &self.guards
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// For tests: see [`crate::Fuse`].
+    #[cfg(any(test, feature = "testing"))]
+    pub fn fuse(&self) -> &crate::fuse::Fuse {
+        self.memory.fuse()
+    }
+
+    /// Enters a guard: what is looked up under it stays.
+    #[inline]
+    pub fn enter(&self) -> Guard<'_> {
+        self.guards.enter()
+    }
+
+    /// Whether it takes appends.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        !self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Takes no appends from now on; what it holds can be read.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// At most so much is populated from now on.
+    pub fn set_limit(&self, limit_bytes: u64) {
+        let limit = chunks(limit_bytes).clamp(1, self.capacity);
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// The slot of a partition; `None` when there is none left.
+    pub fn slot(&self, name: &PartitionName) -> Option<Slot> {
+        let populate = |at, len| self.populate(at, len).is_ok();
+        self.slots.lock().of(&self.memory, name, populate)
+    }
+
+    /// The partition is gone: its blocks are dead, its slot is free.
+    pub fn release_slot(&self, slot: Slot) {
+        self.slots.lock().release(&self.memory, slot);
+    }
+
+    /// All blocks of a partition are dead; new ones belong to the slot that is returned. Its bytes
+    /// must have been written, or must not matter.
+    pub fn kill_blocks(&self, slot: Slot) -> Slot {
+        let _one_at_a_time = self.slots.lock();
+        if slots::is_current(&self.memory, slot) {
+            slots::advance(&self.memory, slot)
+        } else {
+            slots::slot(&self.memory, slot.index)
+        }
+    }
+
+    pub(crate) fn is_current(&self, slot: Slot) -> bool {
+        slots::is_current(&self.memory, slot)
+    }
+
+    /// A segment that has no blocks yet.
+    pub fn segment(self: &Arc<Self>, slot: Slot, base_offset: i64) -> Arc<CachedSegment> {
+        CachedSegment::new(self, slot, base_offset, Default::default())
+    }
+
+    pub(crate) fn carve(
+        &self,
+        class: u8,
+        tenant: &Weak<CachedSegment>,
+        now_ms: i64,
+    ) -> Option<Carved> {
+        let mut pool = self.pool.lock();
+        let carved = pool.carve(&self.memory, class, tenant, now_ms);
+        let is_low = pool.free() < LOW_CHUNKS;
+        drop(pool);
+        if is_low && !self.is_hungry.swap(true, Ordering::Relaxed) {
+            self.ring();
+        }
+        carved
+    }
+
+    /// An append finds nothing free: what can be had without waiting.
+    pub(crate) fn reclaim_now(&self, bytes: usize) {
+        for _ in 0..=bytes / CHUNK_BYTES {
+            if !self.reclaim(false) {
+                break;
+            }
+        }
+        self.collect();
+    }
+
+    pub(crate) fn count_refused(&self) {
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_appended(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        self.counters
+            .appended_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Wakes whoever waits in [`Arena::wait`].
+    pub fn ring(&self) {
+        *self.bell.lock() = true;
+        self.rung.notify_all();
+    }
+
+    /// Waits until chunks are wanted, [`Arena::ring`] is called or the time is over.
+    pub fn wait(&self, timeout: Option<Duration>) {
+        let mut bell = self.bell.lock();
+        if !*bell {
+            match timeout {
+                Some(timeout) => {
+                    self.rung.wait_for(&mut bell, timeout);
+                }
+                None => self.rung.wait(&mut bell),
+            }
+        }
+        *bell = false;
+    }
+
+    /// Chunks are looked after again; the next append that finds few of them rings.
+    pub(crate) fn sated(&self) {
+        self.is_hungry.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn collect(&self) -> usize {
+        let mut pool = self.pool.lock();
+        pool.collect(self.guards.passed());
+        pool.free()
+    }
+
+    /// Free chunks, carved chunks, and when the oldest of these was carved.
+    pub(crate) fn pool_state(&self) -> (usize, usize, Option<i64>) {
+        let pool = self.pool.lock();
+        (pool.free(), pool.carved(), pool.oldest_ms())
+    }
+
+    /// Reclaims the oldest chunk that nobody needs; false when there is none. Without `may_wait` it
+    /// looks at a few only, and at none that is in use.
+    pub(crate) fn reclaim(&self, may_wait: bool) -> bool {
+        let mut tries = match may_wait {
+            true => self.pool.lock().carved(),
+            false => 4,
+        };
+        while tries > 0 {
+            tries -= 1;
+            let Some(mut candidate) = self.pool.lock().take_oldest() else {
+                return false;
+            };
+            candidate.tenants.retain(|tenant| {
+                let tenant = tenant.upgrade();
+                tenant.is_some_and(|t| t.release(candidate.chunk, may_wait) == Release::Needed)
+            });
+            if candidate.tenants.is_empty() {
+                // Nobody finds it any more from here on.
+                let number = self.guards.retire();
+                self.pool.lock().retire(number, candidate.chunk);
+                self.counters.reclaimed.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+            self.pool.lock().put_back(candidate);
+        }
+        false
+    }
+
+    /// Chunks that are there.
+    pub fn populated(&self) -> u32 {
+        self.populated.load(Ordering::Relaxed)
+    }
+
+    /// Chunks that may be there.
+    pub fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Populates up to `count` more chunks and makes them free; how many there are now.
+    ///
+    /// # Errors
+    /// The file system is full, or no memory is left; what was there before is untouched.
+    pub fn grow(&self, count: u32) -> io::Result<u32> {
+        let from = self.populated();
+        let to = from.saturating_add(count).min(self.limit());
+        if to <= from {
+            return Ok(from);
+        }
+        self.populate(chunk_at(from), (to - from) as usize * CHUNK_BYTES)?;
+        let mut pool = self.pool.lock();
+        self.memory.store_wide(HEADER_POPULATED, guarded(to));
+        pool.add(from, to);
+        self.populated.store(to, Ordering::Relaxed);
+        Ok(to)
+    }
+
+    fn populate(&self, at: usize, len: usize) -> io::Result<()> {
+        if let Some(file) = &self.file {
+            fallocate(file, FallocateFlags::empty(), at as u64, len as u64)?;
+        }
+        self.memory.populate(at, len)
+    }
+
+    /// Maps what was there already, so that appends take no page faults.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn map_again(&self) -> io::Result<()> {
+        let slots = self.slots.lock().populated_bytes();
+        self.memory.populate(0, slot_at(0) + slots)?;
+        let chunks = self.populated() as usize * CHUNK_BYTES;
+        self.memory.populate(chunk_at(0), chunks)
+    }
+
+    /// Whether the file still has its name: if not, a kill would lose what is in it.
+    pub fn is_linked(&self) -> bool {
+        let Some(file) = &self.file else { return true };
+        match rustix::fs::fstat(file) {
+            Ok(stat) => stat.st_nlink > 0 && stat.st_size as usize >= file_bytes(self.capacity),
+            Err(_) => false,
+        }
+    }
+
+    /// Removes the file. The memory stays until the last user is gone.
+    ///
+    /// # Errors
+    /// The file system's; a file that is gone already is fine.
+    pub fn remove(&self) -> io::Result<()> {
+        self.close();
+        if self.file.is_none() {
+            return Ok(());
+        }
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    /// What is counted.
+    pub fn statistics(&self) -> ArenaStatistics {
+        let free = self.pool.lock().free() as u64;
+        let bytes = CHUNK_BYTES as u64;
+        ArenaStatistics {
+            populated_bytes: u64::from(self.populated()) * bytes,
+            free_bytes: free * bytes,
+            limit_bytes: u64::from(self.limit()) * bytes,
+            appended_bytes: self.counters.appended_bytes.load(Ordering::Relaxed),
+            refused: self.counters.refused.load(Ordering::Relaxed),
+            reclaimed: self.counters.reclaimed.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn install(&self, slots: Slots, populated: u32, fill: impl FnOnce(&mut Pool)) {
+        *self.slots.lock() = slots;
+        fill(&mut self.pool.lock());
+        self.populated.store(populated, Ordering::Relaxed);
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+}
+
+fn chunks(bytes: u64) -> u32 {
+    u32::try_from(bytes / CHUNK_BYTES as u64).unwrap_or(u32::MAX / 2)
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), ArenaError> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(ArenaError::Locked(path.display().to_string())),
+        Err(error) => Err(io::Error::from(error).into()),
+    }
+}

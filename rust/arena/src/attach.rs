@@ -1,0 +1,188 @@
+//! What an arena holds that an earlier life left.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Weak};
+
+use crate::arena::{Arena, Found, FoundPartition};
+use crate::layout::{
+    BLOCK_COMMITTED, BLOCK_CRC, BLOCK_FIXED, BLOCK_GENERATION, BLOCK_POSITION, BLOCK_SEGMENT,
+    BLOCK_SLOT, BLOCK_WRITTEN, CHUNK_CLASS, CHUNK_SEQUENCE, CLASS_BLOCKS, CLASSES,
+    HEADER_POPULATED, HEADER_SLOTS, SLOTS, block_at, chunk_at, payload_bytes, unguarded,
+};
+use crate::memory::Memory;
+use crate::pool::Carved;
+use crate::segment::{Block, CachedSegment};
+use crate::slots::{self, PartitionName, Slots};
+
+/// A block that counts, and whose it is.
+struct FoundBlock {
+    slot: u32,
+    base_offset: i64,
+    block: Block,
+    damage: Option<String>,
+}
+
+/// Reads everything. A sentence when the arena as a whole cannot be trusted.
+pub(crate) fn scan(arena: &Arc<Arena>) -> Result<Found, String> {
+    let memory = arena.memory();
+    let populated = unguarded(memory.load_wide(HEADER_POPULATED))
+        .filter(|count| *count <= arena.capacity())
+        .ok_or("the number of its chunks is damaged")?;
+    let slots = unguarded(memory.load_wide(HEADER_SLOTS))
+        .filter(|count| *count as usize <= SLOTS)
+        .ok_or("the number of its slots is damaged")?;
+    let names = scan_slots(memory, slots)?;
+    let by_slot: HashMap<u32, PartitionName> = names
+        .iter()
+        .map(|(name, slot)| (*slot, name.clone()))
+        .collect();
+    let mut chunks = Vec::new();
+    let mut blocks = Vec::new();
+    for chunk in 0..populated {
+        if memory.load(chunk_at(chunk)) == 0 {
+            continue;
+        }
+        let first = blocks.len();
+        scan_chunk(memory, chunk, &by_slot, &mut blocks)?;
+        if blocks.len() > first {
+            chunks.push((memory.load_wide(chunk_at(chunk) + CHUNK_SEQUENCE), chunk));
+        }
+    }
+    chunks.sort_unstable();
+    let found = gather(arena, blocks, &by_slot);
+    let tenants = tenants_of(&found);
+    arena.install(Slots::found(names, slots), populated, |pool| {
+        pool.found(populated, &chunks, tenants);
+    });
+    Ok(found)
+}
+
+fn scan_slots(memory: &Memory, populated: u32) -> Result<HashMap<PartitionName, u32>, String> {
+    let mut names = HashMap::new();
+    for index in 0..populated {
+        if let Some(name) = slots::load(memory, index)?
+            && names.insert(name, index).is_some()
+        {
+            return Err(format!("slot {index} repeats a partition"));
+        }
+    }
+    Ok(names)
+}
+
+fn scan_chunk(
+    memory: &Memory,
+    chunk: u32,
+    by_slot: &HashMap<u32, PartitionName>,
+    into: &mut Vec<FoundBlock>,
+) -> Result<(), String> {
+    let class = memory.load(chunk_at(chunk) + CHUNK_CLASS);
+    if memory.load(chunk_at(chunk)) != 1 || class as usize >= CLASSES {
+        return Err(format!("chunk {chunk} has a damaged header"));
+    }
+    for index in 0..CLASS_BLOCKS[class as usize] as u16 {
+        let at = block_at(chunk, index);
+        match memory.load(at) {
+            0 => continue,
+            1 => {}
+            state => return Err(format!("block {index} of chunk {chunk} has state {state}")),
+        }
+        let fixed = memory.load_bytes(at + BLOCK_FIXED.start, BLOCK_FIXED.len());
+        if memory.load(at + BLOCK_CRC) != crc_fast::crc32_iscsi(&fixed) {
+            return Err(format!(
+                "block {index} of chunk {chunk} has a wrong checksum"
+            ));
+        }
+        let slot = memory.load(at + BLOCK_SLOT);
+        let generation = memory.load(at + BLOCK_GENERATION);
+        if !by_slot.contains_key(&slot) || slots::slot(memory, slot).generation != generation {
+            continue;
+        }
+        let carved = Carved {
+            chunk,
+            index,
+            class: class as u8,
+        };
+        into.push(load_block(memory, at, slot, carved));
+    }
+    Ok(())
+}
+
+fn load_block(memory: &Memory, at: usize, slot: u32, carved: Carved) -> FoundBlock {
+    let committed = unguarded(memory.load_wide(at + BLOCK_COMMITTED));
+    let written = unguarded(memory.load_wide(at + BLOCK_WRITTEN));
+    let position = memory.load(at + BLOCK_POSITION);
+    let fits = |len: &u32| {
+        *len as usize <= payload_bytes(carved.class as usize)
+            && position.checked_add(*len).is_some()
+    };
+    let (len, written, damage) = match (committed.filter(fits), written) {
+        (Some(len), Some(written)) if written <= len => (len, written, None),
+        _ => {
+            let damage = format!(
+                "block {} of chunk {} has damaged lengths",
+                carved.index, carved.chunk
+            );
+            (0, 0, Some(damage))
+        }
+    };
+    FoundBlock {
+        slot,
+        base_offset: memory.load_wide(at + BLOCK_SEGMENT) as i64,
+        block: Block {
+            position,
+            len,
+            written,
+            at: carved,
+        },
+        damage,
+    }
+}
+
+fn gather(
+    arena: &Arc<Arena>,
+    mut blocks: Vec<FoundBlock>,
+    by_slot: &HashMap<u32, PartitionName>,
+) -> Found {
+    blocks.sort_by_key(|found| (found.slot, found.base_offset, found.block.position));
+    let mut found = Found::new();
+    // A block that was begun and never filled may stand where a later one does.
+    blocks.retain(|found| found.block.len > 0 || found.damage.is_some());
+    for of_slot in blocks.chunk_by(|one, other| one.slot == other.slot) {
+        let slot = slots::slot(arena.memory(), of_slot[0].slot);
+        let mut damage = of_slot.iter().find_map(|found| found.damage.clone());
+        let mut segments = BTreeMap::new();
+        for of_segment in of_slot.chunk_by(|one, other| one.base_offset == other.base_offset) {
+            let base_offset = of_segment[0].base_offset;
+            let overlap = of_segment
+                .windows(2)
+                .any(|pair| pair[0].block.position + pair[0].block.len > pair[1].block.position);
+            if overlap {
+                damage.get_or_insert(format!("blocks of segment {base_offset} overlap"));
+            }
+            let blocks: VecDeque<Block> = of_segment.iter().map(|found| found.block).collect();
+            let segment = CachedSegment::new(arena, slot, base_offset, blocks);
+            segments.insert(base_offset, segment);
+        }
+        let partition = FoundPartition {
+            slot,
+            segments,
+            damage,
+        };
+        found.insert(by_slot[&slot.index].clone(), partition);
+    }
+    found
+}
+
+fn tenants_of(found: &Found) -> HashMap<u32, Vec<Weak<CachedSegment>>> {
+    let mut tenants: HashMap<u32, Vec<Weak<CachedSegment>>> = HashMap::new();
+    for segment in found.values().flat_map(|found| found.segments.values()) {
+        let chunks: HashSet<u32> = segment.chunks();
+        for chunk in chunks {
+            tenants
+                .entry(chunk)
+                .or_default()
+                .push(Arc::downgrade(segment));
+        }
+    }
+    tenants
+}

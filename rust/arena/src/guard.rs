@@ -1,0 +1,130 @@
+//! Guards: readers that must not have a chunk carved anew under them.
+//!
+//! A reader enters with one store, looks a block up and leaves with another store; no block is
+//! marked. A chunk that was reclaimed gets a number from the clock of guards, and is carved anew
+//! only when no guard is left that was entered before. The look-up lies between the reader's store
+//! and the lock under which a block is taken out, so either the reclaimer sees the guard, or the
+//! reader does not find the block.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Readers at the same time; far more than there are threads. One more spins.
+const PLACES: usize = 512;
+
+/// No guard is here.
+const FREE: u64 = 0;
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Place(AtomicU64);
+
+/// All guards of an arena.
+#[derive(Debug)]
+pub struct Guards {
+    clock: AtomicU64,
+    places: Box<[Place]>,
+}
+
+/// What is looked up under it stays where it is.
+#[derive(Debug)]
+pub struct Guard<'a> {
+    guards: &'a Guards,
+    place: &'a Place,
+}
+
+impl Guard<'_> {
+    /// A guard of one arena keeps nothing of another.
+    #[inline]
+    pub(crate) fn is_of(&self, guards: &Guards) -> bool {
+        std::ptr::eq(self.guards, guards)
+    }
+}
+
+thread_local! {
+    static HOME: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    };
+}
+
+impl Default for Guards {
+    fn default() -> Guards {
+        Guards {
+            clock: AtomicU64::new(1),
+            places: (0..PLACES).map(|_| Place(AtomicU64::new(FREE))).collect(),
+        }
+    }
+}
+
+impl Guards {
+    /// Enters.
+    #[inline]
+    pub fn enter(&self) -> Guard<'_> {
+        let now = self.clock.load(Ordering::SeqCst);
+        let mut i = HOME.with(|home| *home);
+        loop {
+            let place = &self.places[i % PLACES];
+            let entered = place
+                .0
+                .compare_exchange(FREE, now, Ordering::SeqCst, Ordering::Relaxed);
+            if entered.is_ok() {
+                return Guard {
+                    guards: self,
+                    place,
+                };
+            }
+            i += 1;
+        }
+    }
+
+    /// Something was taken out of all look-ups: its number.
+    pub fn retire(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Whatever was retired with this number or a lower one is nobody's any more.
+    pub fn passed(&self) -> u64 {
+        let now = self.clock.load(Ordering::SeqCst);
+        let entered = self
+            .places
+            .iter()
+            .map(|place| place.0.load(Ordering::SeqCst));
+        entered.filter(|at| *at != FREE).min().unwrap_or(now)
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.place.0.store(FREE, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_retired_waits_for_those_who_were_there() {
+        let guards = Guards::default();
+        let before = guards.enter();
+        let number = guards.retire();
+        assert!(guards.passed() < number);
+        let after = guards.enter();
+        drop(before);
+        assert!(guards.passed() >= number, "a later guard does not count");
+        drop(after);
+        assert!(guards.passed() >= number);
+    }
+
+    #[test]
+    fn guards_of_one_thread_nest() {
+        let guards = Guards::default();
+        let outer = guards.enter();
+        let number = guards.retire();
+        drop(guards.enter());
+        assert!(guards.passed() < number);
+        drop(outer);
+        assert!(guards.passed() >= number);
+    }
+}

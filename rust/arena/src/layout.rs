@@ -1,0 +1,174 @@
+//! Where everything lies in the file; see `docs/block-cache.md`, section 1.
+
+/// First bytes of every arena.
+pub const MAGIC: [u8; 8] = *b"PYRKARNA";
+/// Of the format.
+pub const VERSION: u32 = 1;
+
+/// Size of the header.
+pub const HEADER_BYTES: usize = 4096;
+/// Header field: version.
+pub const HEADER_VERSION: usize = 8;
+/// Header field: CRC-32C of the fixed fields.
+pub const HEADER_CRC: usize = 12;
+/// The bytes under the header's CRC.
+pub const HEADER_FIXED: std::ops::Range<usize> = 16..352;
+/// Header field: the arena's uuid.
+pub const HEADER_UUID: usize = 16;
+/// Header field: boot id.
+pub const HEADER_BOOT: usize = 32;
+/// Header field: number of chunks that fit.
+pub const HEADER_CHUNKS: usize = 48;
+/// Header field: length of the log directory's path.
+pub const HEADER_PATH_LEN: usize = 64;
+/// Header field: the path.
+pub const HEADER_PATH: std::ops::Range<usize> = 68..352;
+/// Header field: number of chunks populated, with its complement.
+pub const HEADER_POPULATED: usize = 352;
+/// Header field: number of slots populated, with its complement.
+pub const HEADER_SLOTS: usize = 360;
+
+/// Partitions that one arena can hold; further ones are written through.
+pub const SLOTS: usize = 65_536;
+/// Size of a slot.
+pub const SLOT_BYTES: usize = 512;
+/// Slots are populated in groups of this many.
+pub const SLOTS_A_GROUP: usize = 1024;
+/// Slot field: generation.
+pub const SLOT_GENERATION: usize = 4;
+/// Slot field: partition index.
+pub const SLOT_INDEX: usize = 8;
+/// Slot field: length of the name.
+pub const SLOT_NAME_LEN: usize = 12;
+/// Slot field: topic id.
+pub const SLOT_TOPIC_ID: usize = 16;
+/// Slot field: topic name.
+pub const SLOT_NAME: usize = 32;
+/// The longest topic name.
+pub const NAME_BYTES_MAX: usize = 249;
+/// Slot field: CRC-32C.
+pub const SLOT_CRC: usize = 284;
+
+/// Where the chunks begin.
+pub const CHUNKS_START: usize = {
+    let end = HEADER_BYTES + SLOTS * SLOT_BYTES;
+    end.div_ceil(CHUNK_BYTES) * CHUNK_BYTES
+};
+/// Size of a chunk.
+pub const CHUNK_BYTES: usize = 1 << 20;
+/// Size of a chunk's own header.
+pub const CHUNK_HEADER_BYTES: usize = 64;
+/// Chunk field: class.
+pub const CHUNK_CLASS: usize = 4;
+/// Chunk field: sequence.
+pub const CHUNK_SEQUENCE: usize = 8;
+
+/// Size of a block's descriptor.
+pub const BLOCK_BYTES: usize = 64;
+/// Descriptor field: slot.
+pub const BLOCK_SLOT: usize = 4;
+/// Descriptor field: generation.
+pub const BLOCK_GENERATION: usize = 8;
+/// Descriptor field: position in the segment.
+pub const BLOCK_POSITION: usize = 12;
+/// Descriptor field: base offset of the segment.
+pub const BLOCK_SEGMENT: usize = 16;
+/// Descriptor field: CRC-32C.
+pub const BLOCK_CRC: usize = 24;
+/// The bytes under the descriptor's CRC.
+pub const BLOCK_FIXED: std::ops::Range<usize> = 4..24;
+/// Descriptor field: committed bytes, with their complement.
+pub const BLOCK_COMMITTED: usize = 32;
+/// Descriptor field: written bytes, with their complement.
+pub const BLOCK_WRITTEN: usize = 40;
+
+/// Blocks of a chunk, by class.
+pub const CLASS_BLOCKS: [usize; 4] = [252, 32, 4, 1];
+/// Number of classes.
+pub const CLASSES: usize = CLASS_BLOCKS.len();
+
+/// Payload bytes of one block of a class.
+pub const fn payload_bytes(class: usize) -> usize {
+    let blocks = CLASS_BLOCKS[class];
+    (CHUNK_BYTES - CHUNK_HEADER_BYTES - blocks * BLOCK_BYTES) / blocks / 64 * 64
+}
+
+/// Offset in the file of a slot.
+pub const fn slot_at(slot: u32) -> usize {
+    HEADER_BYTES + slot as usize * SLOT_BYTES
+}
+
+/// Offset in the file of a chunk.
+pub const fn chunk_at(chunk: u32) -> usize {
+    CHUNKS_START + chunk as usize * CHUNK_BYTES
+}
+
+/// Offset in the file of a block's descriptor.
+pub const fn block_at(chunk: u32, block: u16) -> usize {
+    chunk_at(chunk) + CHUNK_HEADER_BYTES + block as usize * BLOCK_BYTES
+}
+
+/// Offset in the file of a block's payload.
+pub const fn payload_at(chunk: u32, class: u8, block: u16) -> usize {
+    let class = class as usize;
+    chunk_at(chunk)
+        + CHUNK_HEADER_BYTES
+        + CLASS_BLOCKS[class] * BLOCK_BYTES
+        + block as usize * payload_bytes(class)
+}
+
+/// Size of the file for a number of chunks.
+pub const fn file_bytes(chunks: u32) -> usize {
+    chunk_at(chunks)
+}
+
+/// A count with its complement, in one word.
+pub const fn guarded(count: u32) -> u64 {
+    (!count as u64) << 32 | count as u64
+}
+
+/// The count, unless a bit has flipped.
+pub const fn unguarded(word: u64) -> Option<u32> {
+    let count = word as u32;
+    if (word >> 32) as u32 == !count {
+        Some(count)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_every_class_fit_into_their_chunk() {
+        for (class, &blocks) in CLASS_BLOCKS.iter().enumerate() {
+            let last = payload_at(0, class as u8, blocks as u16 - 1) + payload_bytes(class);
+            assert!(last <= chunk_at(1), "class {class}");
+            assert!(payload_at(0, class as u8, 0) >= block_at(0, blocks as u16));
+            assert_eq!(payload_at(0, class as u8, 0) % 64, 0);
+        }
+        let sizes: Vec<usize> = (0..CLASSES).map(payload_bytes).collect();
+        assert_eq!(sizes, [4096, 32_640, 262_016, 1_048_448]);
+    }
+
+    #[test]
+    fn the_regions_do_not_overlap() {
+        assert!(slot_at(SLOTS as u32 - 1) + SLOT_BYTES <= CHUNKS_START);
+        assert_eq!(CHUNKS_START % CHUNK_BYTES, 0);
+        const { assert!(SLOT_NAME + NAME_BYTES_MAX <= SLOT_CRC) };
+        assert_eq!(SLOTS % SLOTS_A_GROUP, 0);
+    }
+
+    #[test]
+    fn a_flipped_bit_of_a_count_is_seen() {
+        for count in [0, 1, 4032, u32::MAX] {
+            assert_eq!(unguarded(guarded(count)), Some(count));
+            for bit in 0..64 {
+                assert_eq!(unguarded(guarded(count) ^ 1 << bit), None);
+            }
+        }
+        assert_eq!(unguarded(0), None, "memory that was never stored to");
+    }
+}

@@ -1,0 +1,32 @@
+//! The shared-memory arena of the block cache: produced bytes in a file that survives the death of
+//! the process. `docs/block-cache.md` is its contract: the format, what a kill leaves, who may use
+//! it.
+//!
+//! An [`Arena`] belongs to one log directory. A log keeps a [`CachedSegment`] for each of its
+//! segments that has bytes here, appends to it, and tells it what was written to the file. Anyone
+//! reads it under a [`Guard`]. A [`Janitor`] keeps free chunks ready.
+//!
+//! Lock order: a segment's blocks, then the pool of chunks.
+
+mod arena;
+mod attach;
+#[cfg(any(test, feature = "testing"))]
+mod fuse;
+mod guard;
+mod header;
+mod janitor;
+mod layout;
+pub mod limits;
+mod memory;
+mod pool;
+mod segment;
+mod slots;
+
+pub use arena::{Arena, ArenaError, ArenaStatistics, Found, FoundPartition, Identity};
+#[cfg(any(test, feature = "testing"))]
+pub use fuse::Fuse;
+pub use guard::Guard;
+pub use header::{Header, read as read_header};
+pub use janitor::{Janitor, Tended};
+pub use segment::{CachedSegment, Rate};
+pub use slots::{PartitionName, Slot};

@@ -1,0 +1,192 @@
+//! The mapped bytes: the only place that turns positions into pointers.
+
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+/// A mapping of fixed length. Words are read and stored atomically; payload is copied in by whoever
+/// owns the block, and lent out under a guard.
+#[derive(Debug)]
+pub struct Memory {
+    base: NonNull<u8>,
+    len: usize,
+    #[cfg(any(test, feature = "testing"))]
+    fuse: crate::fuse::Fuse,
+}
+
+// SAFETY: the mapping lives as long as the value; words are accessed by atomics only, and payload
+// bytes by the rules that `copy_in` and `lend` ask of their callers.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Maps `len` bytes of a file, shared.
+    pub fn map(file: &File, len: usize) -> io::Result<Memory> {
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe { mmap(std::ptr::null_mut(), len, prot, flags, file, 0)? };
+        Memory::new(base.cast(), len)
+    }
+
+    /// Maps memory of this process alone.
+    pub fn anonymous(len: usize) -> io::Result<Memory> {
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), len, prot, flags | MapFlags::NORESERVE)?
+        };
+        Memory::new(base.cast(), len)
+    }
+
+    fn new(base: *mut u8, len: usize) -> io::Result<Memory> {
+        Ok(Memory {
+            base: NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?,
+            len,
+            #[cfg(any(test, feature = "testing"))]
+            fuse: crate::fuse::Fuse::default(),
+        })
+    }
+
+    /// Lets stores fail from some point on.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn fuse(&self) -> &crate::fuse::Fuse {
+        &self.fuse
+    }
+
+    #[inline]
+    fn at<T>(&self, position: usize) -> NonNull<T> {
+        assert!(
+            position.is_multiple_of(align_of::<T>()) && position + size_of::<T>() <= self.len,
+            "position {position} of {}",
+            self.len
+        );
+        // SAFETY: within the mapping, as was just checked; mappings are aligned to pages.
+        unsafe { self.base.add(position).cast() }
+    }
+
+    #[inline]
+    fn word(&self, position: usize) -> &AtomicU32 {
+        // SAFETY: aligned and within the mapping; words are accessed by atomics only.
+        unsafe { self.at::<AtomicU32>(position).as_ref() }
+    }
+
+    #[inline]
+    fn wide(&self, position: usize) -> &AtomicU64 {
+        // SAFETY: as in `word`.
+        unsafe { self.at::<AtomicU64>(position).as_ref() }
+    }
+
+    /// A word of four bytes.
+    #[inline]
+    pub fn load(&self, position: usize) -> u32 {
+        self.word(position).load(Ordering::Acquire)
+    }
+
+    /// A word of eight bytes.
+    #[inline]
+    pub fn load_wide(&self, position: usize) -> u64 {
+        self.wide(position).load(Ordering::Acquire)
+    }
+
+    /// Stores a word behind everything stored before.
+    #[inline]
+    pub fn store(&self, position: usize, value: u32) {
+        #[cfg(any(test, feature = "testing"))]
+        if self.fuse.is_blown() {
+            return;
+        }
+        self.word(position).store(value, Ordering::Release);
+    }
+
+    /// Stores a word behind everything stored before.
+    #[inline]
+    pub fn store_wide(&self, position: usize, value: u64) {
+        #[cfg(any(test, feature = "testing"))]
+        if self.fuse.is_blown() {
+            return;
+        }
+        self.wide(position).store(value, Ordering::Release);
+    }
+
+    /// Stores a few bytes word by word, the last one filled up with zeros; for fields that no other
+    /// thread looks at yet.
+    pub fn store_bytes(&self, position: usize, bytes: &[u8]) {
+        for (i, part) in bytes.chunks(4).enumerate() {
+            let mut word = [0; 4];
+            word[..part.len()].copy_from_slice(part);
+            self.store(position + i * 4, u32::from_le_bytes(word));
+        }
+    }
+
+    /// The bytes of whole words.
+    pub fn load_bytes(&self, position: usize, len: usize) -> Vec<u8> {
+        let words = len.div_ceil(4);
+        let mut bytes: Vec<u8> = (0..words)
+            .flat_map(|i| self.load(position + i * 4).to_le_bytes())
+            .collect();
+        bytes.truncate(len);
+        bytes
+    }
+
+    /// Copies payload in.
+    ///
+    /// # Safety
+    /// The bytes belong to a block that only the caller writes to, and lie behind what of it was
+    /// ever lent out.
+    #[inline]
+    pub unsafe fn copy_in(&self, position: usize, bytes: &[u8]) {
+        assert!(position + bytes.len() <= self.len);
+        #[cfg(any(test, feature = "testing"))]
+        let bytes = &bytes[..self.fuse.cut(bytes.len())];
+        // SAFETY: within the mapping; nobody reads or writes there, says the caller.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.base.add(position).as_ptr(),
+                bytes.len(),
+            );
+        }
+    }
+
+    /// Lends payload out.
+    ///
+    /// # Safety
+    /// Nobody writes to these bytes as long as the slice lives.
+    #[inline]
+    pub unsafe fn lend(&self, position: usize, len: usize) -> &[u8] {
+        assert!(position + len <= self.len);
+        // SAFETY: within the mapping; nobody writes there, says the caller.
+        unsafe { std::slice::from_raw_parts(self.base.add(position).as_ptr(), len) }
+    }
+
+    /// Sees that pages are there and mapped, so that no access faults. An error (no memory, no room
+    /// in the file system) leaves everything as it was.
+    pub fn populate(&self, position: usize, len: usize) -> io::Result<()> {
+        assert!(position + len <= self.len);
+        // SAFETY: within the mapping; populating changes no content.
+        let populated = unsafe {
+            madvise(
+                self.base.add(position).as_ptr().cast(),
+                len,
+                Advice::LinuxPopulateWrite,
+            )
+        };
+        match populated {
+            // A kernel before 5.14: the first access maps the page, which fallocate made.
+            Err(rustix::io::Errno::INVAL) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` or `anonymous`, and every borrow ended before this.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok());
+    }
+}

@@ -1,0 +1,378 @@
+//! The blocks that hold bytes of one segment.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::IoSlice;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::arena::Arena;
+use crate::guard::Guard;
+use crate::layout::{
+    BLOCK_COMMITTED, BLOCK_CRC, BLOCK_FIXED, BLOCK_GENERATION, BLOCK_POSITION, BLOCK_SEGMENT,
+    BLOCK_SLOT, BLOCK_WRITTEN, CLASSES, block_at, guarded, payload_at, payload_bytes,
+};
+use crate::pool::Carved;
+use crate::slots::Slot;
+
+/// A block that fills within this time makes the next one larger.
+const FAST_MS: i64 = 1_000;
+
+/// A block that takes longer than this makes the next one smaller.
+const SLOW_MS: i64 = 10_000;
+
+/// How fast a partition fills its blocks, and so how large the next one is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rate {
+    class: u8,
+    begun_ms: Option<i64>,
+}
+
+impl Rate {
+    /// The class of a block that begins now, with `len` bytes at hand.
+    fn next(&mut self, len: usize, now_ms: i64) -> u8 {
+        if let Some(begun_ms) = self.begun_ms {
+            match now_ms.saturating_sub(begun_ms) {
+                ..FAST_MS => self.class = (self.class + 1).min(CLASSES as u8 - 1),
+                SLOW_MS.. => self.class = self.class.saturating_sub(1),
+                _ => {}
+            }
+        }
+        self.begun_ms = Some(now_ms);
+        while usize::from(self.class) + 1 < CLASSES && payload_bytes(self.class as usize) < len {
+            self.class += 1;
+        }
+        self.class
+    }
+}
+
+/// Bytes of a segment, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    /// Of the first byte in the segment's `.log`.
+    pub position: u32,
+    pub len: u32,
+    pub written: u32,
+    pub at: Carved,
+}
+
+impl Block {
+    fn end(&self) -> u32 {
+        self.position + self.len
+    }
+
+    fn payload(&self) -> usize {
+        payload_at(self.at.chunk, self.at.class, self.at.index)
+    }
+
+    fn descriptor(&self) -> usize {
+        block_at(self.at.chunk, self.at.index)
+    }
+
+    fn room(&self) -> usize {
+        payload_bytes(self.at.class as usize) - self.len as usize
+    }
+}
+
+/// What becomes of a segment's blocks in a chunk that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// They are gone.
+    Gone,
+    /// Some are not written.
+    Needed,
+}
+
+/// See the module. Shared by the log that appends and everyone who reads.
+#[derive(Debug)]
+pub struct CachedSegment {
+    arena: Arc<Arena>,
+    slot: Slot,
+    base_offset: i64,
+    /// By position; not all need be there.
+    blocks: Mutex<VecDeque<Block>>,
+    this: Weak<CachedSegment>,
+}
+
+impl CachedSegment {
+    pub(crate) fn new(
+        arena: &Arc<Arena>,
+        slot: Slot,
+        base_offset: i64,
+        blocks: VecDeque<Block>,
+    ) -> Arc<CachedSegment> {
+        Arc::new_cyclic(|this| CachedSegment {
+            arena: Arc::clone(arena),
+            slot,
+            base_offset,
+            blocks: Mutex::new(blocks),
+            this: this.clone(),
+        })
+    }
+
+    /// Base offset of the segment.
+    pub fn base_offset(&self) -> i64 {
+        self.base_offset
+    }
+
+    /// The arena.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// Adds bytes that stand at `position` of the segment: all of them, or none (false) when no
+    /// block is free or the arena takes nothing any more. Only the log that owns the segment calls
+    /// this, and positions rise.
+    pub fn append(&self, rate: &mut Rate, position: u32, bytes: &[u8], now_ms: i64) -> bool {
+        if !self.arena.is_open() || self.is_dead() {
+            return false;
+        }
+        let mut is_done = self.try_append(rate, position, bytes, now_ms);
+        if !is_done {
+            self.arena.reclaim_now(bytes.len());
+            is_done = self.try_append(rate, position, bytes, now_ms);
+        }
+        if is_done {
+            self.arena.count_appended(bytes.len());
+        } else {
+            self.arena.count_refused();
+        }
+        is_done
+    }
+
+    fn try_append(&self, rate: &mut Rate, position: u32, bytes: &[u8], now_ms: i64) -> bool {
+        let mut blocks = self.blocks.lock();
+        let last = blocks.back().filter(|last| last.end() == position);
+        let room = last.map_or(0, Block::room).min(bytes.len());
+        let first = blocks.len() - usize::from(room > 0);
+        let count = blocks.len();
+        let mut begun = room;
+        while begun < bytes.len() {
+            let left = bytes.len() - begun;
+            let class = rate.next(left, now_ms);
+            let Some(at) = self.arena.carve(class, &self.this, now_ms) else {
+                // What was given out stays unused until its chunk is reclaimed.
+                blocks.truncate(count);
+                return false;
+            };
+            let block = Block {
+                position: position + begun as u32,
+                len: 0,
+                written: 0,
+                at,
+            };
+            begun += left.min(block.room());
+            blocks.push_back(block);
+        }
+        for block in blocks.iter().skip(count) {
+            self.begin(block);
+        }
+        let mut rest = bytes;
+        for block in blocks.iter_mut().skip(first) {
+            let (now, later) = rest.split_at(rest.len().min(block.room()));
+            self.fill(block, now);
+            rest = later;
+        }
+        true
+    }
+
+    fn begin(&self, block: &Block) {
+        let memory = self.arena.memory();
+        let at = block.descriptor();
+        memory.store(at + BLOCK_SLOT, self.slot.index);
+        memory.store(at + BLOCK_GENERATION, self.slot.generation);
+        memory.store(at + BLOCK_POSITION, block.position);
+        memory.store_bytes(at + BLOCK_SEGMENT, &self.base_offset.to_le_bytes());
+        let fixed = memory.load_bytes(at + BLOCK_FIXED.start, BLOCK_FIXED.len());
+        memory.store(at + BLOCK_CRC, crc_fast::crc32_iscsi(&fixed));
+        memory.store_wide(at + BLOCK_COMMITTED, guarded(0));
+        memory.store_wide(at + BLOCK_WRITTEN, guarded(0));
+        memory.store(at, 1);
+    }
+
+    fn fill(&self, block: &mut Block, bytes: &[u8]) {
+        let memory = self.arena.memory();
+        // SAFETY: the log that owns the segment is the only one to append to its blocks, which the
+        // lock held by the caller keeps from being reclaimed; what lies behind `len` was never lent.
+        unsafe { memory.copy_in(block.payload() + block.len as usize, bytes) };
+        block.len += bytes.len() as u32;
+        memory.store_wide(block.descriptor() + BLOCK_COMMITTED, guarded(block.len));
+    }
+
+    /// Bytes from `position` on, as far as one block holds them; `None` where no block does. They
+    /// stay as they are while the guard lives.
+    ///
+    /// # Panics
+    /// For a guard of another arena.
+    pub fn slice<'g>(&'g self, guard: &'g Guard<'_>, position: u32) -> Option<&'g [u8]> {
+        assert!(guard.is_of(self.arena.guards()), "a guard of another arena");
+        let block = find(&self.blocks.lock(), position)?;
+        let from = (position - block.position) as usize;
+        // SAFETY: committed bytes are not written to while their block is carved, and it is not
+        // carved anew while a guard lives under which it was found.
+        let bytes = unsafe {
+            self.arena
+                .memory()
+                .lend(block.payload(), block.len as usize)
+        };
+        Some(&bytes[from..])
+    }
+
+    /// Copies bytes from `position` on, as many as are there and fit; 0 where no block holds them.
+    pub fn copy(&self, position: u32, buffer: &mut [u8]) -> usize {
+        let guard = self.arena.enter();
+        let mut done = 0;
+        while done < buffer.len() {
+            let Some(bytes) = self.slice(&guard, position + done as u32) else {
+                break;
+            };
+            let count = bytes.len().min(buffer.len() - done);
+            buffer[done..done + count].copy_from_slice(&bytes[..count]);
+            done += count;
+        }
+        done
+    }
+
+    /// Exactly the bytes between two positions, for the writer. `None` if any is missing.
+    pub fn range<'g>(
+        &'g self,
+        guard: &'g Guard<'_>,
+        from: u32,
+        to: u32,
+    ) -> Option<Vec<IoSlice<'g>>> {
+        let mut slices = Vec::new();
+        let mut at = from;
+        while at < to {
+            let bytes = self.slice(guard, at)?;
+            let bytes = &bytes[..bytes.len().min((to - at) as usize)];
+            at += bytes.len() as u32;
+            slices.push(IoSlice::new(bytes));
+        }
+        Some(slices)
+    }
+
+    /// The lowest position not above `position` and not below `least` from which on all bytes up to
+    /// `position` are here.
+    pub fn reaches_back(&self, position: u32, least: u32) -> u32 {
+        let blocks = self.blocks.lock();
+        let mut start = position;
+        for block in blocks.iter().rev() {
+            if block.position >= start {
+                continue;
+            }
+            if block.end() < start {
+                break;
+            }
+            start = block.position.max(least);
+            if start == least {
+                break;
+            }
+        }
+        start
+    }
+
+    /// Everything before `position` is in the file.
+    pub fn set_written(&self, position: u32) {
+        let memory = self.arena.memory();
+        let mut blocks = self.blocks.lock();
+        for block in blocks.iter_mut().rev() {
+            if block.position >= position {
+                continue;
+            }
+            let written = block.len.min(position - block.position);
+            if block.written >= written {
+                break;
+            }
+            block.written = written;
+            memory.store_wide(block.descriptor() + BLOCK_WRITTEN, guarded(written));
+        }
+    }
+
+    /// The first position that is not in the file; `None` when all are.
+    pub fn unwritten_from(&self) -> Option<u32> {
+        let blocks = self.blocks.lock();
+        let block = blocks.iter().find(|block| block.written < block.len)?;
+        Some(block.position + block.written)
+    }
+
+    /// The position behind the last byte held.
+    pub fn end(&self) -> Option<u32> {
+        self.blocks.lock().back().map(Block::end)
+    }
+
+    /// Whether all bytes between two positions are held.
+    pub fn holds(&self, from: u32, to: u32) -> bool {
+        let blocks = self.blocks.lock();
+        let mut at = from;
+        while at < to {
+            let Some(block) = find(&blocks, at) else {
+                return false;
+            };
+            at = block.end();
+        }
+        true
+    }
+
+    /// Forgets what stands at `position` and behind it; before anything is appended to a log that
+    /// was taken up again.
+    pub fn cut(&self, position: u32) {
+        let memory = self.arena.memory();
+        let mut blocks = self.blocks.lock();
+        while let Some(last) = blocks.back_mut() {
+            if last.end() <= position {
+                break;
+            }
+            if last.position >= position {
+                memory.store(last.descriptor(), 0);
+                blocks.pop_back();
+                continue;
+            }
+            last.len = position - last.position;
+            last.written = last.written.min(last.len);
+            let at = last.descriptor();
+            memory.store_wide(at + BLOCK_WRITTEN, guarded(last.written));
+            memory.store_wide(at + BLOCK_COMMITTED, guarded(last.len));
+        }
+    }
+
+    /// Bytes held.
+    pub fn len_bytes(&self) -> u64 {
+        self.blocks.lock().iter().map(|b| u64::from(b.len)).sum()
+    }
+
+    /// The chunks that hold its blocks.
+    pub(crate) fn chunks(&self) -> HashSet<u32> {
+        self.blocks.lock().iter().map(|b| b.at.chunk).collect()
+    }
+
+    fn is_dead(&self) -> bool {
+        !self.arena.is_current(self.slot)
+    }
+
+    /// Gives a chunk up, if that loses nothing. Without `may_wait` a segment that is in use counts as
+    /// needed.
+    pub(crate) fn release(&self, chunk: u32, may_wait: bool) -> Release {
+        let mut blocks = if may_wait {
+            self.blocks.lock()
+        } else {
+            match self.blocks.try_lock() {
+                Some(blocks) => blocks,
+                None => return Release::Needed,
+            }
+        };
+        let is_here = |block: &Block| block.at.chunk == chunk;
+        let is_needed = |block: &Block| is_here(block) && block.written < block.len;
+        if !self.is_dead() && blocks.iter().any(is_needed) {
+            return Release::Needed;
+        }
+        blocks.retain(|block| !is_here(block));
+        Release::Gone
+    }
+}
+
+/// The block that holds a position.
+fn find(blocks: &VecDeque<Block>, position: u32) -> Option<Block> {
+    let after = blocks.partition_point(|block| block.position <= position);
+    let block = blocks.get(after.checked_sub(1)?)?;
+    (position < block.end()).then_some(*block)
+}

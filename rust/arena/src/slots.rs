@@ -1,0 +1,156 @@
+//! Slots: the partitions that have blocks.
+
+use std::collections::HashMap;
+
+use crate::layout::{
+    HEADER_SLOTS, NAME_BYTES_MAX, SLOT_BYTES, SLOT_CRC, SLOT_GENERATION, SLOT_INDEX, SLOT_NAME,
+    SLOT_NAME_LEN, SLOT_TOPIC_ID, SLOTS, SLOTS_A_GROUP, guarded, slot_at,
+};
+use crate::memory::Memory;
+
+/// A partition's place, and the generation in which its blocks count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Whose a slot is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PartitionName {
+    /// Topic name.
+    pub topic: String,
+    /// Partition index.
+    pub partition: i32,
+    /// Topic id, zero = none.
+    pub topic_id: [u8; 16],
+}
+
+/// Which slots are whose. Under the arena's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    by_name: HashMap<PartitionName, u32>,
+    free: Vec<u32>,
+    /// Slots that were made ready so far.
+    populated: u32,
+}
+
+impl Slots {
+    /// Bytes of the slots that were made ready.
+    pub fn populated_bytes(&self) -> usize {
+        self.populated as usize * SLOT_BYTES
+    }
+
+    /// The slots that were found in use; all others are free.
+    pub fn found(names: HashMap<PartitionName, u32>, populated: u32) -> Slots {
+        let used: std::collections::HashSet<u32> = names.values().copied().collect();
+        let free = (0..populated).rev().filter(|slot| !used.contains(slot));
+        Slots {
+            free: free.collect(),
+            by_name: names,
+            populated,
+        }
+    }
+
+    /// The slot of a partition, a new one if it has none. `populate` makes a range of the file
+    /// ready. `None` when there is no slot left, or no room, or the name is too long.
+    pub fn of(
+        &mut self,
+        memory: &Memory,
+        name: &PartitionName,
+        populate: impl FnOnce(usize, usize) -> bool,
+    ) -> Option<Slot> {
+        if let Some(&index) = self.by_name.get(name) {
+            return Some(slot(memory, index));
+        }
+        if name.topic.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        if self.free.is_empty() {
+            let next = self.populated + SLOTS_A_GROUP as u32;
+            let is_ready = next as usize <= SLOTS
+                && populate(slot_at(self.populated), SLOTS_A_GROUP * SLOT_BYTES);
+            if !is_ready {
+                return None;
+            }
+            self.free.extend((self.populated..next).rev());
+            self.populated = next;
+            memory.store_wide(HEADER_SLOTS, guarded(next));
+        }
+        let index = self.free.pop()?;
+        store(memory, index, name);
+        self.by_name.insert(name.clone(), index);
+        Some(slot(memory, index))
+    }
+
+    /// The partition is gone: so are its blocks.
+    pub fn release(&mut self, memory: &Memory, slot: Slot) {
+        if !is_current(memory, slot) {
+            return;
+        }
+        advance(memory, slot);
+        memory.store(slot_at(slot.index), 0);
+        self.by_name.retain(|_, index| *index != slot.index);
+        self.free.push(slot.index);
+    }
+}
+
+/// Whether blocks of the slot's generation still count.
+pub(crate) fn is_current(memory: &Memory, slot: Slot) -> bool {
+    memory.load(slot_at(slot.index) + SLOT_GENERATION) == slot.generation
+}
+
+/// All blocks of the partition are dead at once; the new generation's slot.
+pub(crate) fn advance(memory: &Memory, slot: Slot) -> Slot {
+    let generation = slot.generation.wrapping_add(1);
+    memory.store(slot_at(slot.index) + SLOT_GENERATION, generation);
+    Slot { generation, ..slot }
+}
+
+pub(crate) fn slot(memory: &Memory, index: u32) -> Slot {
+    Slot {
+        index,
+        generation: memory.load(slot_at(index) + SLOT_GENERATION),
+    }
+}
+
+fn store(memory: &Memory, index: u32, name: &PartitionName) {
+    let at = slot_at(index);
+    memory.store(at + SLOT_INDEX, name.partition as u32);
+    memory.store(at + SLOT_NAME_LEN, name.topic.len() as u32);
+    memory.store_bytes(at + SLOT_TOPIC_ID, &name.topic_id);
+    memory.store_bytes(at + SLOT_NAME, &[0; SLOT_CRC - SLOT_NAME]);
+    memory.store_bytes(at + SLOT_NAME, name.topic.as_bytes());
+    memory.store(at + SLOT_CRC, crc(memory, at));
+    memory.store(at, 1);
+}
+
+fn crc(memory: &Memory, at: usize) -> u32 {
+    let fixed = memory.load_bytes(at + SLOT_INDEX, SLOT_CRC - SLOT_INDEX);
+    crc_fast::crc32_iscsi(&fixed)
+}
+
+/// What a slot says: `None` for a free one, an error for one that cannot be right.
+pub(crate) fn load(memory: &Memory, index: u32) -> Result<Option<PartitionName>, String> {
+    let at = slot_at(index);
+    match memory.load(at) {
+        0 => return Ok(None),
+        1 => {}
+        state => return Err(format!("slot {index} has state {state}")),
+    }
+    if memory.load(at + SLOT_CRC) != crc(memory, at) {
+        return Err(format!("slot {index} has a wrong checksum"));
+    }
+    let len = memory.load(at + SLOT_NAME_LEN) as usize;
+    if len > NAME_BYTES_MAX {
+        return Err(format!("slot {index} has a name of {len} bytes"));
+    }
+    let mut topic_id = [0; 16];
+    topic_id.copy_from_slice(&memory.load_bytes(at + SLOT_TOPIC_ID, 16));
+    let topic = String::from_utf8(memory.load_bytes(at + SLOT_NAME, len));
+    Ok(Some(PartitionName {
+        topic: topic.map_err(|_| format!("slot {index} has a name that is not UTF-8"))?,
+        partition: memory.load(at + SLOT_INDEX) as i32,
+        topic_id,
+    }))
+}

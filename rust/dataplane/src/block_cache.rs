@@ -1,0 +1,225 @@
+//! The block cache of a log directory: taken up again, made anew, or left out, as the directory's
+//! marker, the boot and the options say (`docs/block-cache.md`, section 3).
+
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pyrklog_arena::limits::memory_limits;
+use pyrklog_arena::{Arena, ArenaError, Found, Identity, read_header};
+use pyrklog_log::{ArenaMarker, LogDir, hex, parse_id};
+
+use crate::api::CacheConfig;
+use crate::clock::Now;
+
+/// Share of the memory that all arenas together may have.
+const MEMORY_SHARE: f64 = 0.6;
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Something that the operator should read: (level, sentence).
+pub type Note = (&'static str, String);
+
+/// How much each of `dirs` directories may take.
+pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
+    let all = match config.max_bytes {
+        Some(bytes) => bytes,
+        None => (memory_limits().limit_bytes as f64 * MEMORY_SHARE) as u64,
+    };
+    all / dirs.max(1) as u64
+}
+
+/// Gives a directory that was just opened its cache. What cannot be done leaves it without: its logs
+/// are then written through.
+pub fn open(config: &CacheConfig, files: &LogDir, share_bytes: u64) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let Some(boot) = fs::read_to_string(BOOT_ID)
+        .ok()
+        .as_deref()
+        .and_then(parse_id)
+    else {
+        notes.push((
+            "warning",
+            format!("{BOOT_ID} cannot be read: no block cache"),
+        ));
+        return notes;
+    };
+    let is_taken_up = match files.arena_marker() {
+        Ok(None) => false,
+        Ok(Some(marker)) if marker.identity.boot == boot => {
+            take_up(files, &marker, share_bytes, &mut notes)
+        }
+        Ok(Some(marker)) => {
+            if !files.was_clean() {
+                note_unclean(files, "the machine went down", &mut notes);
+            }
+            drop_stale(&marker);
+            false
+        }
+        Err(error) => {
+            if !files.was_clean() {
+                note_unclean(files, &error.to_string(), &mut notes);
+            }
+            false
+        }
+    };
+    if is_taken_up {
+        if let (None, Some(arena)) = (&config.dir, files.env().arena()) {
+            // Only what it holds is still wanted.
+            arena.close();
+        }
+        return notes;
+    }
+    let made = match &config.dir {
+        Some(dir) if share_bytes > 0 => make(files, dir, boot, share_bytes),
+        _ => files.remove_arena_marker().map_err(ArenaError::Io),
+    };
+    if let Err(error) = made {
+        notes.push(("warning", format!("no block cache: {error}")));
+    }
+    notes
+}
+
+/// True when the directory has its arena of before.
+fn take_up(files: &LogDir, marker: &ArenaMarker, share_bytes: u64, notes: &mut Vec<Note>) -> bool {
+    let (arena, found) = match Arena::attach(&marker.path, marker.identity, share_bytes) {
+        Ok(attached) => attached,
+        Err(error) => {
+            if !files.was_clean() {
+                let reason = format!("its arena {}: {error}", marker.path.display());
+                note_unclean(files, &reason, notes);
+            }
+            set_aside(&marker.path);
+            return false;
+        }
+    };
+    let unwritten = found.values().filter(|found| {
+        let mut segments = found.segments.values();
+        segments.any(|segment| segment.unwritten_from().is_some())
+    });
+    let count = unwritten.count();
+    if count > 0 {
+        let path = marker.path.display();
+        notes.push((
+            "info",
+            format!("took up {path}: {count} partitions have records that are not in their files"),
+        ));
+    }
+    files.env().set_cache(arena, true, found);
+    true
+}
+
+/// Blocks of partitions whose folder is gone belong to nobody.
+pub fn forget_missing(files: &LogDir, is_there: impl Fn(&str, i32) -> bool) {
+    for name in files.env().unclaimed_partitions() {
+        if !is_there(&name.topic, name.partition) {
+            files.env().forget_partition(&name);
+        }
+    }
+}
+
+fn make(files: &LogDir, dir: &Path, boot: [u8; 16], share_bytes: u64) -> Result<(), ArenaError> {
+    let identity = Identity {
+        uuid: fresh_uuid(),
+        boot,
+    };
+    let path = dir.join(format!("pyrklog-{}.arena", hex(&identity.uuid)));
+    let log_dir = files.path().display().to_string();
+    let arena = Arena::create(&path, identity, &log_dir, share_bytes)?;
+    if let Err(error) = files.write_arena_marker(&ArenaMarker { identity, path }) {
+        let _nothing_in_it = arena.remove();
+        return Err(error.into());
+    }
+    files.env().set_cache(arena, false, Found::new());
+    Ok(())
+}
+
+fn fresh_uuid() -> [u8; 16] {
+    let half = |half: u8| RandomState::new().hash_one((std::process::id(), half));
+    (u128::from(half(0)) << 64 | u128::from(half(1))).to_be_bytes()
+}
+
+fn note_unclean(files: &LogDir, reason: &str, notes: &mut Vec<Note>) {
+    notes.push((
+        "error",
+        format!("acknowledged records that were not written yet may be lost: {reason}"),
+    ));
+    if let Err(error) = files.record_unclean(Now::read().wall_ms, reason) {
+        notes.push(("error", format!("recording that: {error}")));
+    }
+}
+
+/// The arena of an earlier boot: nobody may use it.
+fn drop_stale(marker: &ArenaMarker) {
+    let is_it = fs::File::open(&marker.path)
+        .ok()
+        .and_then(|file| read_header(&file).ok())
+        .is_some_and(|header| header.identity == marker.identity);
+    if is_it {
+        // It is in the way of nobody if it stays.
+        let _gone_or_not = fs::remove_file(&marker.path);
+    }
+}
+
+/// An arena that cannot be used is kept for whoever wants to look at it.
+fn set_aside(path: &Path) {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".damaged");
+    let _gone_or_not = fs::rename(path, PathBuf::from(aside));
+}
+
+/// Removes arenas in `dir` that nobody uses, that hold nothing that is not in files, and that no log
+/// directory names: those of brokers that were killed and whose directory was removed.
+pub fn sweep(dir: &Path) -> io::Result<usize> {
+    let mut removed = 0;
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let is_arena =
+            name.is_some_and(|name| name.starts_with("pyrklog-") && name.ends_with(".arena"));
+        if is_arena && is_abandoned(&path) && fs::remove_file(&path).is_ok() {
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+fn is_abandoned(path: &Path) -> bool {
+    let Some(header) = fs::File::open(path)
+        .ok()
+        .and_then(|file| read_header(&file).ok())
+    else {
+        return false;
+    };
+    let marker = Path::new(&header.log_dir).join(".pyrklog-arena");
+    if fs::read_to_string(marker).is_ok_and(|text| text.contains(&hex(&header.identity.uuid))) {
+        return false;
+    }
+    // Attaching takes the lock, which its user would have.
+    let Ok((_arena, found)) = Arena::attach(path, header.identity, u64::MAX) else {
+        return false;
+    };
+    let mut segments = found.values().flat_map(|found| found.segments.values());
+    found.values().all(|found| found.damage.is_none())
+        && !segments.any(|segment| segment.unwritten_from().is_some())
+}
+
+/// After an orderly end: the arena and its marker go, unless something in it is still needed. The
+/// directory's marker of a clean end must have been written.
+pub fn give_up(files: &LogDir) -> io::Result<()> {
+    let Some(arena) = files.env().arena() else {
+        return Ok(());
+    };
+    if files.env().has_unclaimed_blocks() {
+        return Ok(());
+    }
+    files.remove_arena_marker()?;
+    arena.remove()
+}
+
+/// The arena, if the directory has one that takes appends.
+pub fn arena_of(files: &LogDir) -> Option<Arc<Arena>> {
+    files.env().arena()
+}

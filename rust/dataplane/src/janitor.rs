@@ -1,0 +1,127 @@
+//! One thread a log directory keeps free chunks of its block cache ready, so that no append waits for
+//! memory, and watches that the arena is still there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pyrklog_arena::limits::memory_limits;
+use pyrklog_arena::{Arena, Janitor};
+
+use crate::block_cache;
+use crate::clock::Now;
+use crate::log_dir::LogDirState;
+use crate::shared::Shared;
+
+/// Between two looks while something is appended.
+const BUSY_MS: u64 = 20;
+
+/// Between two looks otherwise: is the file still there?
+const IDLE_MS: u64 = 2_000;
+
+/// Memory that is left to others.
+const RESERVE_SHARE: u64 = 16;
+
+/// The janitor thread of one directory.
+#[derive(Debug)]
+pub struct CacheKeeper {
+    shared: Arc<Shared>,
+    dir: Arc<LogDirState>,
+    arena: Arc<Arena>,
+    stop: Arc<AtomicBool>,
+    janitor: Janitor,
+    has_told_of_room: bool,
+}
+
+impl CacheKeeper {
+    /// For one directory; `None` where it has no cache.
+    pub fn new(
+        shared: Arc<Shared>,
+        dir: Arc<LogDirState>,
+        stop: Arc<AtomicBool>,
+    ) -> Option<CacheKeeper> {
+        let arena = block_cache::arena_of(&dir.files)?;
+        Some(CacheKeeper {
+            shared,
+            dir,
+            arena,
+            stop,
+            janitor: Janitor::default(),
+            has_told_of_room: false,
+        })
+    }
+
+    /// The arena, to ring.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// Runs until told to stop.
+    pub fn run(mut self) {
+        if let Err(error) = self.arena.map_again() {
+            self.tell("warning", format!("mapping the arena: {error}"));
+        }
+        if let Some(dir) = &self.shared.config.cache.dir
+            && let Err(error) = block_cache::sweep(dir)
+        {
+            self.tell("warning", format!("looking for abandoned arenas: {error}"));
+        }
+        let mut wait_ms = IDLE_MS;
+        while !self.stop.load(Ordering::Acquire) {
+            self.arena.wait(Some(Duration::from_millis(wait_ms)));
+            if self.stop.load(Ordering::Acquire) {
+                return;
+            }
+            self.watch();
+            wait_ms = if self.tend() { BUSY_MS } else { IDLE_MS };
+        }
+    }
+
+    /// True while something is going on.
+    fn tend(&mut self) -> bool {
+        if !self.arena.is_open() || self.arena.statistics().appended_bytes == 0 && !self.is_asked()
+        {
+            return false;
+        }
+        let now_ms = Now::read().mono_ms;
+        let room_bytes = || {
+            let limits = memory_limits();
+            let reserve = limits.limit_bytes / RESERVE_SHARE;
+            limits.available_bytes.saturating_sub(reserve)
+        };
+        let tended = self.janitor.tend(&self.arena, now_ms, room_bytes);
+        if let Some(error) = tended.refused
+            && !self.has_told_of_room
+        {
+            self.has_told_of_room = true;
+            let reason = format!("the block cache cannot grow: {error}; it goes on as it is");
+            self.tell("warning", reason);
+        }
+        tended.is_busy || tended.grown > 0 || tended.reclaimed > 0
+    }
+
+    /// An append found nothing free.
+    fn is_asked(&self) -> bool {
+        self.arena.statistics().refused > 0
+    }
+
+    fn watch(&self) {
+        if self.arena.is_open() && !self.arena.is_linked() {
+            self.arena.close();
+            let path = self.arena.path().display();
+            self.tell(
+                "error",
+                format!("{path} was removed or cut: from now on records are written before they are acknowledged"),
+            );
+            self.dir.writer.hurry();
+        }
+    }
+
+    fn tell(&self, level: &'static str, reason: String) {
+        let fields = vec![
+            ("log_dir", self.dir.path().display().to_string()),
+            ("reason", reason),
+        ];
+        self.shared.events.notice("block_cache", level, fields);
+    }
+}

@@ -1,0 +1,122 @@
+//! A log's part of the block cache: whether a batch goes there, and what is found there when a log
+//! is opened again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pyrklog_arena::{Arena, CachedSegment, Found, FoundPartition, PartitionName, Rate, Slot};
+
+use crate::config::LogConfig;
+use crate::segment::Segment;
+
+/// How a log uses the arena of its directory.
+#[derive(Debug)]
+pub(crate) struct LogCache {
+    arena: Arc<Arena>,
+    name: PartitionName,
+    slot: Option<Slot>,
+    rate: Rate,
+    /// When a batch last came.
+    now_ms: i64,
+}
+
+/// Whether the options let an append be acknowledged before it is in the file: `flush.messages` and
+/// `flush.ms` ask for more than that.
+pub(crate) fn may_go_behind(config: &LogConfig) -> bool {
+    config.flush_messages == i64::MAX && config.flush_ms == i64::MAX
+}
+
+impl LogCache {
+    /// For a log that has no blocks. Those that an earlier opening left are dead from now on.
+    pub fn new(arena: &Arc<Arena>, name: PartitionName) -> LogCache {
+        LogCache {
+            arena: Arc::clone(arena),
+            name,
+            slot: None,
+            rate: Rate::default(),
+            now_ms: 0,
+        }
+    }
+
+    /// For a log whose blocks were found.
+    pub fn found(arena: &Arc<Arena>, name: PartitionName, slot: Slot) -> LogCache {
+        LogCache {
+            slot: Some(slot),
+            ..LogCache::new(arena, name)
+        }
+    }
+
+    /// A batch comes.
+    pub fn set_now(&mut self, now_ms: i64) {
+        self.now_ms = now_ms;
+    }
+
+    /// Puts bytes that stand at `position` of the segment into the cache; false when that is not
+    /// possible now.
+    pub fn append(&mut self, segment: &Arc<Segment>, position: u32, bytes: &[u8]) -> bool {
+        if !self.arena.is_open() {
+            return false;
+        }
+        let Some(slot) = self.slot() else {
+            return false;
+        };
+        let base_offset = segment.base_offset();
+        let cached = segment.cached_or(|| self.arena.segment(slot, base_offset));
+        cached.append(&mut self.rate, position, bytes, self.now_ms)
+    }
+
+    fn slot(&mut self) -> Option<Slot> {
+        if self.slot.is_none() {
+            // Blocks of an earlier opening were written when that ended.
+            let slot = self.arena.slot(&self.name)?;
+            self.slot = Some(self.arena.kill_blocks(slot));
+        }
+        self.slot
+    }
+
+    /// The partition is gone.
+    pub fn release(&self) {
+        if let Some(slot) = self.slot {
+            self.arena.release_slot(slot);
+        }
+    }
+
+    /// The arena and the slot, for a job that kills the blocks without the log's lock.
+    pub fn slot_now(&self) -> Option<(Arc<Arena>, Slot)> {
+        Some((Arc::clone(&self.arena), self.slot?))
+    }
+
+    /// What such a job left.
+    pub fn set_slot(&mut self, slot: Slot) {
+        self.slot = Some(slot);
+    }
+}
+
+/// A directory's arena, and what was found in it and not taken up yet.
+#[derive(Debug)]
+pub(crate) struct DirCache {
+    pub arena: Arc<Arena>,
+    /// An earlier life of the same boot left the directory: whatever it wrote is in the files.
+    pub is_same_boot: bool,
+    pub found: Found,
+    /// Blocks that must not be used nor lost.
+    pub quarantined: HashMap<PartitionName, (FoundPartition, String)>,
+}
+
+/// What a log that is opened gets.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub arena: Arc<Arena>,
+    pub is_same_boot: bool,
+    pub found: Option<FoundPartition>,
+}
+
+/// What is found of one log: by segment.
+pub(crate) type FoundSegments = BTreeMap<i64, Arc<CachedSegment>>;
+
+/// Whether any of it is not in the files.
+pub(crate) fn has_unwritten(segments: &FoundSegments) -> bool {
+    segments
+        .values()
+        .any(|segment| segment.unwritten_from().is_some())
+}

@@ -1,0 +1,171 @@
+//! What a log directory says of its arena, and that it may lack records.
+//!
+//! ```text
+//! .pyrklog-arena     version, uuid, boot and path, one `name=value` a line
+//! .pyrklog-unclean   one line: when and why the directory may lack what was acknowledged
+//! ```
+
+use std::io;
+use std::path::PathBuf;
+
+use pyrklog_arena::Identity;
+
+use crate::disk::{self, missing_is_fine};
+use crate::log_dir::LogDir;
+
+const MARKER: &str = ".pyrklog-arena";
+const UNCLEAN: &str = ".pyrklog-unclean";
+const MARKER_BYTES_MAX: u64 = 64 * 1024;
+
+/// Which arena belongs to a log directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArenaMarker {
+    /// Its name, and the boot in which it was made.
+    pub identity: Identity,
+    /// Its file.
+    pub path: PathBuf,
+}
+
+impl ArenaMarker {
+    fn encode(&self) -> String {
+        format!(
+            "version=1\nuuid={}\nboot={}\npath={}\n",
+            hex(&self.identity.uuid),
+            hex(&self.identity.boot),
+            self.path.display()
+        )
+    }
+
+    fn parse(content: &str) -> Option<ArenaMarker> {
+        let field = |name: &str| {
+            let mut lines = content.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+        };
+        if field("version")? != "1" {
+            return None;
+        }
+        Some(ArenaMarker {
+            identity: Identity {
+                uuid: parse_id(field("uuid")?)?,
+                boot: parse_id(field("boot")?)?,
+            },
+            path: PathBuf::from(field("path")?),
+        })
+    }
+}
+
+/// 32 hexadecimal digits.
+pub fn hex(id: &[u8; 16]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// 32 hexadecimal digits, with or without hyphens.
+pub fn parse_id(text: &str) -> Option<[u8; 16]> {
+    let digits: String = text.trim().chars().filter(|c| *c != '-').collect();
+    if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let id = u128::from_str_radix(&digits, 16).ok()?;
+    Some(id.to_be_bytes())
+}
+
+impl LogDir {
+    /// The directory's arena, as an earlier life left it. A marker that cannot be read is an error of
+    /// kind `InvalidData`.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn arena_marker(&self) -> io::Result<Option<ArenaMarker>> {
+        let path = self.path.join(MARKER);
+        let content = match disk::read_file(self.env.disk(), &path, MARKER_BYTES_MAX) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let content = String::from_utf8_lossy(&content);
+        ArenaMarker::parse(&content).map(Some).ok_or_else(|| {
+            let reason = format!("{} makes no sense", path.display());
+            io::Error::new(io::ErrorKind::InvalidData, reason)
+        })
+    }
+
+    /// Names the directory's arena; durable when this returns.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn write_arena_marker(&self, marker: &ArenaMarker) -> io::Result<()> {
+        let content = marker.encode();
+        disk::replace_file(self.env.disk(), &self.path.join(MARKER), content.as_bytes())
+    }
+
+    /// The directory has no arena any more.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn remove_arena_marker(&self) -> io::Result<()> {
+        missing_is_fine(self.env.disk().remove_file(&self.path.join(MARKER)))?;
+        self.env.disk().sync_dir(&self.path)
+    }
+
+    /// Records that the directory may lack what was acknowledged: whoever decides about leaders wants
+    /// to know.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn record_unclean(&self, now_ms: i64, reason: &str) -> io::Result<()> {
+        let content = format!("{now_ms} {reason}\n");
+        disk::replace_file(
+            self.env.disk(),
+            &self.path.join(UNCLEAN),
+            content.as_bytes(),
+        )
+    }
+
+    /// Why the directory may lack what was acknowledged, if so.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn unclean(&self) -> io::Result<Option<String>> {
+        match disk::read_file(self.env.disk(), &self.path.join(UNCLEAN), MARKER_BYTES_MAX) {
+            Ok(content) => Ok(Some(String::from_utf8_lossy(&content).trim().to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_comes_back() {
+        let marker = ArenaMarker {
+            identity: Identity {
+                uuid: [0xab; 16],
+                boot: [1; 16],
+            },
+            path: "/dev/shm/x y.arena".into(),
+        };
+        let text = marker.encode();
+        assert_eq!(ArenaMarker::parse(&text), Some(marker));
+        for cut in 0..text.len() - 1 {
+            // Only the path's end cannot be told from a shorter path.
+            if cut < text.find("path=").unwrap() {
+                assert_eq!(ArenaMarker::parse(&text[..cut]), None, "{cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_id_is_read_with_and_without_hyphens() {
+        let plain = parse_id("0123456789abcdef0123456789abcdef");
+        assert_eq!(plain, parse_id("01234567-89ab-cdef-0123-456789abcdef\n"));
+        assert_eq!(
+            plain.map(|id| hex(&id)).as_deref(),
+            Some("0123456789abcdef0123456789abcdef")
+        );
+        assert_eq!(parse_id("+123456789abcdef0123456789abcdef"), None);
+        assert_eq!(parse_id(""), None);
+    }
+}

@@ -1,0 +1,177 @@
+//! Opening a log after `kill -9` on the same boot.
+//!
+//! The page cache holds whatever was written, and the block cache whatever was acknowledged before
+//! it was. So only what the files of a segment did not get in one piece is looked at: batches behind
+//! the last index entry, and those that are not written. `docs/block-cache.md`, section 4.
+
+use std::io;
+use std::sync::Arc;
+
+use pyrklog_wire::batch;
+use pyrklog_wire::error::DecodeError;
+
+use crate::names::FileKind;
+use crate::open::load::LoadedState;
+use crate::open::{Loader, OpenError, OpenReport};
+use crate::read::Wait;
+use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, ScanError};
+use crate::segment::{ActiveSegment, Segment};
+
+impl Loader<'_> {
+    /// The segments from the recovery point on, brought up to date. `None`: the files are not as a
+    /// kill leaves them, and every batch has to be looked at.
+    pub(super) fn open_again(
+        &self,
+        loading: &mut LoadedState,
+        recovery_point: i64,
+        log_start: i64,
+        report: &mut OpenReport,
+    ) -> Result<Option<(ActiveSegment, i64)>, OpenError> {
+        let after = loading
+            .segments
+            .partition_point(|segment| segment.base_offset() <= recovery_point);
+        let first = after.saturating_sub(1);
+        let mut tails: Vec<ActiveSegment> = Vec::new();
+        let mut end_offset = loading.segments[first].base_offset();
+        let count = loading.segments.len();
+        for i in first..count {
+            let segment = loading.segments[i].clone();
+            if !self.config.cleanup_compact && segment.base_offset() != end_offset && i > first {
+                return Ok(None);
+            }
+            if i + 1 == count {
+                self.cut_torn_batch(&segment, report)?;
+            }
+            let Some(tail) = self.load_tail(&segment, report)? else {
+                return Ok(None);
+            };
+            self.check_tail(&segment, tail.walked_from, loading)?;
+            end_offset = tail.end_offset;
+            tails.push(tail.active);
+        }
+        self.load_producers_by(
+            loading,
+            log_start.min(end_offset)..end_offset,
+            &tails,
+            report,
+        )?;
+        let active = tails.pop().expect("a log has at least one segment");
+        for closed in tails {
+            self.finish_closed(loading, closed)?;
+        }
+        if active.size > 0 {
+            loading.unsynced.push(active.segment.clone());
+        }
+        loading
+            .unwritten
+            .extend(Self::unwritten(&active.segment, None));
+        Ok(Some((active, end_offset)))
+    }
+
+    /// A batch that was being appended, to the cache or to the file, when the kill came: it was
+    /// never acknowledged.
+    fn cut_torn_batch(
+        &self,
+        segment: &Arc<Segment>,
+        report: &mut OpenReport,
+    ) -> Result<(), OpenError> {
+        let size = segment.size();
+        let indexes = self.load_indexes(segment)?;
+        let entry = indexes.and_then(|indexes| indexes.offsets.last());
+        let start = entry.map_or(0, |entry| u64::from(entry.position));
+        let bytes = segment.bytes();
+        let mut scanner =
+            BatchScanner::new(&bytes, start, size, LOOK_UP_CHUNK_BYTES, Wait::Blocking);
+        let torn_at = loop {
+            match scanner.next_header() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(()),
+                Err(ScanError::NotABatch {
+                    position,
+                    reason: DecodeError::Truncated { .. },
+                }) => break position,
+                // Whoever looks closer will say what is wrong.
+                Err(ScanError::NotABatch { .. }) => return Ok(()),
+                Err(ScanError::Io(error)) => return Err(error.into()),
+            }
+        };
+        let path = segment.path(FileKind::Log);
+        report.truncated_bytes += size - torn_at;
+        report.notes.push(format!(
+            "cut {} bytes of a batch that was being appended from {}",
+            size - torn_at,
+            path.display()
+        ));
+        let is_in_file =
+            self.env.disk().exists(&path)? && self.env.disk().file_len(&path)? > torn_at;
+        if is_in_file {
+            let file = segment.log_file_for_writing()?;
+            file.set_len(torn_at)?;
+            file.sync_data()?;
+        }
+        segment.cut(torn_at);
+        Ok(())
+    }
+
+    /// Looks at the batches behind `from`: their leader epochs, and the checksums of those that are
+    /// not wholly in the file.
+    fn check_tail(
+        &self,
+        segment: &Arc<Segment>,
+        from: u64,
+        loading: &mut LoadedState,
+    ) -> Result<(), OpenError> {
+        let bytes = segment.bytes();
+        let (size, written) = (segment.size(), segment.written());
+        let mut scanner =
+            BatchScanner::new(&bytes, from, size, LOOK_UP_CHUNK_BYTES, Wait::Blocking);
+        while let Some(met) = scanner.next_header().map_err(io::Error::from)? {
+            let epoch = met.header.partition_leader_epoch;
+            let newest = loading.epochs.latest().map_or(-1, |entry| entry.epoch);
+            if epoch > newest {
+                loading.epochs_changed |= loading.epochs.assign(epoch, met.header.base_offset);
+            }
+            if met.end() > written {
+                let whole = scanner.whole(&met).map_err(io::Error::from)?;
+                batch::verify_crc(whole).map_err(|error| {
+                    let path = segment.path(FileKind::Log);
+                    let (path, at) = (path.display(), met.position);
+                    OpenError::Corrupt(format!(
+                        "what the cache holds for position {at} of {path} is damaged: {error}"
+                    ))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the indexes of a segment that takes no more batches: at once, or behind its own
+    /// bytes where those are not written.
+    fn finish_closed(
+        &self,
+        loading: &mut LoadedState,
+        mut closed: ActiveSegment,
+    ) -> Result<(), OpenError> {
+        let segment = closed.segment.clone();
+        loading.unsynced.push(segment.clone());
+        closed.indexes.add_largest(true);
+        if segment
+            .cached()
+            .is_some_and(|cached| cached.unwritten_from().is_some())
+        {
+            loading
+                .unwritten
+                .extend(Self::unwritten(&segment, Some(closed)));
+            return Ok(());
+        }
+        segment.set_largest(closed.indexes.largest);
+        let is_complete = closed.offsets_taken == closed.indexes.offsets.size_bytes()
+            && closed.times_taken == closed.indexes.times.size_bytes();
+        if !is_complete {
+            closed
+                .indexes
+                .write(self.env.disk(), &|kind| segment.path(kind))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! Blocks of the cache that an earlier life left: do they fit the files?
+
+use std::sync::Arc;
+
+use pyrklog_arena::{Arena, CachedSegment, FoundPartition, PartitionName};
+
+use crate::cache::{FoundSegments, LogCache};
+use crate::disk::{DiskFile, read_exact_at};
+use crate::env::LogEnv;
+use crate::names::FileKind;
+use crate::open::{Loader, OpenError, OpenRequest};
+use crate::read::Wait;
+use crate::segment::{ActiveSegment, Segment};
+use crate::write_behind::Tail;
+
+/// Of what is in the file and in a block, so much is compared: enough to tell another file.
+const COMPARED_BYTES: u32 = 4096;
+
+/// A log's blocks, while it is being opened.
+pub(super) struct Claim {
+    name: PartitionName,
+    arena: Option<Arc<Arena>>,
+    found: Option<FoundPartition>,
+    /// See [`LogEnv::set_cache`].
+    pub is_same_boot: bool,
+}
+
+impl Claim {
+    /// Takes the log's blocks.
+    pub fn new(request: &OpenRequest<'_>) -> Result<Claim, OpenError> {
+        let name = PartitionName {
+            topic: request.topic.to_owned(),
+            partition: request.partition,
+            topic_id: request.topic_id.unwrap_or_default(),
+        };
+        let claimed = request.env.claim(&name).map_err(OpenError::Corrupt)?;
+        Ok(match claimed {
+            Some(claimed) => Claim {
+                name,
+                arena: Some(claimed.arena),
+                found: claimed.found,
+                is_same_boot: claimed.is_same_boot,
+            },
+            None => Claim {
+                name,
+                arena: None,
+                found: None,
+                is_same_boot: false,
+            },
+        })
+    }
+
+    /// The blocks, by segment.
+    pub fn segments(&self) -> FoundSegments {
+        let found = self.found.as_ref();
+        found.map_or_else(FoundSegments::new, |found| found.segments.clone())
+    }
+
+    /// The log could not be opened: its blocks are kept, and nobody gets them.
+    pub fn refuse(self, env: &LogEnv, reason: &str) {
+        if let Some(found) = self.found {
+            env.quarantine(&self.name, found, reason);
+        }
+    }
+
+    /// The log's further use of the cache.
+    pub fn into_cache(self) -> Option<LogCache> {
+        let arena = self.arena?;
+        Some(match self.found {
+            Some(found) => LogCache::found(&arena, self.name, found.slot),
+            None => LogCache::new(&arena, self.name),
+        })
+    }
+}
+
+/// Bytes of a segment that were acknowledged and are not in its file.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub segment: Arc<Segment>,
+    from: u32,
+    end: u32,
+    /// A segment that takes no more batches, and whose other files are not complete either.
+    closing: Option<ActiveSegment>,
+}
+
+impl Unwritten {
+    /// What is to be done first.
+    pub fn queue(self, tail: &mut Tail) {
+        tail.push_cached(&self.segment, self.from, self.end);
+        if let Some(closing) = self.closing {
+            tail.push_close(closing);
+        }
+    }
+}
+
+impl Loader<'_> {
+    /// Whether the cache holds bytes that the files lack.
+    pub(super) fn has_unwritten(&self) -> bool {
+        crate::cache::has_unwritten(&self.blocks)
+    }
+
+    /// Gives a segment its blocks, if they fit the `file_len` bytes of its file.
+    ///
+    /// # Errors
+    /// They hold what the file lacks, and do not fit: one of the two is not what it should be.
+    pub(super) fn attach_blocks(
+        &self,
+        segment: &Arc<Segment>,
+        file_len: u64,
+    ) -> Result<(), OpenError> {
+        let Some(cached) = self.blocks.get(&segment.base_offset()) else {
+            return Ok(());
+        };
+        let Some(end) = cached.end() else {
+            return Ok(());
+        };
+        let Some(from) = cached.unwritten_from() else {
+            // Only a cache: where in doubt, the file is right.
+            if u64::from(end) <= file_len && is_equal(segment, cached, end, end)? {
+                segment.cached_or(|| Arc::clone(cached));
+            }
+            return Ok(());
+        };
+        let contradiction = if file_len < u64::from(from) {
+            Some(format!(
+                "has {file_len} bytes, but {from} were written to it"
+            ))
+        } else if file_len > u64::from(end) {
+            Some(format!("has {file_len} bytes, but the log ends at {end}"))
+        } else if !cached.holds(from, end) {
+            Some(format!(
+                "lacks bytes from {from} on that the cache does not hold"
+            ))
+        } else if !is_equal(segment, cached, from, file_len as u32)? {
+            Some("differs from what was written to it".to_owned())
+        } else {
+            None
+        };
+        if let Some(what) = contradiction {
+            let path = segment.path(FileKind::Log);
+            let arena = cached.arena().path().display();
+            return Err(OpenError::Corrupt(format!(
+                "{} {what}; the rest of its records is kept in {arena}. Was it changed by another broker?",
+                path.display()
+            )));
+        }
+        segment.cut(u64::from(from));
+        segment.cached_or(|| Arc::clone(cached));
+        segment.set_size(u64::from(end));
+        Ok(())
+    }
+
+    /// What of a segment is to be written.
+    pub(super) fn unwritten(
+        segment: &Arc<Segment>,
+        closing: Option<ActiveSegment>,
+    ) -> Option<Unwritten> {
+        let cached = segment.cached()?;
+        Some(Unwritten {
+            segment: Arc::clone(segment),
+            from: cached.unwritten_from()?,
+            end: cached.end()?,
+            closing,
+        })
+    }
+}
+
+/// Whether file and blocks agree about the last bytes before `written` and about everything from
+/// there up to `file_end`: what a write that was cut short may have left.
+fn is_equal(
+    segment: &Arc<Segment>,
+    cached: &Arc<CachedSegment>,
+    written: u32,
+    file_end: u32,
+) -> Result<bool, OpenError> {
+    let start = cached.reaches_back(written, written.saturating_sub(COMPARED_BYTES));
+    if start >= file_end {
+        return Ok(true);
+    }
+    let file = segment.log_file(Wait::Blocking)?;
+    let mut at = start;
+    while at < file_end {
+        let mut block = vec![0; ((file_end - at) as usize).min(1 << 20)];
+        let count = cached.copy(at, &mut block);
+        if count == 0 {
+            return Ok(false);
+        }
+        if !has_bytes(&*file, at, &block[..count])? {
+            return Ok(false);
+        }
+        at += count as u32;
+    }
+    Ok(true)
+}
+
+fn has_bytes(file: &dyn DiskFile, position: u32, expected: &[u8]) -> Result<bool, OpenError> {
+    let mut found = vec![0; expected.len()];
+    read_exact_at(file, &mut found, u64::from(position))?;
+    Ok(found == expected)
+}
