@@ -235,6 +235,20 @@ impl Arena {
         self.memory.fuse()
     }
 
+    /// For tests: counts its stores together with others' steps; before the first store.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn follow(&self, fuse: &crate::fuse::Fuse) {
+        self.memory.follow(fuse);
+    }
+
+    /// For tests: as if the process that has it were gone.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn let_go(&self) {
+        if let Some(file) = &self.file {
+            flock(file, FlockOperation::Unlock).expect("it was locked");
+        }
+    }
+
     /// Enters a guard: what is looked up under it stays.
     #[inline]
     pub fn enter(&self) -> Guard<'_> {

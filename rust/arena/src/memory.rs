@@ -14,7 +14,7 @@ pub struct Memory {
     base: NonNull<u8>,
     len: usize,
     #[cfg(any(test, feature = "testing"))]
-    fuse: crate::fuse::Fuse,
+    fuse: std::sync::OnceLock<crate::fuse::Fuse>,
 }
 
 // SAFETY: the mapping lives as long as the value; words are accessed by atomics only, and payload
@@ -47,14 +47,20 @@ impl Memory {
             base: NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?,
             len,
             #[cfg(any(test, feature = "testing"))]
-            fuse: crate::fuse::Fuse::default(),
+            fuse: std::sync::OnceLock::new(),
         })
     }
 
-    /// Lets stores fail from some point on.
+    /// Lets stores have no effect from some point on.
     #[cfg(any(test, feature = "testing"))]
     pub fn fuse(&self) -> &crate::fuse::Fuse {
-        &self.fuse
+        self.fuse.get_or_init(Default::default)
+    }
+
+    /// The same, with a count of steps that is shared with others.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn follow(&self, fuse: &crate::fuse::Fuse) {
+        self.fuse.get_or_init(|| fuse.clone());
     }
 
     #[inline]
@@ -96,7 +102,7 @@ impl Memory {
     #[inline]
     pub fn store(&self, position: usize, value: u32) {
         #[cfg(any(test, feature = "testing"))]
-        if self.fuse.is_blown() {
+        if self.fuse().is_blown() {
             return;
         }
         self.word(position).store(value, Ordering::Release);
@@ -106,7 +112,7 @@ impl Memory {
     #[inline]
     pub fn store_wide(&self, position: usize, value: u64) {
         #[cfg(any(test, feature = "testing"))]
-        if self.fuse.is_blown() {
+        if self.fuse().is_blown() {
             return;
         }
         self.wide(position).store(value, Ordering::Release);
@@ -141,7 +147,7 @@ impl Memory {
     pub unsafe fn copy_in(&self, position: usize, bytes: &[u8]) {
         assert!(position + bytes.len() <= self.len);
         #[cfg(any(test, feature = "testing"))]
-        let bytes = &bytes[..self.fuse.cut(bytes.len())];
+        let bytes = &bytes[..self.fuse().cut(bytes.len())];
         // SAFETY: within the mapping; nobody reads or writes there, says the caller.
         unsafe {
             std::ptr::copy_nonoverlapping(

@@ -161,6 +161,13 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
         Ok((log, report)) => {
             shared.placement.opened(&topic.name, index, topic.id);
             report_opening(shared, partition, &report);
+            if report.checkpoint_is_stale
+                && let Err(error) =
+                    dir.files
+                        .write_recovery_points(&[(&topic.name, index, log.recovery_point())])
+            {
+                return refuse(shared, partition, OpenError::Io(error));
+            }
             serve(shared, partition, log);
             outcome(partition)
         }

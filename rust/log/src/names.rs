@@ -8,6 +8,9 @@ use std::fmt::Write as _;
 
 /// Leader epochs and their start offsets, in each partition's folder.
 pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
+/// Stands in a folder while its log is being cut: what a kill leaves of that is made durable before
+/// anything is appended.
+pub const TRUNCATION: &str = "truncation.tmp";
 /// The topic id, in each partition's folder.
 pub const PARTITION_METADATA: &str = "partition.metadata";
 /// Offsets below which segments were flushed, one a partition.

@@ -95,6 +95,9 @@ pub struct OpenReport {
     pub truncated_bytes: u64,
     /// Indexes of the active segment that had to be built anew.
     pub rebuilt_indexes: usize,
+    /// The recovery point checkpoint lies behind the log's end, which was cut: it has to be written
+    /// before anything is appended.
+    pub checkpoint_is_stale: bool,
     /// What else an operator may want to read, one sentence each.
     pub notes: Vec<String>,
 }

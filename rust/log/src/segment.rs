@@ -182,10 +182,10 @@ impl Segment {
                 offsets_taken,
                 times_taken,
             } = &*closing;
-            let offsets = &indexes.offsets.as_bytes()[*offsets_taken..];
-            self.finish_index(FileKind::OffsetIndex, *offsets_taken, offsets)?;
             let times = &indexes.times.as_bytes()[*times_taken..];
             self.finish_index(FileKind::TimeIndex, *times_taken, times)?;
+            let offsets = &indexes.offsets.as_bytes()[*offsets_taken..];
+            self.finish_index(FileKind::OffsetIndex, *offsets_taken, offsets)?;
         }
         self.closed.store(true, Ordering::Release);
         *self.closing.lock() = None;
@@ -194,10 +194,10 @@ impl Segment {
 
     /// Brings the index files of the active segment up to date.
     pub fn write_index_tails(&self, active: &ActiveSegment) -> io::Result<()> {
-        let offsets = &active.indexes.offsets.as_bytes()[active.offsets_taken..];
-        self.finish_index(FileKind::OffsetIndex, active.offsets_taken, offsets)?;
         let times = &active.indexes.times.as_bytes()[active.times_taken..];
-        self.finish_index(FileKind::TimeIndex, active.times_taken, times)
+        self.finish_index(FileKind::TimeIndex, active.times_taken, times)?;
+        let offsets = &active.indexes.offsets.as_bytes()[active.offsets_taken..];
+        self.finish_index(FileKind::OffsetIndex, active.offsets_taken, offsets)
     }
 
     /// It becomes the active segment again: those behind it were removed.

@@ -15,7 +15,7 @@ use crate::disk::{self, OpenMode, missing_is_fine};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::log::Log;
-use crate::names::FileKind;
+use crate::names::{self, FileKind};
 use crate::offset_index::OffsetIndex;
 use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState};
 use crate::position::LogPosition;
@@ -155,6 +155,8 @@ impl TruncateJob {
             *slot = arena.kill_blocks(*slot);
         }
         let disk = self.env.disk();
+        let marker = self.folder.file(names::TRUNCATION);
+        disk.open(&marker, OpenMode::Create)?;
         for &offset in self
             .snapshots
             .iter()
@@ -182,6 +184,7 @@ impl TruncateJob {
             self.cut_segment(last)?;
         }
         disk.sync_dir(&self.folder.path())?;
+        missing_is_fine(disk.remove_file(&marker))?;
         let loader = Loader {
             env: &self.env,
             folder: &self.folder,

@@ -186,19 +186,20 @@ impl Tail {
     /// The index entries of the active segment that were not queued yet.
     pub fn push_index_entries(&mut self, active: &mut ActiveSegment) {
         let SegmentIndexes { offsets, times, .. } = &active.indexes;
-        let offsets = &offsets.as_bytes()[active.offsets_taken..];
-        self.push_entries(
-            &active.segment,
-            FileKind::OffsetIndex,
-            active.offsets_taken,
-            offsets,
-        );
+        // Times first: whoever completes both after a kill begins where the offsets end.
         let times = &times.as_bytes()[active.times_taken..];
         self.push_entries(
             &active.segment,
             FileKind::TimeIndex,
             active.times_taken,
             times,
+        );
+        let offsets = &offsets.as_bytes()[active.offsets_taken..];
+        self.push_entries(
+            &active.segment,
+            FileKind::OffsetIndex,
+            active.offsets_taken,
+            offsets,
         );
         active.offsets_taken = active.indexes.offsets.size_bytes();
         active.times_taken = active.indexes.times.size_bytes();

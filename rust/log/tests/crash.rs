@@ -7,9 +7,13 @@
 mod common;
 
 use common::Rig;
+use common::cached::Life;
 use proptest::prelude::*;
+use pyrklog_arena::Fuse;
 use pyrklog_log::disk::testing::{Fault, Operation};
-use pyrklog_log::{Isolation, LogConfig, OpenState, SyncScope, TimeSpec, TruncateError, Wait};
+use pyrklog_log::{
+    Appended, Isolation, LogConfig, OpenState, SyncScope, TimeSpec, TruncateError, Wait,
+};
 use pyrklog_wire::builder::BatchBuilder;
 
 #[derive(Clone, Debug)]
@@ -32,6 +36,13 @@ enum Step {
     FailingDisk(Break),
     /// The disk fails while the log is being opened after a crash.
     FailingOpen(Break),
+    /// With a block cache: the process dies at the nth store to it or operation of the disk, in the
+    /// midst of this.
+    KillWithin(usize, Vec<Step>),
+    /// The same while the log is being opened after another kill.
+    KillOpening(usize),
+    /// The block cache's janitor has its turn.
+    Tend,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +95,30 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// What a process is at when it is killed.
+fn step_within() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (1_usize..4, 0_usize..1500).prop_map(|(records, size)| Step::Append { records, size }),
+        1 => Just(Step::NewEpoch),
+        5 => Just(Step::Write),
+        2 => Just(Step::Sync(SyncScope::ClosedSegments)),
+        1 => Just(Step::Sync(SyncScope::Written)),
+        1 => Just(Step::Retain),
+        1 => (0_usize..100).prop_map(Step::Truncate),
+        2 => Just(Step::Tend),
+    ]
+}
+
+fn cached_step() -> impl Strategy<Value = Step> {
+    let within = prop::collection::vec(step_within(), 1..12);
+    prop_oneof![
+        12 => step(),
+        4 => (0_usize..300, within).prop_map(|(at, steps)| Step::KillWithin(at, steps)),
+        1 => (0_usize..60).prop_map(Step::KillOpening),
+        2 => Just(Step::Tend),
+    ]
+}
+
 /// What was appended: value, epoch and timestamp of each offset from 0.
 struct Model {
     rig: Rig,
@@ -96,15 +131,25 @@ struct Model {
 
 impl Model {
     fn new(flush_messages: i64) -> Self {
-        let config = LogConfig {
+        Self::over(Rig::new(Self::config(flush_messages)))
+    }
+
+    fn with_cache() -> Self {
+        Self::over(Rig::with_cache(Self::config(i64::MAX)))
+    }
+
+    fn config(flush_messages: i64) -> LogConfig {
+        LogConfig {
             flush_messages,
             segment_bytes: 700,
             index_interval_bytes: 150,
             retention_bytes: 1_500,
             retention_ms: -1,
             ..LogConfig::default()
-        };
-        let rig = Rig::new(config);
+        }
+    }
+
+    fn over(rig: Rig) -> Self {
         Self {
             rig,
             records: Vec::new(),
@@ -159,30 +204,137 @@ impl Model {
                 self.rig.disk.heal();
                 self.crash(broken.seed);
             }
-            Step::FailingOpen(broken) => {
-                let kept = self.lose(broken.seed);
-                self.rig
-                    .break_disk(broken.operation, broken.skip, broken.fault);
-                let state = OpenState {
-                    clean: false,
-                    ..self.checkpoint
-                };
-                // Whether it fails depends on how much there is to do.
-                let _perhaps = common::open(&self.rig.disk, &self.rig.config, state, 1_000);
-                self.rig.disk.heal();
-                if let Some(seed) = broken.seed {
-                    self.rig.memory.reboot(seed ^ 1);
+            Step::FailingOpen(broken) => self.fail_opening(broken),
+            Step::KillWithin(at, steps) => self.kill_within(*at, steps),
+            Step::KillOpening(at) => self.kill_opening(*at),
+            Step::Tend => {
+                if let Some(cache) = &self.rig.cache {
+                    cache.tend();
                 }
-                self.restart();
-                assert!(self.rig.log.log_end_offset() >= kept);
             }
         }
+    }
+
+    fn fail_opening(&mut self, broken: &Break) {
+        let kept = self.lose(broken.seed);
+        self.rig
+            .break_disk(broken.operation, broken.skip, broken.fault);
+        let state = OpenState {
+            clean: false,
+            ..self.checkpoint
+        };
+        // Whether it fails depends on how much there is to do.
+        let life = life(broken.seed);
+        let _perhaps = self.rig.try_open(state, life);
+        self.rig.disk.heal();
+        if let Some(seed) = broken.seed {
+            self.rig.memory.reboot(seed ^ 1);
+        }
+        self.restart(life);
+        assert!(self.rig.log.log_end_offset() >= kept);
+    }
+
+    fn kill_opening(&mut self, at: usize) {
+        let kept = self.lose(None);
+        let state = OpenState {
+            clean: false,
+            ..self.checkpoint
+        };
+        self.fuse().burn_after(at as i64);
+        let opened = self.rig.try_open(state, Life::Again);
+        if let Ok((mut log, _)) = opened {
+            // Redo is recovery's last part.
+            while let Some(mut job) = log.take_writes() {
+                let result = job.execute();
+                log.complete_writes(job, result);
+            }
+        }
+        self.fuse().burn_after(i64::MAX);
+        self.restart(Life::Again);
+        assert!(self.rig.log.log_end_offset() >= kept);
+    }
+
+    fn fuse(&self) -> &Fuse {
+        &self.rig.cache.as_ref().expect("a cache").fuse
+    }
+
+    /// Does `steps` until the process dies with the step `at` of cache or disk, or after them.
+    fn kill_within(&mut self, at: usize, steps: &[Step]) {
+        let mut kept = self.rig.log.gated_end();
+        self.fuse().burn_after(at as i64);
+        for step in steps {
+            if self.fuse().left() <= 0 || self.rig.log.poisoned().is_some() {
+                break;
+            }
+            match step {
+                Step::Append { records, size } => {
+                    let appended = self.try_append(*records, *size);
+                    if self.fuse().left() > 0 && appended.is_some_and(|appended| appended.is_gated)
+                    {
+                        kept = self.rig.log.gated_end();
+                    }
+                }
+                Step::NewEpoch => self.rig.epoch += 1,
+                Step::Write => {
+                    self.rig.drain();
+                    if self.fuse().left() > 0 {
+                        kept = self.rig.log.gated_end();
+                    }
+                }
+                Step::Sync(scope) => self.rig.sync(*scope),
+                Step::Retain => self.rig.retain_if_possible(),
+                Step::Truncate(percent) => {
+                    // What is cut off need not come back, nor need it be gone: the kill decides.
+                    kept = kept.min(self.cut(*percent));
+                    if self.fuse().left() > 0 && self.rig.log.poisoned().is_none() {
+                        let end = self.rig.log.log_end_offset() as usize;
+                        self.records.truncate(end);
+                        // Nothing is appended before the checkpoints say so.
+                        self.checkpoint = self.rig.state(false);
+                    } else {
+                        break;
+                    }
+                }
+                Step::Tend => self.apply(&Step::Tend),
+                _ => unreachable!("not within"),
+            }
+        }
+        self.fuse().burn_after(i64::MAX);
+        self.restart(Life::Again);
+        assert!(self.rig.log.log_end_offset() >= kept, "{kept}");
+        let end = self.rig.log.log_end_offset();
+        self.restart(Life::Again);
+        assert_eq!(
+            self.rig.log.log_end_offset(),
+            end,
+            "once more, nothing changes"
+        );
+    }
+
+    /// Begins to cut the log; the offset that it is cut at.
+    fn cut(&mut self, percent: usize) -> i64 {
+        let (start, end) = (
+            self.rig.log.log_start_offset(),
+            self.rig.log.log_end_offset(),
+        );
+        let target = start + (end - start) * percent as i64 / 100;
+        self.rig.write();
+        let begun = self
+            .rig
+            .log
+            .begin_truncation(target, self.rig.now_ms, 86_400_000);
+        if let Ok(Some(mut job)) = begun {
+            let result = job.execute();
+            self.rig.log.complete_truncation(job, result);
+        }
+        // A whole batch goes.
+        (target - 4).max(start)
     }
 
     /// The machine loses power, or without a seed the process dies.
     fn crash(&mut self, seed: Option<u64>) {
         let kept = self.lose(seed);
-        self.restart();
+        self.restart(life(seed));
         assert!(self.rig.log.log_end_offset() >= kept);
     }
 
@@ -205,6 +357,13 @@ impl Model {
     }
 
     fn append(&mut self, records: usize, size: usize) {
+        let sequence = self.records.len() as i64;
+        let appended = self.try_append(records, size).unwrap();
+        assert!(!appended.duplicate);
+        assert_eq!(appended.base_offset, sequence);
+    }
+
+    fn try_append(&mut self, records: usize, size: usize) -> Option<Appended> {
         let sequence = self.records.len() as i32;
         let mut builder = BatchBuilder::new().producer(7, 0, sequence);
         for _ in 0..records {
@@ -214,9 +373,7 @@ impl Model {
             builder.append(timestamp, None, Some(value.as_bytes()));
             self.records.push((value, self.rig.epoch, timestamp));
         }
-        let appended = self.rig.append(&mut builder.build()).unwrap();
-        assert!(!appended.duplicate);
-        assert_eq!(appended.base_offset, i64::from(sequence));
+        self.rig.append(&mut builder.build()).ok()
     }
 
     fn truncate(&mut self, percent: usize) {
@@ -246,12 +403,15 @@ impl Model {
     }
 
     /// Opens what is left, and takes over how much that is.
-    fn restart(&mut self) {
+    fn restart(&mut self, life: Life) {
         let state = OpenState {
             clean: false,
             ..self.checkpoint
         };
-        self.rig.reopen(state);
+        self.rig.reopen_in(state, life);
+        if self.rig.report.checkpoint_is_stale {
+            self.checkpoint = self.rig.state(false);
+        }
         self.rig.drain();
         let end = self.rig.log.log_end_offset() as usize;
         assert!(end <= self.records.len());
@@ -302,6 +462,14 @@ impl Model {
     }
 }
 
+/// A machine that was started anew has no block cache of before.
+fn life(seed: Option<u64>) -> Life {
+    match seed {
+        Some(_) => Life::Fresh,
+        None => Life::Again,
+    }
+}
+
 /// `LOG_CRASH_CASES` histories (default 1,200).
 fn cases() -> u32 {
     std::env::var("LOG_CRASH_CASES").map_or(1_200, |text| text.parse().expect("a number"))
@@ -324,6 +492,26 @@ proptest! {
         steps in prop::collection::vec(step(), 1..80)
     ) {
         let mut model = Model::new(1);
+        for step in &steps {
+            model.apply(step);
+            model.check();
+        }
+    }
+}
+
+/// Each history is many kills, so that fewer of them do.
+fn cached_cases() -> u32 {
+    (cases() / 20).max(250)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cached_cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn with_a_cache_what_is_acknowledged_survives_a_kill_at_any_step(
+        steps in prop::collection::vec(cached_step(), 1..60)
+    ) {
+        let mut model = Model::with_cache();
         for step in &steps {
             model.apply(step);
             model.check();

@@ -53,7 +53,9 @@ impl Loader<'_> {
                 walked_from: 0,
             }));
         }
-        if let Some(indexes) = self.load_indexes(&segment)? {
+        // Its files are made when its first bytes are written; until then they count for nothing.
+        let has_files = segment.written() > 0;
+        if has_files && let Some(indexes) = self.load_indexes(&segment)? {
             active.offsets_taken = indexes.offsets.size_bytes();
             active.times_taken = indexes.times.size_bytes();
             let last = indexes.offsets.last();
@@ -66,21 +68,24 @@ impl Loader<'_> {
                 }));
             }
         }
-        report.rebuilt_indexes += 1;
-        report.notes.push(format!(
-            "rebuilt the indexes of {}",
-            segment.path(FileKind::Log).display()
-        ));
         active.indexes =
             SegmentIndexes::new(segment.base_offset(), self.config.segment_index_bytes);
+        active.offsets_taken = 0;
+        active.times_taken = 0;
         let Some(end_offset) = self.walk_tail(&mut active)? else {
             return Ok(None);
         };
-        active
-            .indexes
-            .write(self.env.disk(), &|kind| segment.path(kind))?;
-        active.offsets_taken = active.indexes.offsets.size_bytes();
-        active.times_taken = active.indexes.times.size_bytes();
+        if has_files {
+            report.rebuilt_indexes += 1;
+            report.notes.push(format!(
+                "rebuilt the indexes of {}",
+                segment.path(FileKind::Log).display()
+            ));
+            let path = |kind| segment.path(kind);
+            active.indexes.write(self.env.disk(), &path)?;
+            active.offsets_taken = active.indexes.offsets.size_bytes();
+            active.times_taken = active.indexes.times.size_bytes();
+        }
         Ok(Some(LoadedTail {
             active,
             end_offset,

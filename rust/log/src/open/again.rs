@@ -76,7 +76,10 @@ impl Loader<'_> {
         report: &mut OpenReport,
     ) -> Result<(), OpenError> {
         let size = segment.size();
-        let indexes = self.load_indexes(segment)?;
+        let indexes = match segment.written() {
+            0 => None,
+            _ => self.load_indexes(segment)?,
+        };
         let entry = indexes.and_then(|indexes| indexes.offsets.last());
         let start = entry.map_or(0, |entry| u64::from(entry.position));
         let bytes = segment.bytes();

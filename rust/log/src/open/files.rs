@@ -20,6 +20,8 @@ pub(super) struct FolderFiles {
     pub snapshots: BTreeSet<i64>,
     pub has_epochs: bool,
     pub has_metadata: bool,
+    /// A truncation was interrupted.
+    pub was_truncating: bool,
 }
 
 impl FolderFiles {
@@ -54,6 +56,7 @@ pub(super) fn settle(
         match entry.name.as_str() {
             names::LEADER_EPOCH_CHECKPOINT => files.has_epochs = true,
             names::PARTITION_METADATA => files.has_metadata = true,
+            names::TRUNCATION => files.was_truncating = true,
             name if name.ends_with(".tmp") => disk.remove_file(&folder.file(name))?,
             name => {
                 if let Some(file) = names::parse_segment_file(name) {

@@ -10,7 +10,7 @@ use crate::disk;
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
-use crate::names::FileKind;
+use crate::names::{self, FileKind};
 use crate::open::blocks::Unwritten;
 use crate::open::producers::{Expiry, Source};
 use crate::open::{OpenError, OpenReport, OpenState, files};
@@ -95,7 +95,21 @@ impl Loader<'_> {
             Some(offset) => self.open_unclean(&mut loading, offset, log_start, report)?,
         };
         let (active, end_offset) = opened;
+        if files.was_truncating {
+            self.settle_truncation(&active)?;
+        }
         self.finish(loading, active, end_offset, log_start, state, report)
+    }
+
+    /// What was cut must not come back behind what is appended next.
+    fn settle_truncation(&self, active: &ActiveSegment) -> Result<(), OpenError> {
+        let disk = self.env.disk();
+        if disk.exists(&active.segment.path(FileKind::Log))? {
+            active.segment.log_file_for_writing()?.sync_data()?;
+        }
+        disk.sync_dir(&self.folder.path())?;
+        let marker = self.folder.file(names::TRUNCATION);
+        Ok(disk::missing_is_fine(disk.remove_file(&marker))?)
     }
 
     /// The segments of the folder and of the block cache, by base offset; one that is still without
@@ -341,6 +355,7 @@ impl Loader<'_> {
         }
         self.remove_stray_snapshots(&mut loading, end_offset)?;
         loading.producers.on_log_start(log_start);
+        report.checkpoint_is_stale = state.recovery_point > end_offset;
         let recovery_point = if loading.unsynced.is_empty() {
             end_offset
         } else {

@@ -94,15 +94,14 @@ impl SegmentIndexes {
 
     /// Replaces the segment's index files, durably: nobody will sync them later.
     pub fn replace(&self, disk: &dyn Disk, path: &dyn Fn(FileKind) -> PathBuf) -> io::Result<()> {
-        let offsets = self.offsets.as_bytes();
-        disk::replace_file(disk, &path(FileKind::OffsetIndex), offsets)?;
-        disk::replace_file(disk, &path(FileKind::TimeIndex), self.times.as_bytes())
+        // In this order, so that after a kill the offsets are never ahead of the times.
+        disk::replace_file(disk, &path(FileKind::TimeIndex), self.times.as_bytes())?;
+        disk::replace_file(disk, &path(FileKind::OffsetIndex), self.offsets.as_bytes())
     }
 
     /// The same for a segment that is yet to be synced.
     pub fn write(&self, disk: &dyn Disk, path: &dyn Fn(FileKind) -> PathBuf) -> io::Result<()> {
-        let offsets = self.offsets.as_bytes();
-        disk::replace_file_unsynced(disk, &path(FileKind::OffsetIndex), offsets)?;
-        disk::replace_file_unsynced(disk, &path(FileKind::TimeIndex), self.times.as_bytes())
+        disk::replace_file_unsynced(disk, &path(FileKind::TimeIndex), self.times.as_bytes())?;
+        disk::replace_file_unsynced(disk, &path(FileKind::OffsetIndex), self.offsets.as_bytes())
     }
 }

@@ -2,8 +2,14 @@
 //! that the threads of a broker take.
 #![allow(dead_code)] // Each test crate uses its own part.
 
+pub mod cached;
+pub mod killed_disk;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use cached::{CacheRig, Life};
+use killed_disk::KilledDisk;
 
 use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, MemDisk, Operation};
@@ -27,6 +33,7 @@ pub struct Rig {
     pub epoch: i32,
     pub log: Log,
     pub report: OpenReport,
+    pub cache: Option<CacheRig>,
 }
 
 /// Segments of 1,000 bytes with an index entry about every 200.
@@ -52,14 +59,56 @@ impl Rig {
             epoch: 0,
             log,
             report,
+            cache: None,
+        }
+    }
+
+    /// The same with a block cache.
+    pub fn with_cache(config: LogConfig) -> Self {
+        let memory = MemDisk::default();
+        memory.create_dir_all(Path::new(DIR)).unwrap();
+        let mut cache = CacheRig::new();
+        let inner = KilledDisk {
+            inner: Arc::new(memory.clone()),
+            fuse: cache.fuse.clone(),
+        };
+        let disk = FaultyDisk::new(Arc::new(inner));
+        let env = LogEnv::new(Arc::new(disk.clone()), 16);
+        cache.give(&env, Life::Fresh);
+        let (log, report) = open_in(env, &config, OpenState::default(), 1_000).unwrap();
+        Self {
+            memory,
+            disk,
+            config,
+            now_ms: 1_000,
+            epoch: 0,
+            log,
+            report,
+            cache: Some(cache),
         }
     }
 
     pub fn reopen(&mut self, state: OpenState) -> &OpenReport {
-        let (log, report) = open(&self.disk, &self.config, state, self.now_ms).unwrap();
+        self.reopen_in(state, Life::Fresh)
+    }
+
+    pub fn reopen_in(&mut self, state: OpenState, life: Life) -> &OpenReport {
+        let (log, report) = self.try_open(state, life).unwrap();
         self.log = log;
         self.report = report;
         &self.report
+    }
+
+    pub fn try_open(
+        &mut self,
+        state: OpenState,
+        life: Life,
+    ) -> Result<(Log, OpenReport), pyrklog_log::OpenError> {
+        let env = LogEnv::new(Arc::new(self.disk.clone()), 16);
+        if let Some(cache) = &mut self.cache {
+            cache.give(&env, life);
+        }
+        open_in(env, &self.config, state, self.now_ms)
     }
 
     /// Closes in order and opens again.
@@ -74,7 +123,7 @@ impl Rig {
     pub fn restart_killed(&mut self) -> &OpenReport {
         self.memory.kill_process();
         let state = self.state(false);
-        self.reopen(state)
+        self.reopen_in(state, Life::Again)
     }
 
     /// What the checkpoints would say now.
@@ -220,8 +269,22 @@ pub fn open(
     state: OpenState,
     now_ms: i64,
 ) -> Result<(Log, OpenReport), pyrklog_log::OpenError> {
+    open_in(
+        LogEnv::new(Arc::new(disk.clone()), 16),
+        config,
+        state,
+        now_ms,
+    )
+}
+
+pub fn open_in(
+    env: Arc<LogEnv>,
+    config: &LogConfig,
+    state: OpenState,
+    now_ms: i64,
+) -> Result<(Log, OpenReport), pyrklog_log::OpenError> {
     Log::open(OpenRequest {
-        env: LogEnv::new(Arc::new(disk.clone()), 16),
+        env,
         log_dir: Path::new(DIR),
         topic: "t",
         partition: 0,

@@ -1,0 +1,83 @@
+//! A log's directory with a block cache.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pyrklog_arena::{Arena, Found, Fuse, Identity, Janitor};
+use pyrklog_log::LogEnv;
+
+const LIMIT_BYTES: u64 = 2 << 20;
+
+const IDENTITY: Identity = Identity {
+    uuid: [5; 16],
+    boot: [6; 16],
+};
+
+/// The arena of a test, from one life to the next.
+pub struct CacheRig {
+    dir: tempfile::TempDir,
+    made: usize,
+    arena: Option<Arc<Arena>>,
+    /// Steps that are left, of the arena and of the disk under it.
+    pub fuse: Fuse,
+}
+
+/// What a life finds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// Another boot, or an orderly end before.
+    Fresh,
+    /// A kill before.
+    Again,
+}
+
+impl CacheRig {
+    pub fn new() -> CacheRig {
+        CacheRig {
+            dir: tempfile::tempdir().unwrap(),
+            made: 0,
+            arena: None,
+            fuse: Fuse::default(),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join(format!("{}.arena", self.made))
+    }
+
+    /// Gives the directory of a new life its cache.
+    pub fn give(&mut self, env: &LogEnv, life: Life) {
+        if let Some(arena) = self.arena.take() {
+            arena.let_go();
+        }
+        let is_again = life == Life::Again;
+        let (arena, found) = if is_again {
+            Arena::attach(&self.path(), IDENTITY, LIMIT_BYTES).unwrap()
+        } else {
+            if self.made > 0 {
+                std::fs::remove_file(self.path()).unwrap();
+            }
+            self.made += 1;
+            let arena = Arena::create(&self.path(), IDENTITY, "", LIMIT_BYTES).unwrap();
+            // Some begin without any memory, until the janitor comes.
+            if self.made % 3 != 1 {
+                arena.grow(1).unwrap();
+            }
+            (arena, Found::new())
+        };
+        arena.follow(&self.fuse);
+        self.arena = Some(Arc::clone(&arena));
+        env.set_cache(arena, is_again, found);
+    }
+
+    /// The janitor's turn.
+    pub fn tend(&self) {
+        if let Some(arena) = &self.arena {
+            Janitor::default().tend(arena, i64::MAX, || u64::MAX);
+        }
+    }
+
+    pub fn arena(&self) -> &Arc<Arena> {
+        self.arena.as_ref().unwrap()
+    }
+}
