@@ -76,15 +76,17 @@ fn planted() -> Option<String> {
 #[test]
 fn network_threads_go_on_while_a_disk_stands_still_and_never_call_for_one() {
     let name = "network_threads_go_on_while_a_disk_stands_still_and_never_call_for_one";
-    if planted().is_some() {
-        return freeze_one_of_two(FREEZE, |_| {});
+    if let Some(plant) = planted() {
+        return freeze_one_of_two(FREEZE, plant == "a cache", |_| {});
     }
-    let (status, said) = in_child(name, "nothing");
-    assert!(
-        status.success(),
-        "{status}: signal {} is a system call outside of the list\n{said}",
-        libc::SIGSYS
-    );
+    for plant in ["nothing", "a cache"] {
+        let (status, said) = in_child(name, plant);
+        assert!(
+            status.success(),
+            "{plant}: {status}; signal {} is a system call outside of the list\n{said}",
+            libc::SIGSYS
+        );
+    }
 }
 
 #[test]
@@ -109,7 +111,7 @@ fn a_call_that_can_wait_for_a_disk_is_noticed() {
 fn a_network_thread_that_waits_for_the_frozen_disk_is_noticed() {
     let name = "a_network_thread_that_waits_for_the_frozen_disk_is_noticed";
     if planted().is_some() {
-        return freeze_one_of_two(FREEZE, |disk| {
+        return freeze_one_of_two(FREEZE, false, |disk| {
             let _exists = disk.exists(Path::new("/one/planted"));
         });
     }
@@ -191,12 +193,15 @@ struct Two {
     _dir: tempfile::TempDir,
 }
 
-fn two_directories(planted_wait: Wait) -> Two {
+fn two_directories(has_cache: bool, planted_wait: Wait) -> Two {
     let dir = tempfile::tempdir().unwrap();
     let dirs: Vec<PathBuf> = ["one", "two"].map(|name| dir.path().join(name)).to_vec();
     let mut config = config(dirs.clone());
     config.network_threads = NETWORK_THREADS;
     config.unwritten_max_bytes = 300_000;
+    if has_cache {
+        config.cache = cache(&config.log_dirs);
+    }
     let disk = Stalling::new();
     disk.watch_threads("network-");
     let turns: Arc<[AtomicU64; NETWORK_THREADS]> = Arc::default();
@@ -260,24 +265,34 @@ fn end_if_waited_for(disk: StallingDisk) {
     });
 }
 
-fn freeze_one_of_two(freeze: Duration, planted_wait: Wait) {
+/// Produces a batch, and more of them until the cache has the last one if it should: its offset.
+fn produce_one(test: &TestPlane, topic: &str, into_cache: bool) -> i64 {
+    loop {
+        let before = test.statistic("cache_appended_bytes");
+        let (error, offset) = test.client().produce(topic, 0, &large_batch(100_000));
+        assert_eq!(error, ErrorCode::NONE);
+        if !into_cache || test.statistic("cache_appended_bytes") > before {
+            return offset;
+        }
+    }
+}
+
+fn freeze_one_of_two(freeze: Duration, has_cache: bool, planted_wait: Wait) {
     let Two {
         test,
         disk,
         turns,
         _dir,
-    } = two_directories(planted_wait);
+    } = two_directories(has_cache, planted_wait);
     end_if_waited_for(disk.0.clone());
-    for topic in ["a", "b"] {
-        let produced = test.client().produce(topic, 0, &large_batch(100_000));
-        assert_eq!(produced, (ErrorCode::NONE, 0));
-    }
+    produce_one(&test, "b", false);
+    let last_offset = produce_one(&test, "a", has_cache);
     let rounds: [AtomicU64; CLIENTS] = Default::default();
     let (both, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         disk.stall("/one/");
         disk.set_cold(Some("/one/"));
-        let mut stuck = Stuck::begin(&test);
+        let mut stuck = Stuck::begin(&test, last_offset);
         for rounds in &rounds {
             let client = test.client();
             scope.spawn(|| go_round(client, rounds, &is_over));
@@ -305,7 +320,7 @@ fn freeze_one_of_two(freeze: Duration, planted_wait: Wait) {
         assert!(both >= ROUNDS_MIN, "{both} fetches of both");
         assert!(turns.iter().all(|count| *count >= ROUNDS_MIN), "{turns:?}");
         println!("rounds {rounds:?}, fetches of both {both}, turns {turns:?}");
-        stuck.end();
+        stuck.end(has_cache);
     });
     let ticket = test.plane.describe_log_dirs().unwrap();
     let mut test = test;
@@ -318,13 +333,14 @@ struct Stuck {
     producers: Vec<Client>,
     impatient: Client,
     reader: Client,
+    last_offset: i64,
 }
 
 const STUCK_PRODUCERS: usize = 6;
 
 impl Stuck {
     /// More than the directory takes, a producer that waits for a second only, a read, a look-up.
-    fn begin(test: &TestPlane) -> Stuck {
+    fn begin(test: &TestPlane, last_offset: i64) -> Stuck {
         let send = |client: &mut Client, acks: i16, timeout_ms: i32| {
             let record = large_batch(100_000);
             let partitions = [(0, Some(&record[..]))];
@@ -341,23 +357,26 @@ impl Stuck {
         let mut impatient = test.client();
         send(&mut impatient, -1, 10);
         let mut reader = test.client();
-        let ask = Ask::one("a", 0, 0).wait(500, 1);
+        let ask = Ask::one("a", 0, last_offset).wait(500, 1);
         reader.send(key::FETCH, ask.version, &ask.encode());
         Stuck {
             producers,
             impatient,
             reader,
+            last_offset,
         }
     }
 
-    fn end(&mut self) {
+    /// With a cache what was produced is there, without its disk.
+    fn end(&mut self, has_cache: bool) {
         let (_, body) = self.impatient.receive(key::PRODUCE, PRODUCE_VERSION);
         let refused = (ErrorCode::REQUEST_TIMED_OUT, -1);
         assert_eq!(produced(&body, PRODUCE_VERSION), refused);
         let ask = Ask::one("a", 0, 0);
         let (_, body) = self.reader.receive(key::FETCH, ask.version);
         let reply = fetched(&body, &ask).partitions.remove(0);
-        assert_eq!((reply.error, reply.records.len()), (ErrorCode::NONE, 0));
+        assert_eq!(reply.error, ErrorCode::NONE);
+        assert_eq!(!reply.records.is_empty(), has_cache);
         let mut offsets: Vec<i64> = Vec::new();
         for client in &mut self.producers {
             let (_, body) = client.receive(key::PRODUCE, PRODUCE_VERSION);
@@ -366,7 +385,8 @@ impl Stuck {
             offsets.push(offset);
         }
         offsets.sort_unstable();
-        let expected: Vec<i64> = (1..=STUCK_PRODUCERS as i64).collect();
+        let first = self.last_offset + 1;
+        let expected: Vec<i64> = (first..first + STUCK_PRODUCERS as i64).collect();
         assert_eq!(offsets, expected, "each once, none lost");
     }
 }

@@ -20,6 +20,7 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_epoll_ctl,
     libc::SYS_recvfrom,
     libc::SYS_sendto,
+    libc::SYS_sendmsg,
     libc::SYS_shutdown,
     libc::SYS_munmap,
     libc::SYS_mremap,
