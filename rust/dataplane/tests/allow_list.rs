@@ -212,8 +212,12 @@ fn two_directories(has_cache: bool, planted_wait: Wait) -> Two {
             planted_wait(&hooked);
         }
     });
-    test.create("a", 1);
-    test.create("b", 1);
+    let mut topic = topic_config();
+    // Many segments.
+    topic.log.segment_bytes = 500_000;
+    for name in ["a", "b"] {
+        assert_eq!(test.lead(name, 1, &topic), [0]);
+    }
     assert!(dirs[0].join("a-0").exists() && dirs[1].join("b-0").exists());
     Two {
         test,
@@ -223,7 +227,8 @@ fn two_directories(has_cache: bool, planted_wait: Wait) -> Two {
     }
 }
 
-/// Produces to `b` and reads back, until told to stop; counts the rounds.
+/// Produces to `b` and reads back, now and then old records and by time, until told to stop; counts
+/// the rounds.
 fn go_round(mut client: Client, rounds: &AtomicU64, is_over: &AtomicBool) {
     let record = large_batch(2_000);
     while !is_over.load(Ordering::Relaxed) {
@@ -234,7 +239,12 @@ fn go_round(mut client: Client, rounds: &AtomicU64, is_over: &AtomicBool) {
             (fetched.error, fetched.batches()[0]),
             (ErrorCode::NONE, offset)
         );
-        rounds.fetch_add(1, Ordering::Relaxed);
+        if rounds.fetch_add(1, Ordering::Relaxed) % 16 == 0 {
+            let old = client.fetch_one("b", 0, offset / 2);
+            assert_eq!((old.error, old.batches()[0]), (ErrorCode::NONE, offset / 2));
+            let listed = client.list_offset("b", 0, 1_700_000_000_000);
+            assert_eq!((listed.error_code, listed.offset), (ErrorCode::NONE, 0));
+        }
     }
 }
 
