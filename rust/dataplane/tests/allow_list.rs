@@ -239,7 +239,7 @@ fn go_round(mut client: Client, rounds: &AtomicU64, is_over: &AtomicBool) {
             (fetched.error, fetched.batches()[0]),
             (ErrorCode::NONE, offset)
         );
-        if rounds.fetch_add(1, Ordering::Relaxed) % 16 == 0 {
+        if rounds.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
             let old = client.fetch_one("b", 0, offset / 2);
             assert_eq!((old.error, old.batches()[0]), (ErrorCode::NONE, offset / 2));
             let listed = client.list_offset("b", 0, 1_700_000_000_000);
