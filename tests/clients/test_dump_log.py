@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyrklog.testing import TestBroker
 from tests.support import jvm
 from tests.support.clients import CLIENTS, CODECS, Record
+from tests.support.machine import wait_until_written
 
 pytestmark = pytest.mark.jvm
 
@@ -75,6 +76,7 @@ def test_kafka_reads_what_we_wrote(new_broker: Any, topic: str) -> None:
     admin.create_topics([small])[topic].result(20)
     count = fill(broker.bootstrap, topic, 2)
     folder = broker.data / "logs" / f"{topic}-0"
+    wait_until_written(folder, count)
     assert len(list(folder.glob("*.log"))) > 3, "one segment proves little"
 
     broker.kill()

@@ -212,6 +212,9 @@ impl Log {
     }
 
     fn update_producer(&mut self, info: &BatchInfo, base_offset: i64, place: Place) {
+        if info.producer_id >= 0 {
+            self.unsaved_bytes += info.size_bytes;
+        }
         let Some(completed) = self.producers.update(info, base_offset, Some(place)) else {
             return;
         };
@@ -246,6 +249,8 @@ impl Log {
         closed.indexes.add_largest(true);
         self.tail_mut().push_close(closed);
         self.queue_snapshot(base_offset);
+        // One that was saved at this very offset is the segment's from now on.
+        self.spare_snapshot = self.spare_snapshot.filter(|spare| *spare != base_offset);
         self.tail.push_create(&segment);
         Arc::make_mut(&mut self.segments).push(segment);
         self.end = LogPosition::at(self.end.offset, base_offset, 0);
@@ -256,5 +261,6 @@ impl Log {
         let content = snapshot::encode(&self.producers.snapshot_entries());
         self.tail_mut().push_file(snapshot_name(offset), content);
         self.snapshots.insert(offset);
+        self.unsaved_bytes = 0;
     }
 }

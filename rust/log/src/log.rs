@@ -25,7 +25,7 @@ use crate::position::{LogPosition, RecentPositions};
 use crate::producer_state::ProducerStates;
 use crate::segment::{ActiveSegment, Segment};
 use crate::transaction_index::TransactionIndex;
-use crate::write_behind::{Completed, INDEX_BATCH_BYTES, SyncJob, Tail, WriteJob};
+use crate::write_behind::{Completed, INDEX_BATCH_BYTES, SyncJob, Tail, WriteJob, snapshot_name};
 
 /// The commit log of one partition. See the crate's documentation for who may call what.
 #[derive(Debug)]
@@ -55,6 +55,10 @@ pub struct Log {
     pub(crate) producers: ProducerStates,
     /// Offsets of the producer snapshots in the folder.
     pub(crate) snapshots: BTreeSet<i64>,
+    /// Bytes of producers' batches since the last of these, and the last one that no segment starts
+    /// with.
+    pub(crate) unsaved_bytes: usize,
+    pub(crate) spare_snapshot: Option<i64>,
     /// Transaction indexes by segment base offset; only segments that have entries.
     pub(crate) aborted: BTreeMap<i64, TransactionIndex>,
     pub(crate) sync: SyncState,
@@ -100,6 +104,11 @@ const CLOSED_SEGMENTS_A_SYNC_MAX: usize = 16;
 
 /// A roll replaces two at most, so that these never fall behind the segments.
 const FILES_A_SYNC_MAX: usize = 3 * CLOSED_SEGMENTS_A_SYNC_MAX;
+
+/// After so many bytes the producers' state is saved, so that a start after a kill need not walk a
+/// whole segment for it; more where there are so many producers that the snapshot is large itself.
+const SNAPSHOT_EVERY_BYTES: usize = 4 << 20;
+const SNAPSHOT_EVERY_BYTES_A_PRODUCER: usize = 1024;
 
 /// How much [`Log::take_sync`] makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -352,6 +361,7 @@ impl Log {
         if self.active.untaken_index_bytes() >= INDEX_BATCH_BYTES {
             self.tail.push_index_entries(&mut self.active);
         }
+        self.save_producers();
         let tail = std::mem::take(&mut self.tail);
         self.in_flight = Some(InFlight {
             batch_bytes: tail.batch_bytes(),
@@ -396,6 +406,22 @@ impl Log {
         }
         self.env.recycle_tail(tail);
         completed
+    }
+
+    /// Saves the producers' state if it is due, and lets go of what was saved before in the segment.
+    fn save_producers(&mut self) {
+        let every = self.producers.len() * SNAPSHOT_EVERY_BYTES_A_PRODUCER;
+        if self.unsaved_bytes < SNAPSHOT_EVERY_BYTES.max(every) {
+            return;
+        }
+        let end = self.end.offset;
+        self.queue_snapshot(end);
+        if let Some(before) = self.spare_snapshot.replace(end)
+            && before != end
+            && self.snapshots.remove(&before)
+        {
+            self.tail.push_removal(snapshot_name(before));
+        }
     }
 
     /// Where the gate may stand once everything before `written` is in the files. What gathered on

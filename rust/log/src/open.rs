@@ -1,6 +1,7 @@
 //! Opening a log: from a clean folder little is read; after an unclean end the segments from the
 //! recovery point on are walked.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::log::{Log, SyncScope, SyncState};
 use crate::names;
 use crate::partition_metadata::{self, PartitionMetadata};
 use crate::position::{LogPosition, RecentPositions};
+use crate::segment::Segment;
 use crate::write_behind::Tail;
 
 mod active;
@@ -220,13 +222,13 @@ impl Log {
         created: bool,
     ) -> Self {
         let Loaded {
-            segments,
             active,
             end_offset,
             log_start,
             ..
         } = loaded;
         let end = LogPosition::at(end_offset, active.base_offset(), active.size);
+        let spare_snapshot = spare(&loaded.snapshots, &loaded.segments);
         let mut tail = Tail::default();
         let mut written = end;
         for unwritten in loaded.unwritten {
@@ -242,7 +244,7 @@ impl Log {
             env: request.env.clone(),
             folder,
             config: request.config.clone(),
-            segments: Arc::new(segments),
+            segments: Arc::new(loaded.segments),
             active,
             tail,
             in_flight: None,
@@ -260,7 +262,9 @@ impl Log {
             epochs: loaded.epochs,
             epochs_unwritten: loaded.epochs_unwritten,
             producers,
+            spare_snapshot,
             snapshots: loaded.snapshots,
+            unsaved_bytes: 0,
             aborted: loaded.aborted,
             sync: SyncState {
                 recovery_point: loaded.recovery_point,
@@ -273,6 +277,15 @@ impl Log {
             jitter_seed,
         }
     }
+}
+
+/// The newest snapshot, where no segment starts with it.
+pub(crate) fn spare(snapshots: &BTreeSet<i64>, segments: &[Arc<Segment>]) -> Option<i64> {
+    let newest = *snapshots.last()?;
+    let starts_one = segments
+        .iter()
+        .any(|segment| segment.base_offset() == newest);
+    (!starts_one).then_some(newest)
 }
 
 /// Compares or stores the folder's topic id.

@@ -17,7 +17,7 @@ use crate::folder::Folder;
 use crate::log::Log;
 use crate::names::{self, FileKind};
 use crate::offset_index::OffsetIndex;
-use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState};
+use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState, spare};
 use crate::position::LogPosition;
 use crate::read::Wait;
 use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
@@ -120,6 +120,7 @@ impl Log {
         }
         self.log_start = loaded.log_start;
         self.recent.clear();
+        self.spare_snapshot = spare(&loaded.snapshots, &loaded.segments);
         self.segments = Arc::new(loaded.segments);
         self.active = loaded.active;
         self.epochs = loaded.epochs;

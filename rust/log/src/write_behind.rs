@@ -62,6 +62,8 @@ enum Step {
     Close { segment: Arc<Segment> },
     /// A whole small file of the folder: producer snapshot or leader epochs.
     File { name: String, content: Vec<u8> },
+    /// A small file of the folder that another one stands for by now.
+    Remove { name: String },
 }
 
 impl Tail {
@@ -249,6 +251,11 @@ impl Tail {
         self.steps.push(Step::File { name, content });
     }
 
+    /// A small file that is not needed any more.
+    pub fn push_removal(&mut self, name: String) {
+        self.steps.push(Step::Remove { name });
+    }
+
     fn execute(&self, env: &LogEnv, folder: &Folder) -> io::Result<()> {
         self.steps
             .iter()
@@ -287,6 +294,9 @@ impl Tail {
             Step::Close { segment } => segment.finish_indexes()?,
             Step::File { name, content } => {
                 disk::replace_file_unsynced(env.disk(), &folder.file(name), content)?;
+            }
+            Step::Remove { name } => {
+                disk::missing_is_fine(env.disk().remove_file(&folder.file(name)))?;
             }
         }
         Ok(())

@@ -327,8 +327,8 @@ impl Model {
             let result = job.execute();
             self.rig.log.complete_truncation(job, result);
         }
-        // A whole batch goes.
-        (target - 4).max(start)
+        // A whole batch goes; and where that reaches below the log start, everything.
+        if target - 4 < start { 0 } else { target - 4 }
     }
 
     /// The machine loses power, or without a seed the process dies.

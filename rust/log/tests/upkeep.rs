@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{FOLDER, Rig, batch, bytes, records_in, small};
+use common::{FOLDER, Rig, batch, bytes, produced, records_in, small};
 use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_log::{AppendError, Isolation, LogConfig, ReadError, SyncScope, TruncateError, Wait};
@@ -469,4 +469,39 @@ fn few_files_are_open_however_many_segments_are_read() {
             );
         }
     }
+}
+
+#[test]
+fn producers_are_saved_again_and_again_within_a_segment() {
+    let mut rig = Rig::new(LogConfig::default());
+    let value = "x".repeat(500_000);
+    let mut sequence = 0;
+    let mut put = |rig: &mut Rig, batches: i32| {
+        for _ in 0..batches {
+            rig.append(&mut produced(7, sequence, &[&value])).unwrap();
+            sequence += 1;
+            rig.drain();
+        }
+    };
+    let snapshots = |rig: &Rig| {
+        let is_snapshot = |name: &String| name.ends_with(".snapshot");
+        rig.files()
+            .into_iter()
+            .filter(is_snapshot)
+            .collect::<Vec<_>>()
+    };
+    put(&mut rig, 8);
+    assert_eq!(snapshots(&rig), [""; 0], "4 MB are not there yet");
+    put(&mut rig, 1);
+    assert_eq!(snapshots(&rig), ["00000000000000000009.snapshot"]);
+    put(&mut rig, 9);
+    assert_eq!(
+        snapshots(&rig),
+        ["00000000000000000018.snapshot"],
+        "only the newest is kept"
+    );
+    rig.restart_killed();
+    assert_eq!(rig.log.producer_count(), 1);
+    put(&mut rig, 9);
+    assert_eq!(snapshots(&rig), ["00000000000000000027.snapshot"]);
 }
