@@ -155,7 +155,7 @@ fn serve(
     conn.is_closing = admission == Admission::Refused && parking::has_producer_id(request, frame);
     for (position, wanted) in request.partitions.iter().enumerate() {
         let answer = match admission {
-            Admission::Refused => refuse_one(cx, request, wanted, position, frame),
+            Admission::Refused => refuse_one(cx, conn, request, wanted, position, frame),
             _ => append_one(cx, conn, request, wanted, position, frame, terms),
         };
         produce.push(answer);
@@ -225,6 +225,7 @@ fn append_one(
 /// The answer for a partition of a request that waited in vain for its log directory.
 fn refuse_one(
     cx: &Context,
+    conn: &Connection,
     request: &ProduceRequest,
     wanted: &ProducePartition,
     position: usize,
@@ -233,6 +234,7 @@ fn refuse_one(
     let topic = &request.topics[wanted.topic];
     let name = topic.name.text(frame);
     let error = match &cx.targets[position] {
+        Some(partition) if !may_write(cx, conn, partition) => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
         Some(_) => ErrorCode::REQUEST_TIMED_OUT,
         None => why_not_held(cx, name, wanted.index),
     };
