@@ -116,7 +116,8 @@ NETWORK = (
     integer(
         "num.io.threads",
         8,
-        "Threads that wait for the disk on behalf of readers.",
+        "Threads that wait for a log directory's disk on behalf of readers, each directory's own; "
+        "half as many queues, by topic, share them. They start when needed.",
         importance="high",
         minimum=1,
         maximum=1024,

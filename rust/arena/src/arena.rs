@@ -13,7 +13,8 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 use crate::guard::{Guard, Guards};
 use crate::layout::{
-    CHUNK_BYTES, HEADER_BYTES, HEADER_POPULATED, chunk_at, file_bytes, guarded, slot_at,
+    CHUNK_BYTES, HEADER_BYTES, HEADER_POPULATED, SLOT_BYTES, SLOTS_A_GROUP, chunk_at, file_bytes,
+    guarded, slot_at,
 };
 use crate::memory::Memory;
 use crate::pool::{Carved, Pool};
@@ -23,6 +24,9 @@ use crate::{attach, header};
 
 /// Free chunks that the janitor is called for.
 const LOW_CHUNKS: usize = 8;
+
+/// Slots kept ready for partitions to come: an append must not wait for memory.
+const FREE_SLOTS_MIN: usize = SLOTS_A_GROUP / 2;
 
 /// Which arena: its own name, and the boot of the machine whose memory it lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +150,7 @@ impl Arena {
         let arena = Self::new(memory, Some(file), path, identity, capacity);
         arena.populate(0, HEADER_BYTES)?;
         header::store(&arena.memory, identity, capacity, log_dir);
+        arena.ready_slots()?;
         Ok(Arc::new(arena))
     }
 
@@ -162,6 +167,7 @@ impl Arena {
         };
         let arena = Self::new(memory, None, Path::new(""), identity, capacity);
         header::store(&arena.memory, identity, capacity, "");
+        arena.ready_slots()?;
         Ok(Arc::new(arena))
     }
 
@@ -272,10 +278,32 @@ impl Arena {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// The slot of a partition; `None` when there is none left.
+    /// The slot of a partition; `None` when none is ready: whoever looks after the arena is told
+    /// before that.
     pub fn slot(&self, name: &PartitionName) -> Option<Slot> {
-        let populate = |at, len| self.populate(at, len).is_ok();
-        self.slots.lock().of(&self.memory, name, populate)
+        let mut slots = self.slots.lock();
+        let slot = slots.of(&self.memory, name);
+        let is_low = slots.free() < FREE_SLOTS_MIN && slots.next_group().is_some();
+        drop(slots);
+        if is_low && !self.is_hungry.swap(true, Ordering::Relaxed) {
+            self.ring();
+        }
+        slot
+    }
+
+    /// Sees that there are slots for partitions to come. May wait for memory.
+    ///
+    /// # Errors
+    /// The file system is full, or no memory is left.
+    pub fn ready_slots(&self) -> io::Result<()> {
+        loop {
+            let slots = self.slots.lock();
+            let next = slots.next_group().filter(|_| slots.free() < FREE_SLOTS_MIN);
+            drop(slots);
+            let Some(first) = next else { return Ok(()) };
+            self.populate(slot_at(first), SLOTS_A_GROUP * SLOT_BYTES)?;
+            self.slots.lock().add_group(&self.memory, first);
+        }
     }
 
     /// The partition is gone: its blocks are dead, its slot is free.

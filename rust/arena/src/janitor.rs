@@ -38,7 +38,10 @@ impl Janitor {
     /// Sees that there are free chunks for about as much as was appended since the last look.
     /// `room_bytes` says how much memory may still be taken.
     pub fn tend(&mut self, arena: &Arena, now_ms: i64, room_bytes: impl Fn() -> u64) -> Tended {
-        let mut tended = Tended::default();
+        let mut tended = Tended {
+            refused: arena.ready_slots().err(),
+            ..Tended::default()
+        };
         let appended_bytes = arena.statistics().appended_bytes;
         let fresh = (appended_bytes - self.appended_bytes) as usize / CHUNK_BYTES;
         self.appended_bytes = appended_bytes;

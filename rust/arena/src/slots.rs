@@ -52,30 +52,35 @@ impl Slots {
         }
     }
 
-    /// The slot of a partition, a new one if it has none. `populate` makes a range of the file
-    /// ready. `None` when there is no slot left, or no room, or the name is too long.
-    pub fn of(
-        &mut self,
-        memory: &Memory,
-        name: &PartitionName,
-        populate: impl FnOnce(usize, usize) -> bool,
-    ) -> Option<Slot> {
+    /// Slots that are ready and nobody's.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The first slot of the next group to be made ready; `None` after the last one.
+    pub fn next_group(&self) -> Option<u32> {
+        ((self.populated as usize) < SLOTS).then_some(self.populated)
+    }
+
+    /// The group that begins with `first` is ready.
+    pub fn add_group(&mut self, memory: &Memory, first: u32) {
+        if self.next_group() != Some(first) {
+            return;
+        }
+        let next = first + SLOTS_A_GROUP as u32;
+        self.free.extend((first..next).rev());
+        self.populated = next;
+        memory.store_wide(HEADER_SLOTS, guarded(next));
+    }
+
+    /// The slot of a partition, a new one if it has none. `None` when no slot is ready, or the name
+    /// is too long.
+    pub fn of(&mut self, memory: &Memory, name: &PartitionName) -> Option<Slot> {
         if let Some(&index) = self.by_name.get(name) {
             return Some(slot(memory, index));
         }
         if name.topic.len() > NAME_BYTES_MAX {
             return None;
-        }
-        if self.free.is_empty() {
-            let next = self.populated + SLOTS_A_GROUP as u32;
-            let is_ready = next as usize <= SLOTS
-                && populate(slot_at(self.populated), SLOTS_A_GROUP * SLOT_BYTES);
-            if !is_ready {
-                return None;
-            }
-            self.free.extend((self.populated..next).rev());
-            self.populated = next;
-            memory.store_wide(HEADER_SLOTS, guarded(next));
         }
         let index = self.free.pop()?;
         store(memory, index, name);

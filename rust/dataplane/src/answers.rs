@@ -1,5 +1,4 @@
-//! What others hand to a connection: the control plane's replies, finished look-ups; and what is
-//! told about its end.
+//! What the control plane hands to a connection, and what is told about its end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +10,6 @@ use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::dispatch::answer_metadata;
 use crate::inbox::{Answer, Message};
-use crate::list_offsets::{self, ListOffsetsWork};
 use crate::output::borrow_memory;
 use crate::shared::Shared;
 
@@ -72,18 +70,6 @@ pub fn reply(
         // `reply` to what needs `resume`, or the other way round: no answer fits.
         _ => Err(Close::Silently),
     }
-}
-
-/// A reader has looked up the times of a ListOffsets request.
-pub fn offsets_listed(
-    cx: &mut Context,
-    conn: &mut Connection,
-    work: &ListOffsetsWork,
-) -> Result<(), Close> {
-    conn.exclusive = None;
-    borrow_memory(cx, conn);
-    list_offsets::finish(conn, work);
-    Ok(())
 }
 
 /// A connection did not use its turn at the control plane's channel: the next one may.

@@ -22,7 +22,7 @@ pub struct PlaneConfig {
     pub log_dirs: Vec<PathBuf>,
     /// `num.network.threads`.
     pub network_threads: usize,
-    /// `num.io.threads`: the reader pool, which alone may wait for a disk on behalf of a reader.
+    /// `num.io.threads`: threads of each log directory that wait for its disk on behalf of readers.
     pub reader_threads: usize,
     /// `num.recovery.threads.per.data.dir`.
     pub recovery_threads_per_dir: usize,

@@ -1,10 +1,11 @@
 //! Slow commands of the control plane: opening, closing and deleting logs, sizes.
 //!
 //! They run on `num.recovery.threads.per.data.dir` threads a directory, started when there is
-//! work and ended when there is none. Commands for the same partition run one after another in
-//! the order given; those for different partitions side by side.
+//! work and ended when there is none; no directory has more of them at a time, so that one that
+//! hangs leaves the others theirs. Commands for the same partition run one after another in the
+//! order given; those for different partitions side by side.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -24,6 +25,8 @@ pub type Run = Box<dyn FnOnce(&Arc<Shared>) + Send>;
 pub struct Command {
     /// What it is about.
     pub key: Key,
+    /// Position of the log directory that it may wait for.
+    pub dir: usize,
     /// What to do.
     pub run: Run,
 }
@@ -36,10 +39,20 @@ impl std::fmt::Debug for Command {
     }
 }
 
+/// Commands of one log directory.
+#[derive(Debug, Default)]
+struct OfDir {
+    /// Each with its number.
+    waiting: VecDeque<(u64, Command)>,
+    running: usize,
+}
+
 #[derive(Debug, Default)]
 struct Inner {
-    waiting: VecDeque<Command>,
-    running: HashSet<Key>,
+    dirs: Vec<OfDir>,
+    /// Numbers of the commands that wait or run, in order.
+    by_key: HashMap<Key, VecDeque<u64>>,
+    last_number: u64,
     threads: usize,
     handles: Vec<JoinHandle<()>>,
     last_ticket: TicketId,
@@ -49,16 +62,20 @@ struct Inner {
 /// See the module.
 #[derive(Debug)]
 pub struct CommandQueue {
-    max_threads: usize,
+    per_dir: usize,
     inner: Mutex<Inner>,
 }
 
 impl CommandQueue {
-    /// A queue served by up to `max_threads` threads.
-    pub fn new(max_threads: usize) -> CommandQueue {
+    /// A queue served by up to `per_dir` threads for each of `dirs` log directories.
+    pub fn new(per_dir: usize, dirs: usize) -> CommandQueue {
+        let inner = Inner {
+            dirs: (0..dirs).map(|_| OfDir::default()).collect(),
+            ..Inner::default()
+        };
         CommandQueue {
-            max_threads: max_threads.max(1),
-            inner: Mutex::default(),
+            per_dir: per_dir.max(1),
+            inner: Mutex::new(inner),
         }
     }
 
@@ -72,12 +89,10 @@ impl CommandQueue {
     /// Queues commands and sees that threads run them.
     pub fn submit(&self, shared: &Arc<Shared>, commands: impl IntoIterator<Item = Command>) {
         let mut inner = self.inner.lock();
-        inner.waiting.extend(commands);
-        while inner.threads
-            < self
-                .max_threads
-                .min(inner.waiting.len() + inner.running.len())
-        {
+        for command in commands {
+            inner.add(command);
+        }
+        while inner.threads < inner.threads_wanted(self.per_dir) {
             inner.threads += 1;
             let shared = Arc::clone(shared);
             let spawned = std::thread::Builder::new()
@@ -104,13 +119,12 @@ impl CommandQueue {
 
     fn work(&self, shared: &Arc<Shared>) {
         let mut inner = self.inner.lock();
-        while let Some(command) = inner.next() {
-            let key = command.key.clone();
-            inner.running.insert(key.clone());
+        while let Some(command) = inner.next(self.per_dir) {
+            let Command { key, dir, run } = command;
             drop(inner);
-            (command.run)(shared);
+            run(shared);
             inner = self.inner.lock();
-            inner.running.remove(&key);
+            inner.done(&key, dir);
         }
         // A command that was held back by one of another thread is left to that thread, which
         // looks again when it is done.
@@ -121,7 +135,9 @@ impl CommandQueue {
     pub fn stop(&self) {
         let mut inner = self.inner.lock();
         inner.is_stopped = true;
-        inner.waiting.clear();
+        for dir in &mut inner.dirs {
+            dir.waiting.clear();
+        }
         let handles = std::mem::take(&mut inner.handles);
         drop(inner);
         for handle in handles {
@@ -132,26 +148,58 @@ impl CommandQueue {
     /// Commands that wait or run.
     pub fn depth(&self) -> usize {
         let inner = self.inner.lock();
-        inner.waiting.len() + inner.running.len()
+        let dirs = inner.dirs.iter();
+        dirs.map(|dir| dir.waiting.len() + dir.running).sum()
     }
 }
 
 impl Inner {
-    /// The first command whose key is neither running nor that of an earlier one that is held
-    /// back.
-    fn next(&mut self) -> Option<Command> {
+    fn add(&mut self, command: Command) {
+        self.last_number += 1;
+        let number = self.last_number;
+        self.by_key
+            .entry(command.key.clone())
+            .or_default()
+            .push_back(number);
+        self.dirs[command.dir].waiting.push_back((number, command));
+    }
+
+    fn threads_wanted(&self, per_dir: usize) -> usize {
+        let dirs = self.dirs.iter();
+        dirs.map(|dir| per_dir.min(dir.waiting.len() + dir.running))
+            .sum()
+    }
+
+    /// A command to run now: of a directory that may have another thread, the first one that is
+    /// not behind an earlier one for the same partition.
+    fn next(&mut self, per_dir: usize) -> Option<Command> {
         if self.is_stopped {
             return None;
         }
-        let mut held_back: HashSet<&Key> = HashSet::new();
-        let position = self.waiting.iter().position(|command| {
-            if self.running.contains(&command.key) || held_back.contains(&command.key) {
-                held_back.insert(&command.key);
-                return false;
+        for dir in self.dirs.iter_mut().filter(|dir| dir.running < per_dir) {
+            let is_first = |(number, command): &(u64, Command)| {
+                let numbers = self.by_key.get(&command.key);
+                numbers.and_then(VecDeque::front) == Some(number)
+            };
+            if let Some(at) = dir.waiting.iter().position(is_first)
+                && let Some((_, command)) = dir.waiting.remove(at)
+            {
+                dir.running += 1;
+                return Some(command);
             }
-            true
-        })?;
-        self.waiting.remove(position)
+        }
+        None
+    }
+
+    /// A command for `key` has come to its end.
+    fn done(&mut self, key: &Key, dir: usize) {
+        self.dirs[dir].running -= 1;
+        if let Some(numbers) = self.by_key.get_mut(key) {
+            numbers.pop_front();
+            if numbers.is_empty() {
+                self.by_key.remove(key);
+            }
+        }
     }
 }
 
@@ -188,5 +236,59 @@ impl Gathering {
             id: self.ticket,
             outcome: TicketOutcome::Partitions(codes),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(topic: &str, dir: usize) -> Command {
+        Command {
+            key: (Arc::from(topic), 0),
+            dir,
+            run: Box::new(|_| {}),
+        }
+    }
+
+    fn queue(dirs: usize, commands: &[(&str, usize)]) -> Inner {
+        let mut inner = Inner {
+            dirs: (0..dirs).map(|_| OfDir::default()).collect(),
+            ..Inner::default()
+        };
+        for (topic, dir) in commands {
+            inner.add(command(topic, *dir));
+        }
+        inner
+    }
+
+    fn next(inner: &mut Inner) -> Option<String> {
+        inner.next(1).map(|command| command.key.0.to_string())
+    }
+
+    #[test]
+    fn a_directory_that_hangs_takes_no_more_than_its_own_threads() {
+        let mut inner = queue(2, &[("a", 0), ("b", 0), ("c", 1), ("d", 1)]);
+        assert_eq!(inner.threads_wanted(1), 2);
+        assert_eq!(next(&mut inner).as_deref(), Some("a"));
+        assert_eq!(next(&mut inner).as_deref(), Some("c"));
+        assert_eq!(next(&mut inner), None);
+        inner.done(&(Arc::from("c"), 0), 1);
+        assert_eq!(next(&mut inner).as_deref(), Some("d"), "not b, behind a");
+        inner.done(&(Arc::from("a"), 0), 0);
+        assert_eq!(next(&mut inner).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn commands_for_one_partition_keep_their_order_across_directories() {
+        let mut inner = queue(2, &[("a", 0), ("a", 1), ("b", 1)]);
+        assert_eq!(next(&mut inner).as_deref(), Some("a"));
+        assert_eq!(next(&mut inner).as_deref(), Some("b"), "a is under way");
+        inner.done(&(Arc::from("b"), 0), 1);
+        assert_eq!(next(&mut inner), None);
+        inner.done(&(Arc::from("a"), 0), 0);
+        assert_eq!(next(&mut inner).as_deref(), Some("a"));
+        inner.done(&(Arc::from("a"), 0), 1);
+        assert!(inner.by_key.is_empty());
     }
 }

@@ -11,10 +11,13 @@ use std::sync::Arc;
 
 use crate::acceptor::{NewConnection, Permit};
 use crate::api::{RequestId, Session};
-use crate::fetch::FetchWork;
+use crate::fetch_work::FetchWork;
 use crate::inbox::Token;
+use crate::list_offsets::ListOffsetsWork;
 use crate::out_queue::OutQueue;
+use crate::parking::Parked;
 use crate::pending_produce::PendingProduce;
+use crate::reader_queue::Step;
 use crate::receive::Received;
 use crate::timers::NEVER_MS;
 
@@ -80,10 +83,10 @@ pub enum Exclusive {
         /// Where its body starts.
         body_start: usize,
     },
-    /// A fetch that waits for data or its deadline.
+    /// A fetch that waits for data, for readers or for its deadline.
     Fetch(Box<FetchWork>),
-    /// A reader works on it and will give it back.
-    Reading,
+    /// Offsets that readers look up.
+    ListOffsets(Box<ListOffsetsWork>),
 }
 
 /// Who has the socket's sending side.
@@ -95,6 +98,24 @@ pub enum Sending {
     Full,
     /// A reader.
     Reader,
+}
+
+/// Whether a reader that sends gets on.
+#[derive(Debug)]
+pub struct SendingReader {
+    /// What it does.
+    pub step: Arc<Step>,
+    /// When to look again; monotonic milliseconds, [`NEVER_MS`] while no reader sends.
+    pub due_ms: i64,
+}
+
+impl Default for SendingReader {
+    fn default() -> SendingReader {
+        SendingReader {
+            step: Arc::default(),
+            due_ms: NEVER_MS,
+        }
+    }
 }
 
 /// See the module.
@@ -129,6 +150,8 @@ pub struct Connection {
     pub sending: Sending,
     /// The socket may take more; set by its event while a reader sends.
     pub writable: bool,
+    /// The reader that sends, while one does.
+    pub sending_reader: SendingReader,
 
     /// Produce requests whose answers are due, in order.
     pub pending: VecDeque<PendingProduce>,
@@ -138,6 +161,10 @@ pub struct Connection {
     pub exclusive: Option<Exclusive>,
     /// What holds back the next frame.
     pub hold: Option<Hold>,
+    /// The produce request that waits for its log directory, and those behind it.
+    pub parked: Option<Parked>,
+    /// Nothing more is worked on; it closes once everything is answered.
+    pub is_closing: bool,
     /// Number of the last fetch wait.
     pub last_wait: u64,
 
@@ -169,10 +196,13 @@ impl Connection {
             out: OutQueue::default(),
             sending: Sending::Own,
             writable: true,
+            sending_reader: SendingReader::default(),
             pending: VecDeque::new(),
             first_sequence: 0,
             exclusive: None,
             hold: None,
+            parked: None,
+            is_closing: false,
             last_wait: 0,
             timer_ms: NEVER_MS,
             active_ms: now_ms,
@@ -183,7 +213,10 @@ impl Connection {
 
     /// Whether the next frame has to wait.
     pub fn is_busy(&self) -> bool {
-        self.hold.is_some() || self.exclusive.is_some() || self.sending == Sending::Reader
+        self.hold.is_some()
+            || self.exclusive.is_some()
+            || self.sending == Sending::Reader
+            || self.is_closing
     }
 
     /// Whether nothing is under way.

@@ -1,65 +1,36 @@
 //! Fetch: find the bytes, answer at once or wait for more.
 //!
-//! A request is a [`FetchWork`] from its arrival to its answer. Its reads are tried without
-//! waiting for the disk; where that is not enough, a reader does them. With fewer bytes than
-//! `min_bytes` it stays on its connection, with a waiter at each of its partitions and a deadline
-//! (the purgatory); whatever happens first brings it here again, and everything is read anew.
+//! A request is a [`FetchWork`] from its arrival to its answer, and stays on its connection. Its
+//! reads are tried without waiting for the disk; those that would have to wait go to readers, apart
+//! for each of their queues, and a partition whose queue stands still is answered as if it had no
+//! records, so that the others are not kept waiting. With fewer bytes than `min_bytes` the fetch has
+//! a waiter at each of its partitions and a deadline (the purgatory); whatever happens first brings
+//! it here again, and everything is read anew.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use pyrklog_log::{Isolation, Wait};
+use pyrklog_log::Isolation;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{FetchResponseHead, FetchResponseWriter};
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 
+use crate::cold_reads::FetchJob;
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::dispatch::Step;
-use crate::fetch_read::{PartitionRead, WouldBlock, read_partition};
 use crate::fetch_reply;
 use crate::fetch_session::FetchContext;
+use crate::fetch_work::{FetchPart, FetchWork, Terms};
 use crate::inbox::Token;
 use crate::output::borrow_memory;
-use crate::partition::{FetchWaiter, Partition};
+use crate::partition::Partition;
 use crate::policy::{self, Operation, Quota, Resource};
 use crate::produce::why_not_held;
-use crate::reader_pool::Job;
-use crate::request_channel::Place;
 
 /// Tries to leave waiters before a fetch is answered with what there is: each failure means that
 /// data arrived in between.
 const WAIT_TRIES: usize = 4;
-
-/// A fetch request under way.
-#[derive(Debug)]
-pub struct FetchWork {
-    /// API version.
-    pub api_version: i16,
-    correlation_id: i32,
-    /// When it is answered with what there is; monotonic milliseconds.
-    pub deadline_ms: i64,
-    /// Number of its wait on the connection.
-    pub wait: u64,
-    pub(crate) context: FetchContext,
-    pub(crate) isolation: Isolation,
-    pub(crate) parts: Vec<FetchPart>,
-    max_bytes: usize,
-    min_bytes: usize,
-    bytes: usize,
-    must_answer: bool,
-    missing_bytes: Arc<AtomicI64>,
-}
-
-/// One partition of a fetch.
-#[derive(Debug)]
-pub(crate) struct FetchPart {
-    /// The partition, or why there is none.
-    pub partition: Result<Arc<Partition>, ErrorCode>,
-    /// What the last read found.
-    pub read: PartitionRead,
-}
 
 /// Serves a request.
 pub fn handle(
@@ -108,21 +79,16 @@ pub fn handle(
     let limit = cx.shared.config.fetch_max_bytes;
     let max_wait_ms = i64::from(request.max_wait_ms.max(0));
     let parts = find_parts(cx, conn, &context, request.replica_id);
-    let work = Box::new(FetchWork {
+    let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0).min(limit);
+    let terms = Terms {
         api_version,
         correlation_id,
-        // The clock is cut to whole milliseconds: one more makes it no less than asked for.
-        deadline_ms: now_ms + max_wait_ms + 1,
-        wait: 0,
         isolation,
-        must_answer: parts.is_empty() || max_wait_ms == 0,
-        parts,
-        context,
-        max_bytes: usize::try_from(request.max_bytes).unwrap_or(0).min(limit),
-        min_bytes: usize::try_from(request.min_bytes).unwrap_or(0).min(limit),
-        bytes: 0,
-        missing_bytes: Arc::default(),
-    });
+        max_wait_ms,
+        max_bytes: bytes(request.max_bytes),
+        min_bytes: bytes(request.min_bytes),
+    };
+    let work = Box::new(FetchWork::new(terms, context, parts, now_ms));
     cx.fetch_request = request;
     advance(cx, conn, work);
     Ok(Step::Taken)
@@ -144,10 +110,7 @@ fn find_parts(
             }
             Ok(partition)
         });
-        parts.push(FetchPart {
-            partition,
-            read: PartitionRead::default(),
-        });
+        parts.push(FetchPart::new(partition));
     }
     parts
 }
@@ -202,30 +165,18 @@ fn follower_fetches(
     Ok(())
 }
 
-/// Reads; then answers, waits, or hands over to a reader.
+/// Reads; then answers, waits, or hands over to readers.
 fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) {
     for _ in 0..WAIT_TRIES {
-        if work.read(Wait::Nowait).is_err() {
-            conn.exclusive = Some(Exclusive::Reading);
-            let place = Place {
-                thread: cx.thread,
-                token: conn.token,
-            };
-            cx.shared.readers.submit(Job::Fetch(place, work));
-            return;
-        }
-        if work.is_satisfied() || work.deadline_ms <= cx.now.mono_ms || cx.is_draining {
+        let cold = work.read(&cx.shared.readers, cx.now.mono_ms);
+        let is_under_way = if !cold.is_empty() {
+            work.hand_over(cx, conn, cold)
+        } else if work.is_due(cx) {
             break;
-        }
-        conn.last_wait += 1;
-        work.wait = conn.last_wait;
-        let place = Place {
-            thread: cx.thread,
-            token: conn.token,
+        } else {
+            work.begin_wait(cx, conn)
         };
-        if work.leave_waiters(place) {
-            cx.timers
-                .want(conn.token, work.deadline_ms, &mut conn.timer_ms);
+        if is_under_way {
             conn.exclusive = Some(Exclusive::Fetch(work));
             return;
         }
@@ -235,7 +186,7 @@ fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) {
 
 /// One of the partitions of the waiting fetch has news.
 pub fn wake(cx: &mut Context, conn: &mut Connection, wait: u64) -> Result<(), Close> {
-    if !matches!(&conn.exclusive, Some(Exclusive::Fetch(work)) if work.wait == wait) {
+    if !matches!(&conn.exclusive, Some(Exclusive::Fetch(work)) if work.is_waiting(wait)) {
         return Ok(());
     }
     if let Some(Exclusive::Fetch(work)) = conn.exclusive.take() {
@@ -245,27 +196,43 @@ pub fn wake(cx: &mut Context, conn: &mut Connection, wait: u64) -> Result<(), Cl
     Ok(())
 }
 
-/// The waiting fetch is answered with what there is now.
+/// The time of the fetch under way may be over; else notes when it will be.
+pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
+    if let Some(Exclusive::Fetch(work)) = &mut conn.exclusive
+        && work.is_over(cx)
+    {
+        return finish_waiting(cx, conn);
+    }
+    Ok(())
+}
+
+/// The waiting fetch is answered with what there is now; what readers still have is given up.
 pub fn finish_waiting(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     if let Some(Exclusive::Fetch(mut work)) = conn.exclusive.take() {
         work.remove_waiters(conn.token);
-        work.must_answer = true;
+        work.give_up();
         advance(cx, conn, work);
     }
     Ok(())
 }
 
-/// A reader has done the reads.
-pub fn finish_reading(
-    cx: &mut Context,
-    conn: &mut Connection,
-    work: Box<FetchWork>,
-) -> Result<(), Close> {
-    conn.exclusive = None;
-    if work.is_satisfied() || work.deadline_ms <= cx.now.mono_ms || cx.is_draining {
-        respond(cx, conn, *work);
-    } else {
-        advance(cx, conn, work);
+/// A reader has done the reads of one queue.
+pub fn finish_reading(cx: &mut Context, conn: &mut Connection, job: FetchJob) -> Result<(), Close> {
+    let is_whole = match &mut conn.exclusive {
+        Some(Exclusive::Fetch(work)) => work.take_back(job),
+        _ => false,
+    };
+    if !is_whole {
+        return Ok(());
+    }
+    if let Some(Exclusive::Fetch(mut work)) = conn.exclusive.take() {
+        if work.is_due(cx) {
+            respond(cx, conn, *work);
+        } else if work.begin_wait(cx, conn) {
+            conn.exclusive = Some(Exclusive::Fetch(work));
+        } else {
+            advance(cx, conn, work);
+        }
     }
     Ok(())
 }
@@ -274,82 +241,6 @@ pub fn finish_reading(
 pub fn abandon(cx: &Context, token: Token, work: FetchWork) {
     work.remove_waiters(token);
     cx.shared.sessions.lock().abandon(work.context);
-}
-
-impl FetchWork {
-    /// Reads every partition, in the session's order, within the request's bounds.
-    fn read(&mut self, wait: Wait) -> Result<(), WouldBlock> {
-        self.bytes = 0;
-        let mut has_event = false;
-        for (position, part) in self.parts.iter_mut().enumerate() {
-            let target = self.context.target(position);
-            part.read = match &part.partition {
-                Err(error) => PartitionRead::failed(*error),
-                Ok(partition) => {
-                    let left = self.max_bytes.saturating_sub(self.bytes);
-                    let max_bytes = usize::try_from(target.max_bytes).unwrap_or(0).min(left);
-                    let min_one = self.bytes == 0;
-                    read_partition(partition, target, self.isolation, max_bytes, min_one, wait)?
-                }
-            };
-            self.bytes += part.read.len();
-            has_event |= part.read.error != ErrorCode::NONE || part.read.diverging.is_some();
-        }
-        self.must_answer |= has_event;
-        Ok(())
-    }
-
-    /// The same, waiting for the disk.
-    pub fn read_blocking(&mut self) {
-        if self.read(Wait::Blocking).is_err() {
-            debug_assert!(false, "a read that may wait said that it would");
-            self.must_answer = true;
-        }
-    }
-
-    fn is_satisfied(&self) -> bool {
-        self.must_answer || self.bytes >= self.min_bytes
-    }
-
-    /// Leaves a waiter at each partition; false (and none left) when one has changed since it was
-    /// read.
-    fn leave_waiters(&self, place: Place) -> bool {
-        let missing = i64::try_from(self.min_bytes - self.bytes).unwrap_or(i64::MAX);
-        self.missing_bytes.store(missing, Ordering::Relaxed);
-        for (position, part) in self.parts.iter().enumerate() {
-            let Ok(partition) = &part.partition else {
-                continue;
-            };
-            let mut state = partition.lock();
-            if part.read.bound != crate::fetch_read::bound(&mut state, self.isolation) {
-                drop(state);
-                for part in &self.parts[..position] {
-                    remove_waiter(part, place.token);
-                }
-                return false;
-            }
-            state.add_fetch_waiter(FetchWaiter {
-                thread: place.thread as u32,
-                token: place.token,
-                wait: self.wait,
-                isolation: self.isolation,
-                missing_bytes: Arc::clone(&self.missing_bytes),
-            });
-        }
-        true
-    }
-
-    fn remove_waiters(&self, token: Token) {
-        for part in &self.parts {
-            remove_waiter(part, token);
-        }
-    }
-}
-
-fn remove_waiter(part: &FetchPart, token: Token) {
-    if let Ok(partition) = &part.partition {
-        partition.lock().remove_fetch_waiter(token);
-    }
 }
 
 fn respond(cx: &mut Context, conn: &mut Connection, mut work: FetchWork) {

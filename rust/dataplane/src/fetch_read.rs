@@ -26,6 +26,8 @@ pub struct PartitionRead {
     pub diverging: Option<EpochEndOffset>,
     /// How far could be seen; `None` when the partition did not serve.
     pub bound: Option<i64>,
+    /// There are records that are not resident: only a read that may wait finds them.
+    pub is_cold: bool,
 }
 
 impl Default for PartitionRead {
@@ -46,7 +48,13 @@ impl PartitionRead {
             aborted: None,
             diverging: None,
             bound: None,
+            is_cold: false,
         }
+    }
+
+    /// Whether there is more to tell than records.
+    pub fn is_event(&self) -> bool {
+        self.error != ErrorCode::NONE || self.diverging.is_some()
     }
 
     /// Record bytes.
@@ -54,10 +62,6 @@ impl PartitionRead {
         self.slice.as_ref().map_or(0, Slice::len)
     }
 }
-
-/// The read would have to wait for the disk.
-#[derive(Clone, Copy, Debug)]
-pub struct WouldBlock;
 
 /// How far a reader may see; `None` when the partition does not serve.
 pub fn bound(state: &mut PartitionState, isolation: Isolation) -> Option<i64> {
@@ -69,7 +73,8 @@ pub fn bound(state: &mut PartitionState, isolation: Isolation) -> Option<i64> {
     })
 }
 
-/// Reads what `target` asks for: at most `max_bytes`, but a first batch whole with `min_one`.
+/// Reads what `target` asks for: at most `max_bytes`, but a first batch whole with `min_one`. A
+/// read that must not wait may be cold: then it holds what is known without the disk.
 pub fn read_partition(
     partition: &Partition,
     target: &Target,
@@ -77,21 +82,20 @@ pub fn read_partition(
     max_bytes: usize,
     min_one: bool,
     wait: Wait,
-) -> Result<PartitionRead, WouldBlock> {
+) -> PartitionRead {
     for _ in 0..2 {
         let found = read_once(partition, target, isolation, max_bytes, min_one, wait);
         match found {
-            Ok(read) => return Ok(read),
-            Err(ReadError::WouldBlock) => return Err(WouldBlock),
+            Ok(read) => return read,
             // Retention may take the segment away after it was found: look again.
             Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(ReadError::OffsetOutOfRange { .. }) => {
-                return Ok(PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE));
+                return PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE);
             }
-            Err(ReadError::Poisoned(_) | ReadError::Io(_) | ReadError::Corrupt(_)) => break,
+            Err(_) => break,
         }
     }
-    Ok(PartitionRead::failed(ErrorCode::KAFKA_STORAGE_ERROR))
+    PartitionRead::failed(ErrorCode::KAFKA_STORAGE_ERROR)
 }
 
 fn read_once(
@@ -136,7 +140,13 @@ fn read_once(
     }
     let location = log.locate(target.fetch_offset, isolation)?;
     drop(state);
-    let slice = location.resolve(max_bytes, min_one, wait)?;
+    let slice = match location.resolve(max_bytes, min_one, wait) {
+        Err(ReadError::WouldBlock) if wait == Wait::Nowait => {
+            read.is_cold = true;
+            return Ok(read);
+        }
+        found => found?,
+    };
     if isolation == Isolation::Committed && !slice.is_empty() {
         let mut state = partition.lock();
         if let Ok(log) = state.led() {

@@ -9,12 +9,14 @@ use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 
 use crate::connection::Connection;
 use crate::context::Context;
-use crate::fetch::FetchWork;
 use crate::fetch_read::PartitionRead;
 use crate::fetch_session::{Outcome, Target};
+use crate::fetch_work::FetchWork;
 use crate::image::Image;
 use crate::out_queue::FileRange;
+use crate::partition::Partition;
 use crate::read_path::SENDFILE_MIN_BYTES;
+use crate::reader_pool::QueueId;
 
 /// A slice up to this is read into the reply itself, whatever else it carries: a system call of
 /// its own would cost more than the copy.
@@ -62,10 +64,12 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
         );
         for &position in run {
             let target = work.context.target(position);
-            let read = &work.parts[position].read;
+            let part = &work.parts[position];
+            let read = &part.read;
             writer.partition_head(&partition_head(target, read), Some(read.len()));
-            if let Some(slice) = &read.slice {
-                let is_inline = put_records(writer.out(), slice, inline_max, &mut files);
+            if let (Some(slice), Ok(partition)) = (&read.slice, &part.partition) {
+                let queue = readers_of(cx, partition);
+                let is_inline = put_records(writer.out(), slice, queue, inline_max, &mut files);
                 inline_bytes += if is_inline { slice.len() } else { 0 };
             }
             let current_leader = leader_hint(&cx.image, target, read, &mut leaders);
@@ -100,10 +104,16 @@ fn partition_head<'a>(target: &Target, read: &'a PartitionRead) -> FetchPartitio
     }
 }
 
+fn readers_of(cx: &Context, partition: &Partition) -> QueueId {
+    let readers = &cx.shared.readers;
+    readers.for_fetch(partition.dir.index, &partition.topic.name)
+}
+
 /// Record bytes go into the reply where they are few and resident (true), else as a file range.
 fn put_records(
     out: &mut Vec<u8>,
     slice: &Slice,
+    queue: QueueId,
     inline_max: usize,
     files: &mut Vec<(usize, FileRange)>,
 ) -> bool {
@@ -122,6 +132,7 @@ fn put_records(
         bytes,
         position: slice.file_position(),
         len: slice.len(),
+        queue,
     };
     files.push((start, range));
     false

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pyrklog_log::ReadError;
 use pyrklog_wire::ErrorCode;
 
@@ -66,26 +67,38 @@ fn delete_records_of(
     Ok(log_start_offset)
 }
 
-/// Gathers sizes on a loader thread: asking for a volume's space may wait for the disk.
+/// Gathers sizes on loader threads: asking for a volume's space may wait for the disk.
 pub fn describe_log_dirs(shared: &Arc<Shared>) -> TicketId {
     let id = shared.commands.ticket();
-    let command = Command {
-        key: (Arc::from("describe log dirs"), -1),
-        run: Box::new(move |shared| {
-            let mut dirs: Vec<LogDirDescription> = shared
-                .dirs
-                .iter()
-                .map(|dir| describe(shared, dir))
-                .collect();
-            dirs.extend(shared.unusable_dirs.iter().map(|(path, _)| failed(path)));
-            shared.events.push(Event::Ticket {
-                id,
-                outcome: TicketOutcome::LogDirs(dirs),
-            });
-        }),
-    };
-    shared.commands.submit(shared, [command]);
+    let described: Arc<Mutex<Vec<LogDirDescription>>> = Arc::default();
+    let commands = (0..shared.dirs.len()).map(|index| {
+        let described = Arc::clone(&described);
+        Command {
+            key: (Arc::from("describe log dirs"), index as i32),
+            dir: index,
+            run: Box::new(move |shared| {
+                let own = describe(shared, &shared.dirs[index]);
+                let mut described = described.lock();
+                described.push(own);
+                if described.len() == shared.dirs.len() {
+                    tell_of_dirs(shared, id, std::mem::take(&mut *described));
+                }
+            }),
+        }
+    });
+    shared.commands.submit(shared, commands);
     id
+}
+
+/// In the order of `log.dirs`, with those behind that cannot be used.
+fn tell_of_dirs(shared: &Shared, id: TicketId, mut described: Vec<LogDirDescription>) {
+    let index_of = |path: &Path| shared.dirs.iter().position(|dir| dir.path() == path);
+    described.sort_by_key(|dir| index_of(&dir.path));
+    described.extend(shared.unusable_dirs.iter().map(|(path, _)| failed(path)));
+    shared.events.push(Event::Ticket {
+        id,
+        outcome: TicketOutcome::LogDirs(described),
+    });
 }
 
 fn failed(path: &Path) -> LogDirDescription {

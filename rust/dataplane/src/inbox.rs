@@ -9,9 +9,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::acceptor::NewConnection;
 use crate::api::RequestId;
-use crate::fetch::FetchWork;
-use crate::list_offsets::ListOffsetsWork;
-use crate::reader_pool::SendWork;
+use crate::cold_reads::FetchJob;
+use crate::list_offsets::LookUpJob;
+use crate::reader::SendWork;
 
 /// Names one connection of one network thread: slot and generation in one word, so that a message
 /// for a connection that is gone reaches nobody.
@@ -40,19 +40,19 @@ pub enum Message {
         /// Which of its waits.
         wait: u64,
     },
-    /// A reader has done a fetch's disk reads.
+    /// A reader has done a fetch's reads of one queue.
     FetchRead {
         /// The connection.
         token: Token,
-        /// The fetch, read to the end.
-        work: Box<FetchWork>,
+        /// The reads, with what they found.
+        job: Box<FetchJob>,
     },
-    /// A reader has done the time look-ups of a ListOffsets request.
+    /// A reader has done the time look-ups of a ListOffsets request in one log directory.
     OffsetsListed {
         /// The connection.
         token: Token,
-        /// The request with its results.
-        work: Box<ListOffsetsWork>,
+        /// The look-ups, with what they found.
+        job: Box<LookUpJob>,
     },
     /// A reader gives back the sending side of a socket.
     Sent {

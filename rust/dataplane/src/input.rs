@@ -9,6 +9,7 @@ use pyrklog_wire::frame::{LENGTH_LEN, Scan, scan};
 use crate::connection::{Close, Connection, Hold, OUTPUT_MAX_BYTES};
 use crate::context::Context;
 use crate::dispatch::{Step, dispatch};
+use crate::parking;
 use crate::timers::NEVER_MS;
 
 /// Size of a thread's receive buffer.
@@ -20,6 +21,11 @@ const RECEIVES_PER_VISIT: usize = 2;
 /// Works on what is there: frames that were kept, then frames from the socket, until the
 /// connection is busy, the socket is empty or its turn is over. `buffer` is the thread's.
 pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result<(), Close> {
+    if conn.is_closing {
+        conn.received.clear(&cx.shared.budget);
+        cx.shared.budget.release(conn.id);
+        return Ok(());
+    }
     if !conn.received.is_empty() && !conn.is_busy() {
         work_on_kept(cx, conn)?;
     }
@@ -37,6 +43,7 @@ pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resul
     if conn.received.is_empty() {
         // Whoever has sent nothing must not keep the turn of those who are in the middle.
         cx.shared.budget.release(conn.id);
+        parking::note_empty(conn);
     }
     note_partial(cx, conn);
     Ok(())

@@ -1,5 +1,4 @@
-//! Reads of internal topics for the control plane, done by the reader pool: whole batches,
-//! decompressed.
+//! Reads of internal topics for the control plane, done by readers: whole batches, decompressed.
 //!
 //! Damage does not end a read. A batch whose checksum or records are wrong is told as such, and the
 //! next one follows. Where the way to the next batch is lost too (a batch says how long it is), the
@@ -15,7 +14,7 @@ use pyrklog_wire::records::walk_records;
 
 use crate::api::{Event, InternalBatch, InternalRead, TicketId, TicketOutcome};
 use crate::outbox::Outbox;
-use crate::reader_pool::Job;
+use crate::reader::Job;
 use crate::shared::Shared;
 
 /// A read on its way to a reader.
@@ -23,6 +22,8 @@ use crate::shared::Shared;
 pub struct InternalReadWork {
     /// To complete.
     pub ticket: TicketId,
+    /// The log directory.
+    pub dir: usize,
     topic: Box<str>,
     partition: i32,
     offset: i64,
@@ -40,6 +41,7 @@ pub fn read_internal(
     let ticket = shared.commands.ticket();
     let work = InternalReadWork {
         ticket,
+        dir: 0,
         topic: topic.into(),
         partition,
         offset,
@@ -52,11 +54,12 @@ pub fn read_internal(
 }
 
 /// Hands the read to the readers once everything that the log holds now can be read.
-fn begin(shared: &Arc<Shared>, work: InternalReadWork, outbox: &mut Outbox) {
+fn begin(shared: &Arc<Shared>, mut work: InternalReadWork, outbox: &mut Outbox) {
     let Some(partition) = shared.registry.partition(&work.topic, work.partition) else {
         let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         return outbox.complete_ticket(work.ticket, outcome);
     };
+    work.dir = partition.dir.index;
     let mut state = partition.lock();
     let ends = state
         .led()

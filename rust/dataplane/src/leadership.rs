@@ -50,6 +50,7 @@ pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId 
         let gathering = Arc::clone(&gathering);
         Command {
             key: (Arc::clone(&partition.topic.name), partition.index),
+            dir: partition.dir.index,
             run: Box::new(move |shared| {
                 let code = load(shared, &partition);
                 gathering.done(shared, index, code.0);
@@ -274,9 +275,12 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
             .then(|| placement.release(&spec.topic, spec.partition, &shared.dirs))
             .flatten()
             .cloned();
+        let held_in = partition.as_ref().map(|partition| &partition.dir);
+        let dir = held_in.or(folder.as_ref()).map_or(0, |dir| dir.index);
         let gathering = Arc::clone(&gathering);
         commands.push(Command {
             key: (Arc::from(spec.topic.as_str()), spec.partition),
+            dir,
             run: Box::new(move |shared| {
                 let code = stop(shared, partition.as_ref(), folder.as_ref(), &spec);
                 gathering.done(shared, index, code.0);

@@ -3,7 +3,7 @@
 //! [`DataPlane`] is the whole of it for its user; [`api`] holds the types that cross the seam. The
 //! parts, in the order in which a request meets them: `acceptor`, `network_thread` (with
 //! `connection`, `input`, `output`), `dispatch`, then one module an API; `partition` and `registry`
-//! under them; `writer`, `syncer` and `reader_pool` beside them, which alone touch a disk.
+//! under them; `writer`, `syncer` and `reader` beside them, which alone touch a disk.
 //! `docs/design.md` says who may wait for whom. No pyo3.
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,8 @@ pub mod api_versions;
 pub mod fetch_session;
 pub mod image;
 pub mod metadata;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 mod acceptor;
 mod answers;
@@ -20,6 +22,7 @@ pub mod arena_tools;
 mod block_cache;
 mod checkpoints;
 mod clock;
+mod cold_reads;
 mod commands;
 mod connection;
 mod connections;
@@ -29,6 +32,7 @@ mod events;
 mod fetch;
 mod fetch_read;
 mod fetch_reply;
+mod fetch_work;
 mod hash;
 mod heartbeat;
 mod high_watermark;
@@ -49,6 +53,7 @@ mod offset_table;
 mod out_queue;
 mod outbox;
 mod output;
+mod parking;
 mod partition;
 mod pending_produce;
 mod placement;
@@ -57,7 +62,9 @@ mod policy;
 mod produce;
 mod produce_old;
 mod read_path;
+mod reader;
 mod reader_pool;
+mod reader_queue;
 mod receive;
 mod registry;
 mod report;

@@ -1,4 +1,6 @@
-//! ListOffsets: the ends of a log from memory, look-ups by time through the reader pool.
+//! ListOffsets: the ends of a log from memory, look-ups by time through the readers, those of each
+//! log directory apart. A look-up that a directory does not answer in time gets an error that
+//! clients try again after, so that the answers of others are not kept waiting.
 
 use std::collections::HashSet;
 
@@ -12,23 +14,42 @@ use pyrklog_wire::list_offsets::{
     ListOffsetsTopicResponse, MAX_TIMESTAMP,
 };
 
+use crate::cold_reads::{ReadTicket, Reading};
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::dispatch::Step;
+use crate::output::borrow_memory;
 use crate::policy::{self, Operation, Resource};
 use crate::produce::why_not_held;
-use crate::reader_pool::Job;
+use crate::reader::Job;
+use crate::reader_queue::Desk;
 use crate::request_channel::Place;
 
 /// The replica id of a consumer; any other one sees to the log's end.
 const CONSUMER_REPLICA_ID: i32 = -1;
 
-/// A request with its answers so far and the look-ups that are due.
+/// How long look-ups may take; clients give a request up after 30 s.
+const LOOK_UP_MAX_MS: i64 = 15_000;
+
+/// The version from which OFFSET_NOT_AVAILABLE says "try again" (KIP-207).
+const NOT_AVAILABLE_SINCE: i16 = 5;
+
+/// A request with its answers so far. Those of look-ups that are due hold an error until they come.
 #[derive(Debug)]
 pub struct ListOffsetsWork {
     api_version: i16,
     correlation_id: i32,
+    /// When it is answered with what there is; monotonic milliseconds.
+    pub deadline_ms: i64,
     topics: Vec<(String, Vec<ListOffsetsPartitionResponse>)>,
+    reading: Reading,
+}
+
+/// Look-ups of one request in one log directory.
+#[derive(Debug)]
+pub struct LookUpJob {
+    /// Whose they are.
+    pub ticket: ReadTicket,
     queries: Vec<Query>,
 }
 
@@ -36,13 +57,20 @@ pub struct ListOffsetsWork {
 struct Query {
     topic: usize,
     partition: usize,
+    dir: usize,
     time: TimeQuery,
+    answer: ListOffsetsPartitionResponse,
 }
 
 /// What one partition gives at once.
 enum Found {
     Answer(ListOffsetsPartitionResponse),
-    Later(TimeQuery),
+    Later {
+        /// The log directory.
+        dir: usize,
+        /// The look-up.
+        time: TimeQuery,
+    },
 }
 
 /// Serves a request.
@@ -65,12 +93,16 @@ pub fn handle(
         (CONSUMER_REPLICA_ID, _) => Isolation::Committed,
         _ => Isolation::LogEnd,
     };
+    conn.last_wait += 1;
+    let now_ms = cx.now.mono_ms;
     let mut work = ListOffsetsWork {
         api_version,
         correlation_id,
+        deadline_ms: now_ms + LOOK_UP_MAX_MS,
         topics: Vec::new(),
-        queries: Vec::new(),
+        reading: Reading::new(conn.last_wait, now_ms),
     };
+    let mut queries = Vec::new();
     let mut seen = HashSet::new();
     for topic in &request.topics {
         let mut answers = Vec::with_capacity(topic.partitions.len());
@@ -82,33 +114,56 @@ pub fn handle(
             };
             answers.push(match found {
                 Ok(Found::Answer(answer)) => answer,
-                Ok(Found::Later(time)) => {
-                    let (topic, partition) = (work.topics.len(), answers.len());
-                    work.queries.push(Query {
-                        topic,
-                        partition,
+                Ok(Found::Later { dir, time }) => {
+                    let answer = work.not_in_time(wanted.index);
+                    queries.push(Query {
+                        topic: work.topics.len(),
+                        partition: answers.len(),
+                        dir,
                         time,
+                        answer,
                     });
-                    ListOffsetsPartitionResponse::none(wanted.index, ErrorCode::NONE)
+                    answer
                 }
                 Err(error) => ListOffsetsPartitionResponse::none(wanted.index, error),
             });
         }
         work.topics.push((topic.name.to_owned(), answers));
     }
-    if work.queries.is_empty() {
+    hand_over(cx, conn, &mut work, queries);
+    if work.reading.is_done() {
         finish(conn, &work);
     } else {
-        conn.exclusive = Some(Exclusive::Reading);
-        let place = Place {
-            thread: cx.thread,
-            token: conn.token,
-        };
-        cx.shared
-            .readers
-            .submit(Job::ListOffsets(place, Box::new(work)));
+        cx.timers
+            .want(conn.token, work.deadline_ms, &mut conn.timer_ms);
+        conn.exclusive = Some(Exclusive::ListOffsets(Box::new(work)));
     }
     Ok(Step::Taken)
+}
+
+/// Gives each directory's look-ups to its readers, unless they stand still.
+fn hand_over(cx: &Context, conn: &Connection, work: &mut ListOffsetsWork, mut queries: Vec<Query>) {
+    let readers = &cx.shared.readers;
+    let place = Place {
+        thread: cx.thread,
+        token: conn.token,
+    };
+    while let Some(first) = queries.first() {
+        let dir = first.dir;
+        let queries = queries.extract_if(.., |query| query.dir == dir).collect();
+        let queue = readers.for_look_up(dir);
+        if !readers.queue(queue).accepts(cx.now.mono_ms) {
+            continue;
+        }
+        let ticket = work.reading.ticket(place, queue);
+        let job = LookUpJob {
+            ticket: ticket.clone(),
+            queries,
+        };
+        if readers.submit(queue, Job::LookUp(Box::new(job))).is_ok() {
+            work.reading.add(&ticket);
+        }
+    }
 }
 
 /// The special timestamps, each with the version that brought it.
@@ -155,15 +210,16 @@ fn look(
     let spec = TimeSpec::from_wire(wanted.timestamp).ok_or(ErrorCode::UNSUPPORTED_VERSION)?;
     let query = log.offset_for_time(spec, isolation);
     drop(state);
+    let dir = partition.dir.index;
     match wanted.timestamp {
         EARLIEST_TIMESTAMP | LATEST_TIMESTAMP | EARLIEST_LOCAL_TIMESTAMP => {
             match answer(wanted.index, &query, Wait::Nowait) {
                 Ok(answer) => Ok(Found::Answer(answer)),
-                Err(ReadError::WouldBlock) => Ok(Found::Later(query)),
+                Err(ReadError::WouldBlock) => Ok(Found::Later { dir, time: query }),
                 Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             }
         }
-        _ => Ok(Found::Later(query)),
+        _ => Ok(Found::Later { dir, time: query }),
     }
 }
 
@@ -182,19 +238,70 @@ fn answer(
 }
 
 impl ListOffsetsWork {
-    /// Does the look-ups; may wait for the disk.
-    pub fn look_up(&mut self) {
-        for query in self.queries.drain(..) {
-            let slot = &mut self.topics[query.topic].1[query.partition];
-            *slot = answer(slot.index, &query.time, Wait::Blocking).unwrap_or_else(|_| {
-                ListOffsetsPartitionResponse::none(slot.index, ErrorCode::KAFKA_STORAGE_ERROR)
+    /// "Try again", in the words of the request's version.
+    fn not_in_time(&self, index: i32) -> ListOffsetsPartitionResponse {
+        let error = if self.api_version >= NOT_AVAILABLE_SINCE {
+            ErrorCode::OFFSET_NOT_AVAILABLE
+        } else {
+            ErrorCode::LEADER_NOT_AVAILABLE
+        };
+        ListOffsetsPartitionResponse::none(index, error)
+    }
+
+    /// Takes what a reader found; true once everything is back.
+    fn take_back(&mut self, job: &LookUpJob) -> bool {
+        if !self.reading.take_back(&job.ticket) {
+            return false;
+        }
+        for query in &job.queries {
+            self.topics[query.topic].1[query.partition] = query.answer;
+        }
+        self.reading.is_done()
+    }
+}
+
+impl LookUpJob {
+    /// Does the look-ups; waits for the disk.
+    pub fn look_up(&mut self, desk: &Desk<'_>) {
+        for query in &mut self.queries {
+            if self.ticket.is_abandoned() {
+                return;
+            }
+            self.ticket.step(desk);
+            let index = query.answer.index;
+            query.answer = answer(index, &query.time, Wait::Blocking).unwrap_or_else(|_| {
+                ListOffsetsPartitionResponse::none(index, ErrorCode::KAFKA_STORAGE_ERROR)
             });
         }
     }
 }
 
+/// A reader has looked up times.
+pub fn finish_look_up(
+    cx: &mut Context,
+    conn: &mut Connection,
+    job: &LookUpJob,
+) -> Result<(), Close> {
+    let is_whole = match &mut conn.exclusive {
+        Some(Exclusive::ListOffsets(work)) => work.take_back(job),
+        _ => false,
+    };
+    if is_whole {
+        answer_now(cx, conn);
+    }
+    Ok(())
+}
+
+/// Answers the request under way with what there is.
+pub fn answer_now(cx: &mut Context, conn: &mut Connection) {
+    if let Some(Exclusive::ListOffsets(work)) = conn.exclusive.take() {
+        borrow_memory(cx, conn);
+        finish(conn, &work);
+    }
+}
+
 /// Queues the response.
-pub fn finish(conn: &mut Connection, work: &ListOffsetsWork) {
+fn finish(conn: &mut Connection, work: &ListOffsetsWork) {
     let response = ListOffsetsResponse {
         throttle_ms: 0,
         topics: work

@@ -10,7 +10,7 @@ use pyrklog_log::{DeletedFolder, LogDir, LogEnv};
 
 use crate::api::CacheConfig;
 use crate::outbox::Outbox;
-use crate::request_channel::Place;
+use crate::parking::Park;
 use crate::syncer::SyncerQueue;
 use crate::writer::WriterQueue;
 
@@ -25,6 +25,8 @@ pub struct LogDirState {
     pub writer: WriterQueue,
     /// Slow work.
     pub syncer: SyncerQueue,
+    /// Who waits for room.
+    pub park: Park,
     /// Partitions placed here, for the choice of a new one's directory.
     pub partitions: AtomicUsize,
     unwritten_bytes: AtomicUsize,
@@ -33,8 +35,6 @@ pub struct LogDirState {
     /// next look.
     pub flush_bytes: usize,
     is_announced: AtomicBool,
-    is_parking: AtomicBool,
-    parked: Mutex<Vec<Place>>,
     /// Logs that were given up and are not closed in order: while there are any, the directory is
     /// not clean.
     pub unclosed: AtomicUsize,
@@ -50,6 +50,7 @@ impl LogDirState {
         files: LogDir,
         unwritten_max_bytes: usize,
         cache: &CacheConfig,
+        park: Park,
     ) -> Arc<LogDirState> {
         Arc::new(LogDirState {
             index,
@@ -61,8 +62,7 @@ impl LogDirState {
             unwritten_bytes: AtomicUsize::new(0),
             unwritten_max_bytes: unwritten_max_bytes.max(1),
             is_announced: AtomicBool::new(false),
-            is_parking: AtomicBool::new(false),
-            parked: Mutex::default(),
+            park,
             unclosed: AtomicUsize::new(0),
             checkpoints: Mutex::default(),
         })
@@ -121,33 +121,19 @@ impl LogDirState {
         self.unwritten_bytes.load(Ordering::SeqCst) >= max_bytes && !self.has_failed()
     }
 
-    /// Lets a connection wait until the writer has caught up; false when it has already.
-    pub fn park(&self, place: Place) -> bool {
-        let mut parked = self.parked.lock();
-        parked.push(place);
-        self.is_parking.store(true, Ordering::SeqCst);
-        // The writer lowers the count first and looks at the flag afterwards; here it is the other
-        // way round, so one of the two sees the other.
-        if self.is_full() {
-            return true;
-        }
-        parked.pop();
-        false
-    }
-
-    /// After the count fell: lets parked connections go on once half of the room is free again.
+    /// After the count fell: lets parked connections go on once half of the room is free again,
+    /// as many as it is for.
     pub fn unpark(&self, outbox: &mut Outbox) {
-        if !self.is_parking.load(Ordering::SeqCst) {
+        if !self.park.is_used() {
             return;
         }
         let unwritten_bytes = self.unwritten_bytes.load(Ordering::SeqCst);
-        if unwritten_bytes > self.unwritten_max_bytes / 2 && !self.has_failed() {
-            return;
-        }
-        let mut parked = self.parked.lock();
-        self.is_parking.store(false, Ordering::SeqCst);
-        for place in parked.drain(..) {
-            outbox.unblock(place);
+        if unwritten_bytes == 0 || self.has_failed() {
+            // Nothing may come that would wake the rest.
+            self.park.wake(usize::MAX, outbox);
+        } else if unwritten_bytes <= self.unwritten_max_bytes / 2 {
+            let room_bytes = self.unwritten_max_bytes - unwritten_bytes;
+            self.park.wake(room_bytes, outbox);
         }
     }
 
@@ -161,10 +147,5 @@ impl LogDirState {
     ) -> io::Result<Option<DeletedFolder>> {
         let _no_checkpoint_between = self.checkpoints.lock();
         self.files.delete_folder(topic, partition, unique)
-    }
-
-    /// Connections that wait.
-    pub fn parked(&self) -> usize {
-        self.parked.lock().len()
     }
 }

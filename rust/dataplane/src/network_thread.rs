@@ -21,11 +21,10 @@ use crate::context::Context;
 use crate::inbox::{Inbox, Message, Token};
 use crate::input::{RECEIVE_BUFFER_BYTES, has_whole_frame, pump};
 use crate::read_path::COPY_BUFFER_BYTES;
-use crate::reader_pool::Job;
 use crate::request_channel::Place;
 use crate::shared::Shared;
 use crate::timers::NEVER_MS;
-use crate::{answers, fetch, output, sweep};
+use crate::{answers, fetch, list_offsets, output, parking, sweep};
 
 const INBOX: u64 = u64::MAX;
 
@@ -75,6 +74,8 @@ impl NetworkThread {
     /// Runs until told to stop, or until drained.
     pub fn run(mut self) {
         disk::leave_files_open();
+        #[cfg(feature = "testing")]
+        self.call_hook(crate::testing::Moment::Begin);
         let mut events = Vec::with_capacity(EVENTS_PER_TURN);
         let mut messages = Vec::new();
         loop {
@@ -98,8 +99,10 @@ impl NetworkThread {
             }
             self.cx.outbox.deliver(&self.cx.shared.inboxes);
             if let Some(files) = disk::take_left_open() {
-                self.cx.shared.readers.submit(Job::Close(files));
+                self.cx.shared.readers.close(files);
             }
+            #[cfg(feature = "testing")]
+            self.call_hook(crate::testing::Moment::Turn);
             if self.is_stopped || self.is_drained() {
                 break;
             }
@@ -109,6 +112,11 @@ impl NetworkThread {
                 self.close(conn, Close::Shutdown);
             }
         }
+    }
+
+    #[cfg(feature = "testing")]
+    fn call_hook(&self, moment: crate::testing::Moment) {
+        self.cx.shared.hook.call(self.cx.thread, moment);
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
@@ -191,7 +199,7 @@ impl NetworkThread {
         }
         let ends = flags.contains(EventFlags::RDHUP);
         conn.hung_up |= ends;
-        if ends && matches!(conn.exclusive, Some(Exclusive::Fetch(_))) {
+        if ends && matches!(&conn.exclusive, Some(Exclusive::Fetch(work)) if !work.is_reading()) {
             // The peer sends nothing more: it gets what there is, then the end.
             self.with(token, fetch::finish_waiting);
         }
@@ -221,14 +229,13 @@ impl NetworkThread {
             Message::FetchWake { token, wait } => {
                 self.with(token, |cx, conn| fetch::wake(cx, conn, wait));
             }
-            Message::FetchRead { token, work } if self.connections.get_mut(token).is_none() => {
-                fetch::abandon(&self.cx, token, *work);
+            Message::FetchRead { token, job } => {
+                self.with(token, |cx, conn| fetch::finish_reading(cx, conn, *job));
             }
-            Message::FetchRead { token, work } => {
-                self.with(token, |cx, conn| fetch::finish_reading(cx, conn, work));
-            }
-            Message::OffsetsListed { token, work } => {
-                self.with(token, |cx, conn| answers::offsets_listed(cx, conn, &work));
+            Message::OffsetsListed { token, job } => {
+                self.with(token, |cx, conn| {
+                    list_offsets::finish_look_up(cx, conn, &job)
+                });
             }
             Message::Sent { token, work } => {
                 self.with(token, |cx, conn| output::take_back(cx, conn, *work));
@@ -340,12 +347,14 @@ impl NetworkThread {
                 return Ok(());
             }
         }
-        let is_over = conn.ended || self.cx.is_draining;
+        let is_over = conn.ended || conn.is_closing || self.cx.is_draining;
         if is_over && conn.is_quiet() && conn.hold != Some(Hold::Parked) {
-            return Err(if conn.ended {
-                Close::Peer
-            } else {
-                Close::Shutdown
+            return Err(match conn {
+                Connection {
+                    is_closing: true, ..
+                } => Close::Silently,
+                Connection { ended: true, .. } => Close::Peer,
+                _ => Close::Shutdown,
             });
         }
         Ok(())
@@ -433,6 +442,7 @@ impl NetworkThread {
         if conn.hold == Some(Hold::ControlFull) {
             self.cx.shared.channel.forget(place);
         }
+        parking::forget(&mut conn, place);
         self.cx.shared.budget.release(conn.id);
         conn.received.clear(&self.cx.shared.budget);
         let _ = epoll::delete(&self.epoll, &conn.socket);

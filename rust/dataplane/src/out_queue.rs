@@ -11,6 +11,8 @@ use std::sync::Arc;
 use pyrklog_arena::{Arena, Guard};
 use pyrklog_log::{DiskFile, SegmentBytes};
 
+use crate::reader_pool::QueueId;
+
 /// Bytes of one file, to be sent as they are.
 #[derive(Clone, Debug)]
 pub struct FileRange {
@@ -20,6 +22,8 @@ pub struct FileRange {
     pub position: u64,
     /// Number of bytes.
     pub len: usize,
+    /// The readers' queue for what must wait for the file's disk.
+    pub queue: QueueId,
 }
 
 /// Sent memory beyond this is given up even if more waits behind it.
@@ -113,13 +117,17 @@ impl OutQueue {
         }
     }
 
-    /// Tells the system which file bytes will be read soon.
-    pub fn read_ahead(&self) {
-        for part in &self.files {
-            part.range
-                .bytes
-                .read_ahead(part.range.position, part.range.len as u64);
+    /// Tells the system which file bytes of a queue's log directory will be read soon.
+    pub fn read_ahead(&self, queue: QueueId) {
+        let ranges = self.files.iter().map(|part| &part.range);
+        for range in ranges.filter(|range| range.queue.shares_dir(queue)) {
+            range.bytes.read_ahead(range.position, range.len as u64);
         }
+    }
+
+    /// The readers' queue of the file bytes that go out next.
+    pub fn next_queue(&self) -> Option<QueueId> {
+        self.files.front().map(|part| part.range.queue)
     }
 
     /// What goes out next.
@@ -183,7 +191,7 @@ impl OutQueue {
     pub fn fill(
         &self,
         buffer: &mut [u8],
-        read: impl Fn(&SegmentBytes, &mut [u8], u64) -> io::Result<usize>,
+        read: impl Fn(&FileRange, &mut [u8], u64) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let mut filled = 0;
         let mut memory_at = self.sent;
@@ -194,11 +202,10 @@ impl OutQueue {
             while done < part.range.len && filled < buffer.len() {
                 let want = (part.range.len - done).min(buffer.len() - filled);
                 let target = &mut buffer[filled..filled + want];
-                let result =
-                    match read(&part.range.bytes, target, part.range.position + done as u64) {
-                        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-                        other => other,
-                    };
+                let result = match read(&part.range, target, part.range.position + done as u64) {
+                    Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                    other => other,
+                };
                 match result {
                     Ok(count) => {
                         done += count;
@@ -301,8 +308,17 @@ mod tests {
         SegmentBytes::of_file(file)
     }
 
-    fn read(bytes: &SegmentBytes, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        bytes.read_at(buffer, position)
+    fn read(range: &FileRange, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        range.bytes.read_at(buffer, position)
+    }
+
+    fn range(bytes: SegmentBytes, position: u64, len: usize) -> FileRange {
+        FileRange {
+            bytes,
+            position,
+            len,
+            queue: QueueId::default(),
+        }
     }
 
     fn push_file(queue: &mut OutQueue, range: FileRange) {
@@ -314,22 +330,8 @@ mod tests {
         let mut queue = OutQueue::default();
         let frame = queue.begin_frame();
         queue.memory().extend_from_slice(b"head");
-        push_file(
-            &mut queue,
-            FileRange {
-                bytes: file(b"0123456789"),
-                position: 2,
-                len: 5,
-            },
-        );
-        push_file(
-            &mut queue,
-            FileRange {
-                bytes: file(b"abc"),
-                position: 0,
-                len: 3,
-            },
-        );
+        push_file(&mut queue, range(file(b"0123456789"), 2, 5));
+        push_file(&mut queue, range(file(b"abc"), 0, 3));
         queue.memory().extend_from_slice(b"tail");
         queue.end_frame(frame);
         (queue, b"\0\0\0\x10head23456abctail".to_vec())
@@ -357,14 +359,7 @@ mod tests {
         let mut queue = OutQueue::default();
         for round in 0..100u8 {
             queue.memory().extend_from_slice(&[round; 10_000]);
-            push_file(
-                &mut queue,
-                FileRange {
-                    bytes: file(&[round; 10]),
-                    position: 0,
-                    len: 10,
-                },
-            );
+            push_file(&mut queue, range(file(&[round; 10]), 0, 10));
         }
         let mut buffer = vec![0; 10_010];
         for round in 0..99u8 {
@@ -379,14 +374,7 @@ mod tests {
     #[test]
     fn a_file_that_ends_too_early_is_an_error_not_a_loop() {
         let mut queue = OutQueue::default();
-        push_file(
-            &mut queue,
-            FileRange {
-                bytes: file(b"abc"),
-                position: 2,
-                len: 5,
-            },
-        );
+        push_file(&mut queue, range(file(b"abc"), 2, 5));
         let mut buffer = [0; 10];
         assert_eq!(queue.fill(&mut buffer, read).unwrap(), 1);
         queue.advance(1);

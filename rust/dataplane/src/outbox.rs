@@ -4,11 +4,14 @@
 
 use std::sync::Arc;
 
+use pyrklog_wire::ErrorCode;
+
 use crate::api::{Event, TicketId, TicketOutcome};
 use crate::events::EventQueue;
 use crate::inbox::{Inbox, Message};
 use crate::internal_read::InternalReadWork;
-use crate::reader_pool::{Job, ReaderPool};
+use crate::reader::Job;
+use crate::reader_pool::ReaderPool;
 use crate::request_channel::Place;
 
 /// See the module.
@@ -58,11 +61,21 @@ impl Outbox {
 
     /// Sends everything; the memory stays for the next batch.
     pub fn deliver(&mut self, inboxes: &[Arc<Inbox>]) {
+        for work in self.reads.drain(..) {
+            let queue = self.readers.for_internal(work.dir);
+            // A queue that is full asks the control plane to try again.
+            if let Err(Job::InternalRead(work)) =
+                self.readers.submit(queue, Job::InternalRead(work))
+            {
+                let outcome = work.failed(ErrorCode::REQUEST_TIMED_OUT);
+                self.tickets.push(Event::Ticket {
+                    id: work.ticket,
+                    outcome,
+                });
+            }
+        }
         if !self.tickets.is_empty() {
             self.events.push_all(&mut self.tickets);
-        }
-        for work in self.reads.drain(..) {
-            self.readers.submit(Job::InternalRead(work));
         }
         if self.len == 0 {
             return;

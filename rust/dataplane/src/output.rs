@@ -6,8 +6,13 @@ use pyrklog_wire::header::encode_response_header;
 use crate::connection::{Close, Connection, Hold, Sending};
 use crate::context::Context;
 use crate::read_path::{Method, Sender, Sent, Stop, choose, copy_out, file_max_bytes};
-use crate::reader_pool::{Job, SendWork};
+use crate::reader::{Job, SendWork};
 use crate::request_channel::Place;
+use crate::timers::NEVER_MS;
+
+/// A reader that is at one step for this long hangs with its disk. A reply that was begun cannot be
+/// finished without it: the connection closes, so that its client can ask for something else.
+const SEND_PATIENCE_MS: i64 = 10_000;
 
 /// Moves the answers of produce requests that are done, as far as the order allows, to the
 /// output.
@@ -103,7 +108,11 @@ pub fn flush(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resu
     Ok(())
 }
 
-fn hand_to_reader(cx: &Context, conn: &mut Connection, method: Method) {
+fn hand_to_reader(cx: &mut Context, conn: &mut Connection, method: Method) {
+    let Some(queue) = conn.out.next_queue() else {
+        debug_assert!(false, "readers send what has bytes of files in it");
+        return;
+    };
     conn.sending = Sending::Reader;
     conn.writable = false;
     let work = SendWork {
@@ -116,8 +125,30 @@ fn hand_to_reader(cx: &Context, conn: &mut Connection, method: Method) {
         },
         stop: Stop::Done,
         sent: 0,
+        step: std::sync::Arc::clone(&conn.sending_reader.step),
     };
-    cx.shared.readers.submit(Job::Send(Box::new(work)));
+    let due_ms = cx.now.mono_ms + SEND_PATIENCE_MS;
+    conn.sending_reader.due_ms = due_ms;
+    cx.timers.want(conn.token, due_ms, &mut conn.timer_ms);
+    // Never refused: a connection has one at most.
+    let _taken = cx.shared.readers.submit(queue, Job::Send(Box::new(work)));
+}
+
+/// Looks whether the reader that sends gets on; an error when it does not.
+pub fn check_reader(cx: &Context, conn: &mut Connection) -> Result<(), Close> {
+    let now_ms = cx.now.mono_ms;
+    let reader = &mut conn.sending_reader;
+    if reader.due_ms > now_ms {
+        return Ok(());
+    }
+    // None while it waits for its turn.
+    let age_ms = reader.step.age_ms(now_ms).unwrap_or(0);
+    if age_ms >= SEND_PATIENCE_MS {
+        let reason = format!("the disk gave nothing for {} s", age_ms / 1000);
+        return Err(Close::Storage(reason));
+    }
+    reader.due_ms = now_ms + SEND_PATIENCE_MS - age_ms;
+    Ok(())
 }
 
 /// A reader gives the sending side back.
@@ -127,6 +158,7 @@ pub fn take_back(cx: &mut Context, conn: &mut Connection, work: SendWork) -> Res
         "answers were built while a reader was sending"
     );
     conn.out = work.out;
+    conn.sending_reader.due_ms = NEVER_MS;
     conn.active_ms = cx.now.mono_ms;
     cx.statistics.sent_bytes.add(work.sent as u64);
     match work.method {

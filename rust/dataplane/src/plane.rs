@@ -20,6 +20,7 @@ use crate::image::ImageError;
 use crate::inbox::{Answer, Message};
 use crate::log_dir::LogDirState;
 use crate::offset_commit::{CommitBatch, OffsetCommit};
+use crate::parking::Park;
 use crate::partition::TopicSettings;
 use crate::placement::Placement;
 use crate::request_channel::Place;
@@ -129,6 +130,12 @@ impl DataPlane {
             is_closed: Mutex::new(false),
             ending: Mutex::new(None),
         })
+    }
+
+    /// Calls `hook` on each network thread; before the first [`DataPlane::listen`].
+    #[cfg(feature = "testing")]
+    pub fn set_network_hook(&self, hook: crate::testing::NetworkHook) {
+        self.shared.hook.set(hook);
     }
 
     /// What the folders hold, in order of topic and partition.
@@ -300,7 +307,8 @@ impl DataPlane {
     /// of it is not written yet is waited for. About `max_bytes`, in the log and decompressed, but
     /// at least one batch; as it may be that all of them are damaged. Completes as
     /// [`TicketOutcome::InternalRead`], with NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
-    /// OFFSET_OUT_OF_RANGE (beyond the log end) or INVALID_TOPIC_EXCEPTION (not internal).
+    /// OFFSET_OUT_OF_RANGE (beyond the log end), INVALID_TOPIC_EXCEPTION (not internal) or
+    /// REQUEST_TIMED_OUT (too many reads of its log directory wait: try again).
     ///
     /// # Errors
     /// The plane was shut down.
@@ -460,7 +468,9 @@ fn open_dir(
             |folder: &PartitionFolder| folder.topic == topic && folder.partition == partition;
         folders.iter().any(is_it)
     });
-    let dir = LogDirState::new(index, files, config.unwritten_max_bytes, &config.cache);
+    let park = Park::new(config.receive_buffers_max_bytes, config.log_dirs.len());
+    let unwritten_max_bytes = config.unwritten_max_bytes;
+    let dir = LogDirState::new(index, files, unwritten_max_bytes, &config.cache, park);
     for folder in folders {
         placement.found(folder.topic, folder.partition, folder.topic_id, &dir);
     }

@@ -13,9 +13,10 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::produce::{ProducePartition, ProduceRequest};
 
-use crate::connection::{Close, Connection, Hold};
+use crate::connection::{Close, Connection};
 use crate::context::Context;
 use crate::dispatch::Step;
+use crate::parking::{self, Admission};
 use crate::partition::{Partition, ProduceWaiter, WaitFor};
 use crate::pending_produce::{PartitionAnswer, PendingProduce};
 use crate::policy::{self, Operation, Quota, Resource};
@@ -134,27 +135,29 @@ fn serve(
     terms: Terms,
 ) -> Result<Step, Close> {
     find_targets(cx, request, frame);
-    let full = cx
-        .targets
-        .iter()
-        .flatten()
-        .find(|target| target.dir.is_full());
-    if full.is_some_and(|target| target.dir.park(terms.place)) {
-        conn.hold = Some(Hold::Parked);
-        return Ok(Step::Wait);
-    }
-    cx.statistics.request(key::PRODUCE);
-    policy::charge(&cx.image, &conn.principal, Quota::Produce, frame.len());
-    let mut produce = cx.take_produce();
     let least_ms = if terms.acks == 1 {
         ACK_LEADER_MIN_WAIT_MS
     } else {
         ACK_MIN_WAIT_MS
     };
-    let deadline_ms = cx.now.mono_ms + i64::from(request.timeout_ms).max(least_ms);
+    let patience_ms = i64::from(request.timeout_ms).max(least_ms);
+    let since_ms = parking::waited_since_ms(conn).unwrap_or(cx.now.mono_ms);
+    let admission = parking::admit(cx, conn, frame.len(), patience_ms);
+    if admission == Admission::Later {
+        return Ok(Step::Wait);
+    }
+    cx.statistics.request(key::PRODUCE);
+    policy::charge(&cx.image, &conn.principal, Quota::Produce, frame.len());
+    let mut produce = cx.take_produce();
+    // What is appended late still has the least time to be acknowledged.
+    let deadline_ms = (since_ms + patience_ms).max(cx.now.mono_ms + least_ms);
     produce.reset(terms.api_version, correlation_id, deadline_ms);
+    conn.is_closing = admission == Admission::Refused && parking::has_producer_id(request, frame);
     for (position, wanted) in request.partitions.iter().enumerate() {
-        let answer = append_one(cx, conn, request, wanted, position, frame, terms);
+        let answer = match admission {
+            Admission::Refused => refuse_one(cx, conn, request, wanted, position, frame),
+            _ => append_one(cx, conn, request, wanted, position, frame, terms),
+        };
         produce.push(answer);
     }
     answer_when_due(cx, conn, produce, terms.acks)
@@ -216,6 +219,27 @@ fn append_one(
             answer.record_errors = refusal.record_errors;
         }
     }
+    answer
+}
+
+/// The answer for a partition of a request that waited in vain for its log directory.
+fn refuse_one(
+    cx: &Context,
+    conn: &Connection,
+    request: &ProduceRequest,
+    wanted: &ProducePartition,
+    position: usize,
+    frame: &[u8],
+) -> PartitionAnswer {
+    let topic = &request.topics[wanted.topic];
+    let name = topic.name.text(frame);
+    let error = match &cx.targets[position] {
+        Some(partition) if !may_write(cx, conn, partition) => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+        Some(_) => ErrorCode::REQUEST_TIMED_OUT,
+        None => why_not_held(cx, name, wanted.index),
+    };
+    let mut answer = PartitionAnswer::failed(Arc::from(name), wanted.index, error);
+    answer.starts_topic = position == topic.first_partition;
     answer
 }
 

@@ -8,12 +8,13 @@
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-use pyrklog_log::{SegmentBytes, Wait};
+use pyrklog_log::Wait;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
 use crate::api::ReadPath;
 use crate::out_queue::{FileRange, Head, OutQueue};
+use crate::reader_pool::QueueId;
 
 /// File bytes of one queue from which sendfile is worth the hand-over to a reader. Below it a
 /// copy costs less than waking another thread.
@@ -57,7 +58,7 @@ pub enum Stop {
     Done,
     /// The socket takes no more for now.
     SocketFull,
-    /// The next file bytes would have to come from the disk.
+    /// The next file bytes would have to come from a disk that the sender may not wait for.
     WouldRead,
     /// The turn's share is used up.
     TurnOver,
@@ -70,10 +71,10 @@ pub enum Stop {
 /// Who is sending, which decides whether it may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// Reads only resident bytes, and no more than a turn's share.
+    /// Reads only resident bytes.
     NetworkThread,
-    /// Waits for the disk where it must.
-    Reader,
+    /// Waits for the disk where it must: that of its queue's log directory, and no other.
+    Reader(QueueId),
 }
 
 fn send_some(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> Result<usize, Stop> {
@@ -157,7 +158,7 @@ pub fn copy_out(
         if out.is_empty() {
             break Stop::Done;
         }
-        if sender == Sender::NetworkThread && sent_total >= SEND_PER_TURN_BYTES {
+        if sent_total >= SEND_PER_TURN_BYTES {
             break Stop::TurnOver;
         }
         let step = match send_memory(socket, out, SEND_PER_TURN_BYTES) {
@@ -192,12 +193,13 @@ fn send_through(
     buffer: &mut [u8],
     sender: Sender,
 ) -> Result<(usize, usize), Stop> {
-    let wait = match sender {
-        Sender::NetworkThread => Wait::Nowait,
-        Sender::Reader => Wait::Blocking,
+    let read = |range: &FileRange, target: &mut [u8], position: u64| {
+        let wait = match sender {
+            Sender::Reader(queue) if queue.shares_dir(range.queue) => Wait::Blocking,
+            Sender::NetworkThread | Sender::Reader(_) => Wait::Nowait,
+        };
+        range.bytes.read(target, position, wait)
     };
-    let read =
-        |bytes: &SegmentBytes, target: &mut [u8], position: u64| bytes.read(target, position, wait);
     let filled = match out.fill(buffer, read) {
         Ok(filled) => filled,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Stop::WouldRead),
@@ -208,14 +210,24 @@ fn send_through(
 }
 
 /// Sends memory as it is and files with sendfile(2) until something stops it. May wait for
-/// the disk. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
+/// the disk of its queue's log directory. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
 /// flag against it. Files that are not the system's own go through `buffer`.
-pub fn sendfile_out(socket: BorrowedFd<'_>, out: &mut OutQueue, buffer: &mut [u8]) -> Stop {
+pub fn sendfile_out(
+    socket: BorrowedFd<'_>,
+    out: &mut OutQueue,
+    buffer: &mut [u8],
+    queue: QueueId,
+) -> Stop {
+    let mut sent_total = 0;
     loop {
+        if sent_total >= SEND_PER_TURN_BYTES && !out.is_empty() {
+            return Stop::TurnOver;
+        }
         if let Some(step) = send_memory(socket, out, SEND_PER_TURN_BYTES) {
             match step {
                 Ok((sent, wanted, _)) => {
                     out.advance(sent);
+                    sent_total += sent;
                     if sent < wanted {
                         return Stop::SocketFull;
                     }
@@ -227,13 +239,17 @@ pub fn sendfile_out(socket: BorrowedFd<'_>, out: &mut OutQueue, buffer: &mut [u8
         let sent = match out.head() {
             Head::Empty => return Stop::Done,
             Head::Memory(bytes) => send_some(socket, bytes, bytes.len() < out.len()),
+            Head::File(range) if !queue.shares_dir(range.queue) => return Stop::WouldRead,
             Head::File(range) => send_file(socket, range),
         };
         match sent {
-            Ok(sent) => out.advance(sent),
+            Ok(sent) => {
+                out.advance(sent);
+                sent_total += sent;
+            }
             // The reader goes on through its buffer.
             Err(Stop::WouldRead) => {
-                return copy_out(socket, out, buffer, Sender::Reader, usize::MAX).stop;
+                return copy_out(socket, out, buffer, Sender::Reader(queue), usize::MAX).stop;
             }
             Err(stop) => return stop,
         }

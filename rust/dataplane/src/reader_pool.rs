@@ -1,192 +1,332 @@
-//! The threads that may wait for a disk on behalf of a client (`num.io.threads`).
+//! The queues of work that may wait for a disk on behalf of a client or of the control plane.
 //!
-//! They finish fetches whose batch headers are not resident, look up times, and send file bytes:
-//! while a reader sends, it owns the socket's sending side; it gives it back when everything is
-//! out or the socket stays full.
+//! Each log directory has queues of its own, so that one that hangs takes no thread from the
+//! others; within a directory reads by offset are spread over several queues by their topic's name,
+//! and time look-ups, reads of internal topics and the closing of files have one each:
+//!
+//! | queue | does | threads, at most |
+//! |---|---|---|
+//! | `fetch-0` … `fetch-N` | fetches, and sending what they found; N + 1 = `num.io.threads` / 2 | `num.io.threads` together |
+//! | `lookup` | ListOffsets by time | `num.io.threads` / 4 |
+//! | `internal` | reads of internal topics | `num.io.threads` / 2 |
+//! | `close` | closing files | 1 |
+//!
+//! Of each at least one. One more thread, the keeper, starts them: a network thread asks and goes
+//! on.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use pyrklog_log::disk::LeftOpen;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use pyrklog_log::disk::{LeftOpen, LogDirKey};
 
-use crate::fetch::FetchWork;
-use crate::inbox::Message;
-use crate::internal_read::InternalReadWork;
-use crate::list_offsets::ListOffsetsWork;
-use crate::out_queue::OutQueue;
-use crate::read_path::{COPY_BUFFER_BYTES, Method, Sender, Stop, copy_out, sendfile_out};
-use crate::request_channel::Place;
+use crate::clock::mono_ms;
+use crate::hash::WordHash;
+use crate::reader::{self, Job};
+use crate::reader_queue::{Depth, IDLE_MS, ReaderQueue};
 use crate::shared::Shared;
 
-/// How long a reader waits for a full socket before it turns to other work.
-const SOCKET_PATIENCE_MS: i64 = 5;
+/// After a thread could not be started, the next try.
+const START_RETRY_MS: u64 = 1_000;
 
-/// What a reader is asked to do.
-#[derive(Debug)]
-pub enum Job {
-    /// Read a fetch's batch headers.
-    Fetch(Place, Box<FetchWork>),
-    /// Look up times.
-    ListOffsets(Place, Box<ListOffsetsWork>),
-    /// Read an internal topic.
-    InternalRead(InternalReadWork),
-    /// Send.
-    Send(Box<SendWork>),
-    /// Close files.
-    Close(LeftOpen),
+/// What a queue is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads by offset of some of the topics, and sending.
+    Fetch(u16),
+    /// Look-ups by time.
+    LookUp,
+    /// Reads of internal topics.
+    Internal,
+    /// Closing files.
+    Close,
 }
 
-/// A connection's output with its socket.
-#[derive(Debug)]
-pub struct SendWork {
-    /// The socket.
-    pub socket: Arc<OwnedFd>,
-    /// What to send; on the way back, what is left.
-    pub out: OutQueue,
-    /// How.
-    pub method: Method,
-    /// Whose it is.
-    pub place: Place,
-    /// On the way back: why sending stopped.
-    pub stop: Stop,
-    /// On the way back: bytes sent.
-    pub sent: usize,
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Fetch(number) => write!(f, "fetch-{number}"),
+            Kind::LookUp => f.write_str("lookup"),
+            Kind::Internal => f.write_str("internal"),
+            Kind::Close => f.write_str("close"),
+        }
+    }
+}
+
+/// Names one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueId {
+    dir: u16,
+    place: u16,
+}
+
+impl QueueId {
+    /// Whether both belong to one log directory.
+    pub fn shares_dir(self, other: QueueId) -> bool {
+        self.dir == other.dir
+    }
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    jobs: VecDeque<Job>,
-    idle: usize,
+struct Keeper {
+    /// Queues that lack a thread.
+    wanted: VecDeque<QueueId>,
     is_stopped: bool,
 }
 
-/// The readers' queue. Bounded by the connections, each of which has at most one job in it, and by
-/// what the control plane reads at a time.
-#[derive(Debug, Default)]
+/// See the module.
+#[derive(Debug)]
 pub struct ReaderPool {
-    inner: Mutex<Inner>,
-    wake: Condvar,
+    queues: Vec<ReaderQueue>,
+    dirs: Vec<LogDirKey>,
+    fetch_queues: usize,
+    keeper: Mutex<Keeper>,
+    wake_keeper: Condvar,
+    /// Threads that run.
+    running: Mutex<usize>,
+    ended: Condvar,
 }
+
+/// Queues of a directory besides those of fetches.
+const OTHER_KINDS: [Kind; 3] = [Kind::LookUp, Kind::Internal, Kind::Close];
 
 impl ReaderPool {
-    /// Adds a job.
-    pub fn submit(&self, job: Job) {
-        let mut inner = self.inner.lock();
-        inner.jobs.push_back(job);
-        let wake = inner.idle > 0;
-        drop(inner);
-        if wake {
-            self.wake.notify_one();
+    /// The queues of these log directories; no thread yet. `io_threads` is `num.io.threads`.
+    pub fn new(dirs: Vec<LogDirKey>, io_threads: usize) -> ReaderPool {
+        let io_threads = io_threads.max(1);
+        let fetch_queues = (io_threads / 2).clamp(1, usize::from(u16::MAX) - OTHER_KINDS.len());
+        let mut queues = Vec::new();
+        for dir in 0..dirs.len() {
+            for number in 0..fetch_queues {
+                let threads =
+                    io_threads / fetch_queues + usize::from(number < io_threads % fetch_queues);
+                let kind = Kind::Fetch(number as u16);
+                queues.push(ReaderQueue::new(dir, kind, threads, IDLE_MS));
+            }
+            for kind in OTHER_KINDS {
+                let threads = match kind {
+                    Kind::Internal => io_threads / 2,
+                    Kind::LookUp => io_threads / 4,
+                    Kind::Close | Kind::Fetch(_) => 1,
+                };
+                queues.push(ReaderQueue::new(dir, kind, threads, IDLE_MS));
+            }
+        }
+        ReaderPool {
+            queues,
+            dirs,
+            fetch_queues,
+            keeper: Mutex::default(),
+            wake_keeper: Condvar::new(),
+            running: Mutex::new(0),
+            ended: Condvar::new(),
         }
     }
 
-    /// Ends all readers after the job at hand.
+    /// The queue for reads of a topic by offset.
+    pub fn for_fetch(&self, dir: usize, topic: &str) -> QueueId {
+        let hash = WordHash.hash_one(topic) >> 32;
+        self.id(dir, hash as usize % self.fetch_queues)
+    }
+
+    /// The queue for another kind of work.
+    fn for_kind(&self, dir: usize, kind: Kind) -> QueueId {
+        let place = OTHER_KINDS.iter().position(|other| *other == kind);
+        self.id(dir, self.fetch_queues + place.unwrap_or_default())
+    }
+
+    /// The queue for look-ups by time.
+    pub fn for_look_up(&self, dir: usize) -> QueueId {
+        self.for_kind(dir, Kind::LookUp)
+    }
+
+    /// The queue for reads of internal topics.
+    pub fn for_internal(&self, dir: usize) -> QueueId {
+        self.for_kind(dir, Kind::Internal)
+    }
+
+    fn id(&self, dir: usize, place: usize) -> QueueId {
+        QueueId {
+            dir: dir as u16,
+            place: place as u16,
+        }
+    }
+
+    /// A queue.
+    pub fn queue(&self, id: QueueId) -> &ReaderQueue {
+        let per_dir = self.fetch_queues + OTHER_KINDS.len();
+        &self.queues[usize::from(id.dir) * per_dir + usize::from(id.place)]
+    }
+
+    /// Adds a job. Never waits for anything but memory.
+    ///
+    /// # Errors
+    /// The job, when the queue is full; not for those that are not [bounded](Job::is_bounded).
+    pub fn submit(&self, id: QueueId, job: Job) -> Result<(), Job> {
+        if self.queue(id).push(job)? {
+            self.keeper.lock().wanted.push_back(id);
+            self.wake_keeper.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Has files closed, those of each directory apart.
+    pub fn close(&self, files: LeftOpen) {
+        for (key, files) in files.by_log_dir() {
+            let dir = self.dirs.iter().position(|dir| *dir == key);
+            let id = self.for_kind(dir.unwrap_or_default(), Kind::Close);
+            if let Err(job) = self.submit(id, Job::Close(files)) {
+                debug_assert!(false, "refused {job:?}");
+            }
+        }
+    }
+
+    /// Threads that run, apart from the keeper.
+    pub fn threads(&self) -> usize {
+        *self.running.lock()
+    }
+
+    /// Jobs that wait, over all queues.
+    pub fn waiting(&self) -> usize {
+        self.queues.iter().map(ReaderQueue::waiting).sum()
+    }
+
+    /// All queues: (log directory, what it is for, what it holds).
+    pub fn depths(&self) -> impl Iterator<Item = (usize, Kind, Depth)> {
+        let now_ms = mono_ms();
+        let queues = self.queues.iter();
+        queues.map(move |queue| (queue.dir, queue.kind, queue.depth(now_ms)))
+    }
+
+    /// Ends all threads after the job at hand.
     pub fn stop(&self) {
-        self.inner.lock().is_stopped = true;
-        self.wake.notify_all();
+        self.keeper.lock().is_stopped = true;
+        self.wake_keeper.notify_one();
+        for queue in &self.queues {
+            queue.stop();
+        }
     }
 
-    /// The jobs that no reader took, after the end.
-    pub fn take_left(&self) -> VecDeque<Job> {
-        std::mem::take(&mut self.inner.lock().jobs)
+    /// Waits for the end of all threads; the keeper's must be over.
+    pub fn wait_ended(&self) {
+        let mut running = self.running.lock();
+        while *running > 0 {
+            self.ended.wait(&mut running);
+        }
     }
 
-    /// Jobs that wait.
-    pub fn depth(&self) -> usize {
-        self.inner.lock().jobs.len()
+    /// The jobs that no thread took, after the end.
+    pub fn take_left(&self) -> impl Iterator<Item = Job> {
+        let queues = self.queues.iter();
+        queues.flat_map(|queue| queue.take_left().into_iter().map(|(_, job)| job))
     }
 
-    fn take(&self) -> Option<Job> {
-        let mut inner = self.inner.lock();
+    /// The next queue that lacks a thread; `None` at the end.
+    fn next_wanted(&self) -> Option<QueueId> {
+        let mut keeper = self.keeper.lock();
         loop {
-            if inner.is_stopped {
+            if keeper.is_stopped {
                 return None;
             }
-            if let Some(job) = inner.jobs.pop_front() {
-                return Some(job);
+            if let Some(id) = keeper.wanted.pop_front() {
+                return Some(id);
             }
-            inner.idle += 1;
-            self.wake.wait(&mut inner);
-            inner.idle -= 1;
+            self.wake_keeper.wait(&mut keeper);
+        }
+    }
+
+    fn thread_ended(&self) {
+        *self.running.lock() -= 1;
+        self.ended.notify_all();
+    }
+
+    /// A thread could not be started: again, a little later.
+    fn start_later(&self, id: QueueId) {
+        let mut keeper = self.keeper.lock();
+        keeper.wanted.push_back(id);
+        if !keeper.is_stopped {
+            let pause = Duration::from_millis(START_RETRY_MS);
+            self.wake_keeper.wait_for(&mut keeper, pause);
         }
     }
 }
 
-/// Runs one reader until the pool stops.
-pub fn run(shared: &Shared) {
-    let mut buffer = Vec::new();
-    while let Some(job) = shared.readers.take() {
-        let (thread, message) = match job {
-            Job::InternalRead(work) => {
-                work.run(shared);
-                shared.statistics.reader_job();
-                continue;
-            }
-            Job::Close(files) => {
-                drop(files);
-                continue;
-            }
-            Job::Fetch(place, mut work) => {
-                work.read_blocking();
-                (
-                    place.thread,
-                    Message::FetchRead {
-                        token: place.token,
-                        work,
-                    },
-                )
-            }
-            Job::ListOffsets(place, mut work) => {
-                work.look_up();
-                (
-                    place.thread,
-                    Message::OffsetsListed {
-                        token: place.token,
-                        work,
-                    },
-                )
-            }
-            Job::Send(mut work) => {
-                buffer.resize(COPY_BUFFER_BYTES, 0);
-                send(shared, &mut work, &mut buffer);
-                let Place { thread, token } = work.place;
-                (thread, Message::Sent { token, work })
-            }
+/// The keeper: starts threads until the pool stops.
+pub fn keep(shared: &Arc<Shared>) {
+    let pool = &shared.readers;
+    let mut is_told = false;
+    while let Some(id) = pool.next_wanted() {
+        *pool.running.lock() += 1;
+        let queue = pool.queue(id);
+        let name = format!("reader-{}-{}", queue.dir, queue.kind);
+        let of_thread = Arc::clone(shared);
+        let run = move || {
+            let pool = Arc::clone(&of_thread.readers);
+            reader::run(&of_thread, id);
+            drop(of_thread);
+            pool.thread_ended();
         };
-        shared.statistics.reader_job();
-        shared.inboxes[thread].send(message);
+        let Err(error) = std::thread::Builder::new().name(name).spawn(run) else {
+            continue;
+        };
+        pool.thread_ended();
+        if !std::mem::replace(&mut is_told, true) {
+            let fields = vec![("reason", error.to_string())];
+            shared.events.notice("threads_failed", "error", fields);
+        }
+        pool.start_later(id);
     }
 }
 
-fn send(shared: &Shared, work: &mut SendWork, buffer: &mut [u8]) {
-    let before = work.out.len();
-    work.out.read_ahead();
-    loop {
-        let socket = work.socket.as_fd();
-        work.stop = match work.method {
-            Method::Copy => {
-                copy_out(socket, &mut work.out, buffer, Sender::Reader, usize::MAX).stop
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn pool(dirs: usize, io_threads: usize) -> ReaderPool {
+        let key = |dir: usize| LogDirKey::of_log_dir(Path::new(&format!("/{dir}")));
+        ReaderPool::new((0..dirs).map(key).collect(), io_threads)
+    }
+
+    #[test]
+    fn queues_of_one_directory_are_never_those_of_another() {
+        for io_threads in [1, 2, 3, 8] {
+            let pool = pool(3, io_threads);
+            for dir in 0..3 {
+                let of_topics = (0..100).map(|n| pool.for_fetch(dir, &format!("topic-{n}")));
+                let others = [pool.for_look_up(dir), pool.for_internal(dir)];
+                let mut kinds = Vec::new();
+                for id in of_topics.chain(others) {
+                    let queue = pool.queue(id);
+                    assert_eq!(queue.dir, dir, "{io_threads} {id:?}");
+                    if !kinds.contains(&queue.kind) {
+                        kinds.push(queue.kind);
+                    }
+                }
+                assert!(kinds.contains(&Kind::LookUp) && kinds.contains(&Kind::Internal));
+                assert_eq!(
+                    kinds.contains(&Kind::Fetch(3)),
+                    io_threads >= 8,
+                    "{kinds:?}"
+                );
             }
-            Method::Sendfile => sendfile_out(socket, &mut work.out, buffer),
-        };
-        // Patience is for readers that have nothing else to do: slow peers must not hold them all.
-        let may_wait = work.stop == Stop::SocketFull && shared.readers.depth() == 0;
-        if !may_wait || !wait_writable(&work.socket) {
-            break;
         }
     }
-    work.sent = before - work.out.len();
-}
 
-/// A fast peer empties its socket in no time: waiting a little here saves the way back and forth.
-fn wait_writable(socket: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(socket, PollFlags::OUT)];
-    let timeout = Timespec {
-        tv_sec: 0,
-        tv_nsec: SOCKET_PATIENCE_MS * 1_000_000,
-    };
-    matches!(poll(&mut fds, Some(&timeout)), Ok(1..))
+    #[test]
+    fn topics_spread_over_the_queues() {
+        let pool = pool(1, 8);
+        let mut counts = [0; 4];
+        for number in 0..400 {
+            let id = pool.for_fetch(0, &format!("topic-{number}"));
+            let Kind::Fetch(number) = pool.queue(id).kind else {
+                panic!("{id:?}");
+            };
+            counts[usize::from(number)] += 1;
+        }
+        assert!(counts.iter().all(|count| *count > 40), "{counts:?}");
+    }
 }

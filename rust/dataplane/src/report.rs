@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use pyrklog_wire::api::TABLE;
 
 use crate::block_cache;
+use crate::clock::mono_ms;
 use crate::shared::Shared;
 
 /// All of them; `requests.<API>` for each API of the table.
@@ -13,6 +14,7 @@ pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
     gauges(shared, &mut all);
     sums(shared, &mut all);
     internal(shared, &mut all);
+    queues(shared, &mut all);
     let counters = &shared.statistics;
     all.extend(
         TABLE
@@ -45,7 +47,11 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
         ),
         (
             "connections_parked",
-            shared.dirs.iter().map(|dir| dir.parked()).sum(),
+            shared
+                .dirs
+                .iter()
+                .map(|dir| dir.park.depth(0).waiting)
+                .sum(),
         ),
         ("purgatory_produce", produce_waiters),
         ("purgatory_fetch", fetch_waiters),
@@ -54,7 +60,8 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
         ("control_queue_parked", control.parked),
         ("control_queue_waiting", control.waiting),
         ("event_queue_depth", shared.events.len()),
-        ("reader_queue_depth", shared.readers.depth()),
+        ("reader_queue_depth", shared.readers.waiting()),
+        ("reader_threads", shared.readers.threads()),
         ("command_queue_depth", shared.commands.depth()),
         ("receive_memory_bytes", shared.budget.used_bytes()),
         ("fetch_sessions", sessions.sessions),
@@ -117,6 +124,36 @@ fn internal(shared: &Shared, all: &mut Vec<(String, u64)>) {
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value.load(Ordering::Relaxed))),
     );
+}
+
+/// Each queue that may back up: `<what>.<log directory>.<queue>`, and `<what>.<log directory>` for
+/// producers that wait for their log directory. A directory goes by its position in `log.dirs`
+/// (of those that could be opened).
+fn queues(shared: &Shared, all: &mut Vec<(String, u64)>) {
+    for (dir, kind, depth) in shared.readers.depths() {
+        let values = [
+            ("reader_queue_waiting", depth.waiting as u64),
+            ("reader_queue_running", depth.running as u64),
+            ("reader_queue_oldest_wait_ms", depth.oldest_wait_ms as u64),
+            ("reader_queue_stalled_ms", depth.stalled_ms as u64),
+            ("reader_queue_rejected", depth.rejected),
+        ];
+        all.extend(values.map(|(name, value)| (format!("{name}.{dir}.{kind}"), value)));
+    }
+    let now_ms = mono_ms();
+    for dir in &shared.dirs {
+        let depth = dir.park.depth(now_ms);
+        let values = [
+            ("produce_park_waiting", depth.waiting as u64),
+            ("produce_park_bytes", depth.bytes as u64),
+            ("produce_park_oldest_wait_ms", depth.oldest_wait_ms as u64),
+            ("produce_park_rejected", depth.rejected),
+            ("produce_park_timed_out", depth.timed_out),
+            ("writer_queue_waiting", dir.writer.depth() as u64),
+            ("unwritten_bytes", dir.unwritten_bytes() as u64),
+        ];
+        all.extend(values.map(|(name, value)| (format!("{name}.{}", dir.index), value)));
+    }
 }
 
 fn sums(shared: &Shared, all: &mut Vec<(String, u64)>) {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use pyrklog_log::disk::LogDirKey;
 use pyrklog_wire::ErrorCode;
 
 use crate::acceptor::{ConnectionLimits, Listeners};
@@ -66,6 +67,9 @@ pub struct Shared {
     pub anonymous: Arc<str>,
     /// The plane ends, orderly or not.
     pub is_stopping: AtomicBool,
+    /// What tests do on network threads.
+    #[cfg(feature = "testing")]
+    pub hook: crate::testing::Hook,
     session_seed: RandomState,
     session_count: AtomicU64,
 }
@@ -92,11 +96,16 @@ impl Shared {
             image: ArcSwap::from_pointee(Image::default()),
             registry: Registry::default(),
             placement,
-            commands: CommandQueue::new(config.recovery_threads_per_dir * dirs.len().max(1)),
+            commands: CommandQueue::new(config.recovery_threads_per_dir, dirs.len()),
+            readers: Arc::new(ReaderPool::new(
+                dirs.iter()
+                    .map(|dir| LogDirKey::of_log_dir(dir.path()))
+                    .collect(),
+                config.reader_threads,
+            )),
             dirs,
             unusable_dirs,
             inboxes,
-            readers: Arc::default(),
             sessions: Mutex::new(SessionCache::new(config.fetch_session_slots)),
             budget,
             limits: ConnectionLimits::new(config.max_connections, config.max_connections_per_ip)?,
@@ -104,6 +113,8 @@ impl Shared {
             statistics: Statistics::new(threads),
             anonymous: Arc::from("User:ANONYMOUS"),
             is_stopping: AtomicBool::new(false),
+            #[cfg(feature = "testing")]
+            hook: Default::default(),
             session_seed: RandomState::new(),
             session_count: AtomicU64::new(0),
             config,

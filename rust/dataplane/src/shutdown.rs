@@ -32,7 +32,7 @@ pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> b
     }
     threads.join_network();
     shared.readers.stop();
-    threads.join_readers();
+    threads.join_readers(&shared.readers);
     shared.is_stopping.store(true, Ordering::Release);
     shared.commands.stop();
     for dir in &shared.dirs {
@@ -130,11 +130,13 @@ pub fn end_at_once(shared: &Arc<Shared>, threads: &Threads) {
     }
     shared.commands.stop();
     threads.join_network();
-    threads.join_readers();
+    threads.join_readers(&shared.readers);
     threads.join_storage();
     clear_queues(shared);
+    shared.readers.take_left().for_each(drop);
 }
 
+/// Partitions hold their directory, and so its lock.
 fn clear_queues(shared: &Shared) {
     for dir in &shared.dirs {
         dir.writer.clear();

@@ -4,7 +4,8 @@
 use crate::api::PlaneConfig;
 use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
 use crate::context::Context;
-use crate::fetch;
+use crate::timers::NEVER_MS;
+use crate::{fetch, list_offsets, output, parking};
 
 /// The longest time between two looks at all connections.
 const SWEEP_MAX_MS: i64 = 30_000;
@@ -38,32 +39,41 @@ pub fn interval_ms(config: &PlaneConfig) -> i64 {
 
 /// A timer of the connection fired: what has run out of time is answered.
 pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
-    conn.timer_ms = crate::timers::NEVER_MS;
+    conn.timer_ms = NEVER_MS;
     let now_ms = cx.now.mono_ms;
     for produce in &mut conn.pending {
         if produce.deadline_ms <= now_ms {
             produce.time_out();
         }
     }
-    if matches!(&conn.exclusive, Some(Exclusive::Fetch(work)) if work.deadline_ms <= now_ms) {
-        fetch::finish_waiting(cx, conn)?;
+    match &conn.exclusive {
+        Some(Exclusive::Fetch(work)) if work.due_ms() <= now_ms => fetch::expire(cx, conn)?,
+        Some(Exclusive::ListOffsets(work)) if work.deadline_ms <= now_ms => {
+            list_offsets::answer_now(cx, conn);
+        }
+        _ => {}
     }
-    let next_ms = conn
-        .pending
-        .iter()
-        .filter(|produce| !produce.is_done())
-        .map(|produce| produce.deadline_ms)
-        .min()
-        .into_iter()
-        .chain(match &conn.exclusive {
-            Some(Exclusive::Fetch(work)) => Some(work.deadline_ms),
-            _ => None,
-        })
-        .min();
-    if let Some(due_ms) = next_ms {
-        cx.timers.want(conn.token, due_ms, &mut conn.timer_ms);
-    }
+    output::check_reader(cx, conn)?;
+    parking::expire(cx, conn);
+    let next_ms = next_due_ms(conn);
+    cx.timers.want(conn.token, next_ms, &mut conn.timer_ms);
     Ok(())
+}
+
+/// The earliest deadline of a connection.
+fn next_due_ms(conn: &Connection) -> i64 {
+    let waiting = conn.pending.iter().filter(|produce| !produce.is_done());
+    let produce_ms = waiting.map(|produce| produce.deadline_ms).min();
+    let exclusive_ms = match &conn.exclusive {
+        Some(Exclusive::Fetch(work)) => work.due_ms(),
+        Some(Exclusive::ListOffsets(work)) => work.deadline_ms,
+        _ => NEVER_MS,
+    };
+    produce_ms
+        .unwrap_or(NEVER_MS)
+        .min(exclusive_ms)
+        .min(conn.sending_reader.due_ms)
+        .min(parking::due_ms(conn))
 }
 
 /// What is to become of a connection.

@@ -350,6 +350,8 @@ impl Syncer {
     }
 
     fn sync(&self, partition: &Arc<Partition>, scope: SyncScope) -> Result<(), String> {
+        // Segments that were synced before need not stay open.
+        self.dir.env().close_surplus();
         let job = partition
             .lock()
             .log

@@ -11,7 +11,7 @@ use pyrklog_arena::Arena;
 use crate::acceptor::Acceptor;
 use crate::janitor::CacheKeeper;
 use crate::network_thread::NetworkThread;
-use crate::reader_pool;
+use crate::reader_pool::{self, ReaderPool};
 use crate::shared::Shared;
 use crate::syncer::Syncer;
 use crate::writer::Writer;
@@ -23,19 +23,16 @@ struct Running {
     arenas: Vec<Arc<Arena>>,
     keepers_stop: Arc<AtomicBool>,
     network: Vec<JoinHandle<()>>,
-    readers: Vec<JoinHandle<()>>,
+    reader_keeper: Option<JoinHandle<()>>,
     acceptor: Option<JoinHandle<()>>,
 }
 
 impl Running {
     fn start_readers(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
-        if !self.readers.is_empty() {
-            return Ok(());
-        }
-        for index in 0..shared.config.reader_threads.max(1) {
+        if self.reader_keeper.is_none() {
             let shared = Arc::clone(shared);
-            let run = move || reader_pool::run(&shared);
-            self.readers.push(spawn(format!("reader-{index}"), run)?);
+            let run = move || reader_pool::keep(&shared);
+            self.reader_keeper = Some(spawn("reader-keeper".into(), run)?);
         }
         Ok(())
     }
@@ -84,12 +81,12 @@ impl Threads {
         Ok(())
     }
 
-    /// Starts the readers, once: the control plane may read before it listens.
+    /// Starts the readers' keeper, once: the control plane may read before it listens.
     pub fn start_readers(&self, shared: &Arc<Shared>) -> io::Result<()> {
         self.running.lock().start_readers(shared)
     }
 
-    /// Starts the acceptor, the network threads and the readers, once.
+    /// Starts the acceptor, the network threads and the readers' keeper, once.
     pub fn start_network(&self, shared: &Arc<Shared>) -> io::Result<()> {
         let mut running = self.running.lock();
         if running.acceptor.is_some() {
@@ -120,10 +117,11 @@ impl Threads {
         join(network);
     }
 
-    /// Waits for the readers.
-    pub fn join_readers(&self) {
-        let readers = std::mem::take(&mut self.running.lock().readers);
-        join(readers);
+    /// Waits for the readers and their keeper.
+    pub fn join_readers(&self, readers: &ReaderPool) {
+        let keeper = self.running.lock().reader_keeper.take();
+        join(keeper);
+        readers.wait_ended();
     }
 
     /// Waits for the writers and syncers, then ends those who keep the block caches.

@@ -127,6 +127,11 @@ impl WriterQueue {
         inner.later.clear();
     }
 
+    /// Partitions that wait for the writer.
+    pub fn depth(&self) -> usize {
+        self.inner.lock().partitions.len()
+    }
+
     fn end(&self, end: End) {
         let mut inner = self.inner.lock();
         if inner.end != End::Now {

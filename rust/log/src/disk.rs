@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod real;
-pub use real::{LeftOpen, RealDisk, leave_files_open, take_left_open};
+pub use real::{LeftOpen, LogDirKey, RealDisk, leave_files_open, take_left_open};
 pub mod testing;
 
 /// How [`Disk::open`] opens a file; always for reading too.

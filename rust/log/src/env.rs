@@ -177,22 +177,41 @@ impl LogEnv {
         }
     }
 
-    /// Notes that a segment opened a file for reading, and closes those of another one if there
-    /// are too many: the one opened longest ago that was not used since it was last considered.
+    /// Notes that a segment opened a file for reading, and closes those of others if there are too
+    /// many. Closing may wait for the disk.
     pub(crate) fn opened(&self, segment: &Arc<Segment>) {
+        self.list(segment);
+        self.close_surplus();
+    }
+
+    /// Notes that a segment has a file open that may be closed when others need its place. Memory
+    /// only: for those who hold a log's lock.
+    pub(crate) fn list(&self, segment: &Arc<Segment>) {
+        self.handles.lock().push_back(Arc::downgrade(segment));
+    }
+
+    /// Closes files while too many are open: of the segments opened longest ago that were not used
+    /// since they were last considered. May wait for the disk, with no lock held but those of the
+    /// caller, who must hold no log's.
+    pub fn close_surplus(&self) {
+        let mut closing = Vec::new();
+        let mut segments = Vec::new();
         let mut handles = self.handles.lock();
-        handles.push_back(Arc::downgrade(segment));
         let mut tries = handles.len();
         while handles.len() > self.max_open_segments && tries > 0 {
             tries -= 1;
             let Some(oldest) = handles.pop_front() else {
                 break;
             };
-            if let Some(segment) = oldest.upgrade()
-                && !segment.close_files_unless_used()
-            {
+            let Some(segment) = oldest.upgrade() else {
+                continue;
+            };
+            if !segment.take_files_unless_used(&mut closing) {
                 handles.push_back(oldest);
             }
+            // It may be the last holder by now.
+            segments.push(segment);
         }
+        drop(handles);
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Segment {
     removed: AtomicBool,
     /// The log file must stay open: it is written to, or holds what was not synced.
     pinned: AtomicBool,
-    /// Read since [`Segment::close_files_unless_used`] last looked.
+    /// Read since [`Segment::take_files_unless_used`] last looked.
     used: AtomicBool,
     log: Mutex<Option<OpenLog>>,
     indexes: Mutex<Option<Arc<IndexFiles>>>,
@@ -233,7 +233,7 @@ impl Segment {
     pub fn set_pinned(self: &Arc<Self>, pinned: bool) {
         let before = self.pinned.swap(pinned, Ordering::AcqRel);
         if before && !pinned && self.log.lock().is_some() {
-            self.env.opened(self);
+            self.env.list(self);
         }
     }
 
@@ -314,9 +314,9 @@ impl Segment {
         }
     }
 
-    /// Closes the files of a segment that nobody used since the last time this was asked; false if
-    /// it was used and should be asked again later.
-    pub fn close_files_unless_used(&self) -> bool {
+    /// Hands the open files of a segment that nobody used since the last time this was asked to
+    /// `closing`; false if it was used and should be asked again later.
+    pub fn take_files_unless_used(&self, closing: &mut Vec<Arc<dyn DiskFile>>) -> bool {
         if self.pinned.load(Ordering::Acquire) {
             return true;
         }
@@ -329,8 +329,10 @@ impl Segment {
         else {
             return false;
         };
-        *log = None;
-        *indexes = None;
+        closing.extend(log.take().map(|log| log.file));
+        if let Some(files) = indexes.take() {
+            closing.extend([Arc::clone(&files.offsets), Arc::clone(&files.times)]);
+        }
         true
     }
 

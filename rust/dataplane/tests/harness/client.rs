@@ -21,6 +21,7 @@ use super::PATIENCE;
 
 pub const PRODUCE_VERSION: i16 = 11;
 pub const FETCH_VERSION: i16 = 12;
+pub const LIST_OFFSETS_VERSION: i16 = 9;
 
 pub struct Client {
     pub stream: TcpStream,
@@ -338,12 +339,8 @@ impl Client {
         reply.partitions.remove(0)
     }
 
-    pub fn list_offset(
-        &mut self,
-        topic: &str,
-        index: i32,
-        timestamp: i64,
-    ) -> ListOffsetsPartitionResponse {
+    /// A request for one time.
+    pub fn list_offsets_body(topic: &str, index: i32, timestamp: i64) -> Vec<u8> {
         let wanted = ListOffsetsPartition {
             index,
             current_leader_epoch: -1,
@@ -358,8 +355,24 @@ impl Client {
             }],
         };
         let mut body = Vec::new();
-        request.encode(&mut body, 9);
-        let answer = self.call(key::LIST_OFFSETS, 9, &body);
-        ListOffsetsResponse::decode(&answer, 9).unwrap().topics[0].partitions[0]
+        request.encode(&mut body, LIST_OFFSETS_VERSION);
+        body
     }
+
+    pub fn list_offset(
+        &mut self,
+        topic: &str,
+        index: i32,
+        timestamp: i64,
+    ) -> ListOffsetsPartitionResponse {
+        let body = Client::list_offsets_body(topic, index, timestamp);
+        let answer = self.call(key::LIST_OFFSETS, LIST_OFFSETS_VERSION, &body);
+        listed_offset(&answer)
+    }
+}
+
+/// The first partition of a ListOffsets reply.
+pub fn listed_offset(body: &[u8]) -> ListOffsetsPartitionResponse {
+    let response = ListOffsetsResponse::decode(body, LIST_OFFSETS_VERSION).unwrap();
+    response.topics[0].partitions[0]
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports)] // Each test binary uses its own part.
 
+pub mod allow_list;
 mod client;
 pub mod internal;
 mod slow_disk;
@@ -11,8 +12,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pyrklog_dataplane::api::*;
+use pyrklog_dataplane::testing::NetworkHook;
 use pyrklog_dataplane::{DataPlane, OpenError};
 use pyrklog_log::LogConfig;
+use pyrklog_log::disk::testing::StallingDisk;
 use pyrklog_log::disk::{Disk, RealDisk};
 
 pub use client::*;
@@ -107,6 +110,18 @@ impl TestPlane {
     pub fn try_start(config: PlaneConfig, disk: Arc<dyn Disk>) -> Result<TestPlane, OpenError> {
         let node_id = config.node_id;
         let plane = DataPlane::open_on(config, disk)?;
+        Ok(TestPlane::listen(plane, node_id))
+    }
+
+    /// With a hook on its network threads.
+    pub fn start_hooked(config: PlaneConfig, disk: Arc<dyn Disk>, hook: NetworkHook) -> TestPlane {
+        let node_id = config.node_id;
+        let plane = DataPlane::open_on(config, disk).unwrap();
+        plane.set_network_hook(hook);
+        TestPlane::listen(plane, node_id)
+    }
+
+    fn listen(plane: DataPlane, node_id: i32) -> TestPlane {
         let port = plane.listen("PLAINTEXT", "127.0.0.1", 0).unwrap();
         let mut test = TestPlane {
             plane,
@@ -121,7 +136,7 @@ impl TestPlane {
             endpoints: vec![("PLAINTEXT".into(), "127.0.0.1".into(), port)],
         };
         test.apply(vec![], vec![broker], vec![]);
-        Ok(test)
+        test
     }
 
     fn apply(
@@ -294,6 +309,30 @@ impl TestPlane {
         found
             .unwrap_or_else(|| panic!("no statistic {name}: {all:?}"))
             .1
+    }
+}
+
+/// A stalling disk that goes on when it is dropped: declared behind a plane, it lets a failed test
+/// end.
+pub struct Stalling(pub StallingDisk);
+
+impl Stalling {
+    pub fn new() -> Stalling {
+        Stalling(StallingDisk::new(Arc::new(RealDisk)))
+    }
+}
+
+impl std::ops::Deref for Stalling {
+    type Target = StallingDisk;
+
+    fn deref(&self) -> &StallingDisk {
+        &self.0
+    }
+}
+
+impl Drop for Stalling {
+    fn drop(&mut self) {
+        self.0.resume();
     }
 }
 

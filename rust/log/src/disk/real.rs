@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -45,7 +46,10 @@ impl Disk for RealDisk {
             OpenMode::Create => options.write(true).create(true).truncate(false),
             OpenMode::Truncate => options.write(true).create(true).truncate(true),
         };
-        Ok(Arc::new(RealFile(Arc::new(options.open(path)?))))
+        Ok(Arc::new(RealFile {
+            file: Arc::new(options.open(path)?),
+            log_dir: LogDirKey::of_file(path),
+        }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -163,15 +167,49 @@ impl Drop for RealLock {
     }
 }
 
+/// Stands for a log directory: the folder that holds a partition's folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogDirKey(u64);
+
+impl LogDirKey {
+    /// That of a log directory, as it is written in the paths of its files.
+    pub fn of_log_dir(path: &Path) -> LogDirKey {
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        LogDirKey(hasher.finish())
+    }
+
+    fn of_file(path: &Path) -> LogDirKey {
+        let log_dir = path.parent().and_then(Path::parent);
+        LogDirKey::of_log_dir(log_dir.unwrap_or(path))
+    }
+}
+
+type KeptFile = (LogDirKey, Arc<File>);
+
 thread_local! {
     /// Files that a thread would have closed, if it leaves that to others.
-    static LEFT_OPEN: RefCell<Option<Vec<Arc<File>>>> = const { RefCell::new(None) };
+    static LEFT_OPEN: RefCell<Option<Vec<KeptFile>>> = const { RefCell::new(None) };
 }
 
 /// Files that the last holder let go on a thread that must not wait. Dropping it closes them.
 #[derive(Debug)]
 pub struct LeftOpen {
-    _files: Vec<Arc<File>>,
+    files: Vec<KeptFile>,
+}
+
+impl LeftOpen {
+    /// The same, apart for each log directory: a hanging one shall not keep the files of others
+    /// open.
+    pub fn by_log_dir(mut self) -> Vec<(LogDirKey, LeftOpen)> {
+        let mut groups = Vec::new();
+        while let Some((key, _)) = self.files.first() {
+            let key = *key;
+            let files = self.files.extract_if(.., |(k, _)| *k == key).collect();
+            groups.push((key, LeftOpen { files }));
+        }
+        groups
+    }
 }
 
 /// From now on this thread closes no file of a log itself. To close the last descriptor of a
@@ -187,21 +225,24 @@ pub fn leave_files_open() {
 pub fn take_left_open() -> Option<LeftOpen> {
     LEFT_OPEN.with_borrow_mut(|left| {
         let files = left.as_mut().filter(|files| !files.is_empty())?;
-        let _files = std::mem::take(files);
-        Some(LeftOpen { _files })
+        let files = std::mem::take(files);
+        Some(LeftOpen { files })
     })
 }
 
 /// A file; by `Arc` so that whoever drops it can pass it on instead of closing it.
 #[derive(Debug)]
-struct RealFile(Arc<File>);
+struct RealFile {
+    file: Arc<File>,
+    log_dir: LogDirKey,
+}
 
 impl Drop for RealFile {
     fn drop(&mut self) {
         // At the end of a thread its list may be gone already; the file is closed here then.
         let _gone = LEFT_OPEN.try_with(|left| {
             if let Some(files) = left.borrow_mut().as_mut() {
-                files.push(Arc::clone(&self.0));
+                files.push((self.log_dir, Arc::clone(&self.file)));
             }
         });
     }
@@ -215,20 +256,20 @@ impl RealFile {
         drop_behind: bool,
     ) -> Result<usize, Errno> {
         if drop_behind && DROPS_BEHIND.load(Ordering::Relaxed) {
-            match rustix::io::pwritev2(&self.0, slices, position, RWF_DONTCACHE) {
+            match rustix::io::pwritev2(&self.file, slices, position, RWF_DONTCACHE) {
                 // The file system or the kernel does not know it; another one may.
                 Err(Errno::OPNOTSUPP) => DROPS_BEHIND.store(false, Ordering::Relaxed),
                 result => return result,
             }
         }
-        rustix::io::pwritev(&self.0, slices, position)
+        rustix::io::pwritev(&self.file, slices, position)
     }
 }
 
 impl DiskFile for RealFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         loop {
-            match self.0.read_at(buffer, position) {
+            match self.file.read_at(buffer, position) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }
@@ -237,7 +278,7 @@ impl DiskFile for RealFile {
 
     fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let mut buffers = [IoSliceMut::new(buffer)];
-        match rustix::io::preadv2(&self.0, &mut buffers, position, ReadWriteFlags::NOWAIT) {
+        match rustix::io::preadv2(&self.file, &mut buffers, position, ReadWriteFlags::NOWAIT) {
             Ok(n) => Ok(n),
             // A file system that cannot tell says so; the read then belongs to a thread that may
             // wait.
@@ -249,7 +290,7 @@ impl DiskFile for RealFile {
     }
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.0.write_all_at(bytes, position)
+        self.file.write_all_at(bytes, position)
     }
 
     fn write_slices_at(
@@ -277,32 +318,59 @@ impl DiskFile for RealFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn read_ahead(&self, position: u64, len: u64) {
         if let Some(len) = NonZeroU64::new(len) {
             // A hint: a file system that ignores or refuses it changes nothing for the reader.
-            let _refused = rustix::fs::fadvise(&self.0, position, Some(len), Advice::WillNeed);
+            let _refused = rustix::fs::fadvise(&self.file, position, Some(len), Advice::WillNeed);
         }
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
+        Some(self.file.as_fd())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_left_open_are_told_apart_by_their_log_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |log_dir: &str, name: &str| dir.path().join(log_dir).join("t-0").join(name);
+        for log_dir in ["one", "two"] {
+            fs::create_dir_all(dir.path().join(log_dir).join("t-0")).unwrap();
+        }
+        let groups = std::thread::scope(|scope| {
+            let network = scope.spawn(|| {
+                leave_files_open();
+                for (log_dir, name) in [("one", "a"), ("two", "b"), ("one", "c")] {
+                    drop(
+                        RealDisk
+                            .open(&path(log_dir, name), OpenMode::Create)
+                            .unwrap(),
+                    );
+                }
+                take_left_open().unwrap().by_log_dir()
+            });
+            network.join().unwrap()
+        });
+        let sizes: Vec<usize> = groups.iter().map(|(_, left)| left.files.len()).collect();
+        assert_eq!(sizes, [2, 1]);
+        let key = |log_dir: &str| LogDirKey::of_log_dir(&dir.path().join(log_dir));
+        assert_eq!((groups[0].0, groups[1].0), (key("one"), key("two")));
+    }
 
     fn open_files_of(path: &Path) -> usize {
         let links = fs::read_dir("/proc/self/fd").unwrap();

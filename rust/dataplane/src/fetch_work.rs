@@ -1,0 +1,365 @@
+//! A fetch request under way: what was found of each partition, what readers have of it, and its
+//! waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use pyrklog_log::{Isolation, Wait};
+use pyrklog_wire::ErrorCode;
+
+use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::fetch_read::{PartitionRead, bound, read_partition};
+use crate::fetch_session::FetchContext;
+use crate::inbox::Token;
+use crate::partition::{FetchWaiter, Partition};
+use crate::reader::Job;
+use crate::reader_pool::{QueueId, ReaderPool};
+use crate::request_channel::Place;
+
+/// A fetch request under way.
+#[derive(Debug)]
+pub struct FetchWork {
+    /// API version.
+    pub api_version: i16,
+    /// For the response header.
+    pub correlation_id: i32,
+    /// The session's share.
+    pub context: FetchContext,
+    /// The partitions, in the session's order.
+    pub parts: Vec<FetchPart>,
+    /// Record bytes found.
+    pub bytes: usize,
+    isolation: Isolation,
+    deadline_ms: i64,
+    /// Number of its wait on the connection.
+    wait: u64,
+    max_bytes: usize,
+    min_bytes: usize,
+    /// It is answered with what there is.
+    must_answer: bool,
+    missing_bytes: Arc<AtomicI64>,
+    /// What readers have of it.
+    reading: Option<Reading>,
+    /// A partition has an error or a diverging epoch to tell.
+    has_event: bool,
+    /// Its partitions lie in more than one log directory.
+    spans_dirs: bool,
+}
+
+/// What a fetch request asks for, besides its partitions.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// API version.
+    pub api_version: i16,
+    /// For the response header.
+    pub correlation_id: i32,
+    /// How far it may see.
+    pub isolation: Isolation,
+    /// How long it may wait for `min_bytes`.
+    pub max_wait_ms: i64,
+    /// The most record bytes.
+    pub max_bytes: usize,
+    /// Record bytes that are worth an answer.
+    pub min_bytes: usize,
+}
+
+/// One partition of a fetch.
+#[derive(Debug)]
+pub struct FetchPart {
+    /// The partition, or why there is none.
+    pub partition: Result<Arc<Partition>, ErrorCode>,
+    /// What the last read found.
+    pub read: PartitionRead,
+    /// Its disk is not waited for any more: what is not resident does not count.
+    is_given_up: bool,
+}
+
+impl FetchPart {
+    /// Not read yet.
+    pub fn new(partition: Result<Arc<Partition>, ErrorCode>) -> FetchPart {
+        FetchPart {
+            partition,
+            read: PartitionRead::default(),
+            is_given_up: false,
+        }
+    }
+}
+
+fn spans_dirs(parts: &[FetchPart]) -> bool {
+    let partitions = parts.iter().filter_map(|part| part.partition.as_ref().ok());
+    let mut dirs = partitions.map(|partition| partition.dir.index);
+    let first = dirs.next();
+    dirs.any(|dir| Some(dir) != first)
+}
+
+impl FetchWork {
+    /// A request that arrived now.
+    pub fn new(terms: Terms, context: FetchContext, parts: Vec<FetchPart>, now_ms: i64) -> Self {
+        FetchWork {
+            api_version: terms.api_version,
+            correlation_id: terms.correlation_id,
+            context,
+            bytes: 0,
+            isolation: terms.isolation,
+            // The clock is cut to whole milliseconds: one more makes it no less than asked for.
+            deadline_ms: now_ms + terms.max_wait_ms + 1,
+            wait: 0,
+            max_bytes: terms.max_bytes,
+            min_bytes: terms.min_bytes,
+            must_answer: parts.is_empty() || terms.max_wait_ms == 0,
+            missing_bytes: Arc::default(),
+            reading: None,
+            has_event: false,
+            spans_dirs: spans_dirs(&parts),
+            parts,
+        }
+    }
+
+    /// When to look at it, if nothing happens before.
+    pub fn due_ms(&self) -> i64 {
+        let reading = self.reading.as_ref();
+        reading.map_or(self.deadline_ms, |reading| reading.look_ms)
+    }
+
+    /// Whether readers work on it.
+    pub fn is_reading(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    /// Whether it waits for data, and this is the wait.
+    pub fn is_waiting(&self, wait: u64) -> bool {
+        self.wait == wait
+    }
+
+    /// Whether it is to be answered now.
+    pub fn is_due(&self, cx: &Context) -> bool {
+        self.must_answer
+            || self.bytes >= self.min_bytes
+            || self.deadline_ms <= cx.now.mono_ms
+            || cx.is_draining
+    }
+
+    /// Whether its time is over; of reads that are under way, when there is no hope any more.
+    pub fn is_over(&mut self, cx: &Context) -> bool {
+        let now_ms = cx.now.mono_ms;
+        let has_something = self.bytes > 0 || self.has_event;
+        match &mut self.reading {
+            None => self.deadline_ms <= now_ms,
+            Some(reading) if reading.look_ms > now_ms => false,
+            Some(reading) => {
+                let readers = &cx.shared.readers;
+                reading.is_over(readers, now_ms, self.deadline_ms, has_something)
+            }
+        }
+    }
+
+    /// Reads what is resident of every partition, in the session's order, within the request's
+    /// bounds. The answer is what readers have to do: room for it is left.
+    pub fn read(&mut self, readers: &ReaderPool, now_ms: i64) -> Vec<(QueueId, ColdPart)> {
+        let mut cold = Vec::new();
+        let mut reserved = 0;
+        self.bytes = 0;
+        for position in 0..self.parts.len() {
+            let left = self.max_bytes.saturating_sub(self.bytes + reserved);
+            let min_one = self.bytes + reserved == 0;
+            if let Some((queue, part)) = self.read_part(position, left, min_one, readers, now_ms) {
+                reserved += part.max_bytes.max(1);
+                cold.push((queue, part));
+            }
+            let read = &self.parts[position].read;
+            self.bytes += read.len();
+            self.has_event |= read.is_event();
+        }
+        self.must_answer |= self.has_event && cold.is_empty();
+        cold
+    }
+
+    /// Reads what is resident of one partition; the answer is what a reader has to do, unless that
+    /// is given up.
+    fn read_part(
+        &mut self,
+        position: usize,
+        left: usize,
+        min_one: bool,
+        readers: &ReaderPool,
+        now_ms: i64,
+    ) -> Option<(QueueId, ColdPart)> {
+        let part = &mut self.parts[position];
+        let target = self.context.target(position);
+        let partition = match &part.partition {
+            Ok(partition) => partition,
+            Err(error) => {
+                part.read = PartitionRead::failed(*error);
+                return None;
+            }
+        };
+        let max_bytes = usize::try_from(target.max_bytes).unwrap_or(0).min(left);
+        let (isolation, wait) = (self.isolation, Wait::Nowait);
+        part.read = read_partition(partition, target, isolation, max_bytes, min_one, wait);
+        if !part.read.is_cold && part.read.slice.is_none() {
+            return None;
+        }
+        let queue = readers.for_fetch(partition.dir.index, &partition.topic.name);
+        // What was found may still have to be read while it is sent, and a reply that was begun
+        // hangs as a whole: not where others' records could be sent, or the disk stands still.
+        let may_hang = self.spans_dirs || readers.queue(queue).is_stuck(now_ms);
+        let load_bytes = if may_hang { usize::MAX } else { FIRST_BYTES };
+        let slice = part.read.slice.as_ref();
+        if slice.is_some_and(|slice| is_resident(slice, load_bytes)) {
+            return None;
+        }
+        part.read.slice = None;
+        part.is_given_up &= self.must_answer;
+        if part.is_given_up || !readers.queue(queue).accepts(now_ms) {
+            part.is_given_up = true;
+            return None;
+        }
+        let cold = ColdPart {
+            position,
+            partition: Arc::clone(partition),
+            target: target.clone(),
+            max_bytes,
+            min_one,
+            load_bytes,
+            read: PartitionRead::default(),
+        };
+        Some((queue, cold))
+    }
+
+    /// Gives reads to their queues; false when none took any.
+    pub fn hand_over(
+        &mut self,
+        cx: &mut Context,
+        conn: &mut Connection,
+        mut cold: Vec<(QueueId, ColdPart)>,
+    ) -> bool {
+        conn.last_wait += 1;
+        let mut reading = Reading::new(conn.last_wait, cx.now.mono_ms);
+        let place = Place {
+            thread: cx.thread,
+            token: conn.token,
+        };
+        while let Some((queue, _)) = cold.first() {
+            let queue = *queue;
+            let own = cold.extract_if(.., |(other, _)| *other == queue);
+            let ticket = reading.ticket(place, queue);
+            let job = Box::new(FetchJob {
+                ticket: ticket.clone(),
+                isolation: self.isolation,
+                parts: own.map(|(_, part)| part).collect(),
+            });
+            match cx.shared.readers.submit(queue, Job::Fetch(job)) {
+                Ok(()) => reading.add(&ticket),
+                Err(Job::Fetch(job)) => {
+                    for part in &job.parts {
+                        self.parts[part.position].is_given_up = true;
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        if reading.is_done() {
+            return false;
+        }
+        // Who wakes it now has an earlier wait in mind.
+        self.wait = 0;
+        let has_something = self.bytes > 0 || self.has_event;
+        let (readers, now_ms) = (&cx.shared.readers, cx.now.mono_ms);
+        reading.is_over(readers, now_ms, self.deadline_ms, has_something);
+        cx.timers
+            .want(conn.token, reading.look_ms, &mut conn.timer_ms);
+        self.reading = Some(reading);
+        true
+    }
+
+    /// Takes what a reader found; true once everything is back.
+    pub fn take_back(&mut self, job: FetchJob) -> bool {
+        let Some(reading) = &mut self.reading else {
+            return false;
+        };
+        if !reading.take_back(&job.ticket) {
+            return false;
+        }
+        let is_whole = reading.is_done();
+        for part in job.parts {
+            self.bytes += part.read.len();
+            self.has_event |= part.read.is_event();
+            self.parts[part.position].read = part.read;
+        }
+        if is_whole {
+            self.reading = None;
+            self.must_answer |= self.has_event;
+        }
+        is_whole
+    }
+
+    /// Waits for nothing more.
+    pub fn give_up(&mut self) {
+        self.must_answer = true;
+        if self.reading.take().is_some() {
+            for part in &mut self.parts {
+                part.is_given_up |= part.read.is_cold || part.read.slice.is_none();
+            }
+        }
+    }
+
+    /// Leaves a waiter at each partition and notes the deadline; false when one of them has changed
+    /// since it was read.
+    pub fn begin_wait(&mut self, cx: &mut Context, conn: &mut Connection) -> bool {
+        conn.last_wait += 1;
+        self.wait = conn.last_wait;
+        let place = Place {
+            thread: cx.thread,
+            token: conn.token,
+        };
+        if !self.leave_waiters(place) {
+            return false;
+        }
+        cx.timers
+            .want(conn.token, self.deadline_ms, &mut conn.timer_ms);
+        true
+    }
+
+    /// Leaves a waiter at each partition; false (and none left) when one has changed since it was
+    /// read.
+    fn leave_waiters(&self, place: Place) -> bool {
+        let missing = i64::try_from(self.min_bytes - self.bytes).unwrap_or(i64::MAX);
+        self.missing_bytes.store(missing, Ordering::Relaxed);
+        for (position, part) in self.parts.iter().enumerate() {
+            let Ok(partition) = &part.partition else {
+                continue;
+            };
+            let mut state = partition.lock();
+            if part.read.bound != bound(&mut state, self.isolation) {
+                drop(state);
+                for part in &self.parts[..position] {
+                    remove_waiter(part, place.token);
+                }
+                return false;
+            }
+            state.add_fetch_waiter(FetchWaiter {
+                thread: place.thread as u32,
+                token: place.token,
+                wait: self.wait,
+                isolation: self.isolation,
+                missing_bytes: Arc::clone(&self.missing_bytes),
+            });
+        }
+        true
+    }
+
+    /// Nothing that happens to its partitions matters any more.
+    pub fn remove_waiters(&self, token: Token) {
+        for part in &self.parts {
+            remove_waiter(part, token);
+        }
+    }
+}
+
+fn remove_waiter(part: &FetchPart, token: Token) {
+    if let Ok(partition) = &part.partition {
+        partition.lock().remove_fetch_waiter(token);
+    }
+}

@@ -1,0 +1,172 @@
+//! A reader thread and its jobs: it finishes fetches whose batch headers are not resident, looks up
+//! times, reads internal topics, closes files, and sends file bytes: while it sends, it owns the
+//! socket's sending side; it gives it back when everything is out or the socket stays full.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use pyrklog_log::disk::LeftOpen;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::cold_reads::FetchJob;
+use crate::inbox::Message;
+use crate::internal_read::InternalReadWork;
+use crate::list_offsets::LookUpJob;
+use crate::out_queue::OutQueue;
+use crate::read_path::{COPY_BUFFER_BYTES, Method, Sender, Stop, copy_out, sendfile_out};
+use crate::reader_pool::QueueId;
+use crate::reader_queue::{Desk, Step};
+use crate::request_channel::Place;
+use crate::shared::Shared;
+
+/// How long a reader waits for a full socket before it turns to other work.
+const SOCKET_PATIENCE_MS: i64 = 5;
+
+/// What is sent at most of one connection's output while other work waits in the queue.
+const SEND_PER_JOB_BYTES: usize = 4 * 1024 * 1024;
+
+/// What a reader is asked to do.
+#[derive(Debug)]
+pub enum Job {
+    /// Read a fetch's batch headers.
+    Fetch(Box<FetchJob>),
+    /// Look up times.
+    LookUp(Box<LookUpJob>),
+    /// Read an internal topic.
+    InternalRead(InternalReadWork),
+    /// Send.
+    Send(Box<SendWork>),
+    /// Close files.
+    Close(LeftOpen),
+}
+
+impl Job {
+    /// Whether a full queue refuses it. Sending is bounded by the connections, each of which has
+    /// at most one such job, and closing by the files that are open.
+    pub fn is_bounded(&self) -> bool {
+        !matches!(self, Job::Send(_) | Job::Close(_))
+    }
+
+    /// Whether nobody waits for it any more.
+    pub fn is_abandoned(&self) -> bool {
+        match self {
+            Job::Fetch(job) => job.ticket.is_abandoned(),
+            Job::LookUp(job) => job.ticket.is_abandoned(),
+            Job::InternalRead(_) | Job::Send(_) | Job::Close(_) => false,
+        }
+    }
+}
+
+/// A connection's output with its socket.
+#[derive(Debug)]
+pub struct SendWork {
+    /// The socket.
+    pub socket: Arc<OwnedFd>,
+    /// What to send; on the way back, what is left.
+    pub out: OutQueue,
+    /// How.
+    pub method: Method,
+    /// Whose it is.
+    pub place: Place,
+    /// On the way back: why sending stopped.
+    pub stop: Stop,
+    /// On the way back: bytes sent.
+    pub sent: usize,
+    /// What a reader does with it, for whoever waits.
+    pub step: Arc<Step>,
+}
+
+/// Runs one thread of a queue until it is needed no more.
+pub fn run(shared: &Shared, id: QueueId) {
+    let Some(desk) = shared.readers.queue(id).enter() else {
+        return;
+    };
+    let mut buffer = Vec::new();
+    while let Some(job) = desk.take() {
+        if job.is_abandoned() {
+            continue;
+        }
+        let (thread, message) = match job {
+            Job::InternalRead(work) => {
+                work.run(shared);
+                shared.statistics.reader_job();
+                continue;
+            }
+            Job::Close(files) => {
+                drop(files);
+                continue;
+            }
+            Job::Fetch(mut job) => {
+                job.read(&desk, &mut buffer);
+                let Place { thread, token } = job.ticket.place;
+                (thread, Message::FetchRead { token, job })
+            }
+            Job::LookUp(mut job) => {
+                job.look_up(&desk);
+                let Place { thread, token } = job.ticket.place;
+                (thread, Message::OffsetsListed { token, job })
+            }
+            Job::Send(mut work) => {
+                buffer.resize(COPY_BUFFER_BYTES, 0);
+                work.step.begin();
+                let next = send(id, &desk, &mut work, &mut buffer);
+                work.step.end();
+                if let Some(next) = next {
+                    // Another directory's bytes are next, or others' turn: never refused.
+                    let _taken = shared.readers.submit(next, Job::Send(work));
+                    continue;
+                }
+                let Place { thread, token } = work.place;
+                (thread, Message::Sent { token, work })
+            }
+        };
+        shared.statistics.reader_job();
+        shared.inboxes[thread].send(message);
+    }
+}
+
+/// Sends; the answer is the queue to go on at, if this one cannot or should not.
+fn send(id: QueueId, desk: &Desk<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Option<QueueId> {
+    work.out.read_ahead(id);
+    let mut sent_here = 0;
+    loop {
+        let before = work.out.len();
+        let socket = work.socket.as_fd();
+        work.stop = match work.method {
+            Method::Copy => {
+                copy_out(
+                    socket,
+                    &mut work.out,
+                    buffer,
+                    Sender::Reader(id),
+                    usize::MAX,
+                )
+                .stop
+            }
+            Method::Sendfile => sendfile_out(socket, &mut work.out, buffer, id),
+        };
+        desk.step();
+        work.step.begin();
+        let sent = before - work.out.len();
+        sent_here += sent;
+        work.sent += sent;
+        match work.stop {
+            Stop::WouldRead => return work.out.next_queue(),
+            Stop::TurnOver if sent_here < SEND_PER_JOB_BYTES || desk.queue.waiting() == 0 => {}
+            Stop::TurnOver => return Some(id),
+            // Patience is for readers that have nothing else to do: slow peers must not hold all.
+            Stop::SocketFull if desk.queue.waiting() == 0 && wait_writable(&work.socket) => {}
+            _ => return None,
+        }
+    }
+}
+
+/// A fast peer empties its socket in no time: waiting a little here saves the way back and forth.
+fn wait_writable(socket: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::OUT)];
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: SOCKET_PATIENCE_MS * 1_000_000,
+    };
+    matches!(poll(&mut fds, Some(&timeout)), Ok(1..))
+}

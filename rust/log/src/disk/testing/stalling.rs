@@ -1,0 +1,266 @@
+//! A disk that stands still where a test says so.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space};
+
+#[derive(Debug, Default)]
+struct State {
+    stalled: Option<String>,
+    cold: Option<String>,
+    waiting: usize,
+    watched: Option<String>,
+    waited_for: Vec<String>,
+}
+
+/// Passes everything on to another disk. While a part of it is stalled, every operation there
+/// waits, but for reads that must not wait: those find what is resident, as on a real disk that
+/// hangs. Clones share their state.
+#[derive(Clone, Debug)]
+pub struct StallingDisk {
+    inner: Arc<dyn Disk>,
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl StallingDisk {
+    /// Over `inner`, moving.
+    pub fn new(inner: Arc<dyn Disk>) -> Self {
+        Self {
+            inner,
+            state: Arc::default(),
+        }
+    }
+
+    /// From now on operations on paths that contain `name_contains` wait.
+    pub fn stall(&self, name_contains: &str) {
+        self.state.0.lock().stalled = Some(name_contains.to_owned());
+    }
+
+    /// They go on.
+    pub fn resume(&self) {
+        self.state.0.lock().stalled = None;
+        self.state.1.notify_all();
+    }
+
+    /// Nothing is resident of files whose paths contain `name_contains`; `None` = of no file.
+    pub fn set_cold(&self, name_contains: Option<&str>) {
+        self.state.0.lock().cold = name_contains.map(str::to_owned);
+    }
+
+    /// Operations that wait now.
+    pub fn waiting(&self) -> usize {
+        self.state.0.lock().waiting
+    }
+
+    /// Notes from now on what threads whose names begin with `prefix` do that can wait for a disk.
+    pub fn watch_threads(&self, prefix: &str) {
+        self.state.0.lock().watched = Some(prefix.to_owned());
+    }
+
+    /// What such threads did: operation and path.
+    pub fn waited_for(&self) -> Vec<String> {
+        self.state.0.lock().waited_for.clone()
+    }
+
+    /// Every operation that a real disk may make wait comes through here.
+    fn pass(&self, operation: &str, path: &Path) {
+        let (state, moved) = &*self.state;
+        let mut state = state.lock();
+        let thread = std::thread::current();
+        if let (Some(prefix), Some(name)) = (&state.watched, thread.name())
+            && name.starts_with(prefix.as_str())
+        {
+            let what = format!("{name}: {operation} {}", path.display());
+            state.waited_for.push(what);
+        }
+        let path = path.to_string_lossy();
+        let is_stalled = |state: &State| {
+            let part = state.stalled.as_deref();
+            part.is_some_and(|part| path.contains(part))
+        };
+        if !is_stalled(&state) {
+            return;
+        }
+        state.waiting += 1;
+        while is_stalled(&state) {
+            moved.wait(&mut state);
+        }
+        state.waiting -= 1;
+    }
+
+    fn is_cold(&self, path: &Path) -> bool {
+        let state = self.state.0.lock();
+        let part = state.cold.as_deref();
+        part.is_some_and(|part| path.to_string_lossy().contains(part))
+    }
+}
+
+impl Disk for StallingDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        self.pass("open", path);
+        Ok(Arc::new(StallingFile {
+            inner: self.inner.open(path, mode)?,
+            path: Arc::from(path),
+            disk: self.clone(),
+        }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.pass("mkdir", path);
+        self.inner.create_dir_all(path)
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.pass("list", path);
+        self.inner.read_dir(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.pass("stat", path);
+        self.inner.exists(path)
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.pass("stat", path);
+        self.inner.file_len(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.pass("rename", from);
+        self.inner.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.pass("unlink", path);
+        self.inner.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.pass("remove", path);
+        self.inner.remove_dir_all(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.pass("sync", path);
+        self.inner.sync_dir(path)
+    }
+
+    fn sync_file_system(&self, path: &Path) -> io::Result<()> {
+        self.pass("sync", path);
+        self.inner.sync_file_system(path)
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        self.pass("statvfs", path);
+        self.inner.space(path)
+    }
+
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        self.pass("stat", path);
+        self.inner.modified_ms(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
+        self.pass("lock", path);
+        self.inner.lock(path)
+    }
+}
+
+#[derive(Debug)]
+struct StallingFile {
+    inner: Arc<dyn DiskFile>,
+    path: Arc<Path>,
+    disk: StallingDisk,
+}
+
+impl DiskFile for StallingFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.disk.pass("read", &self.path);
+        self.inner.read_at(buffer, position)
+    }
+
+    fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        if self.disk.is_cold(&self.path) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.inner.read_at_nowait(buffer, position)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.disk.pass("write", &self.path);
+        self.inner.write_all_at(bytes, position)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.disk.pass("stat", &self.path);
+        self.inner.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.pass("truncate", &self.path);
+        self.inner.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.disk.pass("sync", &self.path);
+        self.inner.sync_data()
+    }
+
+    fn read_ahead(&self, position: u64, len: u64) {
+        self.disk.pass("read ahead", &self.path);
+        self.inner.read_ahead(position, len);
+    }
+
+    /// None: whoever has the descriptor could go past the stall.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::testing::MemDisk;
+
+    #[test]
+    fn a_stalled_part_waits_and_the_rest_goes_on() {
+        let disk = StallingDisk::new(Arc::new(MemDisk::default()));
+        let create = |path: &str| disk.open(Path::new(path), OpenMode::Create).unwrap();
+        disk.create_dir_all(Path::new("/one")).unwrap();
+        disk.create_dir_all(Path::new("/two")).unwrap();
+        let (slow, fast) = (create("/one/file"), create("/two/file"));
+        slow.write_all_at(b"abc", 0).unwrap();
+        disk.stall("/one/");
+        let writer = std::thread::spawn(move || slow.write_all_at(b"defg", 0));
+        while disk.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        fast.write_all_at(b"abc", 0).unwrap();
+        assert!(!writer.is_finished());
+        disk.resume();
+        writer.join().unwrap().unwrap();
+        assert_eq!(disk.waiting(), 0);
+        assert_eq!(disk.file_len(Path::new("/one/file")).unwrap(), 4);
+    }
+
+    #[test]
+    fn what_watched_threads_do_is_noted() {
+        let disk = StallingDisk::new(Arc::new(MemDisk::default()));
+        disk.watch_threads("net");
+        let as_thread = |name: &str| {
+            let disk = disk.clone();
+            let act = move || disk.exists(Path::new("/file")).unwrap();
+            let builder = std::thread::Builder::new().name(name.to_owned());
+            builder.spawn(act).unwrap().join().unwrap()
+        };
+        as_thread("reader-1");
+        assert_eq!(disk.waited_for(), Vec::<String>::new());
+        as_thread("net-1");
+        assert_eq!(disk.waited_for(), ["net-1: stat /file"]);
+    }
+}
