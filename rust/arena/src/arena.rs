@@ -423,6 +423,7 @@ impl Arena {
             });
             if candidate.tenants.is_empty() {
                 // Nobody finds it any more from here on.
+                self.memory.store(chunk_at(candidate.chunk), 0);
                 let number = self.guards.retire();
                 self.pool.lock().retire(number, candidate.chunk);
                 self.counters.reclaimed.fetch_add(1, Ordering::Relaxed);

@@ -275,16 +275,17 @@ impl CachedSegment {
     pub fn set_written(&self, position: u32) {
         let memory = self.arena.memory();
         let mut blocks = self.blocks.lock();
-        for block in blocks.iter_mut().rev() {
-            if block.position >= position {
-                continue;
-            }
-            let written = block.len.min(position - block.position);
-            if block.written >= written {
-                break;
-            }
-            block.written = written;
-            memory.store_wide(block.descriptor() + BLOCK_WRITTEN, guarded(written));
+        let end = blocks.partition_point(|block| block.position < position);
+        let is_marked = |block: &&Block| block.written >= block.len.min(position - block.position);
+        let marked = blocks
+            .range(..end)
+            .rev()
+            .position(|block| is_marked(&block));
+        // The first ones first: a kill between leaves nothing unwritten before what is written,
+        // which could be reclaimed.
+        for block in blocks.range_mut(end - marked.unwrap_or(end)..end) {
+            block.written = block.len.min(position - block.position);
+            memory.store_wide(block.descriptor() + BLOCK_WRITTEN, guarded(block.written));
         }
     }
 

@@ -209,6 +209,30 @@ fn what_was_cut_or_killed_does_not_come_back() {
 }
 
 #[test]
+fn a_kill_while_blocks_are_marked_written_leaves_no_gap() {
+    for stores in 0..5 {
+        let place = place();
+        let arena = create(&place, 2);
+        let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
+        let mut rate = Rate::default();
+        let mut end = 0;
+        for i in 0..4 {
+            // So slowly that each block is a small one.
+            assert!(segment.append(&mut rate, end, &bytes(i, 4000), i as i64 * 60_000));
+            end += 4000;
+        }
+        arena.fuse().burn_after(stores);
+        segment.set_written(end);
+        arena.let_go();
+        let (_arena, found) = Arena::attach(&place.path, IDENTITY, 2 * MIB).unwrap();
+        let segment = &found[&name(0)].segments[&0];
+        let from = segment.unwritten_from().unwrap_or(end);
+        assert_eq!(segment.unwritten_bytes(), u64::from(end - from), "{stores}");
+        assert_eq!(from == end, stores >= 4);
+    }
+}
+
+#[test]
 fn a_foreign_a_short_and_a_used_arena_are_refused() {
     let place = place();
     let arena = create(&place, 2);
