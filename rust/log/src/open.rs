@@ -196,7 +196,7 @@ impl Log {
             loaded,
             report.created,
         );
-        log.cache = claim.into_cache();
+        log.cache = claim.into_cache(&log.segments);
         if request.config.flush_messages < i64::MAX {
             log.sync_what_was_found()?;
         }

@@ -63,9 +63,19 @@ impl Claim {
         }
     }
 
-    /// The log's further use of the cache.
-    pub fn into_cache(self) -> Option<LogCache> {
+    /// The log's further use of the cache. Blocks that did not become part of it are dead: new ones
+    /// would stand beside them, and after a kill nobody could tell which are right.
+    pub fn into_cache(self, segments: &[Arc<Segment>]) -> Option<LogCache> {
         let arena = self.arena?;
+        for blocks in self.found.iter().flat_map(|found| found.segments.values()) {
+            let is_its = |segment: &Arc<Segment>| {
+                let cached = segment.cached();
+                cached.is_some_and(|cached| Arc::ptr_eq(cached, blocks))
+            };
+            if !segments.iter().any(is_its) {
+                blocks.cut(0);
+            }
+        }
         Some(match self.found {
             Some(found) => LogCache::found(&arena, self.name, found.slot),
             None => LogCache::new(&arena, self.name),

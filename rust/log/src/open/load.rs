@@ -85,6 +85,14 @@ impl Loader<'_> {
             (true, Some(base_offset)) => Some(base_offset),
             (false, damaged) => Some(state.recovery_point.min(damaged.unwrap_or(i64::MAX))),
         };
+        if let (Some(base_offset), true) = (damaged, self.has_unwritten()) {
+            let kind = FileKind::TransactionIndex;
+            let path = self.folder.segment_file(base_offset, kind);
+            return Err(OpenError::Corrupt(format!(
+                "{} cannot be read, and the block cache holds records that are not written; remove it, and it is built anew",
+                path.display()
+            )));
+        }
         self.load_epochs(&files, &mut loading, report)?;
         let is_as_left = damaged.is_none() && (self.is_same_boot || self.has_unwritten());
         let opened = match recover_from {

@@ -1,0 +1,93 @@
+//! What a log with a block cache is after its process died and somebody changed its files.
+
+mod common;
+
+use common::cached::Life;
+use common::{Rig, batch};
+use pyrklog_log::{LogConfig, OpenError};
+
+const LOG: &str = "00000000000000000000.log";
+
+/// Ten batches in the cache and, if `is_written`, in the file.
+fn cached(is_written: bool) -> Rig {
+    let mut rig = Rig::with_cache(LogConfig::default());
+    rig.put(&["on the heap: the file is made"]);
+    rig.cache.as_ref().unwrap().tend();
+    for i in 0..10 {
+        let appended = rig.append(&mut batch(1_000, &[&format!("number {i}")]));
+        assert!(appended.unwrap().is_gated);
+    }
+    if is_written {
+        rig.drain();
+    } else {
+        rig.log.advance_high_watermark(rig.log.gated_end());
+    }
+    rig
+}
+
+/// The process dies again, and again.
+fn goes_on(mut rig: Rig) {
+    for round in 0..3 {
+        let mut expected = rig.contents();
+        let end = rig.log.log_end_offset();
+        let value = format!("round {round}");
+        rig.cache.as_ref().unwrap().tend();
+        let appended = rig.append(&mut batch(1_000, &[&value])).unwrap();
+        assert!(appended.is_gated, "round {round}");
+        if round == 1 {
+            rig.write();
+        }
+        expected.push((end, value));
+        rig.log.advance_high_watermark(rig.log.gated_end());
+        rig.restart_killed();
+        rig.drain();
+        assert_eq!(rig.contents(), expected);
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_after_a_kill_is_taken_as_it_is_and_so_is_what_follows() {
+    let mut rig = cached(true);
+    let content = rig.file(LOG);
+    rig.memory.kill_process();
+    rig.put_file(LOG, &content[..content.len() - 10]);
+    let before = rig.contents();
+    let state = rig.state(false);
+    let report = rig.reopen_in(state, Life::Again);
+    assert!(report.truncated_bytes > 0, "{report:?}");
+    assert_eq!(rig.contents(), before[..before.len() - 1]);
+    goes_on(rig);
+}
+
+#[test]
+fn a_log_whose_files_were_removed_begins_anew_beside_none_of_its_old_blocks() {
+    let mut rig = cached(true);
+    rig.memory.kill_process();
+    for name in rig.files() {
+        rig.remove_file(&name);
+    }
+    let state = rig.state(false);
+    rig.reopen_in(state, Life::Again);
+    assert_eq!(rig.contents(), []);
+    goes_on(rig);
+}
+
+#[test]
+fn a_transaction_index_that_makes_no_sense_loses_nothing_that_is_not_written() {
+    let index = "00000000000000000000.txnindex";
+    let mut rig = cached(false);
+    let before = rig.contents();
+    rig.memory.kill_process();
+    rig.put_file(index, b"abc");
+    let state = rig.state(false);
+    let refused = rig.try_open(state, Life::Again).err();
+    assert!(
+        matches!(refused, Some(OpenError::Corrupt(_))),
+        "{refused:?}"
+    );
+    rig.remove_file(index);
+    rig.reopen_in(state, Life::Again);
+    assert_eq!(rig.contents(), before);
+    rig.restart_clean();
+    assert_eq!(rig.contents(), before);
+}
