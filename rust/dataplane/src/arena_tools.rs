@@ -1,12 +1,15 @@
 //! What an operator can ask of arenas without a broker: which there are, and that their records be
 //! brought to their files.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pyrklog_arena::{Arena, ArenaError, FoundPartition, Identity as ArenaIdentity, read_header};
+use pyrklog_arena::{
+    Arena, ArenaError, FoundPartition, Identity as ArenaIdentity, PartitionName, read_header,
+};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::meta_properties::MetaProperties;
 use pyrklog_log::{Identity, Log, LogConfig, LogDir, LogEnv, OpenRequest, SyncScope, hex};
@@ -132,20 +135,20 @@ pub fn drain(path: &Path) -> Result<Drained, String> {
     }
     let attached = Arena::attach(&marker.path, marker.identity, u64::MAX);
     let (arena, found) = attached.map_err(|error| error.to_string())?;
+    let bytes = found
+        .iter()
+        .map(|(name, found)| (name.clone(), unwritten_bytes(found)));
+    let bytes: HashMap<PartitionName, u64> = bytes.collect();
     let mut drained = Drained::default();
-    for bytes in found
-        .values()
-        .map(unwritten_bytes)
-        .filter(|bytes| *bytes > 0)
-    {
-        drained.partitions += 1;
-        drained.bytes += bytes;
-    }
     files.env().set_cache(arena, true, found);
+    let folders = files.partitions().map_err(|error| error.to_string())?;
+    block_cache::forget_missing(&files, &folders);
     for name in files.env().unclaimed_partitions() {
         let id = (name.topic_id != [0; 16]).then_some(name.topic_id);
         write(&files, &name.topic, name.partition, id)
             .map_err(|error| format!("{}-{}: {error}", name.topic, name.partition))?;
+        drained.partitions += usize::from(bytes[&name] > 0);
+        drained.bytes += bytes[&name];
     }
     if files.was_clean() {
         // Opening it took the mark away, and nothing has changed.

@@ -6,16 +6,23 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pyrklog_arena::limits::memory_limits;
 use pyrklog_arena::{Arena, ArenaError, Found, Identity, read_header};
-use pyrklog_log::{ArenaMarker, LogDir, hex, parse_id};
+use pyrklog_log::{ArenaMarker, LogDir, LogDirError, PartitionFolder, hex, parse_id};
 
 use crate::api::CacheConfig;
 use crate::clock::Now;
 
 /// Share of the memory that all arenas together may have.
 const MEMORY_SHARE: f64 = 0.6;
+
+/// Who looks at an arena (`pyrklog arena list`) has it for a moment only; so has a broker that was
+/// killed and is still being taken down.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_LOOK: Duration = Duration::from_millis(10);
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -41,7 +48,15 @@ pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
 
 /// Gives a directory that was just opened its cache. What cannot be done leaves it without: its logs
 /// are then written through.
-pub fn open(config: &CacheConfig, files: &LogDir, share_bytes: u64) -> Vec<Note> {
+///
+/// # Errors
+/// The arena that an earlier life left cannot be had now, though it may be whole: to go on without it
+/// would lose what is in it.
+pub fn open(
+    config: &CacheConfig,
+    files: &LogDir,
+    share_bytes: u64,
+) -> Result<Vec<Note>, LogDirError> {
     let mut notes = Vec::new();
     let Some(boot) = fs::read_to_string(BOOT_ID)
         .ok()
@@ -52,12 +67,12 @@ pub fn open(config: &CacheConfig, files: &LogDir, share_bytes: u64) -> Vec<Note>
             "warning",
             format!("{BOOT_ID} cannot be read: no block cache"),
         ));
-        return notes;
+        return Ok(notes);
     };
     let is_taken_up = match files.arena_marker() {
         Ok(None) => false,
         Ok(Some(marker)) if marker.identity.boot == boot => {
-            take_up(files, &marker, share_bytes, &mut notes)
+            take_up(files, &marker, share_bytes, &mut notes)?
         }
         Ok(Some(marker)) => {
             if !files.was_clean() {
@@ -78,7 +93,7 @@ pub fn open(config: &CacheConfig, files: &LogDir, share_bytes: u64) -> Vec<Note>
             // Only what it holds is still wanted.
             arena.close();
         }
-        return notes;
+        return Ok(notes);
     }
     let made = match &config.dir {
         Some(dir) if share_bytes > 0 => make(files, dir, boot, share_bytes),
@@ -87,20 +102,31 @@ pub fn open(config: &CacheConfig, files: &LogDir, share_bytes: u64) -> Vec<Note>
     if let Err(error) = made {
         notes.push(("warning", format!("no block cache: {error}")));
     }
-    notes
+    Ok(notes)
 }
 
 /// True when the directory has its arena of before.
-fn take_up(files: &LogDir, marker: &ArenaMarker, share_bytes: u64, notes: &mut Vec<Note>) -> bool {
-    let (arena, found) = match Arena::attach(&marker.path, marker.identity, share_bytes) {
+fn take_up(
+    files: &LogDir,
+    marker: &ArenaMarker,
+    share_bytes: u64,
+    notes: &mut Vec<Note>,
+) -> Result<bool, LogDirError> {
+    let (arena, found) = match attach(marker, share_bytes) {
         Ok(attached) => attached,
+        Err(error) if !is_lost(&error) => {
+            return Err(LogDirError::Io {
+                path: marker.path.display().to_string(),
+                error: io::Error::other(error.to_string()),
+            });
+        }
         Err(error) => {
             if !files.was_clean() {
                 let reason = format!("its arena {}: {error}", marker.path.display());
                 note_unclean(files, &reason, notes);
             }
             set_aside(&marker.path);
-            return false;
+            return Ok(false);
         }
     };
     let unwritten = found.values().filter(|found| {
@@ -116,13 +142,39 @@ fn take_up(files: &LogDir, marker: &ArenaMarker, share_bytes: u64, notes: &mut V
         ));
     }
     files.env().set_cache(arena, true, found);
-    true
+    Ok(true)
 }
 
-/// Blocks of partitions whose folder is gone belong to nobody.
-pub fn forget_missing(files: &LogDir, is_there: impl Fn(&str, i32) -> bool) {
+fn attach(marker: &ArenaMarker, share_bytes: u64) -> Result<(Arc<Arena>, Found), ArenaError> {
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match Arena::attach(&marker.path, marker.identity, share_bytes) {
+            Err(ArenaError::Locked(_)) if Instant::now() < until => thread::sleep(LOCK_LOOK),
+            result => return result,
+        }
+    }
+}
+
+/// Whether trying again later would not help.
+fn is_lost(error: &ArenaError) -> bool {
+    match error {
+        ArenaError::Foreign(_) => true,
+        ArenaError::Io(error) => error.kind() == io::ErrorKind::NotFound,
+        ArenaError::Locked(_) => false,
+    }
+}
+
+/// Blocks of partitions whose folder is gone, or that of another topic of the same name by now, belong
+/// to nobody.
+pub fn forget_missing(files: &LogDir, folders: &[PartitionFolder]) {
+    const NO_ID: [u8; 16] = [0; 16];
     for name in files.env().unclaimed_partitions() {
-        if !is_there(&name.topic, name.partition) {
+        let is_its = |folder: &PartitionFolder| {
+            let id = folder.topic_id.filter(|id| *id != NO_ID);
+            let is_other = name.topic_id != NO_ID && id.is_some_and(|id| id != name.topic_id);
+            folder.topic == name.topic && folder.partition == name.partition && !is_other
+        };
+        if !folders.iter().any(is_its) {
             files.env().forget_partition(&name);
         }
     }

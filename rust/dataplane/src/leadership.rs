@@ -358,6 +358,7 @@ fn delete(
         log.folder_moved(&folder.path);
         log.release_blocks();
     }
+    dir.env().forget_folder(&spec.topic, spec.partition);
     dir.syncer
         .delete_later(Now::read().wall_ms, Deletion::Folder(folder));
     Ok(())

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
-use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv, PartitionFolder};
+use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
 
 use crate::acceptor::Listener;
 use crate::api::{
@@ -462,12 +462,8 @@ fn open_dir(
     let folders = files.partitions().map_err(io_error)?;
     let deleted = files.deleted_folders().map_err(io_error)?;
     let share_bytes = block_cache::share_bytes(&config.cache, config.log_dirs.len());
-    let notes = block_cache::open(&config.cache, &files, share_bytes);
-    block_cache::forget_missing(&files, |topic, partition| {
-        let is_it =
-            |folder: &PartitionFolder| folder.topic == topic && folder.partition == partition;
-        folders.iter().any(is_it)
-    });
+    let notes = block_cache::open(&config.cache, &files, share_bytes)?;
+    block_cache::forget_missing(&files, &folders);
     let park = Park::new(config.receive_buffers_max_bytes, config.log_dirs.len());
     let unwritten_max_bytes = config.unwritten_max_bytes;
     let dir = LogDirState::new(index, files, unwritten_max_bytes, &config.cache, park);

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use harness::*;
+use pyrklog_arena::{Arena, read_header};
 use pyrklog_dataplane::api::{CacheConfig, Event, PlaneConfig};
+use pyrklog_dataplane::arena_tools;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 
@@ -403,6 +405,97 @@ fn a_deleted_topic_leaves_nothing_behind() {
         (fetched.error, fetched.high_watermark),
         (ErrorCode::NONE, 1)
     );
+}
+
+#[test]
+fn a_topic_that_is_deleted_before_its_log_is_opened_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = behind(dir.path());
+    let mut test = start(&config);
+    test.create("t", 1);
+    fill(&test, "t", 20);
+    drop(test);
+    let mut test = start(&config);
+    assert_eq!(test.delete("t", 1), [0]);
+    test.create("t", 1);
+    let produced = test.client().produce("t", 0, &large_batch(100));
+    assert_eq!(produced, (ErrorCode::NONE, 0));
+    assert!(test.shutdown());
+    assert!(arenas(dir.path()).is_empty() && !marker(dir.path()).exists());
+}
+
+#[test]
+fn blocks_of_a_topic_that_was_made_anew_are_not_kept_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = behind(dir.path());
+    let mut test = start(&config);
+    test.create("t", 1);
+    fill(&test, "t", 20);
+    drop(test);
+    let metadata = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n";
+    fs::write(dir.path().join("logs/t-0/partition.metadata"), metadata).unwrap();
+    assert!(start(&config).shutdown());
+    assert!(arenas(dir.path()).is_empty() && !marker(dir.path()).exists());
+}
+
+#[test]
+fn draining_brings_no_deleted_topic_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = start(&behind(dir.path()));
+    test.create("t", 1);
+    fill(&test, "t", 20);
+    drop(test);
+    let folder = dir.path().join("logs/t-0");
+    fs::remove_dir_all(&folder).unwrap();
+    let drained = arena_tools::drain(&dir.path().join("logs")).unwrap();
+    assert_eq!((drained.partitions, drained.bytes), (0, 0));
+    assert!(!folder.exists() && arenas(dir.path()).is_empty());
+}
+
+/// A broker that was killed with records in its cache alone: (its arena, what it acknowledged).
+fn killed(config: &PlaneConfig, dir: &Path) -> (PathBuf, Vec<Vec<u8>>) {
+    let mut test = start(config);
+    test.create("t", 1);
+    let sent = fill(&test, "t", 20);
+    drop(test);
+    (arenas(dir).remove(0), sent)
+}
+
+fn has_all(config: &PlaneConfig, sent: &[Vec<u8>]) {
+    let mut test = start(config);
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    let found = fetch_all(&test, "t", sent.len());
+    assert_eq!(without_epochs(found), expected(sent));
+}
+
+#[test]
+fn an_arena_that_somebody_looks_at_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = behind(dir.path());
+    let (path, sent) = killed(&config, dir.path());
+    let header = read_header(&fs::File::open(&path).unwrap()).unwrap();
+    let (held, _) = Arena::attach(&path, header.identity, MIB).unwrap();
+    let looker = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(held);
+    });
+    has_all(&config, &sent);
+    looker.join().unwrap();
+}
+
+#[test]
+fn an_arena_that_cannot_be_opened_now_is_not_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = behind(dir.path());
+    let (path, sent) = killed(&config, dir.path());
+    let aside = dir.path().join("aside");
+    fs::rename(&path, &aside).unwrap();
+    fs::create_dir(&path).unwrap();
+    let refused = TestPlane::try_start(config.clone(), Arc::new(RealDisk)).err();
+    assert!(refused.is_some());
+    fs::remove_dir(&path).unwrap();
+    fs::rename(&aside, &path).unwrap();
+    has_all(&config, &sent);
 }
 
 #[test]

@@ -99,6 +99,26 @@ impl LogEnv {
         }
     }
 
+    /// Gives up all blocks of a folder that was deleted before its log was opened, or whose log was
+    /// refused.
+    pub fn forget_folder(&self, topic: &str, partition: i32) {
+        let Some(cache) = self.cache.get() else {
+            return;
+        };
+        let DirCache {
+            arena,
+            found,
+            quarantined,
+            ..
+        } = &mut *cache.lock();
+        let is_it = |name: &PartitionName| name.topic == topic && name.partition == partition;
+        let found = found.extract_if(|name, _| is_it(name));
+        let refused = quarantined.extract_if(|name, _| is_it(name));
+        for (_, found) in found.chain(refused.map(|(name, (found, _))| (name, found))) {
+            arena.release_slot(found.slot);
+        }
+    }
+
     /// What the arena holds of a log, if there is an arena.
     ///
     /// # Errors
