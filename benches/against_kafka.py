@@ -10,20 +10,28 @@ import os
 import shutil
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benches import cases, environment, memory_group, report
-from benches.brokers import BROKERS, ROOT, BenchError, Broker
+from benches import cases, effort, environment, memory_group, report, topics
+from benches.brokers import BROKERS, ROOT, BenchError, Unavailable
+from benches.effort import Case, Effort, Scenario
+from benches.read_cases import FRESH_BYTES
+from benches.stage import MEMORY_BYTES, stage
 
-MEMORY_BYTES = 2_500_000_000
+# On disk at the same time of the cases that share a broker; what a case produced goes after it,
+# but with --quick, since Kafka removes nothing in its first half minute.
+_SHARED_CASES_AT_ONCE = 2
+_HEADLINES = (
+    *("mb_per_s", "cpu_s_per_gb", "p50_ms", "p99_ms", "startup_s", "cpu_percent"),
+    *("producer_p99.9_growth", "tail_p99_growth", "newest_read_mb", "p99_growth"),
+    *("of_six", "own_kb_per_partition", "produced_s", "led_s"),
+)
 
 
 class Bench:
@@ -31,32 +39,57 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, console: Console) -> None:
         self.console = console
-        self.effort = cases.QUICK if options.quick else cases.FULL
-        if options.pairs:
-            self.effort = replace(self.effort, pairs=options.pairs)
+        self.effort = _effort(options)
+        self.quick: bool = options.quick
+        self.keeps_topics: bool = options.quick and not options.only
         self.brokers: list[str] = options.brokers
         self.only: list[str] = options.only
         self.folder = Path(options.out)
         self.results: list[report.Result] = []
+        self._began = time.monotonic()
 
-    def wanted(self, name: str) -> bool:
-        """Whether `--only` leaves the case in."""
-        return not self.only or name in self.only
+    def wanted(self, case: Case | Scenario, broker: str) -> bool:
+        """Whether `--only` (without it `--quick`) leaves the case in, and the broker can do it."""
+        if broker == "floor" and not getattr(case, "floor", False):
+            return False
+        return case.name in self.only if self.only else case.quick or not self.quick
+
+    def shared(self, broker: str) -> list[Case]:
+        """The cases that run on one broker, one after the other."""
+        return [case for case in cases.CASES if self.wanted(case, broker)]
+
+    def scenarios(self, pair: int, broker: str) -> list[Scenario]:
+        """Those that have one of their own. They take long and repeat what matters by themselves:
+        one pair is enough, unless they were asked for by name."""
+        chosen = [scenario for scenario in cases.SCENARIOS if self.wanted(scenario, broker)]
+        return chosen if pair == 1 or self.only else []
 
     def steps(self) -> int:
-        """Steps of the progress bar."""
-        per_broker = len([c for c in (cases.IDLE, *cases.CASES) if self.wanted(c.name)]) + 2
-        return self.effort.pairs * len(self.brokers) * per_broker
+        """Steps of the progress bar: as often as :meth:`measure` says what comes next."""
+        count = 0
+        for pair in range(1, self.effort.pairs + 1):
+            for broker in self.brokers:
+                cases_of_one = len(self.shared(broker)) + self.wanted(cases.IDLE, broker)
+                count += cases_of_one + bool(cases_of_one) + len(self.scenarios(pair, broker))
+        return count
 
     def check_space(self) -> None:
         """BenchError unless the disk holds what one broker writes at most before it is removed."""
-        produced = [c for c in cases.CASES if c.name.startswith("produce") and self.wanted(c.name)]
-        each = self.effort.warm_bytes + self.effort.measure_bytes
-        needed = self.effort.fill_bytes + len(produced) * each + cases.FETCHED_BYTES
+        effort = self.effort
+        shared = 0
+        if self.shared("pyrklog"):
+            at_once = _SHARED_CASES_AT_ONCE
+            if self.keeps_topics:
+                at_once = len(self.shared("pyrklog"))
+            each = effort.warm_bytes + effort.measure_bytes
+            fresh = 2 * effort.fresh_rounds * FRESH_BYTES
+            shared = effort.fill_bytes + at_once * max(each, fresh)
+        alone = [scenario.disk_bytes(effort) for scenario in self.scenarios(1, "pyrklog")]
+        needed = max([shared, *alone]) * 1.1
         free = shutil.disk_usage(self.folder).free
-        if free < needed * 1.1:
+        if free < needed:
             raise BenchError(
-                f"{self.folder} has {free / 1e9:.0f} GB free, {needed * 1.1 / 1e9:.0f} GB are "
+                f"{self.folder} has {free / 1e9:.0f} GB free, {needed / 1e9:.0f} GB are "
                 "needed: choose another folder with --out, fewer cases with --only, or --quick"
             )
 
@@ -74,60 +107,59 @@ class Bench:
             for pair in range(1, self.effort.pairs + 1):
                 for name in self.brokers:
                     for result in self.measure(pair, name):
-                        progress.update(task, advance=1, description=result)
+                        progress.update(task, advance=1, description=f"{name} {pair}: {result}")
 
     def measure(self, pair: int, name: str) -> Iterator[str]:
-        """Starts one broker, runs every case on it and removes it; yields what comes next."""
-        with self.broker(name) as (broker, group):
-            enter = group.join() if isinstance(group, memory_group.MemoryGroup) else None
-            yield f"{name} {pair}: starting"
+        """Everything on one broker; yields what comes next."""
+        if self.shared(name) or self.wanted(cases.IDLE, name):
+            yield from self._measure_shared(pair, name)
+        for scenario in self.scenarios(pair, name):
+            yield scenario.title
+            with stage(name, self.folder) as place:
+                try:
+                    self.note(pair, name, scenario.name, scenario.measure(place, self.effort))
+                except Unavailable as reason:
+                    self.console.print(f"{scenario.name}: not measured: {reason}", style="yellow")
+
+    def _measure_shared(self, pair: int, name: str) -> Iterator[str]:
+        with stage(name, self.folder) as place:
+            broker = place.prepare()
+            yield "starting"
             started = []
             for start in range(self.effort.starts):
                 if start:
                     broker.stop()
-                started.append(broker.start(enter))
-            self.note(pair, name, cases.START_UP, {"startup_s": statistics.median(started)})
-            if self.wanted(cases.IDLE.name):
-                yield f"{name} {pair}: {cases.IDLE.title}"
+                started.append(place.start(broker))
+            if name != "floor":
+                self.note(pair, name, cases.START_UP, {"startup_s": statistics.median(started)})
+            if self.wanted(cases.IDLE, name):
+                yield cases.IDLE.title
                 self.note(pair, name, cases.IDLE.name, cases.IDLE.measure(broker, self.effort))
-            chosen = [case for case in cases.CASES if self.wanted(case.name)]
-            yield f"{name} {pair}: filling memory"
+            chosen = self.shared(name)
             if chosen:
-                cases.fill(broker, self.effort)
+                topics.fill(broker, self.effort.fill_bytes)
             for case in chosen:
-                yield f"{name} {pair}: {case.title}"
+                yield case.title
                 self.note(pair, name, case.name, case.measure(broker, self.effort))
+                if not self.keeps_topics:
+                    topics.remove_all(broker)
             broker.stop()
 
-    @contextmanager
-    def broker(
-        self, name: str
-    ) -> Iterator[tuple[Broker, memory_group.MemoryGroup | memory_group.NoMemoryGroup]]:
-        """A prepared broker in a folder and a memory group of its own, both removed at the end."""
-        group = memory_group.create(f"pyrklog-bench-{os.getpid()}", MEMORY_BYTES)
-        parent = tempfile.mkdtemp(prefix="data-", dir=self.folder)
-        broker = BROKERS[name](Path(parent) / name)
-        try:
-            broker.prepare()
-            yield broker, group
-        finally:
-            broker.remove()
-            shutil.rmtree(parent, ignore_errors=True)
-            if isinstance(group, memory_group.MemoryGroup):
-                group.remove()
-
-    def note(self, pair: int, broker: str, case: str, row: cases.Row) -> None:
+    def note(self, pair: int, broker: str, case: str, row: effort.Row) -> None:
         """Keeps a result and shows its main figures at once."""
         self.results.append(report.Result(pair, broker, case, row))
-        metrics = ("mb_per_s", "cpu_s_per_gb", "p50_ms", "p99_ms", "startup_s", "cpu_percent")
-        figures = [f"{metric} {report.number(row[metric])}" for metric in metrics if metric in row]
-        self.console.print(f"{broker:8} {case:14} {'  '.join(figures)}", highlight=False)
-        least = 3 * cases.UNWRITTEN_MAX_BYTES.get(broker, 0)
-        if case.startswith("produce") and row["bytes"] < least:
+        figures = [f"{name} {report.number(row[name])}" for name in _HEADLINES if name in row]
+        elapsed = f"{time.monotonic() - self._began:6.0f} s"
+        line = f"{elapsed} {broker:8} {case:15} {'  '.join(figures)}"
+        self.console.print(line, highlight=False)
+        least = 3 * BROKERS[broker].unwritten_max_bytes
+        if case.startswith(("produce", "records", "partitions")) and row["bytes"] < least:
             self.console.print(
                 f"  note: only {row['bytes'] / 1e6:.0f} MB, less than three times what {broker} "
                 "may leave unwritten; the clock still stopped with the last byte in its file"
             )
+        if self.folder.is_dir():
+            report.write_csv(self.folder / "results.csv", self.results)
 
     def describe(self) -> None:
         """Prints the machine, the memory group and what each broker is given."""
@@ -146,40 +178,80 @@ class Bench:
                 self.console.print(f"{name:12} {line}", highlight=False)
         effort = self.effort
         self.console.print(
-            f"{'warm-up':12} {effort.fill_bytes / 1e9:.0f} GB, then {effort.warm_seconds:.0f} s of "
+            f"{'warm-up':12} {effort.fill_bytes / 1e9:.1f} GB, then {effort.warm_seconds:.0f} s of "
             "each case's own work (for Kafka's JIT too), none of it measured"
         )
 
     def finish(self) -> bool:
-        """Writes CSV, table and plot, prints the table; whether every goal is reached."""
+        """Writes CSV, table and plots, prints the table; whether every goal is reached."""
         report.write_csv(self.folder / "results.csv", self.results)
         found = report.lines(self.results)
         (self.folder / "table.md").write_text(report.markdown(found))
-        from benches import plot
+        from benches import plot, plot_sweeps
 
         pairs = f"{self.effort.pairs} pair(s), {time.strftime('%Y-%m-%d')}"
         plot.draw(self.folder / "results.png", found, pairs)
+        plot_sweeps.draw(self.folder / "sweeps.png", found, pairs)
         self.console.print(report.table(found))
-        self.console.print(f"results.csv, results.png, table.md in {self.folder}")
+        self.console.print(f"results.csv, results.png, sweeps.png, table.md in {self.folder}")
         return not any(line.verdict().startswith("missed") for line in found)
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
+def _effort(options: argparse.Namespace) -> Effort:
+    chosen = effort.QUICK if options.quick else effort.FULL
+    given = {
+        "pairs": options.pairs,
+        "phases": options.phases,
+        "hang_pairs": options.phases,
+        "old_bytes": options.old_gb and round(options.old_gb * 1e9),
+        "recovery_bytes": options.recovery_gb and round(options.recovery_gb * 1e9),
+        "recovery_partitions": options.recovery_partitions,
+        "many_partitions": options.many,
+        "measure_seconds": options.seconds,
+    }
+    return replace(chosen, **{name: value for name, value in given.items() if value is not None})
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def amount(text: str) -> float:
+    """A number above 0."""
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return value
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benches.against_kafka", description="pyrklog beside Apache Kafka"
     )
-    names = [cases.IDLE.name, *(case.name for case in cases.CASES)]
-    parser.add_argument("--quick", action="store_true", help="one short pair, under 5 minutes")
-    parser.add_argument("--strict", action="store_true", help="a missed goal is a failure")
-    parser.add_argument("--pairs", type=int, help="how often each broker runs")
-    parser.add_argument(
-        "--only", type=lambda text: text.split(","), default=[], help="of " + ",".join(names)
-    )
-    parser.add_argument(
-        "--brokers", type=lambda text: text.split(","), default=["kafka", "pyrklog"]
-    )
-    parser.add_argument("--out", default=str(ROOT / "bench-out"), help="folder for all output")
+    names = [case.name for case in cases.ALL]
+    add = parser.add_argument
+    add("--quick", action="store_true", help="one short pair of some cases, under 5 minutes")
+    add("--strict", action="store_true", help="a missed goal is a failure")
+    add("--floor", action="store_true", help="the floor programs, too, where there is one")
+    add("--pairs", type=count, help="how often each broker runs")
+    add("--phases", type=count, help="alternations in lag and hanging-disk")
+    add("--seconds", type=amount, help="most time to measure each case")
+    add("--old-gb", type=amount, help="lag: what is read of old data in each phase")
+    add("--recovery-gb", type=amount, help="recovery: what lies in the log")
+    add("--recovery-partitions", type=count)
+    add("--many", type=count, help="partitions of partitions10000")
+    add("--only", type=_names, default=[], help="of " + ",".join(names))
+    add("--brokers", type=_names, default=["kafka", "pyrklog"], help="of " + ",".join(BROKERS))
+    add("--out", default=str(ROOT / "bench-out"), help="folder for all output")
     options = parser.parse_args(arguments)
     for name in options.only:
         if name not in names:
@@ -187,8 +259,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     for name in options.brokers:
         if name not in BROKERS:
             parser.error(f"no broker {name!r}; there are {', '.join(BROKERS)}")
-    if options.pairs is not None and options.pairs < 1:
-        parser.error("--pairs is at least 1")
+    if options.floor and "floor" not in options.brokers:
+        options.brokers = [*options.brokers, "floor"]
     return options
 
 

@@ -1,7 +1,9 @@
-"""The two brokers: how each is set up, started and stopped, and what it is given."""
+"""The brokers and the floor: how each is set up, started and stopped, and what it is given."""
 
 import base64
+import os
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -10,9 +12,10 @@ import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benches import process
 from benches.metadata_probe import BrokerEnded, wait_for_metadata
 
 ROOT = Path(__file__).parents[1]
@@ -30,25 +33,37 @@ JVM_FLAGS = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-_START_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 180.0
+# Kafka keeps every segment open; its documentation asks for this many for a broker.
+_OPEN_FILES = 100_000
+# The data of a finished case is to be gone before the next one begins.
+_DELETE_DELAY = ("log.segment.delete.delay.ms", "1000")
 
 
 class BenchError(Exception):
     """A benchmark cannot go on; the message is for the user."""
 
 
+class Unavailable(BenchError):
+    """This machine cannot run the case; the others can go on."""
+
+
 class Broker(ABC):
     """One broker on the loopback interface, with its data in a folder of its own.
 
-    `start` and `stop` may be repeated on the same data; `remove` ends it for good.
+    `start` and `stop` may be repeated on the same data; `remove` ends it for good. `topics` are
+    those that a case has made and that are to be removed after it. `unwritten_max_bytes` is what it
+    may hold and not yet have written to a file, beyond the page cache.
     """
 
     name: str
+    unwritten_max_bytes = 0
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, log_dirs: Sequence[Path] = ()) -> None:
         self.folder = folder
         self.port = free_port()
+        self.topics: list[str] = []
+        self._given_log_dirs = tuple(log_dirs)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -76,13 +91,43 @@ class Broker(ABC):
         """What was set, line by line, for the report."""
 
     @abstractmethod
-    def partition_folder(self, topic: str, partition: int) -> Path:
-        """Where the partition's segments lie."""
+    def default_log_dir(self) -> Path:
+        """Where logs lie unless directories were given."""
 
-    def start(self, enter_group: Callable[[], None] | None) -> float:
+    @property
+    def log_dirs(self) -> tuple[Path, ...]:
+        """All directories of logs."""
+        return self._given_log_dirs or (self.default_log_dir(),)
+
+    def partition_folder(self, topic: str, partition: int) -> Path:
+        """Where the partition's segments lie, or will if it is not there yet."""
+        places = [log_dir / f"{topic}-{partition}" for log_dir in self.log_dirs]
+        return next((place for place in places if place.exists()), places[0])
+
+    def start(self, enter_group: Callable[[], None] | None, timeout_s: float = 60.0) -> float:
         """Starts the process; seconds from its creation to a Metadata reply that names a broker."""
         output = self.folder / "output.log"
-        with output.open("ab") as sink:
+        started = self.execute(enter_group)
+        child = self._process
+        assert child is not None
+        try:
+            deadline = started + timeout_s
+            ready = wait_for_metadata(self.port, deadline, lambda: child.poll() is None)
+        except (BrokerEnded, TimeoutError) as error:
+            self.kill()
+            text = output.read_text(errors="replace")[-2_000:]
+            raise BenchError(f"{self.name} did not start ({error!r}):\n{text}") from None
+        return ready - started
+
+    def execute(self, enter_group: Callable[[], None] | None) -> float:
+        """Creates the process and waits for nothing; the monotonic time just before."""
+
+        def prepare_process() -> None:
+            if enter_group is not None:
+                enter_group()
+            _raise_open_files()
+
+        with (self.folder / "output.log").open("ab") as sink:
             started = time.monotonic()
             self._process = subprocess.Popen(
                 self.command(),
@@ -90,17 +135,9 @@ class Broker(ABC):
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                preexec_fn=enter_group,
+                preexec_fn=prepare_process,
             )
-        process = self._process
-        try:
-            deadline = started + _START_TIMEOUT_S
-            ready = wait_for_metadata(self.port, deadline, lambda: process.poll() is None)
-        except (BrokerEnded, TimeoutError) as error:
-            self.kill()
-            text = output.read_text(errors="replace")[-2_000:]
-            raise BenchError(f"{self.name} did not start ({error!r}):\n{text}") from None
-        return ready - started
+        return started
 
     def stop(self) -> float:
         """SIGTERM and wait; seconds that it took. One that hangs is killed, which is an error."""
@@ -117,11 +154,16 @@ class Broker(ABC):
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """SIGKILL, for the way out of an error."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        """SIGKILL to every process of it, parents first, so that none starts another."""
+        if self._process is None:
+            return
+        for pid in process.tree(self._process.pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it ended with its parent
+        self._process.wait()
+        self._process = None
 
     def remove(self) -> None:
         """Ends it and deletes its data."""
@@ -134,8 +176,8 @@ class Kafka(Broker):
 
     name = "kafka"
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, log_dirs: Sequence[Path] = ()) -> None:
+        super().__init__(folder, log_dirs)
         self._controller_port = free_port()
 
     def settings(self) -> dict[str, str]:
@@ -148,7 +190,7 @@ class Kafka(Broker):
                 f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
             ),
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(self.folder / "logs"),
+            "log.dirs": ",".join(map(str, self.log_dirs)),
             "num.network.threads": "3",
             "num.io.threads": "8",
             "socket.send.buffer.bytes": "102400",
@@ -160,6 +202,7 @@ class Kafka(Broker):
             "transaction.state.log.min.isr": "1",
             "log.segment.bytes": "1073741824",
             "log.retention.hours": "168",
+            _DELETE_DELAY[0]: _DELETE_DELAY[1],
         }
 
     def prepare(self) -> None:
@@ -200,14 +243,15 @@ class Kafka(Broker):
         settings = [f"{name}={value}" for name, value in self.settings().items()]
         return [f"Apache Kafka {KAFKA_VERSION}, KRaft", " ".join(JVM_FLAGS), *settings]
 
-    def partition_folder(self, topic: str, partition: int) -> Path:
-        return self.folder / "logs" / f"{topic}-{partition}"
+    def default_log_dir(self) -> Path:
+        return self.folder / "logs"
 
 
 class Pyrklog(Broker):
     """pyrklog as `pip install` gives it, with its defaults."""
 
     name = "pyrklog"
+    unwritten_max_bytes = 64 << 20  # pyrklog.unwritten.max.bytes
 
     def prepare(self) -> None:
         self.folder.mkdir(parents=True)
@@ -216,17 +260,66 @@ class Pyrklog(Broker):
         program = Path(sys.executable).with_name("pyrklog")
         if not program.exists():
             raise BenchError(f"{program} is missing: run `make build` first")
-        listen = f"127.0.0.1:{self.port}"
-        return [str(program), "serve", "--listen", listen, "--data", str(self.folder / "data")]
+        settings = ["=".join(_DELETE_DELAY)]
+        if self._given_log_dirs:
+            settings.append("log.dirs=" + ",".join(map(str, self.log_dirs)))
+        return [
+            *(str(program), "serve", "--listen", self.bootstrap),
+            *("--data", str(self.folder / "data")),
+            *(word for setting in settings for word in ("--set", setting)),
+        ]
 
     def describe(self) -> list[str]:
-        return ["pyrklog, release build, defaults"]
+        return ["pyrklog, release build, defaults", "=".join(_DELETE_DELAY)]
 
-    def partition_folder(self, topic: str, partition: int) -> Path:
-        return self.folder / "data" / "logs" / f"{topic}-{partition}"
+    def remove(self) -> None:
+        """Removes also what of its block cache outlived the process, as after a SIGKILL."""
+        self.kill()
+        for marker in (log_dir / ".pyrklog-arena" for log_dir in self.log_dirs):
+            if marker.exists():
+                found = [line.partition("=") for line in marker.read_text().splitlines()]
+                for name, _, path in found:
+                    if name == "path":
+                        Path(path).unlink(missing_ok=True)
+        super().remove()
+
+    def default_log_dir(self) -> Path:
+        return self.folder / "data" / "logs"
 
 
-BROKERS: dict[str, type[Broker]] = {"kafka": Kafka, "pyrklog": Pyrklog}
+class Floor(Broker):
+    """No broker: benches/floors, which does just the unavoidable work."""
+
+    name = "floor"
+    unwritten_max_bytes = 375_000_000
+
+    def prepare(self) -> None:
+        self.folder.mkdir(parents=True)
+
+    def command(self) -> list[str]:
+        program = ROOT / "target" / "release" / "pyrklog-floors"
+        if not program.exists():
+            raise BenchError(f"{program} is missing: `cargo build --release -p pyrklog-floors`")
+        data = str(self.default_log_dir())
+        return [str(program), "--listen", self.bootstrap, "--data", data]
+
+    def describe(self) -> list[str]:
+        return ["benches/floors: receive, CRC, copy, answer, write behind; send from memory"]
+
+    def default_log_dir(self) -> Path:
+        return self.folder / "logs"
+
+
+BROKERS: dict[str, type[Broker]] = {"kafka": Kafka, "pyrklog": Pyrklog, "floor": Floor}
+
+
+def _raise_open_files() -> None:
+    """Between fork and exec: as many open files as a broker is to have, where that is allowed."""
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    except (ValueError, OSError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def free_port() -> int:

@@ -63,12 +63,12 @@ def closed_loop(
             raise BenchError(f"{broker.name}: {ErrorCode(error_of(body)).name}")
         send_next()
 
-    before, began = process.stat(broker.pid), time.monotonic()
+    before, began = process.usage(broker.pid), time.monotonic()
     for _ in range(WINDOW):
         send_next()
     while time.monotonic() < began + seconds:
         driver.turn(on_answer, 0.1)
-    after, took = process.stat(broker.pid), time.monotonic() - began
+    after, took = process.usage(broker.pid), time.monotonic() - began
     count = len(latencies)
     for index in sent:
         everybody[index].receive()

@@ -26,6 +26,21 @@ class Load:
     started_ns: int
     finished_ns: int
 
+    @property
+    def seconds(self) -> float:
+        """From the start to the last answer."""
+        return (self.finished_ns - self.started_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class Served:
+    """When a probe saw what of a topic with so many partitions; CLOCK_MONOTONIC."""
+
+    partitions: int
+    produced_ns: int
+    led_ns: int
+    read_ns: int
+
 
 def parse(text: str) -> Load:
     """Reads the generator's line of JSON; BenchError when replies had errors or records were lost.
@@ -40,8 +55,13 @@ def parse(text: str) -> Load:
     return Load(**{name: result[name] for name in Load.__dataclass_fields__})
 
 
-def run(mode: str, bootstrap: str, topic: str, **options: int | float | bool) -> Load:
-    """Runs one mode; keyword `batch_bytes=1024` is given as `--batch-bytes 1024`."""
+def parse_served(text: str) -> Served:
+    """Reads what a probe prints."""
+    result: dict[str, Any] = json.loads(text)
+    return Served(**{name: result[name] for name in Served.__dataclass_fields__})
+
+
+def _command(mode: str, bootstrap: str, topic: str, options: dict[str, Any]) -> list[str]:
     if not PROGRAM.exists():
         raise BenchError(f"{PROGRAM} is missing: run `cargo build --release -p pyrklog-loadgen`")
     command = [str(PROGRAM), mode, "--bootstrap", bootstrap, "--topic", topic]
@@ -51,18 +71,66 @@ def run(mode: str, bootstrap: str, topic: str, **options: int | float | bool) ->
             command.append(flag)
         elif value is not False:
             command += [flag, str(value)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if not done.stdout:
-        raise BenchError(f"{mode} on {topic}: {done.stderr.strip() or 'no output'}")
-    return parse(done.stdout)
+    return command
 
 
-def segment_bytes(folder: Path) -> int:
-    """Bytes of all segments of one partition; 0 while its folder is not there."""
-    total = 0
+class Running:
+    """A generator at work. Leaving the `with` block ends it, whatever it was doing."""
+
+    def __init__(
+        self, mode: str, bootstrap: str, topic: str, /, **options: int | float | bool
+    ) -> None:
+        self._name = f"{mode} on {topic}"
+        self._complaints = ""
+        self._process = subprocess.Popen(
+            _command(mode, bootstrap, topic, options),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def wait_until_started(self) -> None:
+        """For one that was told to `announce` itself: all connections are there, work begins. One
+        that fails before has ended then, and :meth:`output` says why."""
+        assert self._process.stderr is not None
+        self._complaints = self._process.stderr.readline()
+
+    def output(self) -> str:
+        """What it prints, once it is over; one that runs `until_eof` is told to end."""
+        output, rest = self._process.communicate()
+        if not output:
+            complaints = self._complaints + rest
+            raise BenchError(f"{self._name}: {complaints.strip() or 'no output'}")
+        return output
+
+    def result(self) -> Load:
+        """What it counted, as :meth:`output`."""
+        return parse(self.output())
+
+
+def run(mode: str, bootstrap: str, topic: str, /, **options: int | float | bool) -> Load:
+    """Runs one mode; keyword `batch_bytes=1024` is given as `--batch-bytes 1024`."""
+    with Running(mode, bootstrap, topic, **options) as running:
+        return running.result()
+
+
+def segment_bytes(folder: Path) -> tuple[int, float]:
+    """Bytes of all segments of one partition, and when one was last written to (wall clock,
+    seconds); zeros while its folder is not there."""
+    total, written = 0, 0.0
     for segment in folder.glob("*.log"):
         try:
-            total += segment.stat().st_size
+            found = segment.stat()
         except FileNotFoundError:
-            pass  # removed between listing and looking
-    return total
+            continue  # removed between listing and looking
+        total += found.st_size
+        written = max(written, found.st_mtime)
+    return total, written

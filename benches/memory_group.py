@@ -53,7 +53,10 @@ class NoMemoryGroup:
     reason: str
 
 
-def create(name: str, limit_bytes: int) -> MemoryGroup | NoMemoryGroup:
+Group = MemoryGroup | NoMemoryGroup
+
+
+def create(name: str, limit_bytes: int) -> Group:
     """Makes a group by the v1 controller where it is mounted, else by v2."""
     try:
         if (V1 / "memory.limit_in_bytes").exists():

@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from benches.cases import TITLES
-from benches.report import OURS, REFERENCE, Line, number
+from benches.report import FLOOR, OURS, REFERENCE, Line, number
 
 _PANELS = (
     ("mb_per_s", "MB/s (right is better)"),
     ("cpu_s_per_gb", "broker CPU-seconds per GB (left is better)"),
     ("p99_ms", "p99 latency in ms (left is better)"),
 )
-_BROKERS = {REFERENCE: ("Apache Kafka", "#8a8a8a", "o"), OURS: ("pyrklog", "#1f77b4", "D")}
+LOOKS = {
+    REFERENCE: ("Apache Kafka", "#8a8a8a", "o"),
+    OURS: ("pyrklog", "#1f77b4", "D"),
+    FLOOR: ("floor", "#2ca02c", "|"),
+}
 
 
 def draw(path: Path, found: list[Line], subtitle: str) -> None:
@@ -49,8 +53,8 @@ def draw(path: Path, found: list[Line], subtitle: str) -> None:
 
 
 def _values(line: Line) -> dict[str, float]:
-    both = {REFERENCE: line.reference, OURS: line.ours}
-    return {broker: value for broker, value in both.items() if value}
+    all_values = {REFERENCE: line.reference, OURS: line.ours, FLOOR: line.floor}
+    return {broker: value for broker, value in all_values.items() if value}
 
 
 def _draw_panel(axis: Any, title: str, lines: list[Line]) -> None:
@@ -59,7 +63,7 @@ def _draw_panel(axis: Any, title: str, lines: list[Line]) -> None:
         values = _values(line)
         axis.plot(list(values.values()), [place] * len(values), color="#c8c8c8", zorder=1)
         for broker, value in values.items():
-            label, colour, marker = _BROKERS[broker]
+            label, colour, marker = LOOKS[broker]
             first = None if broker in shown else label
             shown.add(broker)
             axis.scatter([value], [place], s=36, c=colour, marker=marker, zorder=2, label=first)

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benches.cases import METRICS, TITLES, Row
+from benches import goals
+from benches.cases import SHOWN, TITLES
+from benches.effort import METRICS, Row
 
-OURS, REFERENCE = "pyrklog", "kafka"
+OURS, REFERENCE, FLOOR = "pyrklog", "kafka", "floor"
 
 
 @dataclass(frozen=True)
@@ -24,70 +26,16 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Goal:
-    """What must hold for a metric: of our figure itself, or of its ratio to the reference's."""
-
-    case: str
-    metric: str
-    sign: str
-    bound: float
-    ratio: bool
-
-    def holds(self, value: float) -> bool:
-        """Whether `value`, a figure or a ratio, is within the bound."""
-        return value >= self.bound if self.sign == ">=" else value <= self.bound
-
-    def __str__(self) -> str:
-        return f"{self.sign} {self.bound:g}{'x' if self.ratio else ''}"
-
-
-GOALS = (
-    Goal("produce16k", "mb_per_s", ">=", 2.0, True),
-    Goal("produce16k", "cpu_s_per_gb", "<=", 0.5, True),
-    Goal("produce1k", "mb_per_s", ">=", 3.0, True),
-    Goal("produce1k", "cpu_s_per_gb", "<=", 0.333, True),
-    Goal("fetch", "mb_per_s", ">=", 1.0, True),
-    Goal("fetch", "cpu_s_per_gb", "<=", 1.0, True),
-    Goal("heartbeats", "requests_per_cpu_s", ">=", 1.0, True),
-    Goal("commits1", "requests_per_cpu_s", ">=", 1.0, True),
-    Goal("commits6", "requests_per_cpu_s", ">=", 1.0, True),
-    Goal("settle", "settle_s", "<=", 3.0, False),
-    Goal("settle", "delay_ms", "<=", 50.0, False),
-    Goal("idle", "rss_mb", "<=", 80.0, False),
-    Goal("idle", "cpu_percent", "<=", 0.3, False),
-    Goal("start-up", "startup_s", "<=", 0.5, False),
-)
-
-_SHOWN: dict[str, tuple[str, ...]] = {
-    "start-up": ("startup_s",),
-    "idle": ("cpu_percent", "rss_mb", "threads"),
-    "end-to-end": ("p50_ms", "p99_ms", "p99.9_ms", "cpu_percent"),
-    "settle": ("settle_s", "settle_max_s", "delay_ms"),
-    **dict.fromkeys(
-        ("heartbeats", "commits1", "commits6"),
-        ("requests_per_cpu_s", "requests_per_s", "p50_ms", "p99_ms"),
-    ),
-}
-_SHOWN_OTHERWISE = (
-    "mb_per_s",
-    "records_per_s",
-    "cpu_s_per_gb",
-    "p50_ms",
-    "p99_ms",
-    "p99.9_ms",
-    "rss_mb",
-)
-
-
-@dataclass(frozen=True)
 class Line:
-    """One metric of one case over all pairs."""
+    """One metric of one case over all pairs. `cores_busy_percent` is that of our runs."""
 
     case: str
     metric: str
     reference: float | None
     ours: float | None
     ratios: tuple[float, ...]
+    floor: float | None = None
+    cores_busy_percent: float | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -96,11 +44,8 @@ class Line:
 
     def verdict(self) -> str:
         """The goal and whether it is reached; empty where there is none."""
-        for goal in GOALS:
-            value = self.ratio if goal.ratio else self.ours
-            if (goal.case, goal.metric) == (self.case, self.metric) and value is not None:
-                return f"{'reached' if goal.holds(value) else 'missed'} ({goal})"
-        return ""
+        figures = goals.Figures(self.ours, self.ratio, self.floor, self.cores_busy_percent)
+        return goals.verdict(self.case, self.metric, figures)
 
 
 def lines(results: Iterable[Result]) -> list[Line]:
@@ -108,22 +53,24 @@ def lines(results: Iterable[Result]) -> list[Line]:
     found: dict[tuple[str, str, int], Row] = {}
     for result in results:
         found[result.case, result.broker, result.pair] = result.row
-    cases = [case for case in TITLES if any(key[0] == case for key in found)]
     pairs = sorted({key[2] for key in found})
+
+    def values(case: str, broker: str, metric: str) -> list[float | None]:
+        return [found.get((case, broker, pair), {}).get(metric) for pair in pairs]
+
     out = []
-    for case in cases:
-        for metric in _SHOWN.get(case, _SHOWN_OTHERWISE):
-            values = {
-                broker: [found.get((case, broker, pair), {}).get(metric) for pair in pairs]
-                for broker in (REFERENCE, OURS)
-            }
+    for case in [case for case in TITLES if any(key[0] == case for key in found)]:
+        busy = _median(values(case, OURS, "cores_busy_percent"))
+        for metric in SHOWN[case]:
+            reference, ours = values(case, REFERENCE, metric), values(case, OURS, metric)
             ratios = tuple(
-                ours / reference
-                for reference, ours in zip(values[REFERENCE], values[OURS], strict=True)
-                if reference and ours is not None
+                ours_value / reference_value
+                for reference_value, ours_value in zip(reference, ours, strict=True)
+                if reference_value and ours_value is not None
             )
-            medians = [_median(values[broker]) for broker in (REFERENCE, OURS)]
-            out.append(Line(case, metric, medians[0], medians[1], ratios))
+            floor = _median(values(case, FLOOR, metric))
+            line = Line(case, metric, _median(reference), _median(ours), ratios, floor, busy)
+            out.append(line)
     return out
 
 
@@ -141,10 +88,14 @@ def number(value: float | None) -> str:
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+_HEADINGS = ("case", "figure", "Kafka", "pyrklog", "ratio of each pair", "median", "goal")
+_NUMBERS = range(2, 6)
+
+
+def _cells(line: Line) -> list[str]:
     ratios = " ".join(f"{ratio:.2f}" for ratio in line.ratios)
     median = "–" if line.ratio is None else f"{line.ratio:.2f}"
-    return (
+    return [
         TITLES[line.case],
         line.metric,
         number(line.reference),
@@ -152,25 +103,34 @@ def _cells(line: Line) -> tuple[str, ...]:
         ratios or "–",
         median,
         line.verdict(),
-    )
+    ]
 
 
-_HEADINGS = ("case", "figure", "Kafka", "pyrklog", "ratio of each pair", "median", "goal")
+def _rows(found: list[Line]) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells; a column for the floor, the last one, where there is any."""
+    headings = list(_HEADINGS)
+    rows = [_cells(line) for line in found]
+    if any(line.floor is not None for line in found):
+        headings.append("floor")
+        for line, cells in zip(found, rows, strict=True):
+            cells.append(number(line.floor))
+    return headings, rows
 
 
 def table(found: list[Line]) -> Table:
     """For the terminal."""
+    headings, rows = _rows(found)
     out = Table(title="pyrklog beside Apache Kafka (medians; ratio = pyrklog / Kafka)")
-    for place, heading in enumerate(_HEADINGS):
-        out.add_column(heading, justify="right" if 2 <= place <= 5 else "left")
+    for place, heading in enumerate(headings):
+        right = place in _NUMBERS or heading == "floor"
+        out.add_column(heading, justify="right" if right else "left")
     previous = None
-    for line in found:
+    for line, cells in zip(found, rows, strict=True):
         if previous not in (None, line.case):
             out.add_section()
-        cells = list(_cells(line))
         if previous == line.case:
             cells[0] = ""
-        style = "red" if cells[6].startswith("missed") else None
+        style = "red" if line.verdict().startswith("missed") else None
         out.add_row(*cells, style=style)
         previous = line.case
     return out
@@ -178,8 +138,12 @@ def table(found: list[Line]) -> Table:
 
 def markdown(found: list[Line]) -> str:
     """For docs/benchmarks.md."""
-    rows = [" | ".join(_HEADINGS), "|".join(["-"] * 2 + ["-:"] * 4 + ["-"])]
-    rows += [" | ".join(_cells(line)) for line in found]
+    headings, cells = _rows(found)
+    rule = [
+        "-:" if place in _NUMBERS or heading == "floor" else "-"
+        for place, heading in enumerate(headings)
+    ]
+    rows = [" | ".join(headings), "|".join(rule), *(" | ".join(row) for row in cells)]
     return "\n".join(f"| {row} |" for row in rows) + "\n"
 
 

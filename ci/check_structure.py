@@ -19,9 +19,14 @@ from ci import rust_source
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
+RUST_ROOTS = ("rust", "benches")
 PYTHON_ROOTS = ("python", "tests", "ci", "benches", "demo")
 CORE = "pyrklog._core"
-CORE_IMPORTERS = ("python/pyrklog/dataplane.py", "python/pyrklog/groups/table.py")
+CORE_IMPORTERS = (
+    "python/pyrklog/dataplane.py",
+    "python/pyrklog/groups/table.py",
+    "python/pyrklog/offline.py",
+)
 
 # What a decision must get as an argument, never fetch for itself.
 # fmt: off
@@ -34,7 +39,15 @@ IMPURE = frozenset({
 # Parsers of foreign bytes, which are tried with every cut and flipped bit: bytes in, values out.
 PURE_FILES = frozenset({"python/pyrklog/adoption/batches.py", "python/pyrklog/adoption/kraft.py"})
 # What must not load before a subcommand of the command line needs it.
-SLOW_FOR_CLI = frozenset({"pyrklog.broker", "pyrklog.dataplane", "confluent_kafka", "trio"})
+SLOW_FOR_CLI = frozenset(
+    {
+        "pyrklog.broker",
+        "pyrklog.dataplane",
+        "pyrklog.offline",
+        "confluent_kafka",
+        "trio",
+    }
+)
 
 # An optional package, known where a foreign ZooKeeper is read, and nowhere else.
 KAZOO_IMPORTERS = frozenset({"python/pyrklog/adoption/zookeeper.py"})
@@ -48,6 +61,7 @@ CRATE_DEPENDENCIES = {
     "dataplane": frozenset({"wire", "arena", "log"}),
     "loadgen": frozenset({"wire"}),
     "fuzz": frozenset({"wire", "log"}),
+    "floors": frozenset({"wire", "loadgen"}),
     "bridge": frozenset({"wire", "log", "dataplane"}),
 }
 # Paths that a crate's code, apart from its tests, must not name, and why.
@@ -60,6 +74,7 @@ CRATE_FORBIDS = {
     "log": (_NO_CLOCK, _NO_SOCKET),
     "dataplane": (),
     "loadgen": (),
+    "floors": (),
     "fuzz": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
     "bridge": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
 }
@@ -234,7 +249,8 @@ def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def _check_rust(root: Path) -> Iterator[Violation]:
-    for manifest in sorted((root / "rust").glob("*/Cargo.toml")):
+    manifests = [path for folder in RUST_ROOTS for path in (root / folder).glob("*/Cargo.toml")]
+    for manifest in sorted(manifests):
         crate = manifest.parent.name
         if crate not in CRATE_DEPENDENCIES:
             name = manifest.relative_to(root).as_posix()

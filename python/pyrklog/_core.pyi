@@ -41,7 +41,10 @@ __all__ = [
     "__version__",
     "api_table",
     "commit_error",
+    "drain_arena",
     "dump_file",
+    "list_arenas",
+    "remove_arena",
 ]
 
 __version__: str
@@ -446,3 +449,19 @@ def commit_error(error: int) -> int:
 
 def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[dict[str, object]]:
     """Rows of one file of a partition folder or checkpoint, for ``pyrklog log dump``."""
+
+def list_arenas(
+    directory: str,
+) -> list[tuple[str, str, str, int, int | None, int | None, str | None]]:
+    """Arenas in a directory: path, log directory, state, size in bytes, partitions with records
+    that are not in their files, bytes of these, what is wrong. Raises OSError.
+    """
+
+def drain_arena(log_dir: str) -> tuple[int, int]:
+    """Brings what a killed broker left in its arena to the files: partitions, bytes.
+
+    Raises OSError.
+    """
+
+def remove_arena(path: str, *, force: bool) -> None:
+    """Removes an arena's file; ValueError when in use, or when it would be missed."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyrklog.cli import consume, group, log, produce, serve, topic
+from pyrklog.cli import arena, consume, group, log, produce, serve, topic
 from pyrklog.cli.failures import ending, guarded
 from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(log.app, name="log")
+app.add_typer(arena.app, name="arena")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 

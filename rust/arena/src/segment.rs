@@ -295,6 +295,12 @@ impl CachedSegment {
         Some(block.position + block.written)
     }
 
+    /// Bytes that are not in the file.
+    pub fn unwritten_bytes(&self) -> u64 {
+        let blocks = self.blocks.lock();
+        blocks.iter().map(|b| u64::from(b.len - b.written)).sum()
+    }
+
     /// The position behind the last byte held.
     pub fn end(&self) -> Option<u32> {
         self.blocks.lock().back().map(Block::end)

@@ -1,5 +1,6 @@
 //! The Python module pyrklog._core: the only crate that knows pyo3. No logic.
 
+mod arenas;
 mod config;
 mod dump;
 mod errors;
@@ -22,6 +23,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::arenas::{drain_arena, list_arenas, remove_arena};
     #[pymodule_export]
     use crate::config::PlaneConfig;
     #[pymodule_export]

@@ -22,6 +22,14 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Something that the operator should read: (level, sentence).
 pub type Note = (&'static str, String);
 
+/// Which boot of the machine this is.
+pub fn boot_id() -> Option<[u8; 16]> {
+    fs::read_to_string(BOOT_ID)
+        .ok()
+        .as_deref()
+        .and_then(parse_id)
+}
+
 /// How much each of `dirs` directories may take.
 pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
     let all = match config.max_bytes {

@@ -18,6 +18,7 @@ pub mod testing;
 
 mod acceptor;
 mod answers;
+pub mod arena_tools;
 mod block_cache;
 mod checkpoints;
 mod clock;

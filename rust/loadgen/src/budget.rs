@@ -1,13 +1,26 @@
 //! How much a run may do: every run is bounded in time and in bytes.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Shared by all connections of a run.
 #[derive(Debug)]
 pub struct Budget {
     bytes_left: AtomicI64,
-    deadline_ns: u64,
+    deadline_ns: Arc<AtomicU64>,
     stopped: AtomicBool,
+}
+
+/// Brings a run's end forward, from a thread that may outlive the run.
+#[derive(Clone, Debug)]
+pub struct Ending(Arc<AtomicU64>);
+
+impl Ending {
+    /// Nothing that is due from `now_ns` on belongs to the run. What was due before still does, so
+    /// that an end in the middle of a stall leaves none of the stall out.
+    pub fn end_at(&self, now_ns: u64) {
+        self.0.fetch_min(now_ns, Ordering::Relaxed);
+    }
 }
 
 impl Budget {
@@ -15,7 +28,7 @@ impl Budget {
     pub fn new(deadline_ns: u64, bytes_max: u64) -> Self {
         Self {
             bytes_left: AtomicI64::new(i64::try_from(bytes_max).unwrap_or(i64::MAX)),
-            deadline_ns,
+            deadline_ns: Arc::new(AtomicU64::new(deadline_ns)),
             stopped: AtomicBool::new(false),
         }
     }
@@ -32,7 +45,7 @@ impl Budget {
 
     /// Whether nothing more may be started.
     pub fn is_over(&self, now_ns: u64) -> bool {
-        now_ns >= self.deadline_ns
+        now_ns >= self.deadline_ns()
             || self.stopped.load(Ordering::Relaxed)
             || self.bytes_left.load(Ordering::Relaxed) <= 0
     }
@@ -44,7 +57,12 @@ impl Budget {
 
     /// The time at which the run ends at the latest (monotonic).
     pub fn deadline_ns(&self) -> u64 {
-        self.deadline_ns
+        self.deadline_ns.load(Ordering::Relaxed)
+    }
+
+    /// A handle that ends the run earlier.
+    pub fn ending(&self) -> Ending {
+        Ending(Arc::clone(&self.deadline_ns))
     }
 }
 
@@ -66,6 +84,16 @@ mod tests {
         let budget = Budget::new(1_000, u64::MAX);
         assert!(budget.claim(999, 1));
         assert!(!budget.claim(1_000, 1));
+    }
+
+    #[test]
+    fn an_end_brought_forward_keeps_what_was_due_before() {
+        let budget = Budget::new(1_000, u64::MAX);
+        budget.ending().end_at(500);
+        assert!(budget.claim(499, 1));
+        assert!(!budget.claim(500, 1));
+        budget.ending().end_at(2_000);
+        assert_eq!(budget.deadline_ns(), 500);
     }
 
     #[test]

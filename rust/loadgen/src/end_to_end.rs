@@ -11,13 +11,12 @@ use crate::error::Result;
 use crate::messages::Topic;
 use crate::options::Options;
 use crate::pacing::Schedule;
-use crate::run::{Share, Times, begin, measure, open_share, reading_plan, shares};
+use crate::ring::Frame;
+use crate::run::{LATEST, Share, Times, begin, measure, open_share, reading_plan, shares};
 use crate::tally::{Outcome, Tally};
-use crate::{fetch, produce};
+use crate::{fetch, produce, ring};
 use pyrklog_wire::batch::BatchView;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-const LATEST: i64 = -1;
 
 /// How far the two ends of a pair are.
 #[derive(Debug, Default)]
@@ -46,7 +45,7 @@ impl Progress {
 
 struct Pair {
     sender: Connection,
-    ring: Vec<produce::Frame>,
+    ring: Vec<Frame>,
     records_per_second: f64,
     reader: Connection,
     positions: Vec<(i32, i64)>,
@@ -110,7 +109,7 @@ fn open_pair(options: &Options, topic: &Topic, share: &Share, batch: &Batch) -> 
     let acks = (options.acks, (options.timeout_seconds * 1e3) as i32);
     // A frame is written anew for each record, so none may come round again while it is in flight.
     let rounds = options.in_flight.div_ceil(share.partitions.len()) + 1;
-    let ring = produce::build_ring(&topic.name, &share.partitions, rounds, acks, batch)?;
+    let ring = ring::build_own(&topic.name, &share.partitions, rounds, acks, batch)?;
     let (reader, positions) = open_share(options, topic, share, LATEST)?;
     let part = share.partitions.len() as f64 / topic.partitions.len() as f64;
     let records_per_second = options.records_per_second.unwrap_or(1_000.0) * part;

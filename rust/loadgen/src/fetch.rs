@@ -86,9 +86,14 @@ pub fn run(
         reader.send(slot)?;
     }
     while !reader.window.is_empty() {
-        let (from_ns, slot) = reader.receive_oldest(is_over)?;
-        let Some(from_ns) = from_ns else { break };
-        reader.tally_reply(from_ns);
+        let (answered, slot) = reader.receive_oldest(is_over)?;
+        let Some((from_ns, bytes)) = answered else {
+            break;
+        };
+        // At the end of the log a reply may just say that nothing has come.
+        if bytes > 0 || !reader.plan.follow {
+            reader.tally_reply(from_ns);
+        }
         let ended = reader.slots[slot]
             .readings
             .iter()
@@ -140,9 +145,12 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// The send time and slot of the oldest fetch, once its reply was read; `None` as the time when
-    /// the run ended while waiting.
-    fn receive_oldest(&mut self, is_over: &dyn Fn() -> bool) -> Result<(Option<u64>, usize)> {
+    /// The send time of the oldest fetch and the bytes of its reply, once that was read, and the
+    /// fetch's slot; `None` when the run ended while waiting.
+    fn receive_oldest(
+        &mut self,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<(Option<(u64, u64)>, usize)> {
         let (from_ns, index) = self.window[0];
         loop {
             if let Some(frame) = self.connection.next_frame()? {
@@ -165,11 +173,12 @@ impl Reader<'_, '_> {
                 for part in reply.topics.iter().flat_map(|topic| &topic.partitions) {
                     take.partition(&part.head, part.records.unwrap_or_default())?;
                 }
+                let bytes = take.bytes;
                 if measured {
-                    self.budget.claim(from_ns, take.bytes);
+                    self.budget.claim(from_ns, bytes);
                 }
                 self.window.pop_front();
-                return Ok((Some(from_ns), index));
+                return Ok((Some((from_ns, bytes)), index));
             }
             if is_over() {
                 return Ok((None, index));

@@ -17,6 +17,8 @@ pub mod histogram;
 pub mod messages;
 pub mod options;
 pub mod pacing;
+pub mod probe;
 pub mod produce;
+pub mod ring;
 pub mod run;
 pub mod tally;

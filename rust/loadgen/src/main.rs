@@ -4,7 +4,8 @@
 
 #![forbid(unsafe_code)]
 
-use pyrklog_loadgen::options::{Command, HELP, parse};
+use pyrklog_loadgen::error::Failure;
+use pyrklog_loadgen::options::{Command, HELP, Mode, parse};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -19,6 +20,15 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if options.mode == Mode::Probe {
+        return match pyrklog_loadgen::probe::run(&options) {
+            Ok(served) => {
+                println!("{}", served.to_json());
+                ExitCode::SUCCESS
+            }
+            Err(error) => failed(&error),
+        };
+    }
     match pyrklog_loadgen::run::run(&options) {
         Ok(outcome) => {
             println!("{}", outcome.to_json(&options));
@@ -28,9 +38,11 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         }
-        Err(error) => {
-            eprintln!("pyrklog-loadgen: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &Failure) -> ExitCode {
+    eprintln!("pyrklog-loadgen: {error}");
+    ExitCode::FAILURE
 }

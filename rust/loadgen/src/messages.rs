@@ -150,21 +150,30 @@ pub fn list_offsets_request(topic: &str, partitions: &[i32], timestamp: i64) -> 
 /// # Errors
 /// An error code for a partition, bytes that are no such reply.
 pub fn list_offsets_reply(frame: &[u8]) -> Result<Vec<(i32, i64)>> {
+    let check = |(index, offset, code): (i32, i64, ErrorCode)| {
+        if code.is_none() {
+            return Ok((index, offset));
+        }
+        let text = format!("offsets of partition {index}: {code}");
+        Err(match PASSING.contains(&code) {
+            true => Failure::NotYet(text),
+            false => Failure::Refused(text),
+        })
+    };
+    list_offsets_each(frame)?.into_iter().map(check).collect()
+}
+
+/// (partition, offset, error code) of the reply to [`list_offsets_request`].
+///
+/// # Errors
+/// Bytes that are no such reply.
+pub fn list_offsets_each(frame: &[u8]) -> Result<Vec<(i32, i64, ErrorCode)>> {
     let (_, body) = open(frame, LIST_OFFSETS)?;
     let reply = ListOffsetsResponse::decode(body, LIST_OFFSETS.1)?;
-    let mut offsets = Vec::new();
-    for partition in reply.topics.iter().flat_map(|topic| &topic.partitions) {
-        let code = partition.error_code;
-        if !code.is_none() {
-            let text = format!("offsets of partition {}: {code}", partition.index);
-            return Err(match PASSING.contains(&code) {
-                true => Failure::NotYet(text),
-                false => Failure::Refused(text),
-            });
-        }
-        offsets.push((partition.index, partition.offset));
-    }
-    Ok(offsets)
+    let partitions = reply.topics.iter().flat_map(|topic| &topic.partitions);
+    Ok(partitions
+        .map(|partition| (partition.index, partition.offset, partition.error_code))
+        .collect())
 }
 
 /// A Produce frame of one batch for one partition, and the batch's place in it.

@@ -7,11 +7,13 @@ use std::str::FromStr;
 pub const HELP: &str = "\
 pyrklog-loadgen: measures a Kafka-protocol broker with prebuilt batches
 
-usage: pyrklog-loadgen produce|fetch|end-to-end --topic NAME [options]
+usage: pyrklog-loadgen produce|fetch|end-to-end|probe --topic NAME [options]
 
   produce      sends batches with a window of requests in flight, or at --rate
   fetch        reads the topic from its beginning
   end-to-end   paced single-record requests and a reader; latency from the intended send time
+  probe        waits until the broker serves the topic: a record is acknowledged, every partition
+               is led, the last record of every partition is read; nothing but --timeout-seconds ends it
 
 The topic must exist. Every run is bounded in time and in bytes; whichever comes first ends it.
 The result is one line of JSON on standard output. MB and GB are 10^6 and 10^9 bytes of record
@@ -25,6 +27,8 @@ batches, as they lie in the log; latencies are milliseconds.
   --bytes N                 most bytes to measure; k, M, G allowed  [2G]
   --warmup-seconds S        before measuring                        [0]
   --timeout-seconds S       a reply that takes longer is an error   [30]
+  --until-eof               standard input's end ends the run, too
+  --announce                write \"started\" to standard error when all is set up
 produce and end-to-end:
   --record-bytes N          size of a record's value                [100]
   --batch-bytes N           size of a batch, header included        [16384]
@@ -36,6 +40,8 @@ fetch and end-to-end:
   --partition-bytes N       most bytes of a partition in one fetch  [1M]
   --linger-seconds S        end-to-end: wait for the last records  [10]
   --repeat                  fetch: begin again at the end of the log
+  --follow                  fetch: stay at the end of the log and wait for more
+  --last-records N          fetch: begin so many records (of all partitions) before the end
 ";
 
 /// What a run does.
@@ -47,6 +53,8 @@ pub enum Mode {
     Fetch,
     /// Sends and reads single records, measuring from the intended send time to the reader.
     EndToEnd,
+    /// Waits until a topic is served.
+    Probe,
 }
 
 impl Mode {
@@ -56,6 +64,7 @@ impl Mode {
             Mode::Produce => "produce",
             Mode::Fetch => "fetch",
             Mode::EndToEnd => "end-to-end",
+            Mode::Probe => "probe",
         }
     }
 }
@@ -97,6 +106,14 @@ pub struct Options {
     pub linger_seconds: f64,
     /// Begin again at the end of the log.
     pub repeat: bool,
+    /// Stay at the end of the log.
+    pub follow: bool,
+    /// Begin so many records before the end of the log; `None` = at its beginning.
+    pub last_records: Option<u64>,
+    /// The end of standard input ends the run.
+    pub until_eof: bool,
+    /// Say when all connections are set up.
+    pub announce: bool,
 }
 
 /// Why a command line was refused; the text is for the user.
@@ -132,16 +149,17 @@ pub fn parse<I: IntoIterator<Item = String>>(arguments: I) -> Result<Command, Us
     let mode = match words.next().as_deref() {
         None => {
             return Err(UsageError(
-                "say produce, fetch or end-to-end (or --help)".into(),
+                "say produce, fetch, end-to-end or probe (or --help)".into(),
             ));
         }
         Some("-h" | "--help" | "help") => return Ok(Command::Help),
         Some("produce") => Mode::Produce,
         Some("fetch") => Mode::Fetch,
         Some("end-to-end") => Mode::EndToEnd,
+        Some("probe") => Mode::Probe,
         Some(other) => {
             return Err(UsageError(format!(
-                "no mode {other:?}: say produce, fetch or end-to-end"
+                "no mode {other:?}: say produce, fetch, end-to-end or probe"
             )));
         }
     };
@@ -154,6 +172,9 @@ pub fn parse<I: IntoIterator<Item = String>>(arguments: I) -> Result<Command, Us
         match name.as_str() {
             "-h" | "--help" => return Ok(Command::Help),
             "--repeat" if attached.is_none() => options.repeat = true,
+            "--follow" if attached.is_none() => options.follow = true,
+            "--until-eof" if attached.is_none() => options.until_eof = true,
+            "--announce" if attached.is_none() => options.announce = true,
             _ => {
                 let value = attached.or_else(|| words.next());
                 set(&mut options, &name, value)?;
@@ -182,6 +203,10 @@ fn defaults(mode: Mode) -> Options {
         partition_bytes: 1 << 20,
         linger_seconds: 10.0,
         repeat: false,
+        follow: false,
+        last_records: None,
+        until_eof: false,
+        announce: false,
     }
 }
 
@@ -209,6 +234,7 @@ fn set(options: &mut Options, name: &str, value: Option<String>) -> Result<(), U
         "--rate" => options.records_per_second = Some(real(name, text, 0.1, 1e8)?),
         "--max-wait-ms" => options.max_wait_ms = whole(name, text, 0, 60_000)?,
         "--linger-seconds" => options.linger_seconds = real(name, text, 0.0, 3_600.0)?,
+        "--last-records" => options.last_records = Some(whole(name, text, 1, 1 << 50)?),
         "--partition-bytes" => options.partition_bytes = whole(name, text, 1, 1 << 30)?,
         _ => return Err(UsageError(format!("{name} takes no value"))),
     }
@@ -231,6 +257,9 @@ fn check(options: Options) -> Result<Options, UsageError> {
                 options.bootstrap
             ));
         }
+    }
+    if options.repeat && options.follow {
+        return refuse("--repeat and --follow exclude each other".into());
     }
     if options.mode == Mode::EndToEnd {
         if options.connections != 1 {
@@ -299,6 +328,15 @@ fn real(name: &str, text: &str, min: f64, max: f64) -> Result<f64, UsageError> {
 mod tests {
     use super::*;
 
+    const FLAGS_AND_REQUIRED: [&str; 6] = [
+        "--rate",
+        "--repeat",
+        "--follow",
+        "--until-eof",
+        "--announce",
+        "--topic",
+    ];
+
     fn run(line: &str) -> Result<Options, String> {
         match parse(line.split_whitespace().map(str::to_owned)) {
             Ok(Command::Run(options)) => Ok(*options),
@@ -331,6 +369,9 @@ mod tests {
         );
         assert_eq!(options.acks, -1);
         assert!(run("fetch --topic t --repeat").unwrap().repeat);
+        let options = run("fetch --topic t --follow --until-eof --last-records 2k").unwrap();
+        assert!(options.follow && options.until_eof);
+        assert_eq!(options.last_records, Some(2_000));
     }
 
     #[test]
@@ -338,7 +379,7 @@ mod tests {
         let named = HELP
             .split_whitespace()
             .filter(|word| word.starts_with("--"));
-        for name in named.filter(|name| !["--rate", "--repeat", "--topic"].contains(name)) {
+        for name in named.filter(|name| !FLAGS_AND_REQUIRED.contains(name)) {
             let value = if name == "--bootstrap" { "h:1" } else { "1" };
             let name = name.trim_end_matches([';', ')']);
             let line = format!("fetch --topic t {name} {value}");
@@ -349,7 +390,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (line, part) in [
-            ("", "say produce, fetch or end-to-end"),
+            ("", "say produce, fetch, end-to-end or probe"),
             ("consume --topic t", "no mode \"consume\""),
             ("produce", "--topic NAME is missing"),
             ("produce --topic", "--topic needs a value"),
@@ -380,6 +421,8 @@ mod tests {
             ("produce --topic t --frobnicate 1", "no option --frobnicate"),
             ("produce --topic t stray", "no option stray"),
             ("produce --topic t --repeat=1", "--repeat takes no value"),
+            ("fetch --topic t --follow=1", "--follow takes no value"),
+            ("fetch --topic t --follow --repeat", "exclude each other"),
             (
                 "end-to-end --topic t --connections 2",
                 "one connection each way",

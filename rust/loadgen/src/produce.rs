@@ -5,48 +5,15 @@ use crate::budget::Budget;
 use crate::clock::now_ns;
 use crate::connection::{Connection, TURN_NS};
 use crate::error::{Failure, Result};
-use crate::messages::{produce_reply, produce_request};
+use crate::messages::produce_reply;
 use crate::pacing::Schedule;
+use crate::ring::{Frame, PIECES};
 use crate::tally::Tally;
-use pyrklog_wire::Span;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Pieces handed to one sendmsg(2).
-const PIECES_MAX: usize = 16;
-
-/// A frame that is sent again and again. Its correlation id is its place in the ring, which says
-/// enough on a connection whose replies come in order, and spares writing to the frame.
-#[derive(Debug)]
-pub struct Frame {
-    bytes: Vec<u8>,
-    batch: Span,
-    records: u32,
-}
-
-/// Builds a ring of frames, one after the other for each of `partitions`, `rounds` times.
-///
-/// # Errors
-/// As [`produce_request`].
-pub fn build_ring(
-    topic: &str,
-    partitions: &[i32],
-    rounds: usize,
-    (acks, timeout_ms): (i16, i32),
-    batch: &batch::Batch,
-) -> Result<Vec<Frame>> {
-    let each_round = std::iter::repeat_n(partitions, rounds).flatten();
-    let build = |(place, partition): (usize, &i32)| {
-        let target = (topic, *partition);
-        let (bytes, place) = produce_request(place as i32, target, acks, timeout_ms, &batch.bytes)?;
-        Ok(Frame {
-            bytes,
-            batch: place,
-            records: batch.records,
-        })
-    };
-    each_round.enumerate().map(build).collect()
-}
+/// Frames handed to one sendmsg(2).
+const FRAMES_MAX: usize = 16;
 
 /// What a producing connection is to do.
 #[derive(Debug)]
@@ -153,7 +120,7 @@ impl Producer<'_> {
             let frame = &mut self.plan.ring[self.next];
             let measured = from_ns >= self.plan.measure_from_ns;
             let bytes = if measured {
-                frame.batch.len() as u64
+                frame.batch_bytes() as u64
             } else {
                 0
             };
@@ -174,7 +141,10 @@ impl Producer<'_> {
                 )));
             }
             if let Some(value_at) = self.plan.stamp_value_at {
-                batch::write_stamp(frame.batch.of_mut(&mut frame.bytes), value_at, from_ns);
+                let batch = frame.batch_mut().ok_or_else(|| {
+                    Failure::Protocol("a shared batch cannot carry a send time".into())
+                })?;
+                batch::write_stamp(batch, value_at, from_ns);
             }
             if self.window.is_empty() {
                 self.progress_ns = now;
@@ -192,19 +162,20 @@ impl Producer<'_> {
     /// Sends what is queued; false when the socket takes no more at present.
     fn send_queued(&mut self, each_answered: &mut impl FnMut()) -> Result<bool> {
         while self.unsent > 0 {
-            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
-            let count = self.unsent.min(PIECES_MAX);
+            let mut pieces = [IoSlice::new(&[]); FRAMES_MAX * PIECES];
+            let mut count = 0;
             let first = self.window.len() - self.unsent;
             let mut offered = 0;
-            for (i, piece) in pieces[..count].iter_mut().enumerate() {
-                let bytes = &self.plan.ring[self.window[first + i].place].bytes;
-                let bytes = if i == 0 {
-                    &bytes[self.sent_of_first..]
-                } else {
-                    bytes
-                };
-                offered += bytes.len();
-                *piece = IoSlice::new(bytes);
+            let mut skip = self.sent_of_first;
+            for sent in self.window.range(first..).take(FRAMES_MAX) {
+                for piece in self.plan.ring[sent.place].pieces(skip) {
+                    if !piece.is_empty() {
+                        offered += piece.len();
+                        pieces[count] = IoSlice::new(piece);
+                        count += 1;
+                    }
+                }
+                skip = 0;
             }
             let sent = self.connection.send_some(&pieces[..count])?;
             self.note_sent(sent, each_answered);
@@ -221,7 +192,7 @@ impl Producer<'_> {
         }
         while self.unsent > 0 {
             let place = self.window[self.window.len() - self.unsent].place;
-            let left = self.plan.ring[place].bytes.len() - self.sent_of_first;
+            let left = self.plan.ring[place].len() - self.sent_of_first;
             if sent < left {
                 self.sent_of_first += sent;
                 return;
@@ -272,8 +243,8 @@ impl Producer<'_> {
             let frame = &self.plan.ring[sent.place];
             self.tally.latency.record(now.saturating_sub(sent.from_ns));
             self.tally.requests += 1;
-            self.tally.records += u64::from(frame.records);
-            self.tally.bytes += frame.batch.len() as u64;
+            self.tally.records += u64::from(frame.records());
+            self.tally.bytes += frame.batch_bytes() as u64;
             self.tally.finished_ns = now;
         }
     }

@@ -11,12 +11,18 @@ use crate::messages::{
 use crate::options::{Mode, Options};
 use crate::pacing::Schedule;
 use crate::tally::{Outcome, Tally};
-use crate::{end_to_end, fetch, produce};
+use crate::{end_to_end, fetch, produce, ring};
+use std::io;
 use std::num::NonZeroU64;
 use std::thread;
 use std::time::Duration;
 
-const EARLIEST: i64 = -2;
+/// ListOffsets' timestamp of the first record.
+pub const EARLIEST: i64 = -2;
+/// ListOffsets' timestamp of the end.
+pub const LATEST: i64 = -1;
+/// What `--announce` says.
+const STARTED: &str = "started";
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Times that all connections of a run share (monotonic).
@@ -56,6 +62,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         Mode::Produce => run_produce(options, &topic),
         Mode::Fetch => run_fetch(options, &topic),
         Mode::EndToEnd => end_to_end::run(options, &topic),
+        Mode::Probe => Err(Failure::Refused("probe is no measurement of load".into())),
     }
 }
 
@@ -69,7 +76,19 @@ pub fn begin(options: &Options) -> (Times, Budget) {
         timeout_ns: nanoseconds(options.timeout_seconds),
     };
     let deadline_ns = measure_from_ns + nanoseconds(options.seconds);
-    (times, Budget::new(deadline_ns, options.bytes_max))
+    let budget = Budget::new(deadline_ns, options.bytes_max);
+    if options.until_eof {
+        let ending = budget.ending();
+        // Not joined: it may wait for the end of standard input when the run is long over.
+        thread::spawn(move || {
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            ending.end_at(now_ns());
+        });
+    }
+    if options.announce {
+        eprintln!("{STARTED}");
+    }
+    (times, budget)
 }
 
 /// Deals connections out to leaders. A producer's connection gets all partitions of its leader, a
@@ -127,7 +146,7 @@ fn run_produce(options: &Options, topic: &Topic) -> Result<Outcome> {
     for share in &shares {
         let (connection, _) = open_share(options, topic, share, EARLIEST)?;
         let acks = (options.acks, timeout_ms);
-        let ring = produce::build_ring(&topic.name, &share.partitions, 1, acks, &batch)?;
+        let ring = ring::build(&topic.name, &share.partitions, acks, &batch)?;
         ready.push((connection, ring));
     }
     let requests_per_second = options
@@ -161,13 +180,19 @@ fn run_produce(options: &Options, topic: &Topic) -> Result<Outcome> {
 fn run_fetch(options: &Options, topic: &Topic) -> Result<Outcome> {
     let mut ready = Vec::new();
     for share in shares(topic, options.connections, true)? {
-        ready.push(open_share(options, topic, &share, EARLIEST)?);
+        let (mut connection, mut positions) = open_share(options, topic, &share, EARLIEST)?;
+        if let Some(records) = options.last_records {
+            let ends = offsets(options, topic, &share, LATEST, &mut connection)?;
+            let each = records.div_ceil(topic.partitions.len() as u64);
+            positions = begin_before_ends(&positions, &ends, each);
+        }
+        ready.push((connection, positions));
     }
     let (times, budget) = begin(options);
     let jobs: Vec<_> = ready
         .into_iter()
         .map(|(connection, positions)| {
-            let plan = reading_plan(options, topic, positions, &times, false);
+            let plan = reading_plan(options, topic, positions, &times, options.follow);
             let budget = &budget;
             move || fetch::run(connection, plan, budget, &|| false, &mut |_| ())
         })
@@ -186,13 +211,36 @@ pub fn open_share(
     share: &Share,
     timestamp: i64,
 ) -> Result<(Connection, Vec<(i32, i64)>)> {
-    let timeout_ns = nanoseconds(options.timeout_seconds);
     let mut connection = Connection::open(&share.address)?;
-    let request = list_offsets_request(&topic.name, &share.partitions, timestamp);
-    let positions = retry(timeout_ns, || {
-        list_offsets_reply(&connection.round_trip(&request, timeout_ns)?)
-    })?;
+    let positions = offsets(options, topic, share, timestamp, &mut connection)?;
     Ok((connection, positions))
+}
+
+fn offsets(
+    options: &Options,
+    topic: &Topic,
+    share: &Share,
+    timestamp: i64,
+    connection: &mut Connection,
+) -> Result<Vec<(i32, i64)>> {
+    let timeout_ns = nanoseconds(options.timeout_seconds);
+    let request = list_offsets_request(&topic.name, &share.partitions, timestamp);
+    retry(timeout_ns, || {
+        list_offsets_reply(&connection.round_trip(&request, timeout_ns)?)
+    })
+}
+
+/// Where to begin so that `records` of each partition are read, or all where it has fewer.
+fn begin_before_ends(begins: &[(i32, i64)], ends: &[(i32, i64)], records: u64) -> Vec<(i32, i64)> {
+    let records = i64::try_from(records).unwrap_or(i64::MAX);
+    let of_partition = |index| ends.iter().find(|(other, _)| *other == index);
+    begins
+        .iter()
+        .map(|&(index, begin)| {
+            let end = of_partition(index).map_or(begin, |&(_, end)| end);
+            (index, begin.max(end.saturating_sub(records)))
+        })
+        .collect()
 }
 
 /// Repeats `attempt` while it fails by something passing, for at most `timeout_ns`.
@@ -327,6 +375,14 @@ mod tests {
     #[test]
     fn a_reader_too_many_gets_no_connection() {
         assert_eq!(shares(&topic(&["a"]), 4, true).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_last_records_begin_where_the_log_does_at_the_earliest() {
+        let ends = [(0, 1_000), (1, 50), (2, 7)];
+        let begins = [(0, 10), (1, 40), (2, 7)];
+        let found = begin_before_ends(&begins, &ends, 100);
+        assert_eq!(found, [(0, 900), (1, 40), (2, 7)]);
     }
 
     #[test]

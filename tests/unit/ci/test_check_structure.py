@@ -83,6 +83,7 @@ def test_this_tree_passes() -> None:
             "log must not depend on pyrklog-dataplane",
         ),
         ("rust/new/Cargo.toml", "", "the crate new has no rules"),
+        ("benches/new/Cargo.toml", "", "the crate new has no rules"),
         ("tests/test_a.py", "\n" * (FILE_LINES_MAX + 1), f"{FILE_LINES_MAX + 1} lines"),
         ("rust/log/src/a.rs", "\n" * (FILE_LINES_MAX + 1), f"{FILE_LINES_MAX + 1} lines"),
         (

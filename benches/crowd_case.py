@@ -1,0 +1,86 @@
+"""10,000 partitions: throughput beside that of 6 on the same broker, memory, time to start."""
+
+import time
+from dataclasses import replace
+
+from benches import loadgen, process, topics
+from benches.brokers import Broker
+from benches.effort import Effort, Row, Scenario
+from benches.meter import memory
+from benches.produce_cases import Work
+from benches.stage import Stage
+
+BATCH_BYTES = 16_384
+CONNECTIONS = 2
+_START_TIMEOUT_S = 900.0
+
+
+def work(partitions: int) -> Work:
+    """What is done with any number of partitions."""
+    return Work(BATCH_BYTES, CONNECTIONS, partitions=partitions)
+
+
+def measure(stage: Stage, effort: Effort) -> Row:
+    """16 KB batches, two connections: of 6, then of many partitions; then a restart.
+
+    `of_six` compares fresh topics, whose files are made on the way; `of_six_again` the same once
+    more on topics that have their files. `own_kb_per_partition` is what the broker's resident
+    memory outside shared memory grew by, from the end of the work with 6 partitions to that with
+    many.
+    """
+    broker = stage.prepare()
+    stage.start(broker)
+    topics.fill(broker, effort.fill_bytes)
+    long = replace(effort, measure_bytes=effort.crowd_bytes)
+    _, six, six_again = _twice(broker, topics.PARTITIONS, long)
+    topics.remove_all(broker)
+    before = process.usage(broker.pid)
+    many = effort.many_partitions
+    create_s, row, again = _twice(broker, many, long)
+    after = process.usage(broker.pid)
+    broker.stop()
+    began = time.monotonic()
+    startup_s = stage.start(broker, _START_TIMEOUT_S)
+    patience = {"timeout_seconds": _START_TIMEOUT_S}
+    with loadgen.Running("probe", broker.bootstrap, work(many).topic, **patience) as probe:
+        led = loadgen.parse_served(probe.output())
+    row |= {
+        **memory(after),
+        "create_s": create_s,
+        "of_six": row["mb_per_s"] / six["mb_per_s"],
+        "of_six_again": again["mb_per_s"] / six_again["mb_per_s"],
+        "own_kb_per_partition": (after.own_rss_bytes - before.own_rss_bytes) / 1e3 / many,
+        "startup_s": startup_s,
+        "led_s": led.led_ns / 1e9 - began,
+    }
+    broker.stop()
+    return row
+
+
+def _twice(broker: Broker, partitions: int, effort: Effort) -> tuple[float, Row, Row]:
+    """Seconds to create the topic; the work while it is fresh, and once more."""
+    some = work(partitions)
+    create_s = some.create(broker)
+    fresh = some.measure(broker, effort, 0)
+    return create_s, fresh, some.measure(broker, effort, round(fresh["bytes"]))
+
+
+SCENARIO = Scenario(
+    name="partitions10000",
+    title="produce 16 KB, 10,000 partitions",
+    measure=measure,
+    quick=False,
+    shown=(
+        "mb_per_s",
+        "cpu_s_per_gb",
+        "p99_ms",
+        "of_six",
+        "of_six_again",
+        "create_s",
+        "startup_s",
+        "led_s",
+        "own_kb_per_partition",
+        "partitions",
+    ),
+    disk_bytes=lambda effort: effort.fill_bytes + 2 * effort.crowd_bytes,
+)

@@ -1,0 +1,189 @@
+"""How much is done, what a measurement is, and which figures there are."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benches.brokers import Broker
+from benches.stage import Stage
+
+# Figures of a row; a case fills in those that it knows.
+METRICS = (
+    "mb_per_s",
+    "records_per_s",
+    "requests_per_s",
+    "p50_ms",
+    "p99_ms",
+    "p99.9_ms",
+    "max_ms",
+    "cpu_s_per_gb",
+    "cpu_s",
+    "cpu_percent",
+    "cores_busy_percent",
+    "rss_mb",
+    "own_rss_mb",
+    "shared_mb",
+    "threads",
+    "startup_s",
+    "requests_per_cpu_s",
+    "settle_s",
+    "settle_max_s",
+    "delay_ms",
+    # producer and consumer together
+    "consumer_mb_per_s",
+    "consumed_percent",
+    # the lag story: quiet, then while another consumer reads old data
+    "producer_p99_ms",
+    "producer_p99.9_ms",
+    "producer_lag_p99_ms",
+    "producer_lag_p99.9_ms",
+    "producer_p99_growth",
+    "producer_p99.9_growth",
+    "tail_p99_ms",
+    "tail_lag_p99_ms",
+    "tail_p99_growth",
+    "old_mb_per_s",
+    "newest_read_mb",
+    "newest_device_read_mb",
+    "newest_mb_per_s",
+    # a hanging disk: without, then with one
+    "quiet_p99_ms",
+    "frozen_p99_ms",
+    "p99_growth",
+    "p99_growth_low",
+    "p99_growth_high",
+    # many partitions, recovery
+    "partitions",
+    "of_six",
+    "of_six_again",
+    "create_s",
+    "own_kb_per_partition",
+    "metadata_s",
+    "produced_s",
+    "led_s",
+    "read_s",
+    "log_gb",
+    "phases",
+    "client_cpu_s_per_gb",
+    "bytes",
+    "seconds",
+)
+Row = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is done; `quick` is for a look, `full` for figures to quote."""
+
+    pairs: int
+    starts: int
+    fill_bytes: int
+    warm_seconds: float
+    warm_bytes: int
+    measure_seconds: float
+    measure_bytes: int
+    fetch_bytes: int
+    idle_seconds: float
+    fresh_rounds: int
+    """Times that data is produced and then read; a third as many before that are not measured."""
+    java_records: int
+    phases: int
+    """Alternations of quiet and lagging within one run of a broker."""
+    hang_pairs: int
+    """The same of quiet and hanging."""
+    old_bytes: int
+    """What the lagging consumer reads in each phase."""
+    newest_bytes: int
+    """How far the other consumer is behind."""
+    hang_seconds: float
+    recovery_bytes: int
+    recovery_partitions: int
+    recovery_load_seconds: float
+    """How long it is under load before it is killed."""
+    many_partitions: int
+    crowd_bytes: int
+    """What is produced to them, twice."""
+
+
+QUICK = Effort(
+    pairs=1,
+    starts=2,
+    fill_bytes=2_500_000_000,
+    warm_seconds=1,
+    warm_bytes=500_000_000,
+    measure_seconds=3,
+    measure_bytes=1_200_000_000,
+    fetch_bytes=8_000_000_000,
+    idle_seconds=3,
+    fresh_rounds=2,
+    java_records=1_000_000,
+    phases=1,
+    hang_pairs=3,
+    old_bytes=3_000_000_000,
+    newest_bytes=200_000_000,
+    hang_seconds=1.5,
+    recovery_bytes=800_000_000,
+    recovery_partitions=100,
+    recovery_load_seconds=1,
+    many_partitions=1_000,
+    crowd_bytes=1_200_000_000,
+)
+FULL = Effort(
+    pairs=3,
+    starts=5,
+    fill_bytes=4_000_000_000,
+    warm_seconds=5,
+    warm_bytes=1_000_000_000,
+    measure_seconds=20,
+    measure_bytes=3_000_000_000,
+    fetch_bytes=40_000_000_000,
+    idle_seconds=30,
+    fresh_rounds=9,
+    java_records=8_000_000,
+    phases=10,
+    hang_pairs=10,
+    old_bytes=8_000_000_000,
+    newest_bytes=1_000_000_000,
+    hang_seconds=5,
+    recovery_bytes=10_000_000_000,
+    recovery_partitions=1_000,
+    recovery_load_seconds=3,
+    many_partitions=10_000,
+    crowd_bytes=6_000_000_000,
+)
+
+_SHOWN = (
+    "mb_per_s",
+    "records_per_s",
+    "cpu_s_per_gb",
+    "p50_ms",
+    "p99_ms",
+    "p99.9_ms",
+    "own_rss_mb",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A named measurement of a running broker whose memory is warm."""
+
+    name: str
+    title: str
+    measure: Callable[[Broker, Effort], Row]
+    quick: bool = False
+    """Whether `--quick` has it."""
+    floor: bool = False
+    """Whether the floor programs can do this work, too."""
+    shown: tuple[str, ...] = _SHOWN
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A named measurement that sets up, kills or crowds a broker of its own."""
+
+    name: str
+    title: str
+    measure: Callable[[Stage, Effort], Row]
+    quick: bool
+    shown: tuple[str, ...]
+    disk_bytes: Callable[[Effort], int]
+    """What it has on disk at most."""

@@ -1,0 +1,271 @@
+//! Answers to what a load generator asks, each appended as a whole frame.
+
+use crate::store::{Found, Store, Topic};
+use pyrklog_wire::api::key;
+use pyrklog_wire::fetch::{
+    FetchPartitionHead, FetchPartitionTail, FetchRequest, FetchResponseHead, FetchResponseWriter,
+};
+use pyrklog_wire::header::encode_response_header;
+use pyrklog_wire::leader::NodeEndpoint;
+use pyrklog_wire::list_offsets::{
+    ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
+};
+use pyrklog_wire::metadata::{
+    MetadataHead, MetadataPartition, MetadataRequest, MetadataResponse, MetadataTopic,
+};
+use pyrklog_wire::produce::{ProducePartitionResponse, ProduceRequest, ProduceResponseWriter};
+use pyrklog_wire::{ErrorCode, RequestHeader, frame};
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+const NODE_ID: i32 = 1;
+const EARLIEST: i64 = -2;
+
+/// Records that belong into `out` at a position.
+#[derive(Debug)]
+pub struct Records {
+    /// Where in `out`.
+    pub at: usize,
+    /// What.
+    pub found: Found,
+}
+
+fn wrong(error: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+/// One frame around the body that `body` writes.
+fn answer(out: &mut Vec<u8>, request: &RequestHeader<'_>, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = frame::begin(out);
+    let RequestHeader {
+        api_key,
+        api_version,
+        correlation_id,
+        ..
+    } = *request;
+    encode_response_header(out, api_key, api_version, correlation_id);
+    body(out);
+    frame::end(out, start, 0);
+}
+
+/// Metadata: this program leads all partitions of whatever topic is asked for.
+///
+/// # Errors
+/// A request that cannot be read, a topic that cannot be made.
+pub fn metadata(
+    out: &mut Vec<u8>,
+    request: &RequestHeader<'_>,
+    body: &[u8],
+    store: &Store,
+    own: SocketAddr,
+) -> io::Result<()> {
+    let asked = MetadataRequest::decode(body, request.api_version).map_err(wrong)?;
+    let host = own.ip().to_string();
+    let names = asked.topics.unwrap_or_default();
+    let topics: Vec<Arc<Topic>> = names
+        .iter()
+        .map(|topic| store.topic(topic.name.unwrap_or_default()))
+        .collect::<io::Result<_>>()?;
+    let response = MetadataResponse {
+        head: MetadataHead {
+            throttle_ms: 0,
+            brokers: vec![NodeEndpoint {
+                node_id: NODE_ID,
+                host: &host,
+                port: i32::from(own.port()),
+                rack: None,
+            }],
+            cluster_id: None,
+            controller_id: NODE_ID,
+        },
+        topics: topics.iter().map(|topic| described(topic)).collect(),
+        cluster_authorized_operations: i32::MIN,
+    };
+    answer(out, request, |out| {
+        response.encode(out, request.api_version)
+    });
+    Ok(())
+}
+
+fn described(topic: &Topic) -> MetadataTopic<'_> {
+    let each = 0..topic.partitions.len() as i32;
+    MetadataTopic {
+        error_code: ErrorCode::NONE,
+        name: Some(&topic.name),
+        id: topic.id,
+        is_internal: false,
+        partitions: each
+            .map(|index| MetadataPartition {
+                error_code: ErrorCode::NONE,
+                index,
+                leader_id: NODE_ID,
+                leader_epoch: 0,
+                replicas: vec![NODE_ID].into(),
+                isr: vec![NODE_ID].into(),
+                offline: Vec::new().into(),
+            })
+            .collect(),
+        authorized_operations: i32::MIN,
+    }
+}
+
+/// ListOffsets: the first offset in memory, or the end of what can be fetched.
+///
+/// # Errors
+/// A request that cannot be read.
+pub fn list_offsets(
+    out: &mut Vec<u8>,
+    request: &RequestHeader<'_>,
+    body: &[u8],
+    store: &Store,
+) -> io::Result<()> {
+    let asked = ListOffsetsRequest::decode(body, request.api_version).map_err(wrong)?;
+    let mut topics = Vec::new();
+    for topic in &asked.topics {
+        let known = store.topic(topic.name)?;
+        let partitions = topic.partitions.iter().map(|partition| {
+            let found = usize::try_from(partition.index).ok();
+            let Some(one) = found.and_then(|index| known.partitions.get(index)) else {
+                let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+                return ListOffsetsPartitionResponse::none(partition.index, code);
+            };
+            let Range { start, end } = one.offsets();
+            let offset = if partition.timestamp == EARLIEST {
+                start
+            } else {
+                end
+            };
+            ListOffsetsPartitionResponse {
+                offset,
+                ..ListOffsetsPartitionResponse::none(partition.index, ErrorCode::NONE)
+            }
+        });
+        topics.push(ListOffsetsTopicResponse {
+            name: topic.name,
+            partitions: partitions.collect(),
+        });
+    }
+    let response = ListOffsetsResponse {
+        throttle_ms: 0,
+        topics,
+    };
+    answer(out, request, |out| {
+        response.encode(out, request.api_version)
+    });
+    Ok(())
+}
+
+/// Produce: appends each batch. `content` is the whole frame behind its length, `decoded` is made to
+/// be used again.
+///
+/// # Errors
+/// A request that cannot be read.
+pub fn produce(
+    out: &mut Vec<u8>,
+    request: &RequestHeader<'_>,
+    (content, body_at): (&[u8], usize),
+    store: &Store,
+    decoded: &mut ProduceRequest,
+    last: &mut Option<Arc<Topic>>,
+) -> io::Result<()> {
+    let version = request.api_version;
+    decoded.decode(content, body_at, version).map_err(wrong)?;
+    let start = frame::begin(out);
+    encode_response_header(out, key::PRODUCE, version, request.correlation_id);
+    let mut writer = ProduceResponseWriter::begin(out, version, decoded.topics.len());
+    for topic in &decoded.topics {
+        let name = topic.name.text(content);
+        // A connection produces to one topic, as a rule.
+        let known = match last.take().filter(|topic| topic.name == name) {
+            Some(topic) => topic,
+            None => store.topic(name)?,
+        };
+        let partitions = decoded.partitions_of(topic);
+        writer.topic(name, partitions.len());
+        for partition in partitions {
+            let index = usize::try_from(partition.index).ok();
+            let target = index.and_then(|index| known.partitions.get(index));
+            let batch = partition.records.map(|span| span.of(content));
+            let base_offset = target
+                .zip(batch)
+                .and_then(|(target, batch)| store.append(target, batch));
+            writer.partition(&match base_offset {
+                Some(base_offset) => ProducePartitionResponse {
+                    base_offset,
+                    ..ProducePartitionResponse::failed(partition.index, ErrorCode::NONE)
+                },
+                None => {
+                    ProducePartitionResponse::failed(partition.index, ErrorCode::CORRUPT_MESSAGE)
+                }
+            });
+        }
+        *last = Some(known);
+    }
+    writer.end(0, &[]);
+    if decoded.acks == 0 {
+        out.truncate(start);
+    } else {
+        frame::end(out, start, 0);
+    }
+    Ok(())
+}
+
+/// Fetch: everything around the records, and which records belong where.
+///
+/// # Errors
+/// A request that cannot be read, or for a topic that is not there.
+pub fn fetch(
+    out: &mut Vec<u8>,
+    request: &RequestHeader<'_>,
+    (content, body_at): (&[u8], usize),
+    store: &Store,
+) -> io::Result<Vec<Records>> {
+    let version = request.api_version;
+    let mut asked = FetchRequest::default();
+    asked.decode(content, body_at, version).map_err(wrong)?;
+    let mut records = Vec::new();
+    let start = frame::begin(out);
+    encode_response_header(out, key::FETCH, version, request.correlation_id);
+    let head = FetchResponseHead {
+        throttle_ms: 0,
+        error_code: ErrorCode::NONE,
+        session_id: 0,
+    };
+    let mut writer = FetchResponseWriter::begin(out, version, head, asked.topics.len());
+    for topic in &asked.topics {
+        let known = store
+            .topic_by_id(&topic.id)
+            .ok_or_else(|| wrong("no such topic"))?;
+        let partitions = asked.partitions_of(topic);
+        writer.topic(&known.name, &known.id, partitions.len());
+        for partition in partitions {
+            let index = usize::try_from(partition.index).map_err(wrong)?;
+            let target = known
+                .partitions
+                .get(index)
+                .ok_or_else(|| wrong("no such partition"))?;
+            let most = usize::try_from(partition.max_bytes).unwrap_or(0);
+            let Range { start, end } = target.offsets();
+            let head = FetchPartitionHead {
+                high_watermark: end,
+                last_stable_offset: end,
+                log_start_offset: start,
+                ..FetchPartitionHead::failed(partition.index, ErrorCode::NONE)
+            };
+            let found = target.find(partition.fetch_offset, most);
+            let length = found.as_ref().map_or(0, |found| found.range.len());
+            let at = writer.partition_head(&head, Some(length));
+            records.extend(found.map(|found| Records { at, found }));
+            writer.partition_tail(&FetchPartitionTail::default());
+        }
+    }
+    writer.end(&[]);
+    let elsewhere = records
+        .iter()
+        .map(|records| records.found.range.len())
+        .sum();
+    frame::end(out, start, elsewhere);
+    Ok(records)
+}

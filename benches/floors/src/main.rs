@@ -1,0 +1,90 @@
+//! The program: `pyrklog-floors --listen HOST:PORT --data DIR`; runs until it is killed.
+//!
+//! Exit status: 1 failed, 2 usage.
+
+#![forbid(unsafe_code)]
+
+use pyrklog_floors::serve;
+use pyrklog_floors::store::{Limits, Store};
+use pyrklog_floors::writer::Caching;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+const HELP: &str = "\
+pyrklog-floors: the unavoidable work of produce and fetch, and nothing else
+
+usage: pyrklog-floors --listen HOST:PORT --data DIR [options]
+
+  --partitions N       of every topic; a topic appears when it is asked for   [6]
+  --memory-bytes N     what is kept in memory for fetches, oldest out first   [700000000]
+  --unwritten-bytes N  what may wait for its file                             [375000000]
+  --page-cache         leave what was written in the page cache               [drop it]
+";
+
+struct Options {
+    listen: String,
+    data: PathBuf,
+    limits: Limits,
+    caching: Caching,
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+    let (mut listen, mut data) = (None, None);
+    let mut limits = Limits::default();
+    let mut caching = Caching::Drop;
+    while let Some(name) = words.next() {
+        if name == "--page-cache" {
+            caching = Caching::Keep;
+            continue;
+        }
+        let value = words
+            .next()
+            .ok_or_else(|| format!("{name} needs a value"))?;
+        let number = || {
+            let parsed = value.parse::<usize>().ok().filter(|number| *number > 0);
+            parsed.ok_or_else(|| format!("{name} {value:?} is not a number above 0"))
+        };
+        match name.as_str() {
+            "--listen" => listen = Some(value),
+            "--data" => data = Some(PathBuf::from(value)),
+            "--partitions" => limits.partitions = number()?,
+            "--memory-bytes" => limits.memory_bytes = number()?,
+            "--unwritten-bytes" => limits.unwritten_bytes = number()?,
+            _ => return Err(format!("no option {name}")),
+        }
+    }
+    match (listen, data) {
+        (Some(listen), Some(data)) => Ok(Options {
+            listen,
+            data,
+            limits,
+            caching,
+        }),
+        _ => Err("--listen and --data are required".into()),
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| word == "-h" || word == "--help") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let options = match parse(words.into_iter()) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("pyrklog-floors: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let served = Store::open(&options.data, options.limits, options.caching).and_then(|store| {
+        let listener = TcpListener::bind(&options.listen)?;
+        serve::run(&listener, &Arc::new(store))
+    });
+    if let Err(error) = served {
+        eprintln!("pyrklog-floors: {error}");
+    }
+    ExitCode::FAILURE
+}

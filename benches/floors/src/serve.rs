@@ -1,0 +1,138 @@
+//! A thread a connection: receive what is there, answer every whole request in it, send once.
+
+use crate::answers::{self, Records};
+use crate::store::{Store, Topic};
+use pyrklog_wire::RequestHeader;
+use pyrklog_wire::api::key;
+use pyrklog_wire::frame::{LENGTH_LEN, Scan, scan};
+use pyrklog_wire::produce::ProduceRequest;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
+const FRAME_BYTES_MAX: usize = 100 << 20;
+/// How long a fetch that finds nothing waits before it says so.
+const NOTHING_FOUND: Duration = Duration::from_millis(1);
+
+/// Serves every connection until accepting fails.
+///
+/// # Errors
+/// Accepting failed.
+pub fn run(listener: &TcpListener, store: &Arc<Store>) -> io::Result<()> {
+    let own = listener.local_addr()?;
+    loop {
+        let (stream, _) = listener.accept()?;
+        let store = Arc::clone(store);
+        thread::spawn(move || {
+            if let Err(error) = serve(stream, &store, own) {
+                eprintln!("pyrklog-floors: {error}");
+            }
+        });
+    }
+}
+
+/// What a connection keeps from request to request.
+struct Turn<'a> {
+    stream: TcpStream,
+    store: &'a Store,
+    own: SocketAddr,
+    out: Vec<u8>,
+    produce: ProduceRequest,
+    topic: Option<Arc<Topic>>,
+}
+
+fn serve(mut stream: TcpStream, store: &Store, own: SocketAddr) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut buffer = vec![0; RECEIVE_BUFFER_BYTES];
+    let mut filled = 0;
+    let mut turn = Turn {
+        stream: stream.try_clone()?,
+        store,
+        own,
+        out: Vec::new(),
+        produce: ProduceRequest::default(),
+        topic: None,
+    };
+    loop {
+        let received = match stream.read(&mut buffer[filled..]) {
+            Ok(0) => return Ok(()),
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        filled += received;
+        let (consumed, wanted) = turn.answer_all(&buffer[..filled])?;
+        buffer.copy_within(consumed..filled, 0);
+        filled -= consumed;
+        if wanted > buffer.len() {
+            buffer.resize(wanted.next_power_of_two(), 0);
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// How many bytes were consumed, and how long the frame that follows is, if that is known.
+    fn answer_all(&mut self, received: &[u8]) -> io::Result<(usize, usize)> {
+        let mut consumed = 0;
+        let wanted = loop {
+            let rest = &received[consumed..];
+            match scan(rest, FRAME_BYTES_MAX).map_err(io::Error::other)? {
+                Scan::Whole { content_len } => {
+                    self.answer(&rest[LENGTH_LEN..][..content_len])?;
+                    consumed += LENGTH_LEN + content_len;
+                }
+                Scan::Partial { total_len } => break total_len.unwrap_or(0),
+            }
+        };
+        if !self.out.is_empty() {
+            self.stream.write_all(&self.out)?;
+            self.out.clear();
+        }
+        Ok((consumed, wanted))
+    }
+
+    fn answer(&mut self, content: &[u8]) -> io::Result<()> {
+        let (request, body_at) = RequestHeader::parse(content).map_err(io::Error::other)?;
+        let body = &content[body_at..];
+        let out = &mut self.out;
+        match request.api_key {
+            key::PRODUCE => {
+                let whole = (content, body_at);
+                let (decoded, last) = (&mut self.produce, &mut self.topic);
+                answers::produce(out, &request, whole, self.store, decoded, last)
+            }
+            key::FETCH => {
+                let records = answers::fetch(out, &request, (content, body_at), self.store)?;
+                if records.is_empty() {
+                    thread::sleep(NOTHING_FOUND);
+                }
+                self.send_with(&records)
+            }
+            key::METADATA => answers::metadata(out, &request, body, self.store, self.own),
+            key::LIST_OFFSETS => answers::list_offsets(out, &request, body, self.store),
+            other => Err(io::Error::other(format!("API {other} is not spoken here"))),
+        }
+    }
+
+    /// Sends what is written with the records at their places, from where they lie.
+    fn send_with(&mut self, records: &[Records]) -> io::Result<()> {
+        let mut pieces = Vec::with_capacity(2 * records.len() + 1);
+        let mut from = 0;
+        for Records { at, found } in records {
+            pieces.push(IoSlice::new(&self.out[from..*at]));
+            pieces.push(IoSlice::new(&found.bytes[found.range.clone()]));
+            from = *at;
+        }
+        pieces.push(IoSlice::new(&self.out[from..]));
+        let mut rest = pieces.as_mut_slice();
+        while !rest.is_empty() {
+            let sent = self.stream.write_vectored(rest)?;
+            IoSlice::advance_slices(&mut rest, sent);
+        }
+        self.out.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+"""What must hold of the figures, and the verdict on each."""
+
+from dataclasses import dataclass
+
+# A goal may be missed beside a floor that is no farther away than this.
+FLOOR_DISTANCE = 0.15
+# All cores count as full from here on; the rest is the kernel's own threads and rounding.
+CORES_FULL_PERCENT = 95.0
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What must hold for a metric: of our figure itself, or of its ratio to the reference's.
+
+    With `or_cores_full` it suffices that the machine had nothing left to give.
+    """
+
+    case: str
+    metric: str
+    sign: str
+    bound: float
+    ratio: bool
+    or_cores_full: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Whether `value`, a figure or a ratio, is within the bound."""
+        return value >= self.bound if self.sign == ">=" else value <= self.bound
+
+    def is_at(self, floor: float | None, ours: float | None) -> bool:
+        """Whether our figure is as good as the floor's, or nearly."""
+        if floor is None or ours is None:
+            return False
+        if self.sign == ">=":
+            return ours >= (1 - FLOOR_DISTANCE) * floor
+        return ours <= (1 + FLOOR_DISTANCE) * floor
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.bound:.3g}{'x' if self.ratio else ''}"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a verdict looks at: medians, and the median of the pairs' ratios."""
+
+    ours: float | None
+    ratio: float | None
+    floor: float | None = None
+    cores_busy_percent: float | None = None
+
+
+def verdict(case: str, metric: str, figures: Figures) -> str:
+    """The goal and whether it is reached; empty where there is none, or no figure."""
+    for goal in GOALS:
+        value = figures.ratio if goal.ratio else figures.ours
+        if (goal.case, goal.metric) != (case, metric) or value is None:
+            continue
+        if goal.holds(value):
+            return f"reached ({goal})"
+        busy = figures.cores_busy_percent or 0.0
+        if goal.or_cores_full and busy >= CORES_FULL_PERCENT:
+            return f"reached: all cores full ({goal})"
+        if goal.is_at(figures.floor, figures.ours):
+            return f"at the floor ({goal})"
+        return f"missed ({goal})"
+    return ""
+
+
+def _produce(case: str, faster: float, cpu: float, or_full: bool = False) -> tuple[Goal, ...]:
+    return (
+        Goal(case, "mb_per_s", ">=", faster, True, or_full),
+        Goal(case, "cpu_s_per_gb", "<=", cpu, True),
+    )
+
+
+def _latency(case: str) -> tuple[Goal, ...]:
+    return (Goal(case, "p99_ms", "<=", 0.2, True), Goal(case, "p99.9_ms", "<=", 0.2, True))
+
+
+GOALS = (
+    *_produce("produce16k", 5, 1 / 6),
+    *_produce("produce16k-4", 4, 1 / 5),
+    *_produce("produce1k", 4, 1 / 6, or_full=True),
+    *_produce("produce1k-4", 3, 1 / 5, or_full=True),
+    *_produce("produce128k-4", 1.5, 1 / 3),
+    *_produce("produce900k-4", 1.3, 1 / 2),
+    *_produce("fetch", 1.0, 1.0),
+    *_produce("fresh", 1.1, 1.0),
+    *_produce("fresh-3", 1.1, 1.0),
+    *_latency("end-to-end"),
+    *_latency("end-to-end-5000"),
+    Goal("lag", "producer_p99.9_growth", "<=", 1.2, False),
+    Goal("lag", "tail_p99_growth", "<=", 1.2, False),
+    # 0 MB as the table prints it: an index entry may be read, records may not.
+    Goal("lag", "newest_read_mb", "<=", 0.5, False),
+    Goal("lag", "old_mb_per_s", ">=", 1.0, True),
+    # It does not grow: the interval holds 1, or lies below.
+    Goal("hanging-disk", "p99_growth_low", "<=", 1.0, False),
+    Goal("partitions10000", "of_six", ">=", 0.9, False),
+    Goal("partitions10000", "startup_s", "<=", 3.0, False),
+    Goal("partitions10000", "own_kb_per_partition", "<=", 10.0, False),
+    Goal("recovery", "metadata_s", "<=", 1.0, False),
+    Goal("recovery", "produced_s", "<=", 1.0, False),
+    Goal("recovery", "led_s", "<=", 1.0, False),
+    Goal("java", "records_per_s", ">=", 1.3, True),
+    Goal("java", "cpu_s", "<=", 1 / 6, True),
+    Goal("heartbeats", "requests_per_cpu_s", ">=", 1.0, True),
+    Goal("commits1", "requests_per_cpu_s", ">=", 1.0, True),
+    Goal("commits6", "requests_per_cpu_s", ">=", 1.0, True),
+    Goal("settle", "settle_s", "<=", 3.0, False),
+    Goal("settle", "delay_ms", "<=", 50.0, False),
+    Goal("idle", "own_rss_mb", "<=", 60.0, False),
+    Goal("idle", "cpu_percent", "<=", 0.3, False),
+    Goal("start-up", "startup_s", "<=", 0.5, False),
+)

@@ -1,0 +1,49 @@
+"""From before to after: what a piece of work cost the broker and the machine."""
+
+from benches import process
+from benches.brokers import Broker
+from benches.loadgen import Load
+
+
+class Meter:
+    """Starts counting when it is made. Every process of the broker counts."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._pid = broker.pid
+        self._before = process.usage(self._pid)
+        self._cores = process.cores()
+
+    def figures(self, seconds: float, moved_bytes: float) -> dict[str, float]:
+        """What it cost so far, as figures of a row."""
+        after = process.usage(self._pid)
+        cpu_s = after.cpu_s - self._before.cpu_s
+        found = {
+            "cpu_s": cpu_s,
+            "cpu_percent": 100 * cpu_s / seconds,
+            "cores_busy_percent": process.cores().busy_percent_since(self._cores),
+            "seconds": seconds,
+            "bytes": moved_bytes,
+            **memory(after),
+        }
+        if moved_bytes:
+            found["cpu_s_per_gb"] = cpu_s / (moved_bytes / 1e9)
+        return found
+
+    def cpu_s(self) -> float:
+        """CPU seconds so far."""
+        return process.usage(self._pid).cpu_s - self._before.cpu_s
+
+
+def memory(found: process.Usage) -> dict[str, float]:
+    """Resident memory and threads, as figures of a row."""
+    return {
+        "rss_mb": found.rss_bytes / 1e6,
+        "own_rss_mb": found.own_rss_bytes / 1e6,
+        "shared_mb": found.shared_bytes / 1e6,
+        "threads": found.threads,
+    }
+
+
+def latencies(load: Load) -> dict[str, float]:
+    """A load's percentiles, as figures of a row."""
+    return {f"{name}_ms": value for name, value in load.latency_ms.items()}

@@ -1,0 +1,89 @@
+"""``pyrklog arena``: what brokers keep in shared memory, without a broker."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.options import Output, OutputFormat
+
+app = typer.Typer(
+    help="Look after block caches that brokers left in shared memory.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def arena() -> None:
+    """Look after block caches that brokers left in shared memory."""
+
+
+@app.command("list")
+@guarded
+def list_all(
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="As pyrklog.cache.dir; default /dev/shm."),
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """List arenas: whose they are, and what of them is not in files."""
+    from pyrklog.cache_place import SHARED_MEMORY
+    from pyrklog.cli.output import Column, Listing, print_listing
+    from pyrklog.offline import list_arenas
+
+    place = directory or SHARED_MEMORY
+    try:
+        items = [row._asdict() for row in list_arenas(str(place))]
+    except OSError as error:
+        raise CliError(Exit.NOT_FOUND, f"{place}: {error.strerror or error}") from error
+    columns = [
+        Column("path", "ARENA"),
+        Column("log_dir", "LOG DIRECTORY"),
+        Column("state", "STATE"),
+        Column("size_bytes", "BYTES", right=True),
+        Column("partitions", "UNWRITTEN PARTITIONS", right=True),
+        Column("unwritten_bytes", "UNWRITTEN BYTES", right=True),
+        Column("reason", "DAMAGE", wide=True),
+    ]
+    print_listing(Listing("arenas/1", columns, items), output)
+
+
+@app.command("drain")
+@guarded
+def drain(
+    log_dir: Annotated[Path, typer.Argument(metavar="LOG_DIR", show_default=False)],
+) -> None:
+    """Write what a killed broker left to the files of LOG_DIR, and remove its arena.
+
+    A broker that starts on the directory does the same; this is for one that Kafka is to take over.
+    """
+    from pyrklog.offline import drain_arena
+
+    try:
+        partitions, count = drain_arena(str(log_dir))
+    except OSError as error:
+        raise CliError(Exit.FAILED, str(error)) from error
+    typer.echo(f"{partitions} partitions, {count} bytes written")
+
+
+@app.command("remove")
+@guarded
+def remove(
+    path: Annotated[Path, typer.Argument(metavar="ARENA", show_default=False)],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also with records in it that are nowhere else.")
+    ] = False,
+) -> None:
+    """Remove an arena that no broker uses."""
+    from pyrklog.offline import remove_arena
+
+    if not path.exists():
+        raise CliError(Exit.NOT_FOUND, f"{path} does not exist")
+    try:
+        remove_arena(str(path), force=force)
+    except ValueError as error:
+        fix = "start the broker, or pyrklog arena drain LOG_DIR; --force loses them"
+        raise CliError(Exit.DENIED, str(error), fix) from error

@@ -1,0 +1,46 @@
+"""What can be asked of a broker's shared memory while no broker runs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ArenaRow(NamedTuple):
+    """An arena's file in shared memory.
+
+    ``state``: ``in use``, ``left over`` (its broker was killed), ``abandoned`` (its log directory
+    does not name it), ``stale`` (of an earlier boot), ``damaged``. ``partitions``: those with
+    records that are not in their files, None where that is unknown.
+    """
+
+    path: str
+    log_dir: str
+    state: str
+    size_bytes: int
+    partitions: int | None
+    unwritten_bytes: int | None
+    reason: str | None
+
+
+def list_arenas(directory: str) -> list[ArenaRow]:
+    """The arenas in a directory. Raises OSError."""
+    from pyrklog import _core
+
+    return [ArenaRow(str(row[0]), *row[1:]) for row in _core.list_arenas(directory)]
+
+
+def drain_arena(log_dir: str) -> tuple[int, int]:
+    """Writes what a killed broker left in its arena to its files: (partitions, bytes).
+
+    Raises OSError: the directory is in use or has no arena, or the two do not fit.
+    """
+    from pyrklog import _core
+
+    return _core.drain_arena(log_dir)
+
+
+def remove_arena(path: str, *, force: bool) -> None:
+    """Removes an arena's file. Raises ValueError when in use, or when it would be missed."""
+    from pyrklog import _core
+
+    _core.remove_arena(path, force=force)

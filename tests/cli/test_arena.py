@@ -1,0 +1,130 @@
+"""`pyrklog arena`: what a killed broker leaves in shared memory."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pyrklog.cli.app import app
+from pyrklog.testing import TestBroker
+from tests.support.machine import forget_boot
+from tests.support.wire import (
+    Connection,
+    batch_headers,
+    create_topic,
+    produce,
+    record_batch,
+    wait_until_led,
+)
+
+Make = Callable[..., TestBroker]
+OK, FAILED, NOT_FOUND, DENIED = 0, 1, 4, 6
+
+
+def run(*arguments: str, code: int = OK) -> str:
+    done = CliRunner().invoke(app, ["arena", *arguments])
+    assert done.exit_code == code, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
+    return done.stdout if code == OK else done.stderr
+
+
+def listed(directory: Path) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = json.loads(run("list", "--dir", str(directory), "-o", "json"))[
+        "items"
+    ]
+    return items
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path) -> Path:
+    place = tmp_path / "cache"
+    place.mkdir()
+    return place
+
+
+def filled(new_broker: Make, cache_dir: Path, topic: str) -> tuple[TestBroker, int]:
+    """A broker that keeps its last records in the arena alone, and how many it has in all."""
+    options = {
+        "pyrklog.cache.dir": str(cache_dir),
+        "pyrklog.cache.flush.ms": 3_600_000,
+        "pyrklog.cache.flush.bytes": 1_000_000_000,
+    }
+    broker = new_broker(options=options).start()
+    folder = broker.data / "logs" / f"{topic}-0"
+    with Connection(broker.bootstrap) as connection:
+        assert create_topic(connection, topic) == 0
+        wait_until_led(connection, topic)
+        for number in range(20_000):
+            batch = record_batch([b"%d" % number])
+            assert produce(connection, topic, batch).base_offset == number
+            if number % 100 == 0 and number > len(written(folder)) + 50:
+                return broker, number + 1
+    raise AssertionError("nothing goes to the cache")
+
+
+def written(folder: Path) -> list[int]:
+    segments = sorted(folder.glob("*.log"))
+    return [one.base_offset for path in segments for one in batch_headers(path.read_bytes())]
+
+
+def test_a_killed_brokers_arena_is_listed_kept_and_drained(
+    new_broker: Make, cache_dir: Path, topic: str
+) -> None:
+    broker, count = filled(new_broker, cache_dir, topic)
+    (row,) = listed(cache_dir)
+    logs = broker.data / "logs"
+    assert (row["state"], row["log_dir"]) == ("in use", str(logs))
+    broker.kill()
+    (row,) = listed(cache_dir)
+    assert (row["state"], row["partitions"]) == ("left over", 1)
+    assert row["unwritten_bytes"] > 0
+    refused = run("remove", row["path"], code=DENIED)
+    assert "nowhere else" in refused
+    assert "arena drain" in refused
+    folder = logs / f"{topic}-0"
+    assert len(written(folder)) < count
+    assert run("drain", str(logs)) == f"1 partitions, {row['unwritten_bytes']} bytes written\n"
+    assert written(folder) == list(range(count))
+    assert listed(cache_dir) == []
+    assert "has no arena" in run("drain", str(logs), code=FAILED)
+    broker.start()
+    assert broker.stop() == 0
+    assert written(folder) == list(range(count))
+
+
+def test_a_broker_in_the_way_is_named(new_broker: Make, cache_dir: Path, topic: str) -> None:
+    broker, _ = filled(new_broker, cache_dir, topic)
+    (row,) = listed(cache_dir)
+    assert "in use" in run("remove", row["path"], "--force", code=DENIED)
+    assert "in use" in run("drain", str(broker.data / "logs"), code=FAILED)
+
+
+def test_what_force_removes_is_missed_at_the_next_start(
+    new_broker: Make, cache_dir: Path, topic: str
+) -> None:
+    broker, _ = filled(new_broker, cache_dir, topic)
+    broker.kill()
+    (row,) = listed(cache_dir)
+    run("remove", row["path"], "--force")
+    assert listed(cache_dir) == []
+    broker.start()
+    assert any("may be lost" in line for line in broker.log)
+
+
+def test_another_boots_arena_may_go(new_broker: Make, cache_dir: Path, topic: str) -> None:
+    broker, _ = filled(new_broker, cache_dir, topic)
+    broker.kill()
+    forget_boot(broker)
+    assert "earlier boot" in run("drain", str(broker.data / "logs"), code=FAILED)
+
+
+def test_what_is_no_arena_is_told(cache_dir: Path) -> None:
+    (cache_dir / "pyrklog-1.arena").write_bytes(b"nonsense" * 1000)
+    (cache_dir / "other").write_bytes(b"")
+    (row,) = listed(cache_dir)
+    assert (row["state"], row["reason"]) == ("damaged", "it is not an arena")
+    run("list", "--dir", str(cache_dir / "none"), code=NOT_FOUND)
+    run("remove", str(cache_dir / "none"), code=NOT_FOUND)
+    assert "meta.properties" in run("drain", str(cache_dir), code=FAILED)

@@ -1,0 +1,219 @@
+"""The cases' own arithmetic: rounds, phases, steps, Java's result, curves, segments."""
+
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benches import (
+    against_kafka,
+    brokers,
+    cases,
+    effort,
+    lag_case,
+    loadgen,
+    plot_sweeps,
+    produce_cases,
+    read_cases,
+    report,
+    topics,
+)
+from benches.brokers import BenchError
+from benches.loadgen import Load
+
+
+def load(p99: float, *, megabytes: float = 100, seconds: float = 1, records: int = 1_000) -> Load:
+    return Load(
+        bytes=round(megabytes * 1e6),
+        records=records,
+        requests=10,
+        mb_per_s=megabytes / seconds,
+        records_per_s=records / seconds,
+        requests_per_s=10 / seconds,
+        latency_ms={"p50": p99 / 2, "p99": p99, "p99.9": 2 * p99, "max": 3 * p99},
+        client_cpu_s_per_gb=0.1,
+        started_ns=5_000_000_000,
+        finished_ns=5_000_000_000 + round(seconds * 1e9),
+    )
+
+
+def test_a_large_topic_grows_in_steps() -> None:
+    assert topics.steps(1_000, 1_000) == []
+    assert topics.steps(6, 6) == []
+    assert topics.steps(1_000, 1_500) == [1_500]
+    assert topics.steps(1_000, 4_000) == [2_000, 3_000, 4_000]
+
+
+def test_rounds_add_up_as_one() -> None:
+    rows = [{"cpu_s": 0.2, "rss_mb": 1.0}, {"cpu_s": 0.4, "rss_mb": 2.0}]
+    loads = [load(1.0, megabytes=100, seconds=1), load(3.0, megabytes=300, seconds=3)]
+    found = read_cases._added(list(zip(loads, rows, strict=True)))
+    assert found["mb_per_s"] == pytest.approx(100)
+    assert found["records_per_s"] == pytest.approx(500)
+    assert found["cpu_s_per_gb"] == pytest.approx(0.6 / 0.4)
+    assert (found["p99_ms"], found["rss_mb"], found["seconds"]) == (3.0, 2.0, 4)
+
+
+def phase(producer: float, tail: float, read_mb: float, old: float = 0.0) -> lag_case.Phase:
+    newest = lag_case.Newest(2_000.0, read_mb, read_mb + 1)
+    return lag_case.Phase(load(producer), load(tail), newest, old)
+
+
+def test_lag_grows_within_its_pair_and_the_worst_reading_counts() -> None:
+    quiet = [phase(1.0, 2.0, 0), phase(2.0, 2.0, 0), phase(1.0, 1.0, 0)]
+    lag = [phase(1.1, 20.0, 0, 500), phase(2.0, 2.0, 700, 600), phase(3.0, 1.0, 0, 900)]
+    found = lag_case.figures(quiet, lag)
+    assert found["producer_p99_growth"] == pytest.approx(1.1)
+    assert found["tail_p99_growth"] == pytest.approx(1.0)
+    assert (found["tail_p99_ms"], found["tail_lag_p99_ms"]) == (2.0, 2.0)
+    assert (found["newest_read_mb"], found["old_mb_per_s"], found["phases"]) == (700, 600, 3)
+    assert set(lag_case.SCENARIO.shown) <= set(found)
+
+
+JAVA = (
+    "500000 records sent, 99990.0 records/sec (9.54 MB/sec), 1.2 ms avg latency, 250.0 ms max "
+    "latency.\n"
+    "1000000 records sent, 697350.069735 records/sec (66.50 MB/sec), 5.31 ms avg latency, "
+    "243.00 ms max latency, 1 ms 50th, 27 ms 95th, 52 ms 99th, 61 ms 99.9th.\n"
+)
+
+
+def test_the_last_line_of_java_counts() -> None:
+    assert produce_cases.parse_java(JAVA) == {
+        "records": 1_000_000,
+        "records_per_s": 697350.069735,
+        "p50_ms": 1,
+        "p99_ms": 52,
+        "p99.9_ms": 61,
+        "max_ms": 243,
+    }
+    with pytest.raises(BenchError, match="no result"):
+        produce_cases.parse_java("org.apache.kafka.common.errors.TimeoutException\n")
+
+
+def test_a_probe_is_read() -> None:
+    text = '{"mode": "probe", "partitions": 3, "produced_ns": 1, "led_ns": 2, "read_ns": 4}\n'
+    assert loadgen.parse_served(text) == loadgen.Served(3, 1, 2, 4)
+
+
+def test_files_say_how_much_and_when(tmp_path: Path) -> None:
+    assert loadgen.segment_bytes(tmp_path / "absent") == (0, 0.0)
+    (tmp_path / "0.log").write_bytes(b"12345")
+    (tmp_path / "5.log").write_bytes(b"67")
+    (tmp_path / "0.index").write_bytes(b"no segment")
+    size, written = loadgen.segment_bytes(tmp_path)
+    assert size == 7
+    assert abs(time.time() - written) < 60
+
+
+def test_waiting_ends_with_the_last_write_not_with_the_look() -> None:
+    broker = brokers.Pyrklog(Path("unused"))
+    sizes = iter([3, 7, 10])
+    long_ago = time.time() - 100
+    done = topics.wait_until_written(broker, "t", 10, lambda: (next(sizes), long_ago))
+    assert time.monotonic() - done == pytest.approx(100, abs=5)
+
+
+def test_a_partition_is_where_its_folder_is(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    broker = brokers.Kafka(tmp_path, (one, other))
+    assert broker.partition_folder("t", 0) == one / "t-0"
+    (other / "t-0").mkdir(parents=True)
+    assert broker.partition_folder("t", 0) == other / "t-0"
+    assert broker.settings()["log.dirs"] == f"{one},{other}"
+
+
+def test_what_outlived_a_killed_broker_goes_with_it(tmp_path: Path) -> None:
+    broker = brokers.Pyrklog(tmp_path / "data")
+    arena = tmp_path / "pyrklog-0.arena"
+    arena.write_bytes(b"blocks")
+    broker.default_log_dir().mkdir(parents=True)
+    marker = broker.default_log_dir() / ".pyrklog-arena"
+    marker.write_text(f"version=1\nuuid=00\nboot=1\npath={arena}\n")
+    broker.remove()
+    assert not arena.exists()
+    assert not broker.folder.exists()
+
+
+def lines() -> list[report.Line]:
+    return [
+        report.Line("partitions1", "mb_per_s", 77.0, 500.0, (6.5,)),
+        report.Line("partitions6", "mb_per_s", 171.0, 700.0, (4.1,), floor=900.0),
+        report.Line("partitions6", "p99_ms", 1.0, 0.5, (0.5,)),
+        report.Line("lag", "producer_p99_ms", 2.3, 0.5, ()),
+        report.Line("lag", "producer_lag_p99_ms", 10.0, 0.6, ()),
+    ]
+
+
+def test_a_curve_has_the_points_that_were_measured() -> None:
+    sweep = next(one for one in plot_sweeps.SWEEPS if one.axis == "partitions")
+    assert plot_sweeps.points(sweep, lines()) == {
+        "kafka": [(1, 77.0), (6, 171.0)],
+        "pyrklog": [(1, 500.0), (6, 700.0)],
+        "floor": [(6, 900.0)],
+    }
+
+
+def test_every_curve_is_of_cases_that_there_are() -> None:
+    for sweep in plot_sweeps.SWEEPS:
+        for case in sweep.cases:
+            assert sweep.metric in cases.SHOWN[case], (sweep.title, case)
+    for _, case, bars in plot_sweeps.STALLS:
+        assert {name for bar in bars for name in bar[1:]} <= set(cases.SHOWN[case])
+
+
+def test_curves_are_a_picture_and_nothing_is_none(tmp_path: Path) -> None:
+    assert plot_sweeps.draw(tmp_path / "s.png", lines(), "test")
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
+    assert not plot_sweeps.draw(tmp_path / "none.png", lines()[:1], "test")
+    assert not (tmp_path / "none.png").exists()
+
+
+def test_options_change_what_is_done() -> None:
+    line = "--quick --phases 4 --old-gb 1.5 --recovery-gb 2 --many 50 --pairs 2 --floor"
+    options = against_kafka.parse(line.split())
+    found = against_kafka._effort(options)
+    assert (found.phases, found.old_bytes, found.pairs) == (4, 1_500_000_000, 2)
+    assert (found.recovery_bytes, found.many_partitions) == (2_000_000_000, 50)
+    assert found.warm_seconds == effort.QUICK.warm_seconds
+    assert options.brokers == ["kafka", "pyrklog", "floor"]
+    assert against_kafka._effort(against_kafka.parse([])) == effort.FULL
+
+
+def bench(line: str) -> against_kafka.Bench:
+    return against_kafka.Bench(against_kafka.parse(line.split()), Console(quiet=True))
+
+
+def test_floors_do_what_they_can_and_long_scenarios_run_once() -> None:
+    full = bench("--floor")
+    assert {case.name for case in full.shared("floor")} >= {"produce1k", "produce16k-4", "fresh"}
+    assert all(case.floor for case in full.shared("floor"))
+    assert full.scenarios(1, "floor") == []
+    assert full.scenarios(1, "kafka") == list(cases.SCENARIOS)
+    assert full.scenarios(2, "kafka") == []
+    assert bench("--only lag").scenarios(2, "kafka") == [lag_case.SCENARIO]
+    assert bench("--only lag").shared("kafka") == []
+
+
+def test_quick_is_a_choice_and_only_is_another() -> None:
+    quick = [case.name for case in bench("--quick").shared("kafka")]
+    assert "produce16k" in quick
+    assert "records10" not in quick
+    assert [case.name for case in bench("--quick --only records10").shared("kafka")] == [
+        "records10"
+    ]
+
+
+def test_the_progress_bar_counts_what_will_be_done() -> None:
+    assert bench("--only lag --pairs 3").steps() == 2 * 3
+    assert bench("--only produce16k --brokers kafka,floor").steps() == 3 * (2 + 2)
+    assert bench("--only idle,recovery --pairs 1").steps() == 2 * (1 + 1 + 1)
+
+
+def test_too_little_space_is_said_before(tmp_path: Path) -> None:
+    fits = bench(f"--only idle --out {tmp_path}")
+    fits.check_space()
+    too_much = bench(f"--only recovery --recovery-gb 1000000 --out {tmp_path}")
+    with pytest.raises(BenchError, match="fewer cases with --only"):
+        too_much.check_space()

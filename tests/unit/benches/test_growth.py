@@ -1,0 +1,61 @@
+"""Growth in alternating pairs, and the interval around it."""
+
+import random
+
+import pytest
+
+from benches import growth
+
+
+def test_the_order_of_a_pair_alternates() -> None:
+    ran = []
+
+    def run(name: str, figure: float) -> float:
+        ran.append(name)
+        return figure
+
+    pairs = growth.alternate(3, lambda: run("quiet", 1.0), lambda: run("disturbed", 2.0))
+    assert pairs == [(1.0, 2.0)] * 3
+    assert ran == ["quiet", "disturbed", "disturbed", "quiet", "quiet", "disturbed"]
+
+
+def test_growth_is_the_median_of_the_pairs_ratios() -> None:
+    found = growth.of([(1.0, 2.0), (10.0, 11.0), (2.0, 2.4)])
+    assert found.median == pytest.approx(1.2)
+    assert found.low == pytest.approx(1.1)
+    assert found.high == pytest.approx(2.0)
+
+
+def test_one_pair_says_nothing_about_its_spread() -> None:
+    assert growth.of([(2.0, 3.0)]) == growth.Growth(1.5, 1.5, 1.5)
+
+
+@pytest.mark.parametrize("pairs", [[], [(0.0, 1.0)]])
+def test_no_growth_of_nothing(pairs: list[tuple[float, float]]) -> None:
+    with pytest.raises(ValueError, match="no growth"):
+        growth.of(pairs)
+
+
+def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
+    """Of 200 samples of a known distribution about 95 % must; 85 % would be a mistake, 100 % luck
+    that cannot last."""
+    choices = random.Random(1)
+    growth_resamples, growth._RESAMPLES = growth._RESAMPLES, 500
+    try:
+        held = 0
+        for _ in range(200):
+            sample = [choices.lognormvariate(0, 0.3) for _ in range(10)]
+            low, high = growth.interval(sample, choices)
+            held += low <= 1.0 <= high
+    finally:
+        growth._RESAMPLES = growth_resamples
+    assert 0.88 <= held / 200 < 1.0
+
+
+def test_growth_without_change_holds_one_and_a_real_one_does_not() -> None:
+    choices = random.Random(2)
+    quiet = [choices.uniform(1, 1.3) for _ in range(10)]
+    same = growth.of([(one, choices.uniform(1, 1.3)) for one in quiet])
+    assert same.low <= 1.0 <= same.high
+    grown = growth.of([(one, 2 * choices.uniform(1, 1.3)) for one in quiet])
+    assert grown.low > 1.0
