@@ -162,6 +162,25 @@ def test_a_directory_of_another_cluster_is_refused_by_name(fresh_broker: TestBro
     assert str(seen.cluster_id) in str(refused.value)
 
 
+def test_an_export_waits_for_what_a_killed_broker_left(
+    new_broker: Callable[..., TestBroker], tmp_path: Path, topic: str
+) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    broker = new_broker(options={"pyrklog.cache.dir": str(cache)}).start()
+    create(broker, topic)
+    assert produce(broker, topic) == [0]
+    broker.kill()
+    refused = cli(broker, "log", "export-kraft", "--data", str(broker.data))
+    assert refused.returncode != 0
+    assert "block cache alone" in refused.stderr
+    assert "pyrklog arena drain" in refused.stderr
+    drained = cli(broker, "arena", "drain", str(broker.data / "logs"))
+    assert drained.returncode == 0, drained
+    done = cli(broker, "log", "export-kraft", "--data", str(broker.data))
+    assert done.returncode == 0, done
+
+
 def test_an_export_can_be_taken_back_but_not_repeated(fresh_broker: TestBroker, topic: str) -> None:
     """Nobody has started Kafka in between: what it would have read is read by us."""
     broker = fresh_broker

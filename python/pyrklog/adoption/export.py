@@ -34,6 +34,7 @@ from pyrklog.metastore.embedded import open_store
 from pyrklog.metastore.interface import Metastore
 
 LOCK = ".lock"
+ARENA_MARKER = ".pyrklog-arena"
 SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 3, 4
 """Types of control records (KIP-630)."""
 
@@ -76,11 +77,22 @@ def export_kraft(config: BrokerConfig) -> Exported:
             fix="name the directories as for pyrklog serve; after an export, start Kafka or us",
         )
     with _locked(config.log_dirs):
+        _check_arenas(config.log_dirs)
         state = trio.run(_read_store, config.meta_dir)
         try:
             return _write(config, state)
         except OSError as error:
             raise StartError(f"Cannot write {error.filename}: {error.strerror}.") from None
+
+
+def _check_arenas(log_dirs: Sequence[Path]) -> None:
+    """What a killed broker acknowledged last may lie where Kafka does not look."""
+    for path in log_dirs:
+        if (path / ARENA_MARKER).exists():
+            raise ConfigError(
+                f"The last records of {path} may lie in its block cache alone.",
+                fix=f"pyrklog arena drain {path}, or start the broker and stop it in order",
+            )
 
 
 @contextmanager

@@ -295,7 +295,10 @@ fn what_fell_out_of_a_small_cache_is_read_from_the_files() {
     test.create("t", 1);
     let mut sent = Vec::new();
     let mut client = test.client();
-    for number in 0..300 {
+    // While nothing can be reclaimed in time, records go to the files without the cache.
+    while sent.len() < 300 || test.statistic("cache_chunks_reclaimed") <= 5 {
+        let number = sent.len() as i64;
+        assert!(number < 5_000, "nothing falls out of the cache");
         let mut record = large_batch(100_000);
         assert_eq!(client.produce("t", 0, &record), (ErrorCode::NONE, number));
         record[..8].copy_from_slice(&number.to_be_bytes());
@@ -303,7 +306,6 @@ fn what_fell_out_of_a_small_cache_is_read_from_the_files() {
     }
     let found = fetch_all(&test, "t", sent.len());
     assert_eq!(without_epochs(found), expected(&sent));
-    assert!(test.statistic("cache_chunks_reclaimed") > 5);
     assert!(test.statistic("cache_populated_bytes") <= 4 * MIB);
     assert!(test.statistic("fetched_bytes.cached") > 0);
     assert!(test.shutdown());
