@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,6 +22,9 @@ use crate::pool::{Carved, Pool};
 use crate::segment::{CachedSegment, Release};
 use crate::slots::{self, PartitionName, Slot, Slots};
 use crate::{attach, header};
+
+/// Anybody may look into a directory of shared memory; records are for the broker alone.
+const OWNER_ONLY: u32 = 0o600;
 
 /// Free chunks that the janitor is called for.
 const LOW_CHUNKS: usize = 8;
@@ -128,6 +132,7 @@ impl Arena {
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(OWNER_ONLY)
             .open(path)?;
         let made = Self::make(file, path, identity, log_dir, limit_bytes);
         if made.is_err() {
@@ -304,6 +309,11 @@ impl Arena {
             self.populate(slot_at(first), SLOTS_A_GROUP * SLOT_BYTES)?;
             self.slots.lock().add_group(&self.memory, first);
         }
+    }
+
+    /// The slot of a partition that has one, be it of an earlier opening or life.
+    pub fn known_slot(&self, name: &PartitionName) -> Option<Slot> {
+        self.slots.lock().known(&self.memory, name)
     }
 
     /// The partition is gone: its blocks are dead, its slot is free.

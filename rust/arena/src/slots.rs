@@ -73,11 +73,17 @@ impl Slots {
         memory.store_wide(HEADER_SLOTS, guarded(next));
     }
 
+    /// The slot of a partition that has one.
+    pub fn known(&self, memory: &Memory, name: &PartitionName) -> Option<Slot> {
+        let index = *self.by_name.get(name)?;
+        Some(slot(memory, index))
+    }
+
     /// The slot of a partition, a new one if it has none. `None` when no slot is ready, or the name
     /// is too long.
     pub fn of(&mut self, memory: &Memory, name: &PartitionName) -> Option<Slot> {
-        if let Some(&index) = self.by_name.get(name) {
-            return Some(slot(memory, index));
+        if let Some(slot) = self.known(memory, name) {
+            return Some(slot);
         }
         if name.topic.len() > NAME_BYTES_MAX {
             return None;

@@ -209,6 +209,15 @@ fn what_was_cut_or_killed_does_not_come_back() {
 }
 
 #[test]
+fn nobody_else_can_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = place();
+    let _arena = create(&place, 1);
+    let mode = std::fs::metadata(&place.path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
 fn a_kill_while_blocks_are_marked_written_leaves_no_gap() {
     for stores in 0..5 {
         let place = place();

@@ -76,7 +76,9 @@ impl LogCache {
 
     /// The partition is gone.
     pub fn release(&self) {
-        if let Some(slot) = self.slot {
+        // Whoever did not append since the log was opened has not asked for it.
+        let slot = self.slot.or_else(|| self.arena.known_slot(&self.name));
+        if let Some(slot) = slot {
             self.arena.release_slot(slot);
         }
     }

@@ -2,9 +2,13 @@
 
 mod common;
 
+use std::path::Path;
+use std::sync::Arc;
+
 use common::cached::Life;
-use common::{Rig, batch};
-use pyrklog_log::{LogConfig, OpenError};
+use common::{DIR, Rig, batch};
+use pyrklog_arena::PartitionName;
+use pyrklog_log::{Log, LogConfig, OpenError, OpenRequest};
 
 const LOG: &str = "00000000000000000000.log";
 
@@ -90,4 +94,31 @@ fn a_transaction_index_that_makes_no_sense_loses_nothing_that_is_not_written() {
     assert_eq!(rig.contents(), before);
     rig.restart_clean();
     assert_eq!(rig.contents(), before);
+}
+
+#[test]
+fn a_log_that_is_deleted_without_another_append_gives_its_slot_back() {
+    let mut rig = cached(true);
+    let name = PartitionName {
+        topic: "t".to_owned(),
+        partition: 0,
+        topic_id: [7; 16],
+    };
+    rig.log.close_cleanly().unwrap();
+    let request = OpenRequest {
+        env: Arc::clone(rig.log.env()),
+        log_dir: Path::new(DIR),
+        topic: "t",
+        partition: 0,
+        topic_id: Some([7; 16]),
+        config: Arc::new(rig.config.clone()),
+        state: rig.state(true),
+        now_ms: 1_000,
+        producer_id_expiration_ms: 1_000,
+    };
+    let (again, _) = Log::open(request).unwrap();
+    let arena = rig.cache.as_ref().unwrap().arena();
+    assert!(arena.known_slot(&name).is_some());
+    again.release_blocks();
+    assert!(arena.known_slot(&name).is_none());
 }
