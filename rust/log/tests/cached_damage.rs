@@ -64,6 +64,22 @@ fn a_file_that_was_cut_after_a_kill_is_taken_as_it_is_and_so_is_what_follows() {
 }
 
 #[test]
+fn a_batch_that_was_damaged_after_a_kill_is_found_and_cut_off() {
+    let mut rig = cached(true);
+    let before = rig.contents();
+    let mut content = rig.file(LOG);
+    let last = content.len() - 3;
+    content[last] ^= 1;
+    rig.memory.kill_process();
+    rig.put_file(LOG, &content);
+    let state = rig.state(false);
+    let report = rig.reopen_in(state, Life::Again);
+    assert!(report.truncated_bytes > 0, "{report:?}");
+    assert_eq!(rig.contents(), before[..before.len() - 1]);
+    goes_on(rig);
+}
+
+#[test]
 fn a_log_whose_files_were_removed_begins_anew_beside_none_of_its_old_blocks() {
     let mut rig = cached(true);
     rig.memory.kill_process();

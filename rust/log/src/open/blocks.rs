@@ -160,6 +160,15 @@ impl Loader<'_> {
         Ok(())
     }
 
+    /// Whether a file is not what was written to it, as far as blocks can tell: then a kill was not
+    /// all that befell the folder, and every batch is to be looked at.
+    pub(super) fn has_changed_file(&self, segments: &[Arc<Segment>]) -> bool {
+        segments.iter().any(|segment| {
+            let blocks = self.blocks.get(&segment.base_offset());
+            segment.cached().is_none() && blocks.is_some_and(|blocks| blocks.end().is_some())
+        })
+    }
+
     /// What of a segment is to be written.
     pub(super) fn unwritten(
         segment: &Arc<Segment>,

@@ -94,7 +94,8 @@ impl Loader<'_> {
             )));
         }
         self.load_epochs(&files, &mut loading, report)?;
-        let is_as_left = damaged.is_none() && (self.is_same_boot || self.has_unwritten());
+        let is_same = self.is_same_boot && !self.has_changed_file(&loading.segments);
+        let is_as_left = damaged.is_none() && (is_same || self.has_unwritten());
         let opened = match recover_from {
             _ if is_as_left && (!state.clean || self.has_unwritten()) => {
                 self.open_as_killed(&mut loading, state.recovery_point, log_start, report)?
