@@ -384,8 +384,8 @@ impl Arena {
         self.rung.notify_all();
     }
 
-    /// Waits until chunks are wanted, [`Arena::ring`] is called or the time is over.
-    pub fn wait(&self, timeout: Option<Duration>) {
+    /// Waits until chunks are wanted or [`Arena::ring`] is called (true), or the time is over.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
         let mut bell = self.bell.lock();
         if !*bell {
             match timeout {
@@ -395,7 +395,7 @@ impl Arena {
                 None => self.rung.wait(&mut bell),
             }
         }
-        *bell = false;
+        std::mem::take(&mut *bell)
     }
 
     /// Chunks are looked after again; the next append that finds few of them rings.

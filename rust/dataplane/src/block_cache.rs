@@ -101,6 +101,10 @@ pub fn open(
     };
     if let Err(error) = made {
         notes.push(("warning", format!("no block cache: {error}")));
+        // It would name an arena that is not there.
+        if let Err(error) = files.remove_arena_marker() {
+            notes.push(("warning", format!("removing its marker: {error}")));
+        }
     }
     Ok(notes)
 }

@@ -68,19 +68,23 @@ impl CacheKeeper {
         }
         let mut wait_ms = IDLE_MS;
         while !self.stop.load(Ordering::Acquire) {
-            self.arena.wait(Some(Duration::from_millis(wait_ms)));
+            let is_asked = self.arena.wait(Some(Duration::from_millis(wait_ms)));
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
             self.watch();
-            wait_ms = if self.tend() { BUSY_MS } else { IDLE_MS };
+            wait_ms = if self.tend(is_asked) {
+                BUSY_MS
+            } else {
+                IDLE_MS
+            };
         }
     }
 
-    /// True while something is going on.
-    fn tend(&mut self) -> bool {
-        if !self.arena.is_open() || self.arena.statistics().appended_bytes == 0 && !self.is_asked()
-        {
+    /// True while something is going on. Until somebody asks, nothing is made ready.
+    fn tend(&mut self, is_asked: bool) -> bool {
+        let is_used = self.arena.statistics().appended_bytes > 0;
+        if !self.arena.is_open() || !(is_asked || is_used) {
             return false;
         }
         let now_ms = Now::read().mono_ms;
@@ -98,11 +102,6 @@ impl CacheKeeper {
             self.tell("warning", reason);
         }
         tended.is_busy || tended.grown > 0 || tended.reclaimed > 0
-    }
-
-    /// An append found nothing free.
-    fn is_asked(&self) -> bool {
-        self.arena.statistics().refused > 0
     }
 
     fn watch(&self) {
