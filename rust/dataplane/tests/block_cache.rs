@@ -52,20 +52,8 @@ fn segment(dir: &Path, topic: &str, base_offset: i64) -> PathBuf {
 
 /// Produces until records are acknowledged out of the cache, then `count` more: the batches.
 fn fill(test: &TestPlane, topic: &str, count: usize) -> Vec<Vec<u8>> {
-    let mut client = test.client();
     let mut sent = Vec::new();
-    let mut cached = 0;
-    while cached < count {
-        let before = test.statistic("cache_appended_bytes");
-        let size = 100 + 37 * (sent.len() % 400);
-        let mut record = large_batch(size);
-        let (error, offset) = client.produce(topic, 0, &record);
-        assert_eq!((error, offset), (ErrorCode::NONE, sent.len() as i64));
-        record[..8].copy_from_slice(&offset.to_be_bytes());
-        sent.push(record);
-        cached += usize::from(test.statistic("cache_appended_bytes") > before);
-        assert!(sent.len() < 100_000, "nothing goes to the cache");
-    }
+    fill_from(test, topic, &mut sent, count);
     sent
 }
 
@@ -470,6 +458,13 @@ fn has_all(config: &PlaneConfig, sent: &[Vec<u8>]) {
     assert_eq!(without_epochs(found), expected(sent));
 }
 
+/// How often this process has a file open.
+fn open_count(path: &Path) -> usize {
+    let links = fs::read_dir("/proc/self/fd").unwrap();
+    let targets = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
+    targets.filter(|target| target == path).count()
+}
+
 #[test]
 fn an_arena_that_somebody_looks_at_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -477,8 +472,10 @@ fn an_arena_that_somebody_looks_at_is_waited_for() {
     let (path, sent) = killed(&config, dir.path());
     let header = read_header(&fs::File::open(&path).unwrap()).unwrap();
     let (held, _) = Arena::attach(&path, header.identity, MIB).unwrap();
+    let lock = dir.path().join("logs/.lock");
     let looker = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        // The plane has its log directory; the arena is next.
+        eventually("the start", || (open_count(&lock) > 0).then_some(()));
         drop(held);
     });
     has_all(&config, &sent);

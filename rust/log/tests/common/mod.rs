@@ -48,33 +48,33 @@ pub fn small() -> LogConfig {
 impl Rig {
     pub fn new(config: LogConfig) -> Self {
         let memory = MemDisk::default();
-        memory.create_dir_all(Path::new(DIR)).unwrap();
         let disk = FaultyDisk::new(Arc::new(memory.clone()));
-        let (log, report) = open(&disk, &config, OpenState::default(), 1_000).unwrap();
-        Self {
-            memory,
-            disk,
-            config,
-            now_ms: 1_000,
-            epoch: 0,
-            log,
-            report,
-            cache: None,
-        }
+        Self::start(memory, disk, config, None)
     }
 
     /// The same with a block cache.
     pub fn with_cache(config: LogConfig) -> Self {
         let memory = MemDisk::default();
-        memory.create_dir_all(Path::new(DIR)).unwrap();
-        let mut cache = CacheRig::new();
+        let cache = CacheRig::new();
         let inner = KilledDisk {
             inner: Arc::new(memory.clone()),
             fuse: cache.fuse.clone(),
         };
         let disk = FaultyDisk::new(Arc::new(inner));
+        Self::start(memory, disk, config, Some(cache))
+    }
+
+    fn start(
+        memory: MemDisk,
+        disk: FaultyDisk,
+        config: LogConfig,
+        mut cache: Option<CacheRig>,
+    ) -> Self {
+        memory.create_dir_all(Path::new(DIR)).unwrap();
         let env = LogEnv::new(Arc::new(disk.clone()), 16);
-        cache.give(&env, Life::Fresh);
+        if let Some(cache) = &mut cache {
+            cache.give(&env, Life::Fresh);
+        }
         let (log, report) = open_in(env, &config, OpenState::default(), 1_000).unwrap();
         Self {
             memory,
@@ -84,7 +84,7 @@ impl Rig {
             epoch: 0,
             log,
             report,
-            cache: Some(cache),
+            cache,
         }
     }
 
