@@ -11,8 +11,15 @@ use pyrklog_log::{DeletedFolder, LogDir, LogEnv};
 use crate::api::CacheConfig;
 use crate::outbox::Outbox;
 use crate::parking::Park;
+use crate::partition::Partition;
 use crate::syncer::SyncerQueue;
 use crate::writer::WriterQueue;
+
+/// No more of a volume may be unwritten than this share, so that the reserve stays small.
+const VOLUME_SHARE: u64 = 20;
+
+/// The reserve is more than what may be unwritten by this share: indexes, blocks that are not full.
+const RESERVE_MORE_SHARE: usize = 4;
 
 /// See the module.
 #[derive(Debug)]
@@ -31,6 +38,10 @@ pub struct LogDirState {
     pub partitions: AtomicUsize,
     unwritten_bytes: AtomicUsize,
     unwritten_max_bytes: usize,
+    /// Space that is set aside for them.
+    pub reserve_bytes: u64,
+    /// Partitions whose logs could not be opened for lack of space.
+    waiting_for_space: Mutex<Vec<Arc<Partition>>>,
     /// A partition is written when so many of its bytes wait; fewer of them wait for the writer's
     /// next look.
     pub flush_bytes: usize,
@@ -52,6 +63,7 @@ impl LogDirState {
         cache: &CacheConfig,
         park: Park,
     ) -> Arc<LogDirState> {
+        let unwritten_max_bytes = unwritten_max_bytes.min(share_of_volume(&files)).max(1);
         Arc::new(LogDirState {
             index,
             files,
@@ -60,7 +72,9 @@ impl LogDirState {
             syncer: SyncerQueue::default(),
             partitions: AtomicUsize::new(0),
             unwritten_bytes: AtomicUsize::new(0),
-            unwritten_max_bytes: unwritten_max_bytes.max(1),
+            unwritten_max_bytes,
+            reserve_bytes: (unwritten_max_bytes + unwritten_max_bytes / RESERVE_MORE_SHARE) as u64,
+            waiting_for_space: Mutex::default(),
             is_announced: AtomicBool::new(false),
             park,
             unclosed: AtomicUsize::new(0),
@@ -81,6 +95,21 @@ impl LogDirState {
     /// Whether it refuses everything since a write or sync failed.
     pub fn has_failed(&self) -> bool {
         self.env().poisoned().is_some()
+    }
+
+    /// Whether it takes no records for lack of space.
+    pub fn is_read_only(&self) -> bool {
+        self.env().is_full()
+    }
+
+    /// A partition's log is to be opened once there is space.
+    pub fn wait_for_space(&self, partition: Arc<Partition>) {
+        self.waiting_for_space.lock().push(partition);
+    }
+
+    /// Partitions that wait for space to be opened.
+    pub fn take_waiting_for_space(&self) -> Vec<Arc<Partition>> {
+        std::mem::take(&mut *self.waiting_for_space.lock())
     }
 
     /// True for the first caller: it tells of the failure.
@@ -107,18 +136,21 @@ impl LogDirState {
         self.unwritten_bytes.fetch_sub(bytes, Ordering::SeqCst);
     }
 
-    /// Whether producing must wait (`pyrklog.unwritten.max.bytes`); never on a failed directory,
-    /// which answers with its error.
+    /// Whether producing must wait (`pyrklog.unwritten.max.bytes`); never on a directory that has
+    /// failed or takes no records, which answers with its error.
     pub fn is_full(&self) -> bool {
-        self.unwritten_bytes.load(Ordering::SeqCst) >= self.unwritten_max_bytes
-            && !self.has_failed()
+        self.unwritten_bytes.load(Ordering::SeqCst) >= self.unwritten_max_bytes && !self.refuses()
+    }
+
+    fn refuses(&self) -> bool {
+        self.has_failed() || self.is_read_only()
     }
 
     /// Whether appends that cannot be held back must be refused: those of the control plane may
     /// fill as much again as those of clients.
     pub fn is_overfull(&self) -> bool {
         let max_bytes = self.unwritten_max_bytes.saturating_mul(2);
-        self.unwritten_bytes.load(Ordering::SeqCst) >= max_bytes && !self.has_failed()
+        self.unwritten_bytes.load(Ordering::SeqCst) >= max_bytes && !self.refuses()
     }
 
     /// After the count fell: lets parked connections go on once half of the room is free again,
@@ -128,7 +160,7 @@ impl LogDirState {
             return;
         }
         let unwritten_bytes = self.unwritten_bytes.load(Ordering::SeqCst);
-        if unwritten_bytes == 0 || self.has_failed() {
+        if unwritten_bytes == 0 || self.refuses() {
             // Nothing may come that would wake the rest.
             self.park.wake(usize::MAX, outbox);
         } else if unwritten_bytes <= self.unwritten_max_bytes / 2 {
@@ -148,4 +180,10 @@ impl LogDirState {
         let _no_checkpoint_between = self.checkpoints.lock();
         self.files.delete_folder(topic, partition, unique)
     }
+}
+
+fn share_of_volume(files: &LogDir) -> usize {
+    let space = files.space();
+    let bytes = space.map_or(u64::MAX, |space| space.total_bytes / VOLUME_SHARE);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
