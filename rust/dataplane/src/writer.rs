@@ -294,7 +294,12 @@ impl Writer {
             } else {
                 state.queued = false;
             }
-            state.log.as_mut().and_then(|log| log.take_writes())
+            let log = state.log.as_mut();
+            // What has waited long enough is written to its end.
+            log.and_then(|log| match was_later {
+                true => log.take_writes(),
+                false => log.take_whole_pages(),
+            })
         };
         if let Some(job) = job {
             self.carry_out(partition, job);
@@ -314,10 +319,8 @@ impl Writer {
         let mut state = partition.lock();
         let Some(log) = &mut state.log else { return };
         let completed = log.complete_writes(job, result);
-        let written = completed.written_bytes.min(state.unwritten_bytes);
-        state.unwritten_bytes -= written;
-        self.dir.written(written);
-        self.undelivered_bytes += written;
+        state.count_unwritten(&self.dir);
+        self.undelivered_bytes += completed.written_bytes;
         if completed.gate_moved && state.release(completed.readable_bytes, &mut self.outbox) {
             self.dir.syncer.high_watermark_moved();
         }

@@ -20,7 +20,7 @@ fn cached(dir: &Path) -> PlaneConfig {
     let mut config = config(vec![dir.join("logs")]);
     config.cache = cache(&config.log_dirs);
     config.cache.flush_ms = 50;
-    config.unwritten_max_bytes = 1 << 20;
+    config.unwritten_max_bytes = Some(1 << 20);
     config
 }
 
