@@ -357,6 +357,11 @@ impl Arena {
         carved
     }
 
+    /// Whether so many chunks are free, as far as that can be said before they are carved.
+    pub(crate) fn has_free(&self, chunks: usize) -> bool {
+        self.pool.lock().free() >= chunks
+    }
+
     /// An append finds nothing free: what can be had without waiting.
     pub(crate) fn reclaim_now(&self, bytes: usize) {
         for _ in 0..=bytes / CHUNK_BYTES {
@@ -479,15 +484,23 @@ impl Arena {
         self.memory.populate(at, len)
     }
 
-    /// Maps what was there already, so that appends take no page faults.
+    /// Maps some of what was there already, so that appends take no page faults: from `*chunk` on, which
+    /// is 0 at first, `count` chunks. False when all is mapped. In small steps, since each of them
+    /// holds up every thread that changes the process's memory.
     ///
     /// # Errors
     /// No memory.
-    pub fn map_again(&self) -> io::Result<()> {
-        let slots = self.slots.lock().populated_bytes();
-        self.memory.populate(0, slot_at(0) + slots)?;
-        let chunks = self.populated() as usize * CHUNK_BYTES;
-        self.memory.populate(chunk_at(0), chunks)
+    pub fn map_again(&self, chunk: &mut u32, count: u32) -> io::Result<bool> {
+        if *chunk == 0 {
+            let slots = self.slots.lock().populated_bytes();
+            self.memory.populate(0, slot_at(0) + slots)?;
+        }
+        let end = chunk.saturating_add(count).min(self.populated());
+        while *chunk < end {
+            self.memory.populate(chunk_at(*chunk), CHUNK_BYTES)?;
+            *chunk += 1;
+        }
+        Ok(*chunk < self.populated())
     }
 
     /// Whether the file still has its name: if not, a kill would lose what is in it.

@@ -146,6 +146,11 @@ impl CachedSegment {
         let mut blocks = self.blocks.lock();
         let last = blocks.back().filter(|last| last.end() == position);
         let room = last.map_or(0, Block::room).min(bytes.len());
+        let chunks = (bytes.len() - room).div_ceil(payload_bytes(CLASSES - 1, position));
+        if chunks > 1 && !self.arena.has_free(chunks) {
+            // Those that there are would be of no use to anybody until they are reclaimed.
+            return false;
+        }
         let first = blocks.len() - usize::from(room > 0);
         let count = blocks.len();
         let mut begun = room;
