@@ -346,6 +346,14 @@ fn an_arena_that_is_removed_under_a_broker_is_noticed_and_loses_nothing() {
     // Acknowledged now means written.
     let stored = fs::read(segment(dir.path(), "t", 0)).unwrap();
     assert_eq!(without_epochs(stored), expected(&sent));
+    // A kill from now on loses nothing, and the next start does not say so.
+    eventually("the marker is removed", || {
+        (!marker(dir.path()).exists()).then_some(())
+    });
+    drop(client);
+    drop(test);
+    has_all(&config, &sent);
+    assert!(!dir.path().join("logs/.pyrklog-unclean").exists());
 }
 
 #[test]
