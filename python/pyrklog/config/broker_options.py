@@ -220,7 +220,8 @@ STORAGE = (
     integer(
         "pyrklog.cache.flush.ms",
         500,
-        "Fewer bytes of a partition stay in the block cache alone for at most this long.",
+        "Fewer bytes of a partition stay in the block cache alone for at most this long, and for a "
+        "fifth of it where few partitions wait.",
         minimum=0,
     ),
     integer(

@@ -30,6 +30,10 @@ const DELIVER_BYTES: usize = 1024 * 1024;
 /// A job that takes longer than this says that the disk hangs.
 const STANDS_STILL_MS: i64 = 1_000;
 
+/// So many partitions that are due later, and fewer, are due after a part of that time.
+const FEW: usize = 64;
+const EARLY_SHARE: i64 = 5;
+
 /// How the writer is to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum End {
@@ -168,11 +172,16 @@ impl WriterQueue {
             std::mem::swap(&mut inner.partitions, &mut turn.now);
             let is_hurried = self.is_hurried.swap(false, Ordering::Relaxed);
             let is_all = is_hurried || inner.end != End::No;
-            let next_ms = inner.later.front().map(|(due_ms, _)| *due_ms);
+            // Where few wait it costs little not to let them wait so long.
+            let early_ms = match inner.later.len() {
+                ..=FEW => self.later_ms - self.later_ms / EARLY_SHARE,
+                _ => 0,
+            };
+            let next_ms = inner.later.front().map(|(due_ms, _)| *due_ms - early_ms);
             let next_ms = next_ms.into_iter().chain(until_ms).min();
             let now_ms = if next_ms.is_some() { mono_ms() } else { 0 };
             while let Some((due_ms, partition)) = inner.later.pop_front() {
-                if !is_all && due_ms > now_ms {
+                if !is_all && due_ms - early_ms > now_ms {
                     inner.later.push_front((due_ms, partition));
                     break;
                 }
