@@ -175,6 +175,8 @@ def _producing(bootstrap: str, codec: str) -> dict[str, Any]:
         "compression.type": codec,
         "enable.idempotence": True,
         "linger.ms": 20,
+        # A producer goes on asking for the topics that it knew, and must not bring them back.
+        "allow.auto.create.topics": False,
         "message.timeout.ms": int(PATIENCE_S * 1000),
     }
 
