@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 use crate::guard::{Guard, Guards};
@@ -21,6 +21,7 @@ use crate::memory::Memory;
 use crate::pool::{Carved, Pool};
 use crate::segment::{CachedSegment, Release};
 use crate::slots::{self, PartitionName, Slot, Slots};
+use crate::sync::Mutex;
 use crate::{attach, header};
 
 /// Anybody may look into a directory of shared memory; records are for the broker alone.
@@ -97,7 +98,7 @@ pub struct Arena {
     slots: Mutex<Slots>,
     is_closed: AtomicBool,
     is_hungry: AtomicBool,
-    bell: Mutex<bool>,
+    bell: parking_lot::Mutex<bool>,
     rung: Condvar,
     counters: Counters,
 }
@@ -216,7 +217,7 @@ impl Arena {
             slots: Mutex::default(),
             is_closed: AtomicBool::new(false),
             is_hungry: AtomicBool::new(false),
-            bell: Mutex::new(false),
+            bell: parking_lot::Mutex::new(false),
             rung: Condvar::new(),
             counters: Counters::default(),
         }
@@ -244,6 +245,12 @@ impl Arena {
     #[cfg(any(test, feature = "testing"))]
     pub fn fuse(&self) -> &crate::fuse::Fuse {
         self.memory.fuse()
+    }
+
+    /// For the model: at most so many readers at the same time.
+    #[cfg(test)]
+    pub(crate) fn set_guards(&mut self, places: usize) {
+        self.guards = Guards::new(places);
     }
 
     /// For tests: counts its stores together with others' steps; before the first store.
