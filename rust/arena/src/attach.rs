@@ -142,7 +142,7 @@ fn load_block(memory: &Memory, at: usize, slot: u32, carved: Carved) -> FoundBlo
     let written = unguarded(memory.load_wide(at + BLOCK_WRITTEN));
     let position = memory.load(at + BLOCK_POSITION);
     let fits = |len: &u32| {
-        *len as usize <= payload_bytes(carved.class as usize)
+        *len as usize <= payload_bytes(carved.class.into(), position)
             && position.checked_add(*len).is_some()
     };
     let (len, written, damage) = match (committed.filter(fits), written) {

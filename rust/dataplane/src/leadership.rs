@@ -196,9 +196,8 @@ fn serve(shared: &Shared, partition: &Arc<Partition>, mut log: Log) {
     }
     log.assign_epoch_start(state.leader_epoch);
     // What was found in the block cache is still to be written.
-    state.unwritten_bytes += log.unwritten_bytes();
-    partition.dir.appended(log.unwritten_bytes());
     state.log = Some(log);
+    state.count_unwritten(&partition.dir);
     state.release(usize::MAX, &mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&shared.inboxes);
@@ -332,9 +331,9 @@ fn stop(
 /// Lets the log go; what of it was not written is not counted any more.
 fn take_log(partition: &Partition) -> Option<Log> {
     let mut state = partition.lock();
-    let unwritten_bytes = std::mem::take(&mut state.unwritten_bytes);
-    partition.dir.written(unwritten_bytes);
-    state.log.take()
+    let log = state.log.take();
+    state.count_unwritten(&partition.dir);
+    log
 }
 
 fn delete(

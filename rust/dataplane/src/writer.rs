@@ -24,6 +24,10 @@ use crate::shared::Shared;
 /// Bytes after which finished requests are told before the turn is over.
 const DELIVER_BYTES: usize = 1024 * 1024;
 
+/// So many partitions that are due later, and fewer, are due after a part of that time.
+const FEW: usize = 64;
+const EARLY_SHARE: i64 = 5;
+
 /// How the writer is to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum End {
@@ -151,10 +155,15 @@ impl WriterQueue {
             }
             std::mem::swap(&mut inner.partitions, &mut turn.now);
             let is_all = self.is_hurried.swap(false, Ordering::Relaxed) || inner.end != End::No;
-            let next_ms = inner.later.front().map(|(due_ms, _)| *due_ms);
+            // Where few wait it costs little not to let them wait so long.
+            let early_ms = match inner.later.len() {
+                ..=FEW => self.later_ms - self.later_ms / EARLY_SHARE,
+                _ => 0,
+            };
+            let next_ms = inner.later.front().map(|(due_ms, _)| *due_ms - early_ms);
             let now_ms = if next_ms.is_some() { mono_ms() } else { 0 };
             while let Some((due_ms, partition)) = inner.later.pop_front() {
-                if !is_all && due_ms > now_ms {
+                if !is_all && due_ms - early_ms > now_ms {
                     inner.later.push_front((due_ms, partition));
                     break;
                 }
@@ -246,7 +255,12 @@ impl Writer {
             } else {
                 state.queued = false;
             }
-            state.log.as_mut().and_then(|log| log.take_writes())
+            let log = state.log.as_mut();
+            // What has waited long enough is written to its end.
+            log.and_then(|log| match was_later {
+                true => log.take_writes(),
+                false => log.take_whole_pages(),
+            })
         };
         let Some(mut job) = job else { return };
         let result = job.execute();
@@ -254,10 +268,8 @@ impl Writer {
         let mut state = partition.lock();
         let Some(log) = &mut state.log else { return };
         let completed = log.complete_writes(job, result);
-        let written = completed.written_bytes.min(state.unwritten_bytes);
-        state.unwritten_bytes -= written;
-        self.dir.written(written);
-        self.undelivered_bytes += written;
+        state.count_unwritten(&self.dir);
+        self.undelivered_bytes += completed.written_bytes;
         if completed.gate_moved && state.release(completed.readable_bytes, &mut self.outbox) {
             self.dir.syncer.high_watermark_moved();
         }

@@ -44,7 +44,7 @@ fn a_directory_with_too_much_unwritten_holds_back_its_producers_only() {
     let dir = tempfile::tempdir().unwrap();
     let disk = SlowDisk::default();
     let mut config = config(vec![dir.path().join("logs")]);
-    config.unwritten_max_bytes = 200_000;
+    config.unwritten_max_bytes = Some(200_000);
     let mut test = TestPlane::start_with(config, Arc::new(disk.clone()));
     test.create("t", 1);
     disk.freeze();

@@ -15,6 +15,9 @@ mod real;
 pub use real::{LeftOpen, LogDirKey, RealDisk, leave_files_open, take_left_open};
 pub mod testing;
 
+/// Of memory and files, for [`DiskFile::write_pages_at`].
+pub const PAGE_BYTES: usize = 4096;
+
 /// How [`Disk::open`] opens a file; always for reading too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
@@ -105,6 +108,18 @@ pub trait DiskFile: Debug + Send + Sync {
             at += slice.len() as u64;
         }
         Ok(())
+    }
+    /// Writes all of `slices`, one behind the other, at `position`, around the page cache (O_DIRECT):
+    /// the system makes no copy. False where it cannot: then they may be written in part, and
+    /// have to be written in another way. Addresses, lengths and `position` are multiples of
+    /// [`PAGE_BYTES`].
+    fn write_pages_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<bool> {
+        for slice in slices {
+            let numbers = [slice.as_ptr().addr(), slice.len(), position as usize];
+            assert!(numbers.iter().all(|n| n.is_multiple_of(PAGE_BYTES)));
+        }
+        self.write_slices_at(slices, position, true)?;
+        Ok(true)
     }
     /// Size in bytes.
     fn len(&self) -> io::Result<u64>;

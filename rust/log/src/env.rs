@@ -1,6 +1,7 @@
 //! What all logs of one log directory share: the disk, the poison flag, buffers, file handles.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -16,6 +17,9 @@ const SPARE_TAILS_MAX: usize = 64;
 const SPARE_TAIL_BYTES_MAX: usize = 4 << 20;
 const SPARE_BYTES_MAX: usize = 64 << 20;
 
+/// Below this the device's own time for a write costs more than the copy to the page cache.
+pub const DIRECT_MIN_BYTES: u32 = 128 * 1024;
+
 /// Shared by the logs of one log directory.
 ///
 /// A directory that failed once is *poisoned*: the state of its disk is unknown, so nothing in it
@@ -29,6 +33,7 @@ pub struct LogEnv {
     handles: Mutex<VecDeque<Weak<Segment>>>,
     max_open_segments: usize,
     cache: OnceLock<Mutex<DirCache>>,
+    direct_min_bytes: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +53,17 @@ impl LogEnv {
             handles: Mutex::default(),
             max_open_segments: max_open_segments.max(8),
             cache: OnceLock::new(),
+            direct_min_bytes: AtomicU32::new(DIRECT_MIN_BYTES),
         })
+    }
+
+    /// So many bytes of the block cache and more are written around the page cache.
+    pub fn set_direct_min_bytes(&self, bytes: u32) {
+        self.direct_min_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn direct_min_bytes(&self) -> u32 {
+        self.direct_min_bytes.load(Ordering::Relaxed)
     }
 
     /// Gives the directory its block cache, before any log is opened; once. `found` is what an

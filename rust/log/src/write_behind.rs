@@ -9,9 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cache::LogCache;
+use crate::cached_write::{page_to_hold_back, write_cached};
 use crate::disk::{self, OpenMode};
 use crate::env::LogEnv;
 use crate::folder::Folder;
+use crate::log::Unwritten;
 use crate::names::{self, FileKind};
 use crate::position::LogPosition;
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
@@ -75,6 +77,14 @@ impl Tail {
     /// Bytes of batches.
     pub fn batch_bytes(&self) -> usize {
         self.heap_bytes + self.cached_bytes
+    }
+
+    /// What of it is not in files.
+    pub fn unwritten(&self) -> Unwritten {
+        Unwritten {
+            bytes: self.batch_bytes(),
+            heap_bytes: self.heap_bytes,
+        }
     }
 
     /// Bytes of batches that are nowhere else: a kill would lose them.
@@ -148,6 +158,25 @@ impl Tail {
             position,
             end,
         });
+    }
+
+    /// Takes the last page of what lies in the block cache away if it is better written later, and
+    /// gives it as a tail of its own. Before anything that stands behind it is queued.
+    pub fn hold_back_page(&mut self, direct_min_bytes: u32) -> Option<Tail> {
+        let Some(Step::Cached {
+            segment,
+            position,
+            end,
+        }) = self.steps.last_mut()
+        else {
+            return None;
+        };
+        let page = page_to_hold_back(*position, *end, direct_min_bytes)?;
+        let mut held = Tail::default();
+        held.push_cached(segment, page, *end);
+        *end = page;
+        self.cached_bytes -= held.cached_bytes;
+        Some(held)
     }
 
     /// Moves batches from here to the block cache, in order; true when none are left here.
@@ -280,7 +309,12 @@ impl Tail {
                 segment,
                 position,
                 end,
-            } => write_cached(segment, env, *position, *end)?,
+            } => {
+                if *position == 0 {
+                    create_files(segment, env)?;
+                }
+                write_cached(segment, env, *position, *end)?;
+            }
             Step::Entries {
                 segment,
                 kind,
@@ -324,42 +358,6 @@ fn create_files(segment: &Arc<Segment>, env: &LogEnv) -> io::Result<()> {
         env.disk().open(&segment.path(kind), OpenMode::Truncate)?;
     }
     segment.log_file_for_writing()?.set_len(0)
-}
-
-/// A write begins with a whole page where the cache still has its first bytes: the page need not be
-/// read back, though it was given up after the write before.
-const PAGE_BYTES: u32 = 4096;
-
-/// Shorter writes than this leave their pages in the page cache: the next one begins in the same.
-const DROP_BEHIND_MIN_BYTES: u32 = 64 * 1024;
-
-/// Brings bytes of the block cache to the file; they are then free to be reclaimed.
-fn write_cached(segment: &Arc<Segment>, env: &LogEnv, position: u32, end: u32) -> io::Result<()> {
-    if position == 0 {
-        create_files(segment, env)?;
-    }
-    let missing = || {
-        let path = segment.path(FileKind::Log);
-        let path = path.display();
-        io::Error::other(format!("the cache lacks {position} to {end} of {path}"))
-    };
-    let cached = segment.cached().ok_or_else(missing)?;
-    let file = segment.log_file_for_writing()?;
-    let guard = cached.arena().enter();
-    let page = cached.reaches_back(position, position / PAGE_BYTES * PAGE_BYTES);
-    // What was written before may be reclaimed at any moment; the rest is not.
-    let (start, slices) = match cached.range(&guard, page, end) {
-        Some(slices) => (page, slices),
-        None => (
-            position,
-            cached.range(&guard, position, end).ok_or_else(missing)?,
-        ),
-    };
-    let drop_behind = end - start >= DROP_BEHIND_MIN_BYTES;
-    file.write_slices_at(&slices, u64::from(start), drop_behind)?;
-    segment.set_written(u64::from(end));
-    cached.set_written(end);
-    Ok(())
 }
 
 /// What the writer does for one log in one turn. See [`crate::Log::take_writes`].
