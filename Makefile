@@ -36,6 +36,7 @@ LOG_KILLS ?= 60
 LOG_CRASH_CASES ?= 30000
 CHURN_SECONDS ?= 100
 SOAK_SECONDS ?= 100
+KILLS ?= 150
 FUZZ_SCRIPTS ?= 100000
 FUZZ_EXAMPLES ?= 1000
 # Of `make fuzz`, each target.
@@ -73,9 +74,10 @@ test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing 
 	FUZZ_SCRIPTS=$(FUZZ_SCRIPTS) cargo test --locked -p pyrklog-fuzz --test targets
 	CHURN_SECONDS=$(CHURN_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) SOAK_SECONDS=$(SOAK_SECONDS) \
 	  $(BIN)/pytest tests/faults $(PYTEST_ARGS)
+	KILLS=$(KILLS) $(BIN)/pytest -s tests/crash/test_many_kills.py $(PYTEST_ARGS)
 
-test-long: ## the same for about an hour
-	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 \
+test-long: ## the same for about an hour and a half, a thousand kills of a loaded broker among it
+	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 \
 	  FUZZ_SCRIPTS=3000000 FUZZ_EXAMPLES=10000
 
 test-soak: SOAK_SECONDS = 3600

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::arena::Arena;
 use crate::attach::look;
 use crate::explore::{Body, Fault, Invariant, Schedule, step};
-use crate::layout::{CHUNK_BYTES, payload_at};
+use crate::layout::CHUNK_BYTES;
 use crate::segment::{CachedSegment, Rate};
 use crate::slots::PartitionName;
 
@@ -127,7 +127,7 @@ impl Partition {
             .collect();
         blocks.sort_by_key(|found| found.block.position);
         for found in blocks {
-            let (block, at) = (found.block, found.block.at);
+            let block = found.block;
             if let Some(damage) = &found.damage {
                 return Err(damage.clone());
             }
@@ -138,9 +138,8 @@ impl Partition {
             if from < to && self.is_cut.load(Ordering::SeqCst) {
                 return Err("what was cut has come back".to_owned());
             }
-            let payload = payload_at(at.chunk, at.class, at.index);
             // SAFETY: one thread runs at a time, and it is this one.
-            let held = unsafe { memory.lend(payload, to - from) };
+            let held = unsafe { memory.lend(block.payload(), to - from) };
             if is_required && held != bytes(self.content, from, to) {
                 return Err(format!(
                     "{from}..{to} is committed and not what was appended"

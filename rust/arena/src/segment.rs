@@ -61,7 +61,7 @@ impl Block {
         self.position + self.len
     }
 
-    fn payload(&self) -> usize {
+    pub(crate) fn payload(&self) -> usize {
         area_at(self.at.chunk, self.at.class, self.at.index)
             + lead_bytes(self.at.class.into(), self.position)
     }
