@@ -35,12 +35,14 @@ FUZZ_TARGETS := frames responses batches indexes snapshots checkpoints recovery 
 LOG_KILLS ?= 60
 LOG_CRASH_CASES ?= 30000
 CHURN_SECONDS ?= 100
+SOAK_SECONDS ?= 100
+KILLS ?= 150
 FUZZ_SCRIPTS ?= 100000
 FUZZ_EXAMPLES ?= 1000
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run test lint test-rust test-python test-faults test-long fuzz bench demo wheel clean help
+.PHONY: build run test lint test-rust test-python test-faults test-long test-soak fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,12 +72,17 @@ test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing 
 	LOG_KILLS=$(LOG_KILLS) LOG_CRASH_CASES=$(LOG_CRASH_CASES) \
 	  cargo test --locked -p pyrklog-log --test kills --test crash
 	FUZZ_SCRIPTS=$(FUZZ_SCRIPTS) cargo test --locked -p pyrklog-fuzz --test targets
-	CHURN_SECONDS=$(CHURN_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) \
+	CHURN_SECONDS=$(CHURN_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) SOAK_SECONDS=$(SOAK_SECONDS) \
 	  $(BIN)/pytest tests/faults $(PYTEST_ARGS)
+	KILLS=$(KILLS) $(BIN)/pytest -s tests/crash/test_many_kills.py $(PYTEST_ARGS)
 
-test-long: ## the same for about an hour
-	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 \
+test-long: ## the same for about an hour and a half, a thousand kills of a loaded broker among it
+	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 \
 	  FUZZ_SCRIPTS=3000000 FUZZ_EXAMPLES=10000
+
+test-soak: SOAK_SECONDS = 3600
+test-soak: $(CORE) .venv/.dev ## mixed load for an hour, or SOAK_SECONDS, within the memory bound
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest -s tests/faults/test_soak.py $(PYTEST_ARGS)
 
 fuzz: $(CORE) .venv/.dev ## libFuzzer over frames, batches and files, FUZZ_SECONDS each; needs a C++ compiler
 	RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_PROFILE_RELEASE_LTO=off \

@@ -55,16 +55,21 @@ class Load:
         deadline = time.monotonic() + PATIENCE_S
         while sum(self.acknowledged) < target:
             assert time.monotonic() < deadline, "the producer makes no progress"
-            while len(self._producer) < QUEUED_MAX:
-                partition = random.randrange(PARTITIONS)
-                self._producer.produce(
-                    self._topic,
-                    b"%d " % self._next[partition] + bytes(random.randrange(200)),
-                    partition=partition,
-                    on_delivery=self._delivered,
-                )
-                self._next[partition] += 1
+            self._fill()
             self._producer.poll(0.001)
+        # Something must be under way when the broker dies.
+        self._fill()
+
+    def _fill(self) -> None:
+        while len(self._producer) < QUEUED_MAX:
+            partition = random.randrange(PARTITIONS)
+            self._producer.produce(
+                self._topic,
+                b"%d " % self._next[partition] + bytes(random.randrange(200)),
+                partition=partition,
+                on_delivery=self._delivered,
+            )
+            self._next[partition] += 1
 
     def in_flight(self) -> int:
         """Records that are queued or sent and not acknowledged."""

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 use crate::guard::{Guard, Guards};
@@ -21,6 +21,7 @@ use crate::memory::Memory;
 use crate::pool::{Carved, Pool};
 use crate::segment::{CachedSegment, Release};
 use crate::slots::{self, PartitionName, Slot, Slots};
+use crate::sync::Mutex;
 use crate::{attach, header};
 
 /// Anybody may look into a directory of shared memory; records are for the broker alone.
@@ -104,7 +105,7 @@ pub struct Arena {
     is_closed: AtomicBool,
     is_hungry: AtomicBool,
     class_max: AtomicU8,
-    bell: Mutex<bool>,
+    bell: parking_lot::Mutex<bool>,
     rung: Condvar,
     counters: Counters,
 }
@@ -224,7 +225,7 @@ impl Arena {
             is_closed: AtomicBool::new(false),
             is_hungry: AtomicBool::new(false),
             class_max: AtomicU8::new(CLASSES as u8 - 1),
-            bell: Mutex::new(false),
+            bell: parking_lot::Mutex::new(false),
             rung: Condvar::new(),
             counters: Counters::default(),
         }
@@ -252,6 +253,12 @@ impl Arena {
     #[cfg(any(test, feature = "testing"))]
     pub fn fuse(&self) -> &crate::fuse::Fuse {
         self.memory.fuse()
+    }
+
+    /// For the model: at most so many readers at the same time.
+    #[cfg(test)]
+    pub(crate) fn set_guards(&mut self, places: usize) {
+        self.guards = Guards::new(places);
     }
 
     /// For tests: counts its stores together with others' steps; before the first store.

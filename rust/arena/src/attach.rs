@@ -13,29 +13,59 @@ use crate::memory::Memory;
 use crate::pool::Carved;
 use crate::segment::{Block, CachedSegment};
 use crate::slots::{self, PartitionName, Slots};
+use crate::sync::planted;
 
 /// A block that counts, and whose it is.
-struct FoundBlock {
-    slot: u32,
-    base_offset: i64,
-    block: Block,
-    damage: Option<String>,
+pub(crate) struct FoundBlock {
+    pub slot: u32,
+    pub base_offset: i64,
+    pub block: Block,
+    pub damage: Option<String>,
 }
 
-/// Reads everything. A sentence when the arena as a whole cannot be trusted.
+/// What an arena's memory says.
+pub(crate) struct Seen {
+    slots: u32,
+    populated: u32,
+    names: HashMap<PartitionName, u32>,
+    /// Sequence and number of those that hold any block.
+    chunks: Vec<(u64, u32)>,
+    pub blocks: Vec<FoundBlock>,
+}
+
+/// Reads everything, and takes it over. A sentence when the arena as a whole cannot be trusted.
 pub(crate) fn scan(arena: &Arc<Arena>) -> Result<Found, String> {
-    let memory = arena.memory();
+    let seen = look(arena.memory(), arena.capacity())?;
+    let by_slot = by_slot(&seen.names);
+    let found = gather(arena, seen.blocks, &by_slot);
+    let tenants = tenants_of(&found);
+    let idle: Vec<u32> = seen
+        .names
+        .iter()
+        .filter(|(name, _)| !found.contains_key(name))
+        .map(|(_, slot)| *slot)
+        .collect();
+    let mut slots = Slots::found(seen.names, seen.slots);
+    for index in idle {
+        // Nothing says whether its partition is still there, and none of its bytes is here.
+        slots.release(arena.memory(), slots::slot(arena.memory(), index));
+    }
+    arena.install(slots, seen.populated, |pool| {
+        pool.found(seen.populated, &seen.chunks, tenants);
+    });
+    Ok(found)
+}
+
+/// Reads everything and changes nothing.
+pub(crate) fn look(memory: &Memory, capacity: u32) -> Result<Seen, String> {
     let populated = unguarded(memory.load_wide(HEADER_POPULATED))
-        .filter(|count| *count <= arena.capacity())
+        .filter(|count| *count <= capacity)
         .ok_or("the number of its chunks is damaged")?;
     let slots = unguarded(memory.load_wide(HEADER_SLOTS))
         .filter(|count| *count as usize <= SLOTS)
         .ok_or("the number of its slots is damaged")?;
     let names = scan_slots(memory, slots)?;
-    let by_slot: HashMap<u32, PartitionName> = names
-        .iter()
-        .map(|(name, slot)| (*slot, name.clone()))
-        .collect();
+    let by_slot = by_slot(&names);
     let mut chunks = Vec::new();
     let mut blocks = Vec::new();
     for chunk in 0..populated {
@@ -49,22 +79,18 @@ pub(crate) fn scan(arena: &Arc<Arena>) -> Result<Found, String> {
         }
     }
     chunks.sort_unstable();
-    let found = gather(arena, blocks, &by_slot);
-    let tenants = tenants_of(&found);
-    let idle: Vec<u32> = names
-        .iter()
-        .filter(|(name, _)| !found.contains_key(name))
-        .map(|(_, slot)| *slot)
-        .collect();
-    let mut slots = Slots::found(names, slots);
-    for index in idle {
-        // Nothing says whether its partition is still there, and none of its bytes is here.
-        slots.release(memory, slots::slot(memory, index));
-    }
-    arena.install(slots, populated, |pool| {
-        pool.found(populated, &chunks, tenants);
-    });
-    Ok(found)
+    Ok(Seen {
+        slots,
+        populated,
+        names,
+        chunks,
+        blocks,
+    })
+}
+
+fn by_slot(names: &HashMap<PartitionName, u32>) -> HashMap<u32, PartitionName> {
+    let pairs = names.iter();
+    pairs.map(|(name, slot)| (*slot, name.clone())).collect()
 }
 
 fn scan_slots(memory: &Memory, populated: u32) -> Result<HashMap<PartitionName, u32>, String> {
@@ -104,7 +130,8 @@ fn scan_chunk(
         }
         let slot = memory.load(at + BLOCK_SLOT);
         let generation = memory.load(at + BLOCK_GENERATION);
-        if !by_slot.contains_key(&slot) || slots::slot(memory, slot).generation != generation {
+        let is_current = slots::slot(memory, slot).generation == generation;
+        if !by_slot.contains_key(&slot) || !(is_current || planted!(GenerationIgnored)) {
             continue;
         }
         let carved = Carved {

@@ -8,6 +8,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::sync::{planted, step};
+
 /// Readers at the same time; far more than there are threads. One more spins.
 const PLACES: usize = 512;
 
@@ -47,27 +49,47 @@ thread_local! {
     };
 }
 
+/// Where this thread looks for a place first.
+#[inline]
+fn home() -> usize {
+    #[cfg(test)]
+    if let Some(number) = crate::explore::number() {
+        return number;
+    }
+    HOME.with(|home| *home)
+}
+
 impl Default for Guards {
     fn default() -> Guards {
-        Guards {
-            clock: AtomicU64::new(1),
-            places: (0..PLACES).map(|_| Place(AtomicU64::new(FREE))).collect(),
-        }
+        Guards::new(PLACES)
     }
 }
 
 impl Guards {
+    /// For so many readers at the same time.
+    pub(crate) fn new(places: usize) -> Guards {
+        Guards {
+            clock: AtomicU64::new(1),
+            places: (0..places).map(|_| Place(AtomicU64::new(FREE))).collect(),
+        }
+    }
+
     /// Enters.
     #[inline]
     pub fn enter(&self) -> Guard<'_> {
+        step();
         let now = self.clock.load(Ordering::SeqCst);
-        let mut i = HOME.with(|home| *home);
+        let mut i = home();
         loop {
-            let place = &self.places[i % PLACES];
+            let place = &self.places[i % self.places.len()];
+            step();
             let entered = place
                 .0
                 .compare_exchange(FREE, now, Ordering::SeqCst, Ordering::Relaxed);
             if entered.is_ok() {
+                if planted!(GuardLeftEarly) {
+                    place.0.store(FREE, Ordering::SeqCst);
+                }
                 return Guard {
                     guards: self,
                     place,
@@ -79,15 +101,18 @@ impl Guards {
 
     /// Something was taken out of all look-ups: its number.
     pub fn retire(&self) -> u64 {
+        step();
         self.clock.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Whatever was retired with this number or a lower one is nobody's any more.
     pub fn passed(&self) -> u64 {
+        step();
         let now = self.clock.load(Ordering::SeqCst);
         let entered = self
             .places
             .iter()
+            .inspect(|_| step())
             .map(|place| place.0.load(Ordering::SeqCst));
         entered.filter(|at| *at != FREE).min().unwrap_or(now)
     }
@@ -96,6 +121,7 @@ impl Guards {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
+        step();
         self.place.0.store(FREE, Ordering::SeqCst);
     }
 }

@@ -10,6 +10,8 @@
 
 mod arena;
 mod attach;
+#[cfg(test)]
+mod explore;
 #[cfg(any(test, feature = "testing"))]
 mod fuse;
 mod guard;
@@ -18,9 +20,12 @@ mod janitor;
 mod layout;
 pub mod limits;
 mod memory;
+#[cfg(test)]
+mod model;
 mod pool;
 mod segment;
 mod slots;
+mod sync;
 
 pub use arena::{Arena, ArenaError, ArenaStatistics, Found, FoundPartition, Identity};
 #[cfg(any(test, feature = "testing"))]

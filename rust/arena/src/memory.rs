@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
+use crate::sync::{step, stored};
+
 /// A mapping of fixed length. Words are read and stored atomically; payload is copied in by whoever
 /// owns the block, and lent out under a guard.
 #[derive(Debug)]
@@ -111,7 +113,13 @@ impl Memory {
         if self.is_dead() {
             return;
         }
+        #[cfg(test)]
+        if self.load(position) == value {
+            return;
+        }
+        step();
         self.word(position).store(value, Ordering::Release);
+        stored();
     }
 
     /// Stores a word behind everything stored before.
@@ -121,7 +129,13 @@ impl Memory {
         if self.is_dead() {
             return;
         }
+        #[cfg(test)]
+        if self.load_wide(position) == value {
+            return;
+        }
+        step();
         self.wide(position).store(value, Ordering::Release);
+        stored();
     }
 
     /// Stores a few bytes word by word, the last one filled up with zeros; for fields that no other
@@ -157,14 +171,32 @@ impl Memory {
             .fuse
             .get()
             .map_or(bytes.len(), |fuse| fuse.cut(bytes.len()))];
+        // The model sees a copy that is half done.
+        #[cfg(test)]
+        let (done, bytes) = {
+            let (first, second) = bytes.split_at(bytes.len() / 2);
+            step();
+            // SAFETY: as below.
+            unsafe {
+                self.base
+                    .add(position)
+                    .copy_from(NonNull::from(first).cast(), first.len())
+            };
+            stored();
+            step();
+            (first.len(), second)
+        };
+        #[cfg(not(test))]
+        let done = 0;
         // SAFETY: within the mapping; nobody reads or writes there, says the caller.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
-                self.base.add(position).as_ptr(),
+                self.base.add(position + done).as_ptr(),
                 bytes.len(),
             );
         }
+        stored();
     }
 
     /// Lends payload out.

@@ -4,8 +4,6 @@ use std::collections::{HashSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
 use crate::arena::Arena;
 use crate::guard::Guard;
 use crate::layout::{
@@ -14,6 +12,7 @@ use crate::layout::{
 };
 use crate::pool::Carved;
 use crate::slots::Slot;
+use crate::sync::{Mutex, planted};
 
 /// A block that fills within this time makes the next one larger.
 const FAST_MS: i64 = 1_000;
@@ -64,7 +63,7 @@ impl Block {
         self.position + self.len
     }
 
-    fn payload(&self) -> usize {
+    pub(crate) fn payload(&self) -> usize {
         area_at(self.at.chunk, self.at.class, self.at.index)
             + lead_bytes(self.at.class.into(), self.position)
     }
@@ -189,6 +188,9 @@ impl CachedSegment {
     fn begin(&self, block: &Block) {
         let memory = self.arena.memory();
         let at = block.descriptor();
+        if planted!(StateFirst) {
+            memory.store(at, 1);
+        }
         memory.store(at + BLOCK_SLOT, self.slot.index);
         memory.store(at + BLOCK_GENERATION, self.slot.generation);
         memory.store(at + BLOCK_POSITION, block.position);
@@ -202,6 +204,10 @@ impl CachedSegment {
 
     fn fill(&self, block: &mut Block, bytes: &[u8]) {
         let memory = self.arena.memory();
+        if planted!(CommittedFirst) {
+            let len = block.len + bytes.len() as u32;
+            memory.store_wide(block.descriptor() + BLOCK_COMMITTED, guarded(len));
+        }
         // SAFETY: the log that owns the segment is the only one to append to its blocks, which the
         // lock held by the caller keeps from being reclaimed; what lies behind `len` was never lent.
         unsafe { memory.copy_in(block.payload() + block.len as usize, bytes) };
@@ -363,7 +369,7 @@ impl CachedSegment {
     }
 
     fn is_dead(&self) -> bool {
-        !self.arena.is_current(self.slot)
+        !self.arena.is_current(self.slot) && !planted!(GenerationIgnored)
     }
 
     /// Gives a chunk up, if that loses nothing. Without `may_wait` a segment that is in use counts as
@@ -378,11 +384,13 @@ impl CachedSegment {
             }
         };
         let is_here = |block: &Block| block.at.chunk == chunk;
-        let is_needed = |block: &Block| is_here(block) && block.written < block.len;
+        let is_needed = |block: &Block| {
+            is_here(block) && block.written < block.len && !planted!(UnwrittenReclaimed)
+        };
         if !self.is_dead() && blocks.iter().any(is_needed) {
             return Release::Needed;
         }
-        blocks.retain(|block| !is_here(block));
+        blocks.retain(|block| !is_here(block) || planted!(ReclaimedFound));
         Release::Gone
     }
 }

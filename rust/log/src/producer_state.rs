@@ -81,6 +81,20 @@ pub enum ProducerError {
         /// Last sequence known, -1 for none.
         last_sequence: i32,
     },
+    /// DUPLICATE_SEQUENCE_NUMBER: the batch is in the log, but where is not known any more. A
+    /// snapshot holds one batch of each producer, in Kafka's format; after a restart Kafka answers
+    /// OUT_OF_ORDER_SEQUENCE_NUMBER then, at which producers give up or write the batch again.
+    #[error(
+        "producer {producer_id} has sent sequence {first_sequence} before, and {last_sequence} since"
+    )]
+    Forgotten {
+        /// Producer id.
+        producer_id: i64,
+        /// First sequence of the batch.
+        first_sequence: i32,
+        /// Last sequence known.
+        last_sequence: i32,
+    },
     /// INVALID_PRODUCER_EPOCH.
     #[error("producer {producer_id} has epoch {last_epoch}, a batch or marker has {epoch}")]
     InvalidEpoch {
@@ -117,6 +131,7 @@ impl ProducerError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+            Self::Forgotten { .. } => ErrorCode::DUPLICATE_SEQUENCE_NUMBER,
             Self::InvalidEpoch { .. } => ErrorCode::INVALID_PRODUCER_EPOCH,
             Self::OutsideTransaction { .. } => ErrorCode::INVALID_TXN_STATE,
             Self::CoordinatorFenced { .. } => ErrorCode::TRANSACTION_COORDINATOR_FENCED,
@@ -408,6 +423,13 @@ fn check_sequence(state: &ProducerState, info: &BatchInfo) -> Result<(), Produce
     };
     if in_order {
         return Ok(());
+    }
+    if state.may_have_been_known(info) {
+        return Err(ProducerError::Forgotten {
+            producer_id: info.producer_id,
+            first_sequence: first,
+            last_sequence: last,
+        });
     }
     Err(ProducerError::OutOfOrderSequence {
         producer_id: info.producer_id,

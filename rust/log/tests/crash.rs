@@ -1,134 +1,29 @@
 //! A log against a list: whatever is done to it, and however it dies, what can be read is what was
 //! appended, without a hole; what was written survives the process, what was synced the machine.
 //!
-//! One idempotent producer writes all records, with the offset as sequence number, so that after
-//! each restart its state is held to what survived, too.
+//! One idempotent producer writes outside of transactions, and each transaction has one of its own;
+//! so after each restart what is known of producers, the last stable offset and what readers are
+//! told of aborted transactions are held to what survived, too.
 
 mod common;
 
 use common::Rig;
 use common::cached::Life;
+use common::history::{History, Kind, PLAIN};
+use common::steps::{Break, Step, cached_step, step};
 use proptest::prelude::*;
 use pyrklog_arena::Fuse;
-use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_log::{
-    Appended, Isolation, LogConfig, OpenState, SyncScope, TimeSpec, TruncateError, Wait,
+    Appended, Isolation, LogConfig, OpenState, Origin, SyncScope, TimeSpec, TruncateError, Wait,
 };
-use pyrklog_wire::builder::BatchBuilder;
-
-#[derive(Clone, Debug)]
-enum Step {
-    Append {
-        records: usize,
-        size: usize,
-    },
-    NewEpoch,
-    Write,
-    Sync(SyncScope),
-    Checkpoint,
-    DeleteRecords(usize),
-    Retain,
-    Truncate(usize),
-    RestartClean,
-    Kill,
-    PowerLoss(u64),
-    /// The disk fails from some operation on, while the log is written, synced and retained.
-    FailingDisk(Break),
-    /// The disk fails while the log is being opened after a crash.
-    FailingOpen(Break),
-    /// With a block cache: the process dies at the nth store to it or operation of the disk, in the
-    /// midst of this.
-    KillWithin(usize, Vec<Step>),
-    /// The same while the log is being opened after another kill.
-    KillOpening(usize),
-    /// The block cache's janitor has its turn.
-    Tend,
-    /// One turn of the writer, which leaves a page that is not whole.
-    WritePages,
-}
-
-#[derive(Clone, Debug)]
-struct Break {
-    operation: Operation,
-    skip: usize,
-    fault: Fault,
-    seed: Option<u64>,
-}
-
-fn broken() -> impl Strategy<Value = Break> {
-    let operation = prop_oneof![
-        4 => Just(Operation::Write),
-        2 => Just(Operation::Sync),
-        1 => Just(Operation::Open),
-        1 => Just(Operation::SyncDir),
-        1 => Just(Operation::Rename),
-        1 => Just(Operation::Remove),
-    ];
-    let fault = prop_oneof![
-        Just(Fault::InputOutput),
-        (0_usize..300).prop_map(Fault::NoSpaceAfter),
-    ];
-    (operation, 0_usize..12, fault, any::<Option<u64>>()).prop_map(
-        |(operation, skip, fault, seed)| Break {
-            operation,
-            skip,
-            fault,
-            seed,
-        },
-    )
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        12 => (1_usize..4, 0_usize..150).prop_map(|(records, size)| Step::Append { records, size }),
-        1 => Just(Step::NewEpoch),
-        5 => Just(Step::Write),
-        2 => Just(Step::Sync(SyncScope::ClosedSegments)),
-        2 => Just(Step::Sync(SyncScope::Written)),
-        2 => Just(Step::Checkpoint),
-        1 => (0_usize..100).prop_map(Step::DeleteRecords),
-        1 => Just(Step::Retain),
-        1 => (0_usize..100).prop_map(Step::Truncate),
-        1 => Just(Step::RestartClean),
-        2 => Just(Step::Kill),
-        2 => any::<u64>().prop_map(Step::PowerLoss),
-        1 => broken().prop_map(Step::FailingDisk),
-        1 => broken().prop_map(Step::FailingOpen),
-    ]
-}
-
-/// What a process is at when it is killed.
-fn step_within() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        8 => (1_usize..4, 0_usize..1500).prop_map(|(records, size)| Step::Append { records, size }),
-        1 => Just(Step::NewEpoch),
-        5 => Just(Step::Write),
-        2 => Just(Step::Sync(SyncScope::ClosedSegments)),
-        1 => Just(Step::Sync(SyncScope::Written)),
-        1 => Just(Step::Retain),
-        1 => (0_usize..100).prop_map(Step::Truncate),
-        2 => Just(Step::Tend),
-        4 => Just(Step::WritePages),
-    ]
-}
-
-fn cached_step() -> impl Strategy<Value = Step> {
-    let within = prop::collection::vec(step_within(), 1..12);
-    prop_oneof![
-        12 => step(),
-        // So much that there are whole pages.
-        3 => (1_usize..4, 1000_usize..4000).prop_map(|(records, size)| Step::Append { records, size }),
-        4 => (0_usize..300, within).prop_map(|(at, steps)| Step::KillWithin(at, steps)),
-        1 => (0_usize..60).prop_map(Step::KillOpening),
-        2 => Just(Step::Tend),
-        4 => Just(Step::WritePages),
-    ]
-}
+use pyrklog_wire::builder::{BatchBuilder, transaction_marker};
 
 /// What was appended: value, epoch and timestamp of each offset from 0.
 struct Model {
     rig: Rig,
     records: Vec<(String, i32, i64)>,
+    /// Who wrote them.
+    history: History,
     checkpoint: OpenState,
     written: u64,
     /// The epochs of deleted records are forgotten, even when a crash brings the records back.
@@ -167,6 +62,7 @@ impl Model {
         Self {
             rig,
             records: Vec::new(),
+            history: History::default(),
             checkpoint: OpenState::default(),
             written: 0,
             epochs_from: 0,
@@ -176,6 +72,12 @@ impl Model {
     fn apply(&mut self, step: &Step) {
         match step {
             Step::Append { records, size } => self.append(*records, *size),
+            Step::AppendInTransaction { slot, records } => {
+                self.write_in_transaction(*slot, *records, 40).unwrap();
+            }
+            Step::EndTransaction { slot, commit } => {
+                let _unless_none_is_open = self.end_transaction(*slot, *commit);
+            }
             Step::NewEpoch => self.rig.epoch += 1,
             Step::Write => self.rig.drain(),
             Step::Sync(scope) => self.rig.sync(*scope),
@@ -186,11 +88,14 @@ impl Model {
                     self.rig.log.high_watermark(),
                 );
                 let target = start + (end - start) * *percent as i64 / 100;
+                let target = target.min(self.history.first_open().unwrap_or(target).max(start));
                 assert_eq!(self.rig.log.advance_log_start(target).unwrap(), target);
             }
             Step::Retain => {
                 self.rig.write();
-                self.rig.retain();
+                if self.history.first_open().is_none() {
+                    self.rig.retain();
+                }
                 self.checkpoint = self.rig.state(false);
             }
             Step::Truncate(percent) => self.truncate(*percent),
@@ -214,7 +119,7 @@ impl Model {
                     .break_disk(broken.operation, broken.skip, broken.fault);
                 self.rig.drain();
                 self.rig.sync(SyncScope::Written);
-                self.rig.retain_if_possible();
+                self.retain_if_possible();
                 self.rig.disk.heal();
                 self.crash(broken.seed);
             }
@@ -284,10 +189,15 @@ impl Model {
             match step {
                 Step::Append { records, size } => {
                     let appended = self.try_append(*records, *size);
-                    if self.fuse().left() > 0 && appended.is_some_and(|appended| appended.is_gated)
-                    {
-                        kept = self.rig.log.gated_end();
-                    }
+                    kept = self.kept(appended, kept);
+                }
+                Step::AppendInTransaction { slot, records } => {
+                    let appended = self.write_in_transaction(*slot, *records, 300);
+                    kept = self.kept(appended, kept);
+                }
+                Step::EndTransaction { slot, commit } => {
+                    let appended = self.end_transaction(*slot, *commit);
+                    kept = self.kept(appended, kept);
                 }
                 Step::NewEpoch => self.rig.epoch += 1,
                 Step::Write => {
@@ -297,13 +207,13 @@ impl Model {
                     }
                 }
                 Step::Sync(scope) => self.rig.sync(*scope),
-                Step::Retain => self.rig.retain_if_possible(),
+                Step::Retain => self.retain_if_possible(),
                 Step::Truncate(percent) => {
                     // What is cut off need not come back, nor need it be gone: the kill decides.
                     kept = kept.min(self.cut(*percent));
                     if self.fuse().left() > 0 && self.rig.log.poisoned().is_none() {
                         let end = self.rig.log.log_end_offset() as usize;
-                        self.records.truncate(end);
+                        self.forget(end);
                         // Nothing is appended before the checkpoints say so.
                         self.checkpoint = self.rig.state(false);
                     } else {
@@ -326,6 +236,22 @@ impl Model {
         );
     }
 
+    /// What must survive a kill now: everything, if the append was acknowledged.
+    fn kept(&self, appended: Option<Appended>, before: i64) -> i64 {
+        let is_gated = appended.is_some_and(|appended| appended.is_gated);
+        match is_gated && self.fuse().left() > 0 {
+            true => self.rig.log.gated_end(),
+            false => before,
+        }
+    }
+
+    /// Not below a transaction that is open: a log may forget what it held there.
+    fn retain_if_possible(&mut self) {
+        if self.history.first_open().is_none() {
+            self.rig.retain_if_possible();
+        }
+    }
+
     /// Begins to cut the log; the offset that it is cut at.
     fn cut(&mut self, percent: usize) -> i64 {
         let (start, end) = (
@@ -333,6 +259,9 @@ impl Model {
             self.rig.log.log_end_offset(),
         );
         let target = start + (end - start) * percent as i64 / 100;
+        if self.history.is_beyond(target, start) {
+            return end;
+        }
         self.rig.write();
         let begun = self
             .rig
@@ -379,16 +308,45 @@ impl Model {
     }
 
     fn try_append(&mut self, records: usize, size: usize) -> Option<Appended> {
-        let sequence = self.records.len() as i32;
-        let mut builder = BatchBuilder::new().producer(7, 0, sequence);
+        self.write_as(PLAIN, records, size)
+    }
+
+    fn write_as(&mut self, producer: i64, records: usize, size: usize) -> Option<Appended> {
+        let sequence = self.history.sequence(producer);
+        let mut builder = BatchBuilder::new().producer(producer, 0, sequence);
+        if producer != PLAIN {
+            builder = builder.transactional();
+        }
         for _ in 0..records {
             self.written += 1;
             let timestamp = 1_000 + (self.written as i64 * 7919) % 500;
             let value = format!("{} {}", self.written, "x".repeat(size));
             builder.append(timestamp, None, Some(value.as_bytes()));
             self.records.push((value, self.rig.epoch, timestamp));
+            self.history.kinds.push(Kind::Data(producer));
         }
         self.rig.append(&mut builder.build()).ok()
+    }
+
+    fn write_in_transaction(
+        &mut self,
+        slot: usize,
+        records: usize,
+        size: usize,
+    ) -> Option<Appended> {
+        let producer = self.history.begin(slot, self.rig.log.log_start_offset());
+        self.write_as(producer, records, size)
+    }
+
+    fn end_transaction(&mut self, slot: usize, commit: bool) -> Option<Appended> {
+        let start = self.rig.log.log_start_offset();
+        let producer = self.history.open(slot, start)?;
+        let timestamp = 1_000;
+        self.records
+            .push(("<control>".to_owned(), self.rig.epoch, timestamp));
+        self.history.kinds.push(Kind::Marker { producer, commit });
+        let mut marker = transaction_marker(producer, 0, commit, 0, timestamp);
+        self.rig.append_as(&mut marker, Origin::Coordinator).ok()
     }
 
     fn truncate(&mut self, percent: usize) {
@@ -397,6 +355,9 @@ impl Model {
             self.rig.log.log_end_offset(),
         );
         let target = start + (end - start) * percent as i64 / 100;
+        if self.history.is_beyond(target, start) {
+            return;
+        }
         let begin = |rig: &mut Rig| rig.log.begin_truncation(target, rig.now_ms, 86_400_000);
         let mut begun = begin(&mut self.rig);
         if matches!(begun, Err(TruncateError::Busy)) {
@@ -413,7 +374,7 @@ impl Model {
             left <= target && left > target - 4,
             "at most the batch of the offset goes too"
         );
-        self.records.truncate(left as usize);
+        self.forget(left as usize);
         self.checkpoint = self.rig.state(false);
     }
 
@@ -430,7 +391,13 @@ impl Model {
         self.rig.drain();
         let end = self.rig.log.log_end_offset() as usize;
         assert!(end <= self.records.len());
+        self.forget(end);
+    }
+
+    /// What stood at `end` and behind it is gone.
+    fn forget(&mut self, end: usize) {
         self.records.truncate(end);
+        self.history.kinds.truncate(end);
     }
 
     fn check(&mut self) {
@@ -445,6 +412,7 @@ impl Model {
             .map(|(value, _, _)| value.clone());
         let expected: Vec<_> = (start..).zip(values).collect();
         assert_eq!(self.rig.contents(), expected);
+        self.history.check(&self.rig);
         self.check_epochs();
         self.check_times(visible);
     }

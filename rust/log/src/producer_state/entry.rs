@@ -40,12 +40,15 @@ impl BatchMeta {
 }
 
 /// Invariants: `batches` holds those of `epoch` only, oldest first; `current_txn_first_offset` is
-/// set exactly while the table of open transactions has an entry for it.
+/// set exactly while the table of open transactions has an entry for it; `is_shortened` only while
+/// there are fewer batches than are remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProducerState {
     pub epoch: i16,
     batches: [BatchMeta; BATCHES_MAX],
     batch_count: usize,
+    /// It comes from a snapshot, which names the last batch only.
+    is_shortened: bool,
     pub coordinator_epoch: i32,
     pub last_timestamp: i64,
     pub current_txn_first_offset: Option<i64>,
@@ -64,6 +67,7 @@ impl Default for ProducerState {
             epoch: NO_EPOCH,
             batches: [NO_BATCH; BATCHES_MAX],
             batch_count: 0,
+            is_shortened: false,
             coordinator_epoch: -1,
             last_timestamp: -1,
             current_txn_first_offset: None,
@@ -93,11 +97,23 @@ impl ProducerState {
             .find(|batch| batch.first_sequence() == first && batch.last_sequence == last)
     }
 
+    /// Whether the batch lies before all that are remembered, and would be among them had the
+    /// producer's state not gone through a snapshot.
+    pub fn may_have_been_known(&self, info: &BatchInfo) -> bool {
+        let Some(oldest) = self.batches().first().filter(|_| self.is_shortened) else {
+            return false;
+        };
+        // Sequences wrap: what is less than half of them back is before.
+        let between = oldest.first_sequence().wrapping_sub(info.last_sequence());
+        info.producer_epoch == self.epoch && (1..=i32::MAX / 2).contains(&(between & i32::MAX))
+    }
+
     /// Sequences begin again with an epoch: batches of another one are forgotten.
     pub fn set_epoch(&mut self, epoch: i16) {
         if self.epoch != epoch {
             self.epoch = epoch;
             self.batch_count = 0;
+            self.is_shortened = false;
         }
     }
 
@@ -109,6 +125,7 @@ impl ProducerState {
         }
         self.batches[self.batch_count] = batch;
         self.batch_count += 1;
+        self.is_shortened &= self.batch_count < BATCHES_MAX;
         self.last_timestamp = batch.timestamp;
     }
 
@@ -144,6 +161,7 @@ impl ProducerState {
                 offset_delta: entry.offset_delta,
                 timestamp: entry.timestamp,
             });
+            state.is_shortened = true;
         }
         state.coordinator_epoch = entry.coordinator_epoch;
         state.last_timestamp = entry.timestamp;

@@ -86,6 +86,49 @@ fn batches_without_producer_id_are_not_looked_at() {
     assert!(log.states.is_empty());
 }
 
+/// As after a roll and a kill, or an orderly restart, while a producer has five batches under way.
+#[test]
+fn what_a_snapshot_left_out_is_known_to_be_a_repetition() {
+    let mut log = Offsets::default();
+    for sequence in [0, 2, 4, 6] {
+        log.push(&data(0, sequence, 2));
+    }
+    let entries = log.states.snapshot_entries();
+    log.states.load(&entries, 0, i64::MAX);
+    let forgotten = |first_sequence, last_sequence| {
+        Err(ProducerError::Forgotten {
+            producer_id: PRODUCER,
+            first_sequence,
+            last_sequence,
+        })
+    };
+    assert_eq!(log.append(&data(0, 0, 2), Origin::Client), forgotten(0, 7));
+    assert_eq!(log.append(&data(0, 6, 2), Origin::Client), duplicate(6, 7));
+    assert_eq!(log.append(&data(0, 8, 1), Origin::Client), Ok(Check::New));
+    assert_eq!(log.append(&data(0, 4, 2), Origin::Client), forgotten(4, 8));
+    assert_eq!(
+        log.append(&data(0, 10, 1), Origin::Client),
+        out_of_order(0, 10, 0, 8),
+        "a gap"
+    );
+    assert_eq!(
+        log.append(&data(0, 5, 2), Origin::Client),
+        out_of_order(0, 5, 0, 8),
+        "half of it"
+    );
+    for sequence in 9..12 {
+        assert_eq!(
+            log.append(&data(0, sequence, 1), Origin::Client),
+            Ok(Check::New)
+        );
+    }
+    assert_eq!(
+        log.append(&data(0, 4, 2), Origin::Client),
+        out_of_order(0, 4, 0, 11),
+        "as much is known as ever"
+    );
+}
+
 #[test]
 fn sequences_follow_one_another() {
     let mut log = Offsets::default();

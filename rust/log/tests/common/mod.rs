@@ -3,7 +3,9 @@
 #![allow(dead_code)] // Each test crate uses its own part.
 
 pub mod cached;
+pub mod history;
 pub mod killed_disk;
+pub mod steps;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -137,9 +139,13 @@ impl Rig {
     }
 
     pub fn append(&mut self, batch: &mut [u8]) -> Result<Appended, AppendError> {
+        self.append_as(batch, Origin::Client)
+    }
+
+    pub fn append_as(&mut self, batch: &mut [u8], origin: Origin) -> Result<Appended, AppendError> {
         let info = BatchInfo::parse(batch).unwrap();
         self.log
-            .append(batch, &info, Origin::Client, self.epoch, self.now_ms)
+            .append(batch, &info, origin, self.epoch, self.now_ms)
     }
 
     /// Appends one batch of records with these values, written and visible.

@@ -1,0 +1,360 @@
+"""kill -9 again and again, under all kinds of load and at all kinds of moments.
+
+What was acknowledged out of the block cache is there afterwards, where the acknowledgement said, in
+order, and once where the producer is idempotent; so are committed offsets, topics and deletions.
+`KILLS` says how often (default 40); every hundred kills all logs are compared record by record,
+once by a reader and once in the files, without a broker.
+"""
+
+import os
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from pyrklog.offline import drain_arena, list_arenas
+from pyrklog.testing import BrokerExited, TestBroker
+from tests.support.asking import Asker
+from tests.support.killing import LibraryWriter, Persistent, RawWriter, Style
+from tests.support.ledger import Ledger, Place
+from tests.support.log_files import check_files
+from tests.support.witnesses import (
+    Commits,
+    Committer,
+    Deleter,
+    Member,
+    PassingTopics,
+    Reader,
+)
+
+KILLS = int(os.environ.get("KILLS", "40"))
+SEED = int(os.environ.get("KILLS_SEED", str(random.randrange(1 << 30))))
+KILLS_A_CAMPAIGN = 100
+PATIENCE_S = 60.0
+LIFE_MAX_S = 0.6
+
+MIXED, LARGE, RAW, READ = "mixed", "large", "raw", "read"
+PARTITIONS = {MIXED: 3, LARGE: 2, RAW: 4, READ: 2}
+TOPIC_OPTIONS = {
+    # Small segments: kills fall into rolls, and into the writing of indexes and snapshots.
+    MIXED: {"segment.bytes": "150000", "index.interval.bytes": "512"},
+    LARGE: {"segment.bytes": "8000000", "max.message.bytes": "2000000"},
+    RAW: {"segment.bytes": "60000", "index.interval.bytes": "512"},
+    READ: {},
+}
+SMALL = Style(0, 300, 60, 0.02, {"batch.num.messages": 20})
+COMPRESSED = Style(100, 3_000, 40, 0.04, {"compression.type": "lz4", "batch.num.messages": 50})
+BULKY = Style(1_000, 450_000, 4, 0.15, {"batch.size": 900_000, "message.max.bytes": 1_000_000})
+STEADY = Style(0, 500, 30, 0.03, {"compression.type": "zstd"})
+EXACT_WRITERS = (1, 2, 3, 4, 10, 11, 12)
+WRITERS = (*EXACT_WRITERS, 20, 21)
+
+KINDS = {"under load": 12, "during the start": 5, "just started": 3, "two starts at once": 1}
+
+
+class Campaign:
+    """Fresh topics, writers and readers; all of them live through a number of kills."""
+
+    def __init__(self, bootstrap: str, number: int) -> None:
+        self.bootstrap = bootstrap
+        self.ledger = Ledger(exact=EXACT_WRITERS)
+        self.names = {stem: f"kills-{stem}-{number}" for stem in PARTITIONS}
+        self.places = {
+            stem: [(self.names[stem], p) for p in range(count)]
+            for stem, count in PARTITIONS.items()
+        }
+        self._create_topics()
+        self.commits = [
+            Commits(f"kills-by-hand-{number}", self.names[RAW], PARTITIONS[RAW], self.ledger),
+            Commits(f"kills-member-{number}", self.names[READ], PARTITIONS[READ], self.ledger),
+        ]
+        passing = [f"kills-passing-{number}-{i}" for i in range(4)]
+        self.passing = PassingTopics(bootstrap, passing, self.ledger)
+        self.deleter = Deleter(bootstrap, self.places[RAW][0], self.ledger)
+        self.reader = Reader(bootstrap, self.all_places(), self.ledger)
+        self._member = Member(bootstrap, self.commits[1], self.ledger)
+        self._writers: list[LibraryWriter | RawWriter] = []
+        self._writers += self._library_writers()
+        self._writers += self._raw_writers()
+        witnesses = {
+            "reader": self.reader.step,
+            "committer": Committer(bootstrap, self.commits[0]).step,
+            "member": self._member.step,
+            "passing topics": self.passing.step,
+            "deleter": self.deleter.step,
+        }
+        self._writing = [Persistent("writer", one.step, self.ledger) for one in self._writers]
+        self._witnessing = [Persistent(name, step, self.ledger) for name, step in witnesses.items()]
+
+    def all_places(self) -> list[Place]:
+        """Every partition that is written to."""
+        return [place for places in self.places.values() for place in places]
+
+    def _create_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        topics = [
+            NewTopic(name, PARTITIONS[stem], 1, config=TOPIC_OPTIONS[stem])
+            for stem, name in self.names.items()
+        ]
+        for future in admin.create_topics(topics).values():
+            future.result(PATIENCE_S)
+
+    def _library_writers(self) -> list[LibraryWriter]:
+        """Two of them share their partitions."""
+        return [
+            LibraryWriter(self.bootstrap, number, self.places[stem], style, self.ledger)
+            for number, stem, style in (
+                (1, MIXED, SMALL),
+                (2, MIXED, COMPRESSED),
+                (3, LARGE, BULKY),
+                (4, READ, STEADY),
+            )
+        ]
+
+    def _raw_writers(self) -> list[RawWriter]:
+        """Idempotent ones with either acks, and one that does not repeat anything, by which a
+        partition of the others is used as well."""
+        places = self.places[RAW]
+        return [
+            RawWriter(
+                self.bootstrap, number, place, self.ledger, acks=acks, repeats=repeats, pause_s=0.02
+            )
+            for number, place, acks, repeats in (
+                (10, places[0], 1, True),
+                (11, places[1], -1, True),
+                (12, places[2], 1, True),
+                (20, places[2], 1, False),
+                (21, places[3], -1, False),
+            )
+        ]
+
+    def finish(self) -> None:
+        """Everything that was sent is acknowledged and read; nobody is at work any more."""
+        for one in self._writing:
+            one.end()
+        for writer in self._writers:
+            writer.finish()
+        self.await_reader()
+        for one in self._witnessing:
+            one.end()
+        self.reader.close()
+        self._member.close()
+
+    def abandon(self) -> None:
+        """Ends all threads, whatever they wait for."""
+        for one in (*self._writing, *self._witnessing):
+            one.abandon()
+
+    def await_all(self) -> None:
+        """Returns when everybody has got on: a library does not find its way within a second."""
+        self.await_writers(WRITERS)
+        deadline = time.monotonic() + PATIENCE_S
+        while any(max(commits.acknowledged) < 0 for commits in self.commits):
+            self.check()
+            assert time.monotonic() < deadline, "a group commits nothing"
+            time.sleep(0.01)
+        self._committed = self.committed()
+
+    def committed(self) -> list[int]:
+        """How far both groups have come."""
+        return [sum(commits.acknowledged) for commits in self.commits]
+
+    def await_writers(self, numbers: Sequence[int]) -> None:
+        """Returns when more records of each of these have been acknowledged."""
+        found = self.ledger.acknowledged
+        wanted = {number: found[number] + 10 for number in numbers}
+        deadline = time.monotonic() + PATIENCE_S
+        while waiting := [number for number, least in wanted.items() if found[number] < least]:
+            self.check()
+            assert time.monotonic() < deadline, f"writers {waiting} make no progress"
+            time.sleep(0.01)
+
+    def await_reader(self) -> None:
+        """Returns when the reader has seen whatever was acknowledged so far."""
+        ends = self.ledger.ends()
+        deadline = time.monotonic() + PATIENCE_S
+        while any(self.ledger.seen_up_to(place) < end for place, end in ends.items()):
+            self.check()
+            if time.monotonic() > deadline:
+                seen = {place: self.ledger.seen_up_to(place) for place in ends}
+                raise AssertionError(f"read up to {seen} of {ends}")
+            time.sleep(0.05)
+
+    def check(self) -> None:
+        """Nothing has contradicted itself so far."""
+        assert not self.ledger.errors, "\n".join(self.ledger.errors)
+
+    def compare_commits(self) -> None:
+        """Both groups' offsets against what was acknowledged."""
+        deadline = time.monotonic() + PATIENCE_S
+        with Asker(self.bootstrap) as asker:
+            for commits in self.commits:
+                while not commits.check(asker):
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+        assert self.committed() > self._committed, "no group has got on"
+
+    def delete_topics(self) -> None:
+        """The next campaign has its own."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.delete_topics(list(self.names.values())).values():
+            future.result(PATIENCE_S)
+
+
+class Killer:
+    """Starts a broker and kills it, in one of several ways."""
+
+    def __init__(self, make: Callable[..., TestBroker], data: Path, cache: Path) -> None:
+        self.counts: Counter[str] = Counter()
+        self.unwritten_bytes: list[int] = []
+        self._cache = cache
+        self._data = data
+        self._make = make
+        self.broker = make(data, options=self._options())
+        self._twin = make(data, options=self._options())
+
+    def _options(self) -> dict[str, str | int | bool]:
+        """Other ones for each life: how long records are in the cache alone, how much fits into it,
+        and how often checkpoints are made."""
+        return {
+            "pyrklog.cache.dir": str(self._cache),
+            "pyrklog.cache.max.bytes": random.choice((4, 24, 96)) << 20,
+            "pyrklog.cache.flush.ms": random.choice((5, 500, 500, 5_000)),
+            "pyrklog.cache.flush.bytes": random.choice((1_000, 262_144, 4_000_000)),
+            "log.flush.offset.checkpoint.interval.ms": random.choice((100, 60_000)),
+            "replica.high.watermark.checkpoint.interval.ms": random.choice((100, 5_000)),
+            "offsets.topic.num.partitions": 3,
+            # Clients of an earlier campaign go on asking for its topics.
+            "auto.create.topics.enable": False,
+            "group.initial.rebalance.delay.ms": 0,
+        }
+
+    def kill_once(self, campaign: Campaign) -> None:
+        """One more kill, or two at once."""
+        kind = random.choices(list(KINDS), list(KINDS.values()))[0]
+        self.broker.options = self._options()
+        match kind:
+            case "under load":
+                self.broker.start()
+                self._await_load(campaign)
+                time.sleep(random.random() * LIFE_MAX_S)
+            case "just started":
+                self.broker.start()
+                time.sleep(random.random() * 0.1)
+            case "during the start":
+                self._start_for(self.broker, random.random() * 0.35)
+            case _:
+                self._start_both()
+        self.broker.kill()
+        self.counts[kind] += 1
+        if self.total() % 5 == 0:
+            self._look_at_cache()
+
+    def total(self) -> int:
+        """Kills so far."""
+        return self.counts.total()
+
+    def _await_load(self, campaign: Campaign) -> None:
+        """Some of the writers get on again; the others may have been on their way to the broker."""
+        campaign.await_writers(random.sample(WRITERS, 3))
+
+    def _start_for(self, broker: TestBroker, life_s: float) -> None:
+        try:
+            broker.start(timeout_s=life_s)
+        except BrokerExited as error:
+            text = str(error)
+            if not any(reason in text for reason in ("exit code -9", "in use", "locked")):
+                raise
+
+    def _start_both(self) -> None:
+        """Two brokers want the same directory: one of them at most gets it, and both are killed."""
+        lives_s = [random.random() * 0.6, random.random() * 0.6]
+        starts = [
+            threading.Thread(target=self._start_for, args=(broker, life_s))
+            for broker, life_s in zip((self.broker, self._twin), lives_s, strict=True)
+        ]
+        for start in starts:
+            start.start()
+        for start in starts:
+            start.join()
+        assert not (self.broker.running and self._twin.running)
+        self._twin.kill()
+        self.counts["two starts at once"] += 1
+
+    def _look_at_cache(self) -> None:
+        rows = [row for row in list_arenas(str(self._cache)) if row.unwritten_bytes is not None]
+        self.unwritten_bytes.append(sum(row.unwritten_bytes or 0 for row in rows))
+
+
+@contextmanager
+def cache_place() -> Iterator[Path]:
+    """A directory in shared memory."""
+    with tempfile.TemporaryDirectory(prefix="pyrklog-kills-", dir="/dev/shm") as place:
+        yield Path(place)
+
+
+@pytest.mark.timeout(60 + 10 * KILLS)
+def test_killed_again_and_again(new_broker: Callable[..., TestBroker], tmp_path: Path) -> None:
+    random.seed(SEED)
+    print(f"\nKILLS={KILLS} KILLS_SEED={SEED}")
+    acknowledged = repeated = read = changes = number = 0
+    with cache_place() as cache:
+        killer = Killer(new_broker, tmp_path / "data", cache)
+        while killer.total() < KILLS:
+            killer.broker.start()
+            number += 1
+            campaign = Campaign(killer.broker.bootstrap, number)
+            try:
+                campaign.await_all()
+                killer.broker.kill()
+                target = min(killer.total() + KILLS_A_CAMPAIGN, KILLS)
+                while killer.total() < target:
+                    killer.kill_once(campaign)
+                    campaign.check()
+                finish(killer, campaign)
+            finally:
+                campaign.abandon()
+            acknowledged += campaign.ledger.acknowledged.total()
+            read += campaign.ledger.read
+            changes += campaign.passing.changes
+            repeated += campaign.ledger.repeated
+            print(f"{killer.total()} kills: {acknowledged} acknowledged, {read} read", flush=True)
+        left = killer.unwritten_bytes
+        held = sum(one > 0 for one in left)
+        print(
+            f"{dict(killer.counts)}; {acknowledged} records acknowledged, {repeated} of them as "
+            f"repetitions without an offset, {read} read; {changes} "
+            f"topics created or deleted; {held} of {len(left)} kills that were looked at left "
+            f"records in the cache alone, {max(left)} bytes at most"
+        )
+    assert held > 0, "every record was written before its broker was killed"
+    assert acknowledged > KILLS * 50
+
+
+def finish(killer: Killer, campaign: Campaign) -> None:
+    """Compares everything: through a broker, in the files, and through another broker."""
+    broker = killer.broker
+    broker.start()
+    campaign.await_reader()
+    broker.kill()
+    drain_arena(str(broker.data / "logs"))
+    check_files(broker.data / "logs", campaign.all_places(), campaign.ledger)
+    campaign.check()
+    broker.start()
+    campaign.finish()
+    campaign.ledger.check_complete()
+    campaign.compare_commits()
+    campaign.check()
+    assert broker.stop() == 0
+    check_files(broker.data / "logs", campaign.all_places(), campaign.ledger)
+    campaign.check()
+    broker.start()
+    campaign.delete_topics()
+    broker.kill()

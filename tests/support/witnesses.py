@@ -1,0 +1,304 @@
+"""Readers, groups and administrators that live through the death of their broker, and compare what
+they find with what they were told before."""
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.offsets import (
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from pyrklog.protocol.records import (
+    DELETE_RECORDS,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from pyrklog.protocol.topics import DELETE_TOPICS, DeleteTopicsRequest
+from tests.support import wire
+from tests.support.asking import Asker
+from tests.support.killing import NOT_YET, PATIENCE_S
+from tests.support.ledger import Ledger, Place, value
+
+COORDINATOR_NOT_YET = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+PAUSE_S = 0.02
+
+
+def _reading(bootstrap: str, group: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "check.crcs": True,
+        "fetch.wait.max.ms": 50,
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 60,
+        "retry.backoff.ms": 20,
+        "log_level": 0,
+    }
+
+
+def is_fault(error: Any) -> bool:
+    """Whether a consumer's error says more than that the broker is away."""
+    away = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._PARTITION_EOF)
+    return error is not None and error.code() not in (*away, *map(int, NOT_YET))
+
+
+class Reader:
+    """Reads every partition at its end and hands each record to the ledger. An offset that is gone
+    after a kill, though it was shown before, is an error."""
+
+    def __init__(self, bootstrap: str, places: Sequence[Place], ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._consumer = Consumer(
+            _reading(bootstrap, "kills-reader") | {"auto.offset.reset": "error"}
+        )
+        self._consumer.assign([TopicPartition(*place, 0) for place in places])
+
+    def step(self) -> None:
+        """What came since the last one."""
+        for message in self._consumer.consume(2_000, 0.05):
+            if message.error() is None:
+                place = (message.topic(), message.partition())
+                self._ledger.see(place, message.offset(), message.value())
+            elif is_fault(message.error()):
+                self._ledger.note(f"reader: {message.error()}")
+
+    def close(self) -> None:
+        """Ends."""
+        self._consumer.close()
+
+
+class Commits:
+    """Offsets of one group, as sent and acknowledged; what a kill leaves is between the two."""
+
+    def __init__(self, group: str, topic: str, partitions: int, ledger: Ledger) -> None:
+        self.group = group
+        self.topic = topic
+        self.acknowledged = [-1] * partitions
+        self.sent = [-1] * partitions
+        self._ledger = ledger
+
+    def check(self, asker: Asker) -> bool:
+        """Compares with what the broker says; False while it does not know."""
+        acknowledged = list(self.acknowledged)
+        wanted = [OffsetFetchRequestTopic(self.topic, list(range(len(self.sent))))]
+        answer = asker.ask(OFFSET_FETCH, 5, OffsetFetchRequest(group_id=self.group, topics=wanted))
+        if answer.error_code in COORDINATOR_NOT_YET:
+            return False
+        assert answer.error_code == ErrorCode.NONE
+        for found in answer.topics[0].partitions:
+            least, most = acknowledged[found.partition_index], self.sent[found.partition_index]
+            if not least <= found.committed_offset <= max(most, least):
+                self._ledger.note(
+                    f"{self.group} {found.partition_index}: {found.committed_offset} is committed, "
+                    f"acknowledged {least}, sent {most}"
+                )
+        return True
+
+
+class Committer:
+    """Commits rising offsets by hand, and asks after every new connection where they are."""
+
+    def __init__(self, bootstrap: str, commits: Commits) -> None:
+        self._bootstrap = bootstrap
+        self._commits = commits
+
+    def step(self) -> None:
+        """Up to fifty commits over one connection."""
+        with Asker(self._bootstrap, PATIENCE_S) as asker:
+            while not self._commits.check(asker):
+                time.sleep(PAUSE_S)
+            for _ in range(50):
+                partition = random.randrange(len(self._commits.sent))
+                self._commit(asker, partition)
+                time.sleep(PAUSE_S)
+
+    def _commit(self, asker: Asker, partition: int) -> None:
+        commits = self._commits
+        offset = commits.sent[partition] + random.randrange(1, 9)
+        commits.sent[partition] = offset
+        one = OffsetCommitRequestPartition(partition, offset, committed_metadata="kills")
+        request = OffsetCommitRequest(
+            group_id=commits.group, topics=[OffsetCommitRequestTopic(commits.topic, [one])]
+        )
+        code = asker.ask(OFFSET_COMMIT, 6, request).topics[0].partitions[0].error_code
+        if code == ErrorCode.NONE:
+            commits.acknowledged[partition] = offset
+        else:
+            assert code in COORDINATOR_NOT_YET, ErrorCode(code).name
+
+
+class Member:
+    """The one member of a group; librdkafka joins again after each kill."""
+
+    def __init__(self, bootstrap: str, commits: Commits, ledger: Ledger) -> None:
+        self._commits = commits
+        self._ledger = ledger
+        self._consumer = Consumer(
+            _reading(bootstrap, commits.group)
+            | {
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 500,
+            }
+        )
+        self._consumer.subscribe([commits.topic])
+
+    def step(self) -> None:
+        """Reads and commits."""
+        ends: dict[int, int] = {}
+        for message in self._consumer.consume(500, 0.1):
+            if message.error() is None:
+                ends[message.partition()] = message.offset() + 1
+            elif is_fault(message.error()):
+                self._ledger.note(f"member: {message.error()}")
+        for partition, end in ends.items():
+            self._commits.sent[partition] = max(end, self._commits.sent[partition])
+        places = [TopicPartition(self._commits.topic, *item) for item in ends.items()]
+        if not places:
+            return
+        try:
+            done = self._consumer.commit(offsets=places, asynchronous=False)
+        except Exception as error:  # the broker is away, or the group begins anew
+            del error
+            return
+        for place in done:
+            if place.error is None:
+                self._commits.acknowledged[place.partition] = place.offset
+
+    def close(self) -> None:
+        """Leaves."""
+        self._consumer.close()
+
+
+class PassingTopics:
+    """Topics that are created, written to once, deleted and created again under the same name."""
+
+    def __init__(self, bootstrap: str, names: Sequence[str], ledger: Ledger) -> None:
+        self._bootstrap = bootstrap
+        self._ledger = ledger
+        self._states: dict[str, str] = dict.fromkeys(names, "absent")
+        self._marks: dict[str, bytes] = {}
+        self._lives = 0
+        self.changes = 0
+
+    def step(self) -> None:
+        """Over one connection: compares the list with what was acknowledged, then changes it."""
+        with (
+            wire.Connection(self._bootstrap, PATIENCE_S) as connection,
+            Asker(self._bootstrap, PATIENCE_S) as asker,
+        ):
+            self._compare(_listed(connection))
+            for _ in range(10):
+                name = random.choice(list(self._states))
+                if self._states[name] == "unknown":
+                    continue  # until the next look at the list
+                if self._states[name] in ("absent", "unlisted"):
+                    self._create(connection, name)
+                else:
+                    self._delete(connection, asker, name)
+                self.changes += 1
+                time.sleep(5 * PAUSE_S)
+
+    def _compare(self, listed: set[str]) -> None:
+        for name, state in self._states.items():
+            if state in ("unknown", "unlisted"):
+                self._states[name] = "doubtful" if name in listed else "unlisted"
+            elif (state == "absent") == (name in listed):
+                self._ledger.note(f"topic {name} is {state}, and yet it is not so")
+
+    def _create(self, connection: wire.Connection, name: str) -> None:
+        before, self._states[name] = self._states[name], "unknown"
+        code = wire.create_topic(connection, name)
+        # What was not acknowledged may still be under way, be it creation or deletion.
+        if before == "unlisted" and code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            return
+        assert code == ErrorCode.NONE, f"{name}: {ErrorCode(code).name}"
+        self._lives += 1
+        mark = value(99, self._lives, random.randrange(200))
+        # Whether its record is there is not known until it is acknowledged.
+        self._states[name] = "doubtful"
+        done = wire.produce(connection, name, wire.record_batch([mark]))
+        assert done.error == 0, f"{name}, new: {ErrorCode(done.error).name}"
+        if done.base_offset != 0:
+            self._ledger.note(f"{name} was new, and its first record is {done.base_offset}")
+        self._states[name] = "present"
+        self._marks[name] = mark
+
+    def _delete(self, connection: wire.Connection, asker: Asker, name: str) -> None:
+        if self._states[name] == "present":
+            wire.wait_until_led(connection, name)
+            records = wire.fetch(connection, name, 0).records
+            if self._marks[name] not in records:
+                self._ledger.note(f"{name} has lost its record")
+        before, self._states[name] = self._states[name], "unknown"
+        answer = asker.ask(DELETE_TOPICS, 3, DeleteTopicsRequest(topic_names=[name]))
+        code = answer.responses[0].error_code
+        if before == "doubtful" and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return
+        assert code == ErrorCode.NONE, f"{name}, {before}: {ErrorCode(code).name}"
+        self._states[name] = "absent"
+
+
+def _listed(connection: wire.Connection) -> set[str]:
+    """The names of all topics: Metadata version 1."""
+    reply = wire.Reader(connection.request(wire.METADATA, 1, b"\xff" * 4))
+    for _ in reply.array():
+        reply.take(4)
+        reply.string()
+        reply.take(4)
+        reply.string()
+    reply.take(4)
+    names = set()
+    for _ in reply.array():
+        reply.take(2)
+        names.add(reply.string() or "")
+        reply.take(1)
+        for _ in reply.array():
+            reply.take(10)
+            for _ in range(2):
+                reply.take(4 * reply.number("i"))
+    return names
+
+
+class Deleter:
+    """DeleteRecords up to what a reader has seen; the log start never goes further."""
+
+    def __init__(self, bootstrap: str, place: Place, ledger: Ledger) -> None:
+        self._bootstrap = bootstrap
+        self._place = place
+        self._ledger = ledger
+        self.requested = 0
+
+    def step(self) -> None:
+        """Two deletions over one connection."""
+        with Asker(self._bootstrap, PATIENCE_S) as asker:
+            for _ in range(2):
+                time.sleep(0.3)
+                seen = self._ledger.seen_up_to(self._place)
+                self._delete(asker, random.randrange(self.requested, max(seen, self.requested) + 1))
+
+    def _delete(self, asker: Asker, offset: int) -> None:
+        self.requested = offset
+        topic = DeleteRecordsTopic(self._place[0], [DeleteRecordsPartition(self._place[1], offset)])
+        found = asker.ask(DELETE_RECORDS, 1, DeleteRecordsRequest([topic])).topics[0].partitions[0]
+        if found.error_code in NOT_YET:
+            return
+        assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code).name
+        if found.low_watermark != offset:
+            self._ledger.note(f"{self._place}: {offset} wanted, begins at {found.low_watermark}")
