@@ -52,6 +52,11 @@ impl Slots {
         }
     }
 
+    /// Slots that are somebody's.
+    pub fn used(&self) -> usize {
+        self.by_name.len()
+    }
+
     /// Slots that are ready and nobody's.
     pub fn free(&self) -> usize {
         self.free.len()
