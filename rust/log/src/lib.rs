@@ -40,6 +40,7 @@ mod scan;
 mod segment;
 mod time_query;
 mod truncation;
+mod windows;
 mod write_behind;
 
 pub use append::{AppendError, Appended};
@@ -60,4 +61,5 @@ pub use segment::SegmentBytes;
 pub use time_query::{TimeOffset, TimeQuery, TimeSpec};
 pub use transaction_index::AbortedTxn;
 pub use truncation::{TruncateError, TruncateJob};
+pub use windows::Window;
 pub use write_behind::{Completed, SyncJob, WriteJob};
