@@ -302,6 +302,7 @@ class Broker:
     def _plane_settings(self, node_id: int, cluster_id: str) -> PlaneSettings:
         number = self.config.integer
         cache_max_bytes = number("pyrklog.cache.max.bytes")
+        unwritten_max_bytes = number("pyrklog.unwritten.max.bytes")
         place = cache_place(self.config.string("pyrklog.cache.dir"), cache_max_bytes)
         if place.reason is not None:
             log.info("no_block_cache", reason=place.reason)
@@ -323,11 +324,12 @@ class Broker:
             fetch_max_bytes=number("fetch.max.bytes"),
             fetch_session_slots=number("max.incremental.fetch.session.cache.slots"),
             fetch_read_path=self.config.string("fetch.read.path") or "auto",
-            unwritten_max_bytes=number("pyrklog.unwritten.max.bytes"),
+            unwritten_max_bytes=None if unwritten_max_bytes < 0 else unwritten_max_bytes,
             cache_dir=None if place.directory is None else str(place.directory),
             cache_max_bytes=None if cache_max_bytes < 0 else cache_max_bytes,
             cache_flush_bytes=number("pyrklog.cache.flush.bytes"),
             cache_flush_ms=number("pyrklog.cache.flush.ms"),
+            cache_direct_min_bytes=number("pyrklog.cache.direct.min.bytes"),
             recovery_checkpoint_interval_ms=number("log.flush.offset.checkpoint.interval.ms"),
             log_start_checkpoint_interval_ms=number(
                 "log.flush.start.offset.checkpoint.interval.ms"

@@ -97,11 +97,12 @@ class PlaneSettings(NamedTuple):
     fetch_max_bytes: int
     fetch_session_slots: int
     fetch_read_path: str
-    unwritten_max_bytes: int
+    unwritten_max_bytes: int | None
     cache_dir: str | None
     cache_max_bytes: int | None
     cache_flush_bytes: int
     cache_flush_ms: int
+    cache_direct_min_bytes: int
     recovery_checkpoint_interval_ms: int
     log_start_checkpoint_interval_ms: int
     high_watermark_checkpoint_interval_ms: int

@@ -192,10 +192,11 @@ READING = (
 STORAGE = (
     long(
         "pyrklog.unwritten.max.bytes",
-        67108864,
+        -1,
         "Appended bytes of one log directory that may wait for the disk; beyond it producers to "
-        "that directory wait.",
-        minimum=1048576,
+        "that directory wait. -1 stands for a quarter of its block cache; outside the cache it is "
+        "64 MiB at most.",
+        minimum=-1,
     ),
     string(
         "pyrklog.cache.dir",
@@ -212,15 +213,23 @@ STORAGE = (
     ),
     integer(
         "pyrklog.cache.flush.bytes",
-        262144,
+        1048576,
         "A partition's records go from the block cache to its file when there are so many bytes.",
         minimum=1,
     ),
     integer(
         "pyrklog.cache.flush.ms",
         500,
-        "Fewer bytes of a partition stay in the block cache alone for at most this long.",
+        "Fewer bytes of a partition stay in the block cache alone for at most this long, and for a "
+        "fifth of it where few partitions wait.",
         minimum=0,
+    ),
+    integer(
+        "pyrklog.cache.direct.min.bytes",
+        131072,
+        "So many bytes of the block cache and more are written around the operating system's page "
+        "cache, where the file system can do that; a larger number than any write switches it off.",
+        minimum=1,
     ),
     integer(
         "num.recovery.threads.per.data.dir",

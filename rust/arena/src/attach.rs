@@ -51,7 +51,17 @@ pub(crate) fn scan(arena: &Arc<Arena>) -> Result<Found, String> {
     chunks.sort_unstable();
     let found = gather(arena, blocks, &by_slot);
     let tenants = tenants_of(&found);
-    arena.install(Slots::found(names, slots), populated, |pool| {
+    let idle: Vec<u32> = names
+        .iter()
+        .filter(|(name, _)| !found.contains_key(name))
+        .map(|(_, slot)| *slot)
+        .collect();
+    let mut slots = Slots::found(names, slots);
+    for index in idle {
+        // Nothing says whether its partition is still there, and none of its bytes is here.
+        slots.release(memory, slots::slot(memory, index));
+    }
+    arena.install(slots, populated, |pool| {
         pool.found(populated, &chunks, tenants);
     });
     Ok(found)
@@ -112,7 +122,7 @@ fn load_block(memory: &Memory, at: usize, slot: u32, carved: Carved) -> FoundBlo
     let written = unguarded(memory.load_wide(at + BLOCK_WRITTEN));
     let position = memory.load(at + BLOCK_POSITION);
     let fits = |len: &u32| {
-        *len as usize <= payload_bytes(carved.class as usize)
+        *len as usize <= payload_bytes(carved.class.into(), position)
             && position.checked_add(*len).is_some()
     };
     let (len, written, damage) = match (committed.filter(fits), written) {

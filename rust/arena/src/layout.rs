@@ -3,7 +3,7 @@
 /// First bytes of every arena.
 pub const MAGIC: [u8; 8] = *b"PYRKARNA";
 /// Of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Size of the header.
 pub const HEADER_BYTES: usize = 4096;
@@ -82,15 +82,43 @@ pub const BLOCK_COMMITTED: usize = 32;
 /// Descriptor field: written bytes, with their complement.
 pub const BLOCK_WRITTEN: usize = 40;
 
+/// Of the file system and of the memory. What is to be written around the page cache must begin and
+/// end with one, in the file and in memory.
+pub const PAGE_BYTES: usize = 4096;
+
 /// Blocks of a chunk, by class.
-pub const CLASS_BLOCKS: [usize; 4] = [252, 32, 4, 1];
+pub const CLASS_BLOCKS: [usize; 4] = [252, 31, 4, 1];
 /// Number of classes.
 pub const CLASSES: usize = CLASS_BLOCKS.len();
 
-/// Payload bytes of one block of a class.
-pub const fn payload_bytes(class: usize) -> usize {
+/// Whether pages of the file are pages of memory in blocks of a class.
+pub const fn has_pages(class: usize) -> bool {
+    class > 0
+}
+
+/// Bytes of the area of one block of a class.
+pub const fn area_bytes(class: usize) -> usize {
     let blocks = CLASS_BLOCKS[class];
-    (CHUNK_BYTES - CHUNK_HEADER_BYTES - blocks * BLOCK_BYTES) / blocks / 64 * 64
+    if has_pages(class) {
+        (CHUNK_BYTES / PAGE_BYTES - 1) / blocks * PAGE_BYTES
+    } else {
+        (CHUNK_BYTES - CHUNK_HEADER_BYTES - blocks * BLOCK_BYTES) / blocks / 64 * 64
+    }
+}
+
+/// How far into its area the payload of a block begins whose first byte stands at `position` of the
+/// segment.
+pub const fn lead_bytes(class: usize, position: u32) -> usize {
+    if has_pages(class) {
+        position as usize % PAGE_BYTES
+    } else {
+        0
+    }
+}
+
+/// Payload bytes of one block of a class that begins at `position`.
+pub const fn payload_bytes(class: usize, position: u32) -> usize {
+    area_bytes(class) - lead_bytes(class, position)
 }
 
 /// Offset in the file of a slot.
@@ -108,13 +136,15 @@ pub const fn block_at(chunk: u32, block: u16) -> usize {
     chunk_at(chunk) + CHUNK_HEADER_BYTES + block as usize * BLOCK_BYTES
 }
 
-/// Offset in the file of a block's payload.
-pub const fn payload_at(chunk: u32, class: u8, block: u16) -> usize {
+/// Offset in the file of a block's area.
+pub const fn area_at(chunk: u32, class: u8, block: u16) -> usize {
     let class = class as usize;
-    chunk_at(chunk)
-        + CHUNK_HEADER_BYTES
-        + CLASS_BLOCKS[class] * BLOCK_BYTES
-        + block as usize * payload_bytes(class)
+    let behind = if has_pages(class) {
+        PAGE_BYTES
+    } else {
+        CHUNK_HEADER_BYTES + CLASS_BLOCKS[class] * BLOCK_BYTES
+    };
+    chunk_at(chunk) + behind + block as usize * area_bytes(class)
 }
 
 /// Size of the file for a number of chunks.
@@ -144,13 +174,25 @@ mod tests {
     #[test]
     fn blocks_of_every_class_fit_into_their_chunk() {
         for (class, &blocks) in CLASS_BLOCKS.iter().enumerate() {
-            let last = payload_at(0, class as u8, blocks as u16 - 1) + payload_bytes(class);
+            let last = area_at(0, class as u8, blocks as u16 - 1) + area_bytes(class);
             assert!(last <= chunk_at(1), "class {class}");
-            assert!(payload_at(0, class as u8, 0) >= block_at(0, blocks as u16));
-            assert_eq!(payload_at(0, class as u8, 0) % 64, 0);
+            assert!(area_at(0, class as u8, 0) >= block_at(0, blocks as u16));
+            assert_eq!(area_at(0, class as u8, 0) % 64, 0);
         }
-        let sizes: Vec<usize> = (0..CLASSES).map(payload_bytes).collect();
-        assert_eq!(sizes, [4096, 32_640, 262_016, 1_048_448]);
+        let sizes: Vec<usize> = (0..CLASSES).map(area_bytes).collect();
+        assert_eq!(sizes, [4096, 8 * 4096, 63 * 4096, 255 * 4096]);
+    }
+
+    #[test]
+    fn a_page_of_the_file_is_a_page_of_memory() {
+        for class in 1..CLASSES {
+            for position in [0, 1, 4095, 4096, 4097, 1 << 30 | 77] {
+                let start = area_at(3, class as u8, 0) + lead_bytes(class, position);
+                assert_eq!(start % PAGE_BYTES, position as usize % PAGE_BYTES);
+                let end = position as usize + payload_bytes(class, position);
+                assert_eq!(end % PAGE_BYTES, 0, "the next block begins with a page");
+            }
+        }
     }
 
     #[test]

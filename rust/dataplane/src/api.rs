@@ -8,6 +8,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use pyrklog_log::DIRECT_MIN_BYTES;
+
 /// 16 bytes of a topic id (KIP-516), big-endian as on the wire; all zero means "none".
 pub type TopicId = [u8; 16];
 
@@ -49,8 +51,9 @@ pub struct PlaneConfig {
     /// `fetch.read.path`.
     pub fetch_read_path: ReadPath,
     /// `pyrklog.unwritten.max.bytes`: appended bytes of one log directory that may wait for its
-    /// writer; beyond it, connections that produce to that directory are muted.
-    pub unwritten_max_bytes: usize,
+    /// writer; beyond it, connections that produce to that directory are muted. `None`: a quarter
+    /// of its block cache. At most 64 MiB of it lie outside the cache, and 64 MiB where there is none.
+    pub unwritten_max_bytes: Option<usize>,
     /// The block cache.
     pub cache: CacheConfig,
     /// `log.flush.offset.checkpoint.interval.ms` (recovery point).
@@ -80,6 +83,8 @@ pub struct CacheConfig {
     pub flush_bytes: usize,
     /// `pyrklog.cache.flush.ms`: or after this time.
     pub flush_ms: i64,
+    /// `pyrklog.cache.direct.min.bytes`: a write of so much and more goes around the page cache.
+    pub direct_min_bytes: u32,
 }
 
 impl CacheConfig {
@@ -90,6 +95,7 @@ impl CacheConfig {
             max_bytes: None,
             flush_bytes: 256 * 1024,
             flush_ms: 500,
+            direct_min_bytes: DIRECT_MIN_BYTES,
         }
     }
 }

@@ -6,13 +6,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use pyrklog_log::{DeletedFolder, LogDir, LogEnv};
+use pyrklog_log::{DeletedFolder, LogDir, LogEnv, Unwritten};
 
 use crate::api::CacheConfig;
 use crate::outbox::Outbox;
 use crate::parking::Park;
+use crate::partition::Partition;
 use crate::syncer::SyncerQueue;
 use crate::writer::WriterQueue;
+
+/// No more of a volume may be unwritten than this share.
+const VOLUME_SHARE: u64 = 20;
+
+/// The reserve is more than what may be unwritten by this share: indexes, blocks that are not full.
+const RESERVE_MORE_SHARE: u64 = 4;
+
+/// But no more than this: what then finds no space stays in the block cache.
+const RESERVE_MAX_BYTES: u64 = 256 << 20;
+
+/// Of the block cache, what may be unwritten where the options do not say more: about what an
+/// operating system lets its page cache collect.
+const CACHE_SHARE: u64 = 4;
+
+/// Of unwritten bytes, those outside the block cache.
+const HEAP_MAX_BYTES: usize = 64 << 20;
+
+/// Producers that wait are woken when such a part of the room is free.
+const ROOM_SHARE: usize = 8;
 
 /// See the module.
 #[derive(Debug)]
@@ -31,6 +51,13 @@ pub struct LogDirState {
     pub partitions: AtomicUsize,
     unwritten_bytes: AtomicUsize,
     unwritten_max_bytes: usize,
+    /// Space that is set aside for them.
+    pub reserve_bytes: u64,
+    /// Partitions whose logs could not be opened for lack of space.
+    waiting_for_space: Mutex<Vec<Arc<Partition>>>,
+    /// Those among them that lie on the heap.
+    heap_bytes: AtomicUsize,
+    heap_max_bytes: usize,
     /// A partition is written when so many of its bytes wait; fewer of them wait for the writer's
     /// next look.
     pub flush_bytes: usize,
@@ -48,10 +75,18 @@ impl LogDirState {
     pub fn new(
         index: usize,
         files: LogDir,
-        unwritten_max_bytes: usize,
+        unwritten_max_bytes: Option<usize>,
         cache: &CacheConfig,
         park: Park,
     ) -> Arc<LogDirState> {
+        let arena = files.env().arena();
+        let cache_bytes = arena.map_or(0, |arena| arena.statistics().limit_bytes);
+        let cache_share_bytes = usize::try_from(cache_bytes / CACHE_SHARE).unwrap_or(usize::MAX);
+        let default_max_bytes = cache_share_bytes.max(HEAP_MAX_BYTES);
+        let unwritten_max_bytes = unwritten_max_bytes.unwrap_or(default_max_bytes);
+        let unwritten_max_bytes = unwritten_max_bytes.min(share_of_volume(&files)).max(1);
+        let reserve_bytes = unwritten_max_bytes as u64;
+        let reserve_bytes = reserve_bytes + reserve_bytes / RESERVE_MORE_SHARE;
         Arc::new(LogDirState {
             index,
             files,
@@ -60,7 +95,11 @@ impl LogDirState {
             syncer: SyncerQueue::default(),
             partitions: AtomicUsize::new(0),
             unwritten_bytes: AtomicUsize::new(0),
-            unwritten_max_bytes: unwritten_max_bytes.max(1),
+            unwritten_max_bytes,
+            reserve_bytes: reserve_bytes.min(RESERVE_MAX_BYTES),
+            waiting_for_space: Mutex::default(),
+            heap_bytes: AtomicUsize::new(0),
+            heap_max_bytes: unwritten_max_bytes.min(HEAP_MAX_BYTES),
             is_announced: AtomicBool::new(false),
             park,
             unclosed: AtomicUsize::new(0),
@@ -83,6 +122,21 @@ impl LogDirState {
         self.env().poisoned().is_some()
     }
 
+    /// Whether it takes no records for lack of space.
+    pub fn is_read_only(&self) -> bool {
+        self.env().is_full()
+    }
+
+    /// A partition's log is to be opened once there is space.
+    pub fn wait_for_space(&self, partition: Arc<Partition>) {
+        self.waiting_for_space.lock().push(partition);
+    }
+
+    /// Partitions that wait for space to be opened.
+    pub fn take_waiting_for_space(&self) -> Vec<Arc<Partition>> {
+        std::mem::take(&mut *self.waiting_for_space.lock())
+    }
+
     /// True for the first caller: it tells of the failure.
     pub fn announce_failure(&self) -> bool {
         !self.is_announced.swap(true, Ordering::AcqRel)
@@ -93,46 +147,58 @@ impl LogDirState {
         self.unwritten_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes were appended.
-    pub fn appended(&self, bytes: usize) {
-        let before = self.unwritten_bytes.fetch_add(bytes, Ordering::SeqCst);
-        if before + bytes > self.unwritten_max_bytes / 2 {
+    /// A partition has other batches that are not in files than before.
+    pub fn count(&self, before: Unwritten, now: Unwritten) {
+        let unwritten_bytes = moved(&self.unwritten_bytes, before.bytes, now.bytes);
+        if before.heap_bytes != now.heap_bytes {
+            moved(&self.heap_bytes, before.heap_bytes, now.heap_bytes);
+        }
+        if now.bytes > before.bytes && unwritten_bytes > self.unwritten_max_bytes / 2 {
             // Many partitions, none of which has much, may use up the room together.
             self.writer.hurry();
         }
     }
 
-    /// Bytes were written, or given up.
-    pub fn written(&self, bytes: usize) {
-        self.unwritten_bytes.fetch_sub(bytes, Ordering::SeqCst);
+    /// Room for so many bytes; 0 when producing must wait (`pyrklog.unwritten.max.bytes`).
+    fn room_bytes(&self) -> usize {
+        let unwritten_bytes = self.unwritten_bytes.load(Ordering::SeqCst);
+        let heap_bytes = self.heap_bytes.load(Ordering::SeqCst);
+        let room_bytes = self.unwritten_max_bytes.saturating_sub(unwritten_bytes);
+        room_bytes.min(self.heap_max_bytes.saturating_sub(heap_bytes))
     }
 
-    /// Whether producing must wait (`pyrklog.unwritten.max.bytes`); never on a failed directory,
-    /// which answers with its error.
+    /// Whether producing must wait; never on a directory that has failed or takes no records, which
+    /// answers with its error.
     pub fn is_full(&self) -> bool {
-        self.unwritten_bytes.load(Ordering::SeqCst) >= self.unwritten_max_bytes
-            && !self.has_failed()
+        self.room_bytes() == 0 && !self.refuses()
+    }
+
+    fn refuses(&self) -> bool {
+        self.has_failed() || self.is_read_only()
     }
 
     /// Whether appends that cannot be held back must be refused: those of the control plane may
     /// fill as much again as those of clients.
     pub fn is_overfull(&self) -> bool {
-        let max_bytes = self.unwritten_max_bytes.saturating_mul(2);
-        self.unwritten_bytes.load(Ordering::SeqCst) >= max_bytes && !self.has_failed()
+        let is_over = |bytes: &AtomicUsize, max_bytes: usize| {
+            bytes.load(Ordering::SeqCst) >= max_bytes.saturating_mul(2)
+        };
+        (is_over(&self.unwritten_bytes, self.unwritten_max_bytes)
+            || is_over(&self.heap_bytes, self.heap_max_bytes))
+            && !self.refuses()
     }
 
-    /// After the count fell: lets parked connections go on once half of the room is free again,
-    /// as many as it is for.
+    /// After the count fell: lets parked connections go on, as many as there is room for. It has to
+    /// be worth while: one is not woken for each byte.
     pub fn unpark(&self, outbox: &mut Outbox) {
         if !self.park.is_used() {
             return;
         }
-        let unwritten_bytes = self.unwritten_bytes.load(Ordering::SeqCst);
-        if unwritten_bytes == 0 || self.has_failed() {
+        let room_bytes = self.room_bytes();
+        if self.unwritten_bytes() == 0 || self.refuses() {
             // Nothing may come that would wake the rest.
             self.park.wake(usize::MAX, outbox);
-        } else if unwritten_bytes <= self.unwritten_max_bytes / 2 {
-            let room_bytes = self.unwritten_max_bytes - unwritten_bytes;
+        } else if room_bytes >= self.unwritten_max_bytes.min(self.heap_max_bytes) / ROOM_SHARE {
             self.park.wake(room_bytes, outbox);
         }
     }
@@ -147,5 +213,20 @@ impl LogDirState {
     ) -> io::Result<Option<DeletedFolder>> {
         let _no_checkpoint_between = self.checkpoints.lock();
         self.files.delete_folder(topic, partition, unique)
+    }
+}
+
+fn share_of_volume(files: &LogDir) -> usize {
+    let space = files.space();
+    let bytes = space.map_or(u64::MAX, |space| space.total_bytes / VOLUME_SHARE);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Replaces one part of a sum; the sum then.
+fn moved(sum: &AtomicUsize, before: usize, now: usize) -> usize {
+    if now >= before {
+        sum.fetch_add(now - before, Ordering::SeqCst) + (now - before)
+    } else {
+        sum.fetch_sub(before - now, Ordering::SeqCst) - (before - now)
     }
 }

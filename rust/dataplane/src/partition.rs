@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
-use pyrklog_log::{Appended, Isolation, Log, LogConfig};
+use pyrklog_log::{Appended, Isolation, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
 use crate::api::TopicId;
@@ -143,8 +143,8 @@ pub struct PartitionState {
     pub isr: Vec<i32>,
     /// The log; present while the role is `Leader`.
     pub log: Option<Log>,
-    /// Bytes of this partition that its directory counts as unwritten.
-    pub unwritten_bytes: usize,
+    /// What its directory counts as not written of this partition.
+    pub unwritten: Unwritten,
     /// Whether the directory's writer has it in its queue.
     pub queued: bool,
     /// Whether the writer will look at it in a while.
@@ -177,7 +177,7 @@ impl Partition {
             replicas: Vec::new(),
             isr: Vec::new(),
             log: None,
-            unwritten_bytes: 0,
+            unwritten: Unwritten::default(),
             queued: false,
             queued_later: false,
             internal: InternalWaiters::default(),
@@ -335,11 +335,16 @@ impl PartitionState {
     /// A batch was appended: counts it, and tells whoever waited for the gate where it stands above
     /// the batch already.
     pub fn appended(&mut self, appended: &Appended, dir: &LogDirState, outbox: &mut Outbox) {
-        self.unwritten_bytes += appended.appended_bytes;
-        dir.appended(appended.appended_bytes);
+        self.count_unwritten(dir);
         if appended.is_gated && self.release(appended.appended_bytes, outbox) {
             dir.syncer.high_watermark_moved();
         }
+    }
+
+    /// Tells the directory what of the log is not in files by now.
+    pub fn count_unwritten(&mut self, dir: &LogDirState) {
+        let now = self.log.as_ref().map(Log::unwritten).unwrap_or_default();
+        dir.count(std::mem::replace(&mut self.unwritten, now), now);
     }
 
     /// After the gate or a follower moved: raises the high watermark as far as it may, and

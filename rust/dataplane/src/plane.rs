@@ -463,6 +463,9 @@ fn open_dir(
     let deleted = files.deleted_folders().map_err(io_error)?;
     let share_bytes = block_cache::share_bytes(&config.cache, config.log_dirs.len());
     let notes = block_cache::open(&config.cache, &files, share_bytes)?;
+    files
+        .env()
+        .set_direct_min_bytes(config.cache.direct_min_bytes);
     block_cache::forget_missing(&files, &folders);
     let park = Park::new(config.receive_buffers_max_bytes, config.log_dirs.len());
     let unwritten_max_bytes = config.unwritten_max_bytes;

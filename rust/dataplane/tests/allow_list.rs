@@ -198,7 +198,7 @@ fn two_directories(has_cache: bool, planted_wait: Wait) -> Two {
     let dirs: Vec<PathBuf> = ["one", "two"].map(|name| dir.path().join(name)).to_vec();
     let mut config = config(dirs.clone());
     config.network_threads = NETWORK_THREADS;
-    config.unwritten_max_bytes = 300_000;
+    config.unwritten_max_bytes = Some(300_000);
     if has_cache {
         config.cache = cache(&config.log_dirs);
     }

@@ -330,7 +330,7 @@ fn a_disk_that_stands_still_is_not_buried_in_appends() {
     let dir = tempfile::tempdir().unwrap();
     let disk = SlowDisk::default();
     let mut config = config(vec![dir.path().join("logs")]);
-    config.unwritten_max_bytes = 10_000;
+    config.unwritten_max_bytes = Some(10_000);
     let mut test = TestPlane::start_with(config, Arc::new(disk.clone()));
     test.create(TOPIC, 1);
     disk.freeze();

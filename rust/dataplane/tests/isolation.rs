@@ -39,7 +39,7 @@ fn narrow(
     let dir = tempfile::tempdir().unwrap();
     let disk = Stalling::new();
     let mut config = config(vec![dir.path().join("logs")]);
-    config.unwritten_max_bytes = unwritten_max_bytes;
+    config.unwritten_max_bytes = Some(unwritten_max_bytes);
     config.receive_buffers_max_bytes = receive_max_bytes;
     let mut test = TestPlane::start_with(config, Arc::new(disk.0.clone()));
     test.create("t", 1);

@@ -44,7 +44,7 @@ fn a_directory_with_too_much_unwritten_holds_back_its_producers_only() {
     let dir = tempfile::tempdir().unwrap();
     let disk = SlowDisk::default();
     let mut config = config(vec![dir.path().join("logs")]);
-    config.unwritten_max_bytes = 200_000;
+    config.unwritten_max_bytes = Some(200_000);
     let mut test = TestPlane::start_with(config, Arc::new(disk.clone()));
     test.create("t", 1);
     disk.freeze();
@@ -115,7 +115,9 @@ fn cold_reads_go_to_the_readers_by_either_path() {
         ask.partitions.push(("t".into(), partition(1, 0)));
         let all = client.fetch(&ask);
         assert_eq!(all.partitions[0].batches(), [0, 1, 2, 3]);
-        // Too little for sendfile: read by a reader, since nothing is resident.
+        // Too little for sendfile: for a reader, since nothing is resident. What was read just now lies
+        // in a window, unless the option says sendfile.
+        assert!(disk.blocking_reads() > 0, "{read_path:?}");
         let mut little = Ask::one("t", 0, 0);
         little.max_bytes = 1;
         let before = disk.blocking_reads();
@@ -123,7 +125,9 @@ fn cold_reads_go_to_the_readers_by_either_path() {
             client.fetch(&little).partitions[0].records,
             stored(&records[0], 0)
         );
-        assert!(disk.blocking_reads() > before, "{read_path:?}");
+        if read_path != ReadPath::Sendfile {
+            assert_eq!(disk.blocking_reads(), before, "{read_path:?}");
+        }
         assert_eq!(client.list_offset("t", 0, 1_700_000_000_000).offset, 0);
         assert_eq!(client.list_offset("t", 0, 1_700_000_000_001).offset, -1);
     }
@@ -238,42 +242,6 @@ fn a_failed_directory_is_told_and_not_marked_clean() {
     assert!(!test.shutdown(), "a failed directory is not clean");
     assert!(!dirs[0].join(".kafka_cleanshutdown").exists());
     assert!(dirs[1].join(".kafka_cleanshutdown").exists());
-}
-
-#[test]
-fn a_full_disk_refuses_and_keeps_what_was_acknowledged() {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::new(Arc::new(RealDisk));
-    let logs = dir.path().join("logs");
-    let mut test = TestPlane::start_with(config(vec![logs.clone()]), Arc::new(disk.clone()));
-    test.create("t", 1);
-    let mut client = test.client();
-    disk.set_free_bytes(Some(100_000));
-    let record = large_batch(10_000);
-    let mut acknowledged = 0;
-    while client.produce("t", 0, &record).0 == ErrorCode::NONE {
-        acknowledged += 1;
-        assert!(acknowledged < 20);
-    }
-    assert!(acknowledged >= 5, "{acknowledged}");
-    test.wait_for("the failure", |event| {
-        matches!(event, Event::LogDirFailed { .. })
-    });
-    disk.heal();
-    drop(client);
-    drop(test);
-    let mut test = TestPlane::start(dir.path());
-    test.create("t", 1);
-    let all = test.client().fetch_one("t", 0, 0);
-    assert!(
-        all.high_watermark >= acknowledged,
-        "{} of {acknowledged}",
-        all.high_watermark
-    );
-    assert_eq!(
-        all.batches()[..acknowledged as usize],
-        (0..acknowledged).collect::<Vec<_>>()
-    );
 }
 
 #[test]

@@ -15,6 +15,12 @@ mod real;
 pub use real::{LeftOpen, LogDirKey, RealDisk, leave_files_open, take_left_open};
 pub mod testing;
 
+/// Of memory and files, for [`DiskFile::write_pages_at`].
+pub const PAGE_BYTES: usize = 4096;
+
+/// How much [`write_zeros`] writes at a time.
+const ZEROS_BYTES: usize = 1 << 20;
+
 /// How [`Disk::open`] opens a file; always for reading too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
@@ -111,6 +117,18 @@ pub trait DiskFile: Debug + Send + Sync {
         }
         Ok(())
     }
+    /// Writes all of `slices`, one behind the other, at `position`, around the page cache (O_DIRECT):
+    /// the system makes no copy. False where it cannot: then they may be written in part, and
+    /// have to be written in another way. Addresses, lengths and `position` are multiples of
+    /// [`PAGE_BYTES`].
+    fn write_pages_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<bool> {
+        for slice in slices {
+            let numbers = [slice.as_ptr().addr(), slice.len(), position as usize];
+            assert!(numbers.iter().all(|n| n.is_multiple_of(PAGE_BYTES)));
+        }
+        self.write_slices_at(slices, position, true)?;
+        Ok(true)
+    }
     /// Size in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Whether it has no bytes.
@@ -119,6 +137,11 @@ pub trait DiskFile: Debug + Send + Sync {
     }
     /// Cuts or extends with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Sees that the first `len` bytes have their place on the volume, the file being no shorter
+    /// afterwards. Where the file system cannot be asked for that, zeros are written.
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        write_zeros(self, len)
+    }
     /// Makes the content durable (fdatasync(2)).
     fn sync_data(&self) -> io::Result<()>;
     /// Tells the system that these bytes will be read soon; a hint, never an error.
@@ -176,6 +199,34 @@ pub fn replace_file_unsynced(disk: &dyn Disk, path: &Path, content: &[u8]) -> io
     disk.open(&temporary, OpenMode::Truncate)?
         .write_all_at(content, 0)?;
     disk.rename(&temporary, path)
+}
+
+/// [`DiskFile::allocate`] by writing.
+pub fn write_zeros(file: &(impl DiskFile + ?Sized), len: u64) -> io::Result<()> {
+    let zeros = vec![0; ZEROS_BYTES.min(len as usize)];
+    let mut at = 0;
+    while at < len {
+        let count = (zeros.len() as u64).min(len - at);
+        file.write_all_at(&zeros[..count as usize], at)?;
+        at += count;
+    }
+    Ok(())
+}
+
+/// Whether an error says that there is no space left, be it on the volume or in a quota: what was
+/// not done can be done again later. An error of a sync never says so: after that nobody knows what
+/// is on the disk.
+pub fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
+}
+
+/// The error of a sync.
+pub(crate) fn sync_failed(error: io::Error) -> io::Error {
+    if is_full(&error) {
+        return io::Error::other(format!("syncing: {error}"));
+    }
+    error
 }
 
 /// Turns `NotFound` into success, for files that need not be there.

@@ -1,6 +1,7 @@
 //! What all logs of one log directory share: the disk, the poison flag, buffers, file handles.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -17,6 +18,9 @@ const SPARE_TAILS_MAX: usize = 64;
 const SPARE_TAIL_BYTES_MAX: usize = 4 << 20;
 const SPARE_BYTES_MAX: usize = 64 << 20;
 
+/// Below this the device's own time for a write costs more than the copy to the page cache.
+pub const DIRECT_MIN_BYTES: u32 = 128 * 1024;
+
 /// Shared by the logs of one log directory.
 ///
 /// A directory that failed once is *poisoned*: the state of its disk is unknown, so nothing in it
@@ -26,11 +30,13 @@ const SPARE_BYTES_MAX: usize = 64 << 20;
 pub struct LogEnv {
     disk: Arc<dyn Disk>,
     poison: OnceLock<String>,
+    is_full: AtomicBool,
     spare: Mutex<SpareTails>,
     handles: Mutex<VecDeque<Weak<Segment>>>,
     max_open_segments: usize,
     cache: OnceLock<Mutex<DirCache>>,
     windows: Windows,
+    direct_min_bytes: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -46,12 +52,23 @@ impl LogEnv {
         Arc::new(Self {
             disk,
             poison: OnceLock::new(),
+            is_full: AtomicBool::new(false),
             spare: Mutex::default(),
             handles: Mutex::default(),
             max_open_segments: max_open_segments.max(8),
             cache: OnceLock::new(),
             windows: Windows::default(),
+            direct_min_bytes: AtomicU32::new(DIRECT_MIN_BYTES),
         })
+    }
+
+    /// So many bytes of the block cache and more are written around the page cache.
+    pub fn set_direct_min_bytes(&self, bytes: u32) {
+        self.direct_min_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn direct_min_bytes(&self) -> u32 {
+        self.direct_min_bytes.load(Ordering::Relaxed)
     }
 
     /// Gives the directory its block cache, before any log is opened; once. `found` is what an
@@ -153,6 +170,13 @@ impl LogEnv {
         }))
     }
 
+    /// Gives blocks back that were claimed for an opening that is to be tried again.
+    pub(crate) fn unclaim(&self, name: &PartitionName, found: FoundPartition) {
+        if let Some(cache) = self.cache.get() {
+            cache.lock().found.insert(name.clone(), found);
+        }
+    }
+
     /// Keeps blocks that must not be used, so that they are not lost either.
     pub(crate) fn quarantine(&self, name: &PartitionName, found: FoundPartition, reason: &str) {
         if let Some(cache) = self.cache.get() {
@@ -191,6 +215,17 @@ impl LogEnv {
     /// Memory that readers far behind hold.
     pub fn window_bytes(&self) -> usize {
         self.windows.bytes()
+    }
+
+    /// Whether logs take no records for lack of space; what they have is read and written on.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::SeqCst)
+    }
+
+    /// See [`LogEnv::is_full`]; returns what it was before.
+    pub fn set_full(&self, is_full: bool) -> bool {
+        self.is_full.swap(is_full, Ordering::SeqCst)
     }
 
     /// An empty tail, recycled when possible.

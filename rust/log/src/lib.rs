@@ -28,6 +28,7 @@ pub mod validate;
 
 mod append;
 mod cache;
+mod cached_write;
 mod close;
 mod env;
 mod folder;
@@ -47,8 +48,8 @@ pub use append::{AppendError, Appended};
 pub use batch_info::BatchInfo;
 pub use config::{CompressionType, LogConfig, TimestampType};
 pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
-pub use env::LogEnv;
-pub use log::{Log, SyncScope};
+pub use env::{DIRECT_MIN_BYTES, LogEnv};
+pub use log::{Log, SyncScope, Unwritten};
 pub use log_dir::{
     ArenaMarker, DeletedFolder, Identity, LogDir, LogDirError, PartitionFolder, hex, parse_id,
 };

@@ -39,7 +39,7 @@ pub struct Log {
     pub(crate) active: ActiveSegment,
     pub(crate) tail: Tail,
     /// Bytes of the write job on its way: all, and those that are nowhere else.
-    pub(crate) in_flight: Option<InFlight>,
+    pub(crate) in_flight: Option<Unwritten>,
     pub(crate) cache: Option<LogCache>,
     pub(crate) end: LogPosition,
     /// What lies before it is in the files.
@@ -67,10 +67,12 @@ pub struct Log {
     pub(crate) jitter_seed: u64,
 }
 
-/// Bytes of batches that a write job carries.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InFlight {
-    pub batch_bytes: usize,
+/// Bytes of batches that are not in files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// All of them.
+    pub bytes: usize,
+    /// Those that are nowhere but on the heap; the block cache holds the others.
     pub heap_bytes: usize,
 }
 
@@ -332,9 +334,14 @@ impl Log {
         !self.is_idle()
     }
 
-    /// Bytes of batches that are not in files yet.
-    pub fn unwritten_bytes(&self) -> usize {
-        self.tail.batch_bytes() + self.in_flight.map_or(0, |job| job.batch_bytes)
+    /// Batches that are not in files yet.
+    pub fn unwritten(&self) -> Unwritten {
+        let in_flight = self.in_flight.unwrap_or_default();
+        let waiting = self.tail.unwritten();
+        Unwritten {
+            bytes: waiting.bytes + in_flight.bytes,
+            heap_bytes: waiting.heap_bytes + in_flight.heap_bytes,
+        }
     }
 
     /// Bytes of batches that wait to be taken by the writer.
@@ -349,31 +356,44 @@ impl Log {
 
     /// Whether what waits may wait on: all of it lies in the block cache, and is acknowledged.
     pub fn may_write_later(&self) -> bool {
-        !self.tail.has_other_steps()
+        !self.truncating && !self.tail.has_other_steps()
     }
 
     /// The whole tail, to be written by the directory's writer. `None` while nothing is queued, or
     /// while an earlier job is on its way, or when the log is poisoned.
     pub fn take_writes(&mut self) -> Option<WriteJob> {
+        self.take(false)
+    }
+
+    /// The same, but the last page stays if it is better written with what comes next.
+    pub fn take_whole_pages(&mut self) -> Option<WriteJob> {
+        self.take(true)
+    }
+
+    fn take(&mut self, may_hold_back: bool) -> Option<WriteJob> {
         if self.tail.is_empty() || self.in_flight.is_some() || self.poisoned().is_some() {
             return None;
         }
+        let unsynced_records = self.end.offset - self.sync.recovery_point;
+        let is_sync_due = unsynced_records >= self.config.flush_messages;
+        let held = match may_hold_back && !is_sync_due && !self.truncating {
+            true => self.tail.hold_back_page(self.env.direct_min_bytes()),
+            false => None,
+        };
         if self.active.untaken_index_bytes() >= INDEX_BATCH_BYTES {
             self.tail.push_index_entries(&mut self.active);
         }
         self.save_producers();
-        let tail = std::mem::take(&mut self.tail);
-        self.in_flight = Some(InFlight {
-            batch_bytes: tail.batch_bytes(),
-            heap_bytes: tail.heap_bytes(),
-        });
-        let unsynced_records = self.end.offset - self.sync.recovery_point;
-        let sync = (unsynced_records >= self.config.flush_messages).then(|| {
+        // Where the last batch ends that will be in the file is not known of a part.
+        let end = held.as_ref().map_or(self.end, |_| self.written);
+        let tail = std::mem::replace(&mut self.tail, held.unwrap_or_default());
+        self.in_flight = Some(tail.unwritten());
+        let sync = is_sync_due.then(|| {
             self.sync.note_files(&tail);
             self.sync.since_ms = None;
             self.sync_job(self.sync.segments.clone(), self.end.offset)
         });
-        Some(WriteJob::new(&self.env, &self.folder, tail, self.end, sync))
+        Some(WriteJob::new(&self.env, &self.folder, tail, end, sync))
     }
 
     /// Takes an executed job back and moves the gate; after an error the log is poisoned, and its

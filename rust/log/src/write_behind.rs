@@ -9,9 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cache::LogCache;
+use crate::cached_write::{page_to_hold_back, write_cached};
 use crate::disk::{self, OpenMode};
 use crate::env::LogEnv;
 use crate::folder::Folder;
+use crate::log::Unwritten;
 use crate::names::{self, FileKind};
 use crate::position::LogPosition;
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
@@ -75,6 +77,14 @@ impl Tail {
     /// Bytes of batches.
     pub fn batch_bytes(&self) -> usize {
         self.heap_bytes + self.cached_bytes
+    }
+
+    /// What of it is not in files.
+    pub fn unwritten(&self) -> Unwritten {
+        Unwritten {
+            bytes: self.batch_bytes(),
+            heap_bytes: self.heap_bytes,
+        }
     }
 
     /// Bytes of batches that are nowhere else: a kill would lose them.
@@ -148,6 +158,25 @@ impl Tail {
             position,
             end,
         });
+    }
+
+    /// Takes the last page of what lies in the block cache away if it is better written later, and
+    /// gives it as a tail of its own. Before anything that stands behind it is queued.
+    pub fn hold_back_page(&mut self, direct_min_bytes: u32) -> Option<Tail> {
+        let Some(Step::Cached {
+            segment,
+            position,
+            end,
+        }) = self.steps.last_mut()
+        else {
+            return None;
+        };
+        let page = page_to_hold_back(*position, *end, direct_min_bytes)?;
+        let mut held = Tail::default();
+        held.push_cached(segment, page, *end);
+        *end = page;
+        self.cached_bytes -= held.cached_bytes;
+        Some(held)
     }
 
     /// Moves batches from here to the block cache, in order; true when none are left here.
@@ -256,10 +285,13 @@ impl Tail {
         self.steps.push(Step::Remove { name });
     }
 
-    fn execute(&self, env: &LogEnv, folder: &Folder) -> io::Result<()> {
-        self.steps
-            .iter()
-            .try_for_each(|step| self.execute_step(step, env, folder))
+    /// The steps from `*done` on, counting there those that are done.
+    fn execute(&self, env: &LogEnv, folder: &Folder, done: &mut usize) -> io::Result<()> {
+        for step in &self.steps[*done..] {
+            self.execute_step(step, env, folder)?;
+            *done += 1;
+        }
+        Ok(())
     }
 
     fn execute_step(&self, step: &Step, env: &LogEnv, folder: &Folder) -> io::Result<()> {
@@ -280,7 +312,12 @@ impl Tail {
                 segment,
                 position,
                 end,
-            } => write_cached(segment, env, *position, *end)?,
+            } => {
+                if *position == 0 {
+                    create_files(segment, env)?;
+                }
+                write_cached(segment, env, *position, *end)?;
+            }
             Step::Entries {
                 segment,
                 kind,
@@ -326,48 +363,14 @@ fn create_files(segment: &Arc<Segment>, env: &LogEnv) -> io::Result<()> {
     segment.log_file_for_writing()?.set_len(0)
 }
 
-/// A write begins with a whole page where the cache still has its first bytes: the page need not be
-/// read back, though it was given up after the write before.
-const PAGE_BYTES: u32 = 4096;
-
-/// Shorter writes than this leave their pages in the page cache: the next one begins in the same.
-const DROP_BEHIND_MIN_BYTES: u32 = 64 * 1024;
-
-/// Brings bytes of the block cache to the file; they are then free to be reclaimed.
-fn write_cached(segment: &Arc<Segment>, env: &LogEnv, position: u32, end: u32) -> io::Result<()> {
-    if position == 0 {
-        create_files(segment, env)?;
-    }
-    let missing = || {
-        let path = segment.path(FileKind::Log);
-        let path = path.display();
-        io::Error::other(format!("the cache lacks {position} to {end} of {path}"))
-    };
-    let cached = segment.cached().ok_or_else(missing)?;
-    let file = segment.log_file_for_writing()?;
-    let guard = cached.arena().enter();
-    let page = cached.reaches_back(position, position / PAGE_BYTES * PAGE_BYTES);
-    // What was written before may be reclaimed at any moment; the rest is not.
-    let (start, slices) = match cached.range(&guard, page, end) {
-        Some(slices) => (page, slices),
-        None => (
-            position,
-            cached.range(&guard, position, end).ok_or_else(missing)?,
-        ),
-    };
-    let drop_behind = end - start >= DROP_BEHIND_MIN_BYTES;
-    file.write_slices_at(&slices, u64::from(start), drop_behind)?;
-    segment.set_written(u64::from(end));
-    cached.set_written(end);
-    Ok(())
-}
-
 /// What the writer does for one log in one turn. See [`crate::Log::take_writes`].
 #[derive(Debug)]
 pub struct WriteJob {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     pub(crate) tail: Tail,
+    /// Steps of the tail that are done.
+    done: usize,
     /// The log end offset once the job is done.
     pub(crate) end: LogPosition,
     /// The gate opens only after a sync (`flush.messages`).
@@ -386,6 +389,7 @@ impl WriteJob {
             env: env.clone(),
             folder: folder.clone(),
             tail,
+            done: 0,
             end,
             sync,
         }
@@ -400,9 +404,11 @@ impl WriteJob {
     ///
     /// # Errors
     /// The disk's. The state of the files is then unknown: hand the error to
-    /// [`crate::Log::complete_writes`] and poison the directory; never try again.
+    /// [`crate::Log::complete_writes`] and poison the directory; never try again. But where it is
+    /// only that there is no space left ([`disk::is_full`]), the job may be kept and executed again:
+    /// it goes on with the step that failed, which writes the same bytes at the same place.
     pub fn execute(&mut self) -> io::Result<()> {
-        self.tail.execute(&self.env, &self.folder)?;
+        self.tail.execute(&self.env, &self.folder, &mut self.done)?;
         match &mut self.sync {
             Some(sync) => sync.execute(),
             None => Ok(()),

@@ -25,7 +25,7 @@ fn an_append_assigns_offsets_and_epoch_and_is_visible_once_written() {
         0,
         "nothing is promised before the write"
     );
-    assert_eq!(rig.log.unwritten_bytes(), sent.len());
+    assert_eq!(rig.log.unwritten().bytes, sent.len());
     assert!(rig.read(0, 1 << 20).unwrap().is_empty());
 
     let second = rig.append(&mut batch(1_000, &["d"])).unwrap();

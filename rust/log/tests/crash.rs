@@ -43,6 +43,8 @@ enum Step {
     KillOpening(usize),
     /// The block cache's janitor has its turn.
     Tend,
+    /// One turn of the writer, which leaves a page that is not whole.
+    WritePages,
 }
 
 #[derive(Clone, Debug)]
@@ -106,6 +108,7 @@ fn step_within() -> impl Strategy<Value = Step> {
         1 => Just(Step::Retain),
         1 => (0_usize..100).prop_map(Step::Truncate),
         2 => Just(Step::Tend),
+        4 => Just(Step::WritePages),
     ]
 }
 
@@ -113,9 +116,12 @@ fn cached_step() -> impl Strategy<Value = Step> {
     let within = prop::collection::vec(step_within(), 1..12);
     prop_oneof![
         12 => step(),
+        // So much that there are whole pages.
+        3 => (1_usize..4, 1000_usize..4000).prop_map(|(records, size)| Step::Append { records, size }),
         4 => (0_usize..300, within).prop_map(|(at, steps)| Step::KillWithin(at, steps)),
         1 => (0_usize..60).prop_map(Step::KillOpening),
         2 => Just(Step::Tend),
+        4 => Just(Step::WritePages),
     ]
 }
 
@@ -134,8 +140,16 @@ impl Model {
         Self::over(Rig::new(Self::config(flush_messages)))
     }
 
-    fn with_cache() -> Self {
-        Self::over(Rig::with_cache(Self::config(i64::MAX)))
+    fn with_cache(segments_kib: u32) -> Self {
+        let config = Self::config(i64::MAX);
+        Self::over(Rig::with_cache(match segments_kib {
+            0 => config,
+            kib => LogConfig {
+                segment_bytes: kib * 1024,
+                retention_bytes: i64::from(kib) * 2 * 1024,
+                ..config
+            },
+        }))
     }
 
     fn config(flush_messages: i64) -> LogConfig {
@@ -207,6 +221,7 @@ impl Model {
             Step::FailingOpen(broken) => self.fail_opening(broken),
             Step::KillWithin(at, steps) => self.kill_within(*at, steps),
             Step::KillOpening(at) => self.kill_opening(*at),
+            Step::WritePages => self.rig.write_pages(),
             Step::Tend => {
                 if let Some(cache) = &self.rig.cache {
                     cache.tend();
@@ -295,7 +310,7 @@ impl Model {
                         break;
                     }
                 }
-                Step::Tend => self.apply(&Step::Tend),
+                Step::Tend | Step::WritePages => self.apply(step),
                 _ => unreachable!("not within"),
             }
         }
@@ -509,9 +524,10 @@ proptest! {
 
     #[test]
     fn with_a_cache_what_is_acknowledged_survives_a_kill_at_any_step(
-        steps in prop::collection::vec(cached_step(), 1..60)
+        steps in prop::collection::vec(cached_step(), 1..60),
+        segments_kib in prop_oneof![Just(0), Just(10), Just(60)],
     ) {
-        let mut model = Model::with_cache();
+        let mut model = Model::with_cache(segments_kib);
         for step in &steps {
             model.apply(step);
             model.check();

@@ -100,6 +100,7 @@ def settings(folder: Path) -> PlaneSettings:
         cache_max_bytes=None,
         cache_flush_bytes=256 << 10,
         cache_flush_ms=500,
+        cache_direct_min_bytes=128 << 10,
         recovery_checkpoint_interval_ms=60_000,
         log_start_checkpoint_interval_ms=60_000,
         high_watermark_checkpoint_interval_ms=5_000,

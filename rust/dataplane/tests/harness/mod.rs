@@ -54,7 +54,7 @@ pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
         fetch_max_bytes: 55 << 20,
         fetch_session_slots: 100,
         fetch_read_path: ReadPath::Auto,
-        unwritten_max_bytes: 64 << 20,
+        unwritten_max_bytes: Some(64 << 20),
         cache: CacheConfig::off(),
         log_dirs,
         recovery_checkpoint_interval_ms: 60_000,

@@ -6,18 +6,18 @@ use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use parking_lot::Mutex;
-use rustix::fs::{Advice, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space};
+use super::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space, sync_failed, write_zeros};
 
 mod past_cache;
 
@@ -33,6 +33,9 @@ const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// Whether [`RWF_DONTCACHE`] was refused yet.
 static DROPS_BEHIND: AtomicBool = AtomicBool::new(true);
+
+/// For `OpenOptions`, which takes the system's number.
+const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 
 /// Lock files held by this process, as (device, inode): fcntl locks do not exclude their own
 /// process, so that is done here.
@@ -51,6 +54,7 @@ impl Disk for RealDisk {
         Ok(Arc::new(RealFile {
             file: Arc::new(options.open(path)?),
             past_cache: OnceLock::new(),
+            direct: Mutex::default(),
             log_dir: LogDirKey::of_file(path),
         }))
     }
@@ -98,11 +102,12 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        File::open(path)?.sync_all().map_err(sync_failed)
     }
 
     fn sync_file_system(&self, path: &Path) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(File::open(path)?)?)
+        let synced = rustix::fs::syncfs(File::open(path)?);
+        synced.map_err(|error| sync_failed(error.into()))
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {
@@ -239,7 +244,19 @@ struct RealFile {
     file: Arc<File>,
     /// See [`past_cache::read`].
     past_cache: OnceLock<Option<File>>,
+    direct: Mutex<Direct>,
     log_dir: LogDirKey,
+}
+
+/// A second descriptor of the same file, for writes around the page cache. Kept while such writes
+/// come.
+#[derive(Clone, Debug, Default)]
+enum Direct {
+    #[default]
+    Closed,
+    Open(Arc<File>),
+    /// The file system has no such writes.
+    Refused,
 }
 
 impl Drop for RealFile {
@@ -250,6 +267,9 @@ impl Drop for RealFile {
                 files.push((self.log_dir, Arc::clone(&self.file)));
                 let apart = self.past_cache.take().flatten();
                 files.extend(apart.map(|file| (self.log_dir, Arc::new(file))));
+                if let Direct::Open(file) = self.direct.get_mut() {
+                    files.push((self.log_dir, Arc::clone(file)));
+                }
             }
         });
     }
@@ -271,6 +291,52 @@ impl RealFile {
         }
         rustix::io::pwritev(&self.file, slices, position)
     }
+
+    /// The descriptor for writes around the page cache, if the file system has such.
+    fn direct(&self) -> Option<Arc<File>> {
+        let mut direct = self.direct.lock();
+        if let Direct::Closed = *direct {
+            // By the descriptor: the file may have another name by now.
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let mut options = OpenOptions::new();
+            options.write(true).custom_flags(O_DIRECT);
+            match options.open(path) {
+                Ok(file) => *direct = Direct::Open(Arc::new(file)),
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                    *direct = Direct::Refused;
+                }
+                // No descriptor is free, or there is no /proc: perhaps the next time.
+                Err(_) => {}
+            }
+        }
+        match &*direct {
+            Direct::Open(file) => Some(Arc::clone(file)),
+            Direct::Closed | Direct::Refused => None,
+        }
+    }
+}
+
+/// Writes all of `slices` by `write`, which takes some of them and says how many bytes went out.
+fn write_all_slices(
+    slices: &[IoSlice<'_>],
+    position: u64,
+    write: impl Fn(&[IoSlice<'_>], u64) -> Result<usize, Errno>,
+) -> Result<(), Errno> {
+    let mut rest = slices.to_vec();
+    let mut rest = rest.as_mut_slice();
+    let mut at = position;
+    while !rest.is_empty() {
+        match write(&rest[..rest.len().min(SLICES_MAX)], at) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => {
+                at += count as u64;
+                IoSlice::advance_slices(&mut rest, count);
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 impl DiskFile for RealFile {
@@ -309,22 +375,34 @@ impl DiskFile for RealFile {
         position: u64,
         drop_behind: bool,
     ) -> io::Result<()> {
-        let mut rest = slices.to_vec();
-        let mut rest = rest.as_mut_slice();
-        let mut at = position;
-        while !rest.is_empty() {
-            let some = &rest[..rest.len().min(SLICES_MAX)];
-            match self.write_some(some, at, drop_behind) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    at += count as u64;
-                    IoSlice::advance_slices(&mut rest, count);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+        if slices.is_empty() {
+            return Ok(());
+        }
+        if !drop_behind && let Some(mut direct) = self.direct.try_lock() {
+            // So little comes: the second descriptor is not worth its place.
+            if let Direct::Open(_) = *direct {
+                *direct = Direct::Closed;
             }
         }
-        Ok(())
+        Ok(write_all_slices(slices, position, |some, at| {
+            self.write_some(some, at, drop_behind)
+        })?)
+    }
+
+    fn write_pages_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<bool> {
+        let Some(file) = self.direct() else {
+            return Ok(false);
+        };
+        let write = |some: &[IoSlice<'_>], at: u64| rustix::io::pwritev(&file, some, at);
+        match write_all_slices(slices, position, write) {
+            Ok(()) => Ok(true),
+            // The device wants it aligned in another way.
+            Err(Errno::INVAL) => {
+                *self.direct.lock() = Direct::Refused;
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -335,8 +413,15 @@ impl DiskFile for RealFile {
         self.file.set_len(len)
     }
 
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(self, len),
+            result => Ok(result?),
+        }
+    }
+
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.sync_data().map_err(sync_failed)
     }
 
     fn read_ahead(&self, position: u64, len: u64) {
@@ -354,6 +439,7 @@ impl DiskFile for RealFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::{PAGE_BYTES, read_exact_at};
 
     #[test]
     fn files_left_open_are_told_apart_by_their_log_directory() {
@@ -419,6 +505,70 @@ mod tests {
         });
         assert_eq!(open_files_of(&path), 1);
         drop(left);
+        assert_eq!(open_files_of(&path), 0);
+    }
+
+    /// Whole pages of memory, each filled with another byte.
+    fn pages(memory: &mut Vec<u8>, count: usize) -> &[u8] {
+        memory.resize((count + 1) * PAGE_BYTES, 0);
+        let start = memory.as_ptr().align_offset(PAGE_BYTES);
+        let pages = &mut memory[start..start + count * PAGE_BYTES];
+        for (i, page) in pages.chunks_mut(PAGE_BYTES).enumerate() {
+            page.fill(i as u8 + 1);
+        }
+        pages
+    }
+
+    #[test]
+    fn what_goes_around_the_page_cache_is_seen_by_those_who_read_through_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("segment");
+        let file = RealDisk.open(&path, OpenMode::Create).unwrap();
+        let mut memory = Vec::new();
+        let pages = pages(&mut memory, 4);
+        // A page that is not whole, dirty in the page cache, and read from there.
+        file.write_all_at(&[9; PAGE_BYTES + 10], 0).unwrap();
+        let mut seen = vec![0; PAGE_BYTES + 10];
+        read_exact_at(&*file, &mut seen, 0).unwrap();
+        let slices = [&pages[..PAGE_BYTES], &pages[PAGE_BYTES..]].map(IoSlice::new);
+        let is_direct = file.write_pages_at(&slices, PAGE_BYTES as u64).unwrap();
+        if !is_direct {
+            file.write_slices_at(&slices, PAGE_BYTES as u64, true)
+                .unwrap();
+        }
+        // By the descriptors: the file's own, and the one for writes of whole pages.
+        assert_eq!(open_files_of(&path), 1 + usize::from(is_direct));
+        let mut seen = vec![0; 5 * PAGE_BYTES];
+        read_exact_at(&*file, &mut seen, 0).unwrap();
+        assert!(seen[..PAGE_BYTES].iter().all(|byte| *byte == 9));
+        assert_eq!(&seen[PAGE_BYTES..], pages);
+        assert_eq!(file.len().unwrap(), 5 * PAGE_BYTES as u64);
+
+        file.write_slices_at(&[IoSlice::new(b"end")], 5 * PAGE_BYTES as u64, false)
+            .unwrap();
+        assert_eq!(open_files_of(&path), 1, "little comes any more");
+    }
+
+    #[test]
+    fn the_second_descriptor_is_passed_on_like_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("segment");
+        let open = || RealDisk.open(&path, OpenMode::Create).unwrap();
+        let before = std::thread::scope(|scope| {
+            let network = scope.spawn(|| {
+                leave_files_open();
+                let file = open();
+                let mut memory = Vec::new();
+                let slices = [IoSlice::new(pages(&mut memory, 2))];
+                file.write_pages_at(&slices, 0).unwrap();
+                let before = open_files_of(&path);
+                drop(file);
+                assert_eq!(open_files_of(&path), before, "nothing was closed here");
+                (before, take_left_open())
+            });
+            network.join().unwrap()
+        });
+        drop(before);
         assert_eq!(open_files_of(&path), 0);
     }
 }

@@ -68,6 +68,8 @@ impl CacheRig {
         arena.follow(&self.fuse);
         self.arena = Some(Arc::clone(&arena));
         env.set_cache(arena, is_again, found);
+        // The least there can be: what is tried is small.
+        env.set_direct_min_bytes(1);
     }
 
     /// The janitor's turn.

@@ -162,6 +162,14 @@ impl Rig {
         }
     }
 
+    /// One job, which leaves a page that is not whole.
+    pub fn write_pages(&mut self) {
+        if let Some(mut job) = self.log.take_whole_pages() {
+            let result = job.execute();
+            self.log.complete_writes(job, result);
+        }
+    }
+
     pub fn sync(&mut self, scope: SyncScope) {
         while let Some(mut job) = self.log.take_sync(scope) {
             let result = job.execute();
