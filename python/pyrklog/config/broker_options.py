@@ -183,8 +183,8 @@ READING = (
     string(
         "fetch.read.path",
         "auto",
-        "How fetched bytes reach the socket: copy, sendfile, or auto (copy to clients on this "
-        "machine, sendfile to others).",
+        "How bytes of files reach the socket: copy, sendfile, or auto (small replies copied, large "
+        "ones by sendfile, old data past the page cache; docs/reads.md).",
         choices=FETCH_READ_PATHS,
     ),
 )

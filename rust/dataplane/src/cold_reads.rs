@@ -180,8 +180,8 @@ pub struct FetchJob {
 }
 
 impl FetchJob {
-    /// Does the reads; waits for the disk. `buffer` is the thread's.
-    pub fn read(&mut self, desk: &Desk<'_>, buffer: &mut Vec<u8>) {
+    /// Does the reads; waits for the disk, as `wait` says. `buffer` is the thread's.
+    pub fn read(&mut self, desk: &Desk<'_>, buffer: &mut Vec<u8>, wait: Wait) {
         for part in &mut self.parts {
             if self.ticket.is_abandoned() {
                 return;
@@ -193,36 +193,38 @@ impl FetchJob {
                 self.isolation,
                 part.max_bytes,
                 part.min_one,
-                Wait::Blocking,
+                wait,
             );
             if let Some(slice) = &part.read.slice {
-                load(slice, part.load_bytes, &self.ticket, desk, buffer);
+                if wait == Wait::Blocking {
+                    slice.read_ahead();
+                }
+                load(slice, part.load_bytes, &self.ticket, desk, (buffer, wait));
             }
         }
     }
 }
 
-/// Brings a slice's first bytes into the page cache.
+/// Brings a slice's first bytes into memory: windows, or the page cache.
 fn load(
     slice: &Slice,
     load_bytes: usize,
     ticket: &ReadTicket,
     desk: &Desk<'_>,
-    buffer: &mut Vec<u8>,
+    (buffer, wait): (&mut Vec<u8>, Wait),
 ) {
-    slice.read_ahead();
     buffer.resize(COPY_BUFFER_BYTES, 0);
     let mut done = 0;
     // An error is met again by whoever sends, who can say so.
     while done < slice.len().min(load_bytes)
-        && let Ok(count @ 1..) = slice.read_at(done, buffer)
+        && let Ok(count @ 1..) = slice.read(done, buffer, wait)
     {
         done += count;
         ticket.step(desk);
     }
 }
 
-/// Whether a slice's first bytes seem to be in the page cache: one of each piece is looked for, and
+/// Whether a slice's first bytes seem to be in memory: one of each piece is looked for, and
 /// the last one if all of them matter.
 pub fn is_resident(slice: &Slice, bytes: usize) -> bool {
     let end = slice.len().min(bytes);

@@ -125,6 +125,18 @@ impl OutQueue {
         }
     }
 
+    /// Sees that the next file bytes are in memory, if they are of a queue's log directory, before
+    /// what stands before them goes out. Waits for the disk.
+    pub fn read_first(&self, queue: QueueId) {
+        let range = self.files.front().map(|part| &part.range);
+        if let Some(range) = range.filter(|range| range.queue.shares_dir(queue)) {
+            // An error is met again by whoever sends, who can say so.
+            if let Ok(None) = range.bytes.window(range.position) {
+                let _in_memory = range.bytes.read_at(&mut [0], range.position);
+            }
+        }
+    }
+
     /// The readers' queue of the file bytes that go out next.
     pub fn next_queue(&self) -> Option<QueueId> {
         self.files.front().map(|part| part.range.queue)

@@ -125,6 +125,7 @@ fn hand_to_reader(cx: &mut Context, conn: &mut Connection, method: Method) {
         },
         stop: Stop::Done,
         sent: 0,
+        window_bytes: 0,
         step: std::sync::Arc::clone(&conn.sending_reader.step),
     };
     let due_ms = cx.now.mono_ms + SEND_PATIENCE_MS;
@@ -163,7 +164,12 @@ pub fn take_back(cx: &mut Context, conn: &mut Connection, work: SendWork) -> Res
     cx.statistics.sent_bytes.add(work.sent as u64);
     match work.method {
         Method::Copy => cx.statistics.fetched_bytes_copy.add(work.sent as u64),
-        Method::Sendfile => cx.statistics.fetched_bytes_sendfile.add(work.sent as u64),
+        Method::Bulk | Method::Sendfile => {
+            let window_bytes = work.window_bytes as u64;
+            cx.statistics.fetched_bytes_window.add(window_bytes);
+            let sendfile_bytes = work.sent as u64 - window_bytes;
+            cx.statistics.fetched_bytes_sendfile.add(sendfile_bytes);
+        }
     }
     conn.sending = Sending::Own;
     match work.stop {

@@ -4,6 +4,8 @@
 //! buffer together with the memory around them and sends that; a network thread reads only what
 //! is resident (preadv2 with RWF_NOWAIT) and leaves the rest to a reader. *sendfile* hands each
 //! range to sendfile(2), which can wait for the disk after any check of residency: readers only.
+//! What a reader finds outside the page cache it reads into *windows*, and leaves the page cache
+//! alone (docs/reads.md); with `fetch.read.path=sendfile` the page cache is used for that, too.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -23,8 +25,9 @@ pub const SENDFILE_MIN_BYTES: usize = 64 * 1024;
 /// What one call sends at most before other connections of the thread get their turn.
 pub const SEND_PER_TURN_BYTES: usize = 1024 * 1024;
 
-/// The most that one sendfile call is asked for.
-const SENDFILE_MAX_BYTES: usize = 1024 * 1024;
+/// The most that a reader asks of the kernel in one call for bulk: the call runs to its end before
+/// another thread gets that core.
+const BULK_CALL_BYTES: usize = 256 * 1024;
 
 /// Pieces of memory that one call sends at most.
 const SLICES_MAX: usize = 64;
@@ -37,16 +40,19 @@ pub const COPY_BUFFER_BYTES: usize = 256 * 1024;
 pub enum Method {
     /// Through a buffer.
     Copy,
+    /// sendfile(2) for what is in the page cache, windows for the rest.
+    Bulk,
     /// sendfile(2).
     Sendfile,
 }
 
 /// The method for a queue with `file_len` file bytes: the whole rule of `fetch.read.path`.
-/// sendfile costs half the CPU of a copy on kernels that send page-cache pages in place, also over
+/// sendfile(2) costs half the CPU of a copy on kernels that send page-cache pages in place, also over
 /// loopback (docs/benchmarks.md); a small reply is cheaper to copy than to hand to another thread.
 pub fn choose(config: ReadPath, file_len: usize) -> Method {
     match config {
-        ReadPath::Auto | ReadPath::Sendfile if file_len >= SENDFILE_MIN_BYTES => Method::Sendfile,
+        ReadPath::Auto if file_len >= SENDFILE_MIN_BYTES => Method::Bulk,
+        ReadPath::Sendfile if file_len >= SENDFILE_MIN_BYTES => Method::Sendfile,
         ReadPath::Auto | ReadPath::Sendfile | ReadPath::Copy => Method::Copy,
     }
 }
@@ -195,7 +201,7 @@ fn send_through(
 ) -> Result<(usize, usize), Stop> {
     let read = |range: &FileRange, target: &mut [u8], position: u64| {
         let wait = match sender {
-            Sender::Reader(queue) if queue.shares_dir(range.queue) => Wait::Blocking,
+            Sender::Reader(queue) if queue.shares_dir(range.queue) => Wait::PastCache,
             Sender::NetworkThread | Sender::Reader(_) => Wait::Nowait,
         };
         range.bytes.read(target, position, wait)
@@ -209,16 +215,21 @@ fn send_through(
     Ok((sent, filled))
 }
 
-/// Sends memory as it is and files with sendfile(2) until something stops it. May wait for
+/// Sends memory as it is and files with sendfile(2), with `windows` only what the page cache has of
+/// them, until something stops it; `window_bytes` grows by what came out of windows. May wait for
 /// the disk of its queue's log directory. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
 /// flag against it. Files that are not the system's own go through `buffer`.
-pub fn sendfile_out(
+pub fn bulk_out(
     socket: BorrowedFd<'_>,
     out: &mut OutQueue,
     buffer: &mut [u8],
     queue: QueueId,
+    windows: bool,
+    window_bytes: &mut usize,
 ) -> Stop {
     let mut sent_total = 0;
+    // Bulk gives way to whatever became ready during a call, which is a network thread mostly.
+    let mut is_due_to_yield = false;
     loop {
         if sent_total >= SEND_PER_TURN_BYTES && !out.is_empty() {
             return Stop::TurnOver;
@@ -240,12 +251,25 @@ pub fn sendfile_out(
             Head::Empty => return Stop::Done,
             Head::Memory(bytes) => send_some(socket, bytes, bytes.len() < out.len()),
             Head::File(range) if !queue.shares_dir(range.queue) => return Stop::WouldRead,
+            Head::File(_) if std::mem::take(&mut is_due_to_yield) => {
+                std::thread::yield_now();
+                continue;
+            }
+            Head::File(range) if windows => match send_window(socket, range) {
+                Ok(Some(sent)) => {
+                    *window_bytes += sent;
+                    Ok(sent)
+                }
+                Ok(None) => send_file(socket, range),
+                Err(stop) => Err(stop),
+            },
             Head::File(range) => send_file(socket, range),
         };
         match sent {
             Ok(sent) => {
                 out.advance(sent);
                 sent_total += sent;
+                is_due_to_yield = true;
             }
             // The reader goes on through its buffer.
             Err(Stop::WouldRead) => {
@@ -256,6 +280,21 @@ pub fn sendfile_out(
     }
 }
 
+/// `None`: the page cache has the bytes, or there are no windows of this file.
+fn send_window(socket: BorrowedFd<'_>, range: &FileRange) -> Result<Option<usize>, Stop> {
+    let window = range.bytes.window(range.position);
+    let Some(window) = window.map_err(|error| Stop::ReadFailed(error.to_string()))? else {
+        return Ok(None);
+    };
+    let found = window.from(range.position);
+    let count = found.len().min(range.len).min(BULK_CALL_BYTES);
+    let sent = send_some(socket, &found[..count], true)?;
+    if sent == found.len() {
+        range.bytes.passed(&window);
+    }
+    Ok(Some(sent))
+}
+
 /// `WouldRead`: not with sendfile.
 fn send_file(socket: BorrowedFd<'_>, range: &FileRange) -> Result<usize, Stop> {
     let file = range.bytes.file(Wait::Blocking);
@@ -264,7 +303,7 @@ fn send_file(socket: BorrowedFd<'_>, range: &FileRange) -> Result<usize, Stop> {
         return Err(Stop::WouldRead);
     };
     let mut position = range.position;
-    let len = range.len.min(SENDFILE_MAX_BYTES);
+    let len = range.len.min(BULK_CALL_BYTES);
     loop {
         match rustix::fs::sendfile(socket, descriptor, Some(&mut position), len) {
             Ok(0) => return Err(Stop::ReadFailed("the segment file is too short".into())),
@@ -298,7 +337,7 @@ mod tests {
     #[test]
     fn the_path_follows_the_option_and_the_size() {
         let large = SENDFILE_MIN_BYTES;
-        assert_eq!(choose(ReadPath::Auto, large), Method::Sendfile);
+        assert_eq!(choose(ReadPath::Auto, large), Method::Bulk);
         assert_eq!(choose(ReadPath::Auto, large - 1), Method::Copy);
         assert_eq!(choose(ReadPath::Sendfile, large), Method::Sendfile);
         assert_eq!(choose(ReadPath::Sendfile, 100), Method::Copy);

@@ -5,15 +5,17 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use pyrklog_log::Wait;
 use pyrklog_log::disk::LeftOpen;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::api::ReadPath;
 use crate::cold_reads::FetchJob;
 use crate::inbox::Message;
 use crate::internal_read::InternalReadWork;
 use crate::list_offsets::LookUpJob;
 use crate::out_queue::OutQueue;
-use crate::read_path::{COPY_BUFFER_BYTES, Method, Sender, Stop, copy_out, sendfile_out};
+use crate::read_path::{COPY_BUFFER_BYTES, Method, Sender, Stop, bulk_out, copy_out};
 use crate::reader_pool::QueueId;
 use crate::reader_queue::{Desk, Step};
 use crate::request_channel::Place;
@@ -72,6 +74,8 @@ pub struct SendWork {
     pub stop: Stop,
     /// On the way back: bytes sent.
     pub sent: usize,
+    /// On the way back: those of them that came out of windows.
+    pub window_bytes: usize,
     /// What a reader does with it, for whoever waits.
     pub step: Arc<Step>,
 }
@@ -97,7 +101,11 @@ pub fn run(shared: &Shared, id: QueueId) {
                 continue;
             }
             Job::Fetch(mut job) => {
-                job.read(&desk, &mut buffer);
+                let wait = match shared.config.fetch_read_path {
+                    ReadPath::Auto | ReadPath::Copy => Wait::PastCache,
+                    ReadPath::Sendfile => Wait::Blocking,
+                };
+                job.read(&desk, &mut buffer, wait);
                 let Place { thread, token } = job.ticket.place;
                 (thread, Message::FetchRead { token, job })
             }
@@ -127,7 +135,11 @@ pub fn run(shared: &Shared, id: QueueId) {
 
 /// Sends; the answer is the queue to go on at, if this one cannot or should not.
 fn send(id: QueueId, desk: &Desk<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Option<QueueId> {
-    work.out.read_ahead(id);
+    match work.method {
+        Method::Sendfile => work.out.read_ahead(id),
+        Method::Bulk => work.out.read_first(id),
+        Method::Copy => {}
+    }
     let mut sent_here = 0;
     loop {
         let before = work.out.len();
@@ -143,7 +155,11 @@ fn send(id: QueueId, desk: &Desk<'_>, work: &mut SendWork, buffer: &mut [u8]) ->
                 )
                 .stop
             }
-            Method::Sendfile => sendfile_out(socket, &mut work.out, buffer, id),
+            Method::Bulk | Method::Sendfile => {
+                let windows = work.method == Method::Bulk;
+                let window_bytes = &mut work.window_bytes;
+                bulk_out(socket, &mut work.out, buffer, id, windows, window_bytes)
+            }
         };
         desk.step();
         work.step.begin();

@@ -46,6 +46,8 @@ pub struct ThreadStatistics {
     pub fetched_bytes_copy: Counter,
     /// Bytes of fetch replies that went out by sendfile, with the fields between.
     pub fetched_bytes_sendfile: Counter,
+    /// Record bytes of fetch replies that readers sent from windows: old data.
+    pub fetched_bytes_window: Counter,
     /// Record bytes of fetch replies that were read into the reply itself.
     pub fetched_bytes_inline: Counter,
     /// Connections whose input is held back.
@@ -68,6 +70,7 @@ impl Default for ThreadStatistics {
             fetched_bytes_cached: Counter::default(),
             fetched_bytes_copy: Counter::default(),
             fetched_bytes_sendfile: Counter::default(),
+            fetched_bytes_window: Counter::default(),
             fetched_bytes_inline: Counter::default(),
             muted: Counter::default(),
             connections: Counter::default(),

@@ -291,6 +291,10 @@ impl Syncer {
         let dir = Arc::clone(&self.dir);
         let queue = &dir.syncer;
         let moved = |flag: &AtomicBool| flag.swap(false, Ordering::Relaxed);
+        if timer == Timer::HighWatermarkCheckpoint {
+            // Every few seconds is right for that, too.
+            self.dir.env().forget_idle_windows();
+        }
         let written = match timer {
             Timer::RecoveryCheckpoint if moved(&queue.recovery_point_moved) => {
                 self.dir.write_recovery_points(&self.shared)

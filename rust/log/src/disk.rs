@@ -94,6 +94,11 @@ pub trait DiskFile: Debug + Send + Sync {
     /// The same without waiting for the disk: `ErrorKind::WouldBlock` when the bytes are not in
     /// memory (preadv2 with RWF_NOWAIT), or when that cannot be known.
     fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+    /// [`DiskFile::read_at`] for bytes that nobody else will want soon: what was not in the page
+    /// cache before is not there afterwards.
+    fn read_past_cache_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.read_at(buffer, position)
+    }
     /// Writes all bytes at `position`.
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
     /// Writes all of `slices`, one behind the other, at `position`. With `drop_behind` nobody will

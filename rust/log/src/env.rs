@@ -10,6 +10,7 @@ use pyrklog_arena::{Arena, Found, FoundPartition, PartitionName};
 use crate::cache::{Claimed, DirCache, has_unwritten};
 use crate::disk::Disk;
 use crate::segment::Segment;
+use crate::windows::Windows;
 use crate::write_behind::Tail;
 
 /// Empty tails kept for reuse, and the largest capacity one may have to be kept.
@@ -34,6 +35,7 @@ pub struct LogEnv {
     handles: Mutex<VecDeque<Weak<Segment>>>,
     max_open_segments: usize,
     cache: OnceLock<Mutex<DirCache>>,
+    windows: Windows,
     direct_min_bytes: AtomicU32,
 }
 
@@ -55,6 +57,7 @@ impl LogEnv {
             handles: Mutex::default(),
             max_open_segments: max_open_segments.max(8),
             cache: OnceLock::new(),
+            windows: Windows::default(),
             direct_min_bytes: AtomicU32::new(DIRECT_MIN_BYTES),
         })
     }
@@ -197,6 +200,21 @@ impl LogEnv {
     #[inline]
     pub fn poisoned(&self) -> Option<&str> {
         self.poison.get().map(String::as_str)
+    }
+
+    /// What readers far behind hold of the directory's files.
+    pub(crate) fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
+    /// Gives up what no reader that is far behind came for since the last call.
+    pub fn forget_idle_windows(&self) {
+        self.windows.forget_idle();
+    }
+
+    /// Memory that readers far behind hold.
+    pub fn window_bytes(&self) -> usize {
+        self.windows.bytes()
     }
 
     /// Whether logs take no records for lack of space; what they have is read and written on.

@@ -41,6 +41,7 @@ mod scan;
 mod segment;
 mod time_query;
 mod truncation;
+mod windows;
 mod write_behind;
 
 pub use append::{AppendError, Appended};
@@ -61,4 +62,5 @@ pub use segment::SegmentBytes;
 pub use time_query::{TimeOffset, TimeQuery, TimeSpec};
 pub use transaction_index::AbortedTxn;
 pub use truncation::{TruncateError, TruncateJob};
+pub use windows::Window;
 pub use write_behind::{Completed, SyncJob, WriteJob};

@@ -28,6 +28,9 @@ pub enum Wait {
     Nowait,
     /// Yes. Readers.
     Blocking,
+    /// Yes, and what is not in memory is read into windows rather than into the page cache: readers,
+    /// for consumers that are far behind (docs/reads.md).
+    PastCache,
 }
 
 /// Why nothing could be read.
@@ -492,7 +495,8 @@ impl Slice {
         self.len = self.len.min(keep);
     }
 
-    fn read(&self, at: usize, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    /// Reads at `at` bytes from the slice's start.
+    pub fn read(&self, at: usize, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         let n = buffer.len().min(self.len.saturating_sub(at));
         let Some(bytes) = self.bytes() else {
             return Ok(0);

@@ -183,6 +183,7 @@ impl<'a> BatchScanner<'a> {
             let n = match self.wait {
                 Wait::Blocking => self.file.read_at(&mut self.window[filled..], at),
                 Wait::Nowait => self.file.read_at_nowait(&mut self.window[filled..], at),
+                Wait::PastCache => self.file.read_past_cache_at(&mut self.window[filled..], at),
             };
             match n {
                 Ok(0) => {

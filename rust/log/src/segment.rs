@@ -28,12 +28,16 @@ pub(crate) use active::ActiveSegment;
 pub use bytes::SegmentBytes;
 pub(crate) use indexes::{BatchFacts, SegmentIndexes};
 
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
 /// The part of a segment that outlives the log's lock.
 #[derive(Debug)]
 pub(crate) struct Segment {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     base_offset: i64,
+    /// No other segment of this process has the same.
+    id: u64,
     /// Bytes of the `.log` that are in the file.
     written: AtomicU64,
     /// Bytes that can be read: those, and what the block cache holds behind them.
@@ -92,6 +96,7 @@ impl Segment {
             env: env.clone(),
             folder: folder.clone(),
             base_offset,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             written: AtomicU64::new(written),
             size: AtomicU64::new(written),
             cached: OnceLock::new(),
@@ -105,6 +110,16 @@ impl Segment {
             largest: Mutex::new(None),
             modified_ms: Mutex::new(None),
         })
+    }
+
+    /// Tells it from every other segment that this process ever had.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What all logs of its directory share.
+    pub fn env(&self) -> &LogEnv {
+        &self.env
     }
 
     /// Offset of the first record that it may hold.
@@ -140,6 +155,7 @@ impl Segment {
         if let (Some(cached), Ok(position)) = (self.cached(), u32::try_from(bytes)) {
             cached.cut(position);
         }
+        self.env.windows().forget(self.id);
     }
 
     /// Its blocks in the cache, if it has any.
@@ -499,7 +515,7 @@ impl Segment {
 /// Another thread may hold the lock while it opens or rebuilds files.
 fn lock<T>(mutex: &Mutex<T>, wait: Wait) -> io::Result<MutexGuard<'_, T>> {
     match wait {
-        Wait::Blocking => Ok(mutex.lock()),
+        Wait::Blocking | Wait::PastCache => Ok(mutex.lock()),
         Wait::Nowait => mutex
             .try_lock()
             .ok_or_else(|| io::ErrorKind::WouldBlock.into()),
@@ -520,7 +536,7 @@ fn read_entry<const N: usize>(file: &dyn DiskFile, i: usize, wait: Wait) -> io::
     while done < N {
         let at = position + done as u64;
         let n = match wait {
-            Wait::Blocking => file.read_at(&mut entry[done..], at)?,
+            Wait::Blocking | Wait::PastCache => file.read_at(&mut entry[done..], at)?,
             Wait::Nowait => file.read_at_nowait(&mut entry[done..], at)?,
         };
         if n == 0 {

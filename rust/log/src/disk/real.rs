@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use parking_lot::Mutex;
@@ -18,6 +18,8 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space, sync_failed, write_zeros};
+
+mod past_cache;
 
 /// Files of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +53,7 @@ impl Disk for RealDisk {
         };
         Ok(Arc::new(RealFile {
             file: Arc::new(options.open(path)?),
+            past_cache: OnceLock::new(),
             direct: Mutex::default(),
             log_dir: LogDirKey::of_file(path),
         }))
@@ -239,6 +242,8 @@ pub fn take_left_open() -> Option<LeftOpen> {
 #[derive(Debug)]
 struct RealFile {
     file: Arc<File>,
+    /// See [`past_cache::read`].
+    past_cache: OnceLock<Option<File>>,
     direct: Mutex<Direct>,
     log_dir: LogDirKey,
 }
@@ -260,6 +265,8 @@ impl Drop for RealFile {
         let _gone = LEFT_OPEN.try_with(|left| {
             if let Some(files) = left.borrow_mut().as_mut() {
                 files.push((self.log_dir, Arc::clone(&self.file)));
+                let apart = self.past_cache.take().flatten();
+                files.extend(apart.map(|file| (self.log_dir, Arc::new(file))));
                 if let Direct::Open(file) = self.direct.get_mut() {
                     files.push((self.log_dir, Arc::clone(file)));
                 }
@@ -343,8 +350,7 @@ impl DiskFile for RealFile {
     }
 
     fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let mut buffers = [IoSliceMut::new(buffer)];
-        match rustix::io::preadv2(&self.file, &mut buffers, position, ReadWriteFlags::NOWAIT) {
+        match past_cache::read_nowait(&self.file, buffer, position) {
             Ok(n) => Ok(n),
             // A file system that cannot tell says so; the read then belongs to a thread that may
             // wait.
@@ -353,6 +359,10 @@ impl DiskFile for RealFile {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn read_past_cache_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        past_cache::read(&self.file, &self.past_cache, buffer, position)
     }
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {

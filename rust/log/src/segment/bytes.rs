@@ -9,6 +9,11 @@ use pyrklog_arena::CachedSegment;
 use crate::disk::DiskFile;
 use crate::read::Wait;
 use crate::segment::Segment;
+use crate::windows::{Look, Window};
+
+/// Where to look whether bytes are in the page cache: so far behind their first one. Whoever asked
+/// for that one before has made the kernel fetch it, and some more.
+const PROBE_AHEAD_BYTES: u64 = 128 * 1024;
 
 /// What of a segment can be read. Cheap to clone; the bytes stay readable as long as one is held,
 /// also when retention has taken the segment out of its log.
@@ -70,10 +75,62 @@ impl SegmentBytes {
                 return Ok(count);
             }
         }
+        let window = match (self.look(position), wait) {
+            (Look::Held(window), _) => Some(window),
+            // Read ahead for somebody far behind: it is not to stay in the page cache.
+            (Look::GoesOn, Wait::Nowait) => return Err(io::ErrorKind::WouldBlock.into()),
+            (_, Wait::PastCache) => self.window(position)?,
+            _ => None,
+        };
+        if let Some(window) = window {
+            let found = window.from(position);
+            let count = found.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&found[..count]);
+            return Ok(count);
+        }
         let file = self.file(wait)?;
         match wait {
             Wait::Nowait => file.read_at_nowait(buffer, position),
-            Wait::Blocking => file.read_at(buffer, position),
+            Wait::Blocking | Wait::PastCache => file.read_at(buffer, position),
+        }
+    }
+
+    fn look(&self, position: u64) -> Look {
+        match &self.source {
+            Source::Segment(segment) => segment.env().windows().look(segment.id(), position),
+            Source::File(_) => Look::Unknown,
+        }
+    }
+
+    /// The window that holds the bytes from `position` on, read if need be: waits for the disk.
+    /// `None` where the page cache has them, and for files that have no windows.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn window(&self, position: u64) -> io::Result<Option<Arc<Window>>> {
+        let Source::Segment(segment) = &self.source else {
+            return Ok(None);
+        };
+        let windows = segment.env().windows();
+        match windows.look(segment.id(), position) {
+            Look::Held(window) => return Ok(Some(window)),
+            Look::GoesOn => {}
+            Look::Unknown => {
+                let last = segment.written().saturating_sub(1);
+                let probe = last.min(position + PROBE_AHEAD_BYTES);
+                let file = segment.log_file(Wait::Blocking)?;
+                if file.read_at_nowait(&mut [0], probe).is_ok() {
+                    return Ok(None);
+                }
+            }
+        }
+        windows.load(segment, position)
+    }
+
+    /// Everything up to the end of a window was sent.
+    pub fn passed(&self, window: &Arc<Window>) {
+        if let Source::Segment(segment) = &self.source {
+            segment.env().windows().passed(window);
         }
     }
 }
@@ -86,6 +143,10 @@ impl DiskFile for SegmentBytes {
 
     fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.read(buffer, position, Wait::Nowait)
+    }
+
+    fn read_past_cache_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.read(buffer, position, Wait::PastCache)
     }
 
     fn write_all_at(&self, _bytes: &[u8], _position: u64) -> io::Result<()> {

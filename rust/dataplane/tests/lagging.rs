@@ -1,0 +1,144 @@
+//! Consumers that read old data: they get all of it, and the page cache stays as it was
+//! (docs/reads.md).
+
+mod harness;
+
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use harness::*;
+use pyrklog_dataplane::api::*;
+use pyrklog_log::disk::RealDisk;
+use pyrklog_wire::ErrorCode;
+use rustix::fs::Advice;
+use rustix::io::ReadWriteFlags;
+
+const BATCHES: usize = 24;
+const BATCH_BYTES: usize = 700_000;
+
+/// A plane whose one partition holds [`BATCHES`] batches in its file, none of it in memory.
+/// On the disk that is built on: a file in shared memory could not leave memory.
+fn cold_plane(path: ReadPath) -> (TestPlane, tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut options = config(vec![dir.path().join("logs")]);
+    options.cache = CacheConfig::off();
+    options.fetch_read_path = path;
+    let mut test = TestPlane::start_with(options, Arc::new(RealDisk));
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    let mut client = test.client();
+    for offset in 0..BATCHES {
+        let (error, base_offset) = client.produce("t", 0, &record(offset));
+        assert_eq!((error, base_offset), (ErrorCode::NONE, offset as i64));
+    }
+    let segment = dir.path().join("logs/t-0/00000000000000000000.log");
+    drop_pages(&segment);
+    (test, dir, segment)
+}
+
+fn record(number: usize) -> Vec<u8> {
+    batch(&[&vec![number as u8; BATCH_BYTES]])
+}
+
+fn drop_pages(path: &Path) {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+}
+
+/// How much of a file is in the page cache. Once for each file: asking brings pages in. A descriptor
+/// of its own keeps the kernel from reading ahead meanwhile.
+fn resident_bytes(path: &Path) -> u64 {
+    let file = File::open(path).unwrap();
+    let apart = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+    rustix::fs::fadvise(&apart, 0, None, Advice::Random).unwrap();
+    let is_resident = |at: &u64| {
+        let byte = &mut [0];
+        let mut buffers = [IoSliceMut::new(byte)];
+        rustix::io::preadv2(&apart, &mut buffers, *at, ReadWriteFlags::NOWAIT).is_ok()
+    };
+    let len = file.metadata().unwrap().len();
+    (0..len).step_by(4096).filter(is_resident).count() as u64 * 4096
+}
+
+/// Reads everything from the beginning, up to `partition_bytes` at a time.
+fn read_all(test: &TestPlane, partition_bytes: i32) {
+    let mut client = test.client();
+    let mut offset = 0;
+    while offset < BATCHES as i64 {
+        let mut ask = Ask::one("t", 0, offset);
+        ask.partitions[0].1.max_bytes = partition_bytes;
+        let reply = client.fetch(&ask);
+        let fetched = &reply.partitions[0];
+        let bases = fetched.batches();
+        assert_eq!(bases[0], offset, "{:?}", fetched.error);
+        let first = record(offset as usize);
+        assert_eq!(fetched.records[61..first.len()], first[61..]);
+        offset += bases.len() as i64;
+    }
+}
+
+#[test]
+fn the_page_cache_stays_as_it_was() {
+    for path in [ReadPath::Auto, ReadPath::Copy] {
+        for partition_bytes in [1_000, 3 << 20] {
+            let (test, _dir, segment) = cold_plane(path);
+            read_all(&test, partition_bytes);
+            // At most what the kernel reads ahead of the last request of all.
+            let resident = resident_bytes(&segment);
+            assert!(resident <= 64 * 1024, "{path:?}: {resident} bytes");
+        }
+    }
+}
+
+#[test]
+fn with_sendfile_alone_it_holds_what_was_read() {
+    let (test, _dir, segment) = cold_plane(ReadPath::Sendfile);
+    read_all(&test, 3 << 20);
+    let all = (BATCHES * BATCH_BYTES) as u64;
+    assert!(resident_bytes(&segment) >= all);
+    assert_eq!(test.statistic("read_window_bytes.0"), 0);
+}
+
+#[test]
+fn old_data_goes_out_of_windows_and_what_is_resident_by_sendfile() {
+    let (test, _dir, segment) = cold_plane(ReadPath::Auto);
+    read_all(&test, 3 << 20);
+    let all = (BATCHES * BATCH_BYTES) as u64;
+    // The reader counts after it has sent.
+    eventually("windows are counted", || {
+        (test.statistic("fetched_bytes.window") > all / 2).then_some(())
+    });
+    let held = test.statistic("read_window_bytes.0");
+    assert!((1 << 20..=16 << 20).contains(&held), "{held}");
+    let by_sendfile = test.statistic("fetched_bytes.sendfile");
+    drop(test);
+    // The same data for somebody else, who finds it in the page cache.
+    let logs = segment.parent().unwrap().parent().unwrap();
+    std::fs::read(&segment).unwrap();
+    let mut options = config(vec![logs.to_owned()]);
+    options.cache = CacheConfig::off();
+    let mut test = TestPlane::start_with(options, Arc::new(RealDisk));
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    read_all(&test, 3 << 20);
+    eventually("sendfile is counted", || {
+        (test.statistic("fetched_bytes.sendfile") > by_sendfile + all / 2).then_some(())
+    });
+    assert_eq!(test.statistic("fetched_bytes.window"), 0);
+}
+
+#[test]
+fn two_consumers_of_the_same_old_data_are_served_side_by_side() {
+    let (test, _dir, segment) = cold_plane(ReadPath::Auto);
+    std::thread::scope(|scope| {
+        for partition_bytes in [1 << 20, 3 << 20] {
+            let test = &test;
+            scope.spawn(move || read_all(test, partition_bytes));
+        }
+    });
+    // Where both ask for the same at once, some of what the kernel reads ahead is left.
+    let resident = resident_bytes(&segment);
+    assert!(resident <= 8 << 20, "{resident} bytes");
+}

@@ -1,0 +1,185 @@
+//! Reading a file without leaving anything in the page cache that was not there before.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::Advice;
+use rustix::io::{Errno, ReadWriteFlags};
+
+/// Pages that a read brings into the page cache leave it behind the read; those that were there
+/// stay. So do the kernel's own read-ahead's (Linux 6.14, by file system).
+const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+/// Whether [`RWF_DONTCACHE`] was refused yet.
+static IS_KNOWN: AtomicBool = AtomicBool::new(true);
+
+/// One byte of each piece of this size tells whether the piece is in the page cache.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Reads as `read_at` does. `apart` is where the file's own descriptor for this is kept, on systems
+/// that need one.
+pub fn read(
+    file: &File,
+    apart: &OnceLock<Option<File>>,
+    buffer: &mut [u8],
+    position: u64,
+) -> io::Result<usize> {
+    if IS_KNOWN.load(Ordering::Relaxed) {
+        match rustix::io::preadv2(
+            file,
+            &mut [IoSliceMut::new(buffer)],
+            position,
+            RWF_DONTCACHE,
+        ) {
+            // The file system or the kernel does not know it.
+            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
+                IS_KNOWN.store(false, Ordering::Relaxed);
+            }
+            result => return Ok(result?),
+        }
+    }
+    let apart = apart.get_or_init(|| reopen(file));
+    read_and_drop(apart.as_ref().unwrap_or(file), buffer, position)
+}
+
+/// Reads what is in the page cache. The kernel begins to fetch the rest (also for those who do not
+/// wait for it), and that is not to stay either.
+pub fn read_nowait(file: &File, buffer: &mut [u8], position: u64) -> Result<usize, Errno> {
+    let mut buffers = [IoSliceMut::new(buffer)];
+    if IS_KNOWN.load(Ordering::Relaxed) {
+        let flags = ReadWriteFlags::NOWAIT.union(RWF_DONTCACHE);
+        match rustix::io::preadv2(file, &mut buffers, position, flags) {
+            Err(Errno::OPNOTSUPP | Errno::INVAL) => IS_KNOWN.store(false, Ordering::Relaxed),
+            result => return result,
+        }
+    }
+    rustix::io::preadv2(file, &mut buffers, position, ReadWriteFlags::NOWAIT)
+}
+
+/// The same file once more, without read-ahead by the kernel, which would bring in what nobody knows
+/// to drop. By its descriptor: it may be renamed, or removed.
+fn reopen(file: &File) -> Option<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let apart = File::open(path).ok()?;
+    // Refused: then the kernel reads ahead, and some of that stays.
+    let _refused = rustix::fs::fadvise(&apart, 0, None, Advice::Random);
+    Some(apart)
+}
+
+/// Reads, then gives up the pieces that were not there before.
+fn read_and_drop(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+    let pieces = (0..buffer.len()).step_by(PIECE_BYTES);
+    let absent: Vec<u64> = pieces
+        .map(|at| position + at as u64)
+        .filter(|at| !is_resident(file, *at))
+        .collect();
+    let count = file.read_at(buffer, position)?;
+    let end = position + count as u64;
+    for at in absent.into_iter().filter(|at| *at < end) {
+        let len = NonZeroU64::new((end - at).min(PIECE_BYTES as u64));
+        // A hint: where it is refused, the page cache ages as ever.
+        let _refused = rustix::fs::fadvise(file, at, len, Advice::DontNeed);
+    }
+    Ok(count)
+}
+
+/// A page that is not resident is after the question: `file` must be one of [`reopen`], which
+/// brings in no more than that.
+fn is_resident(file: &File, position: u64) -> bool {
+    let byte = &mut [0];
+    let mut buffers = [IoSliceMut::new(byte)];
+    rustix::io::preadv2(file, &mut buffers, position, ReadWriteFlags::NOWAIT).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    const LEN: usize = 4 << 20;
+
+    /// A file in the build directory, which lies on a disk; what stands in it, and none of it in the page
+    /// cache.
+    fn cold_file() -> (File, Vec<u8>) {
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let content: Vec<u8> = (0..LEN).map(|at| (at / 1000) as u8).collect();
+        file.write_all_at(&content, 0).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(file.as_fd(), 0, None, Advice::DontNeed).unwrap();
+        (file, content)
+    }
+
+    /// Once for each file: the question brings pages in.
+    fn resident_pages(file: &File) -> usize {
+        let apart = reopen(file).unwrap();
+        let pages = (0..LEN as u64).step_by(4096);
+        pages.filter(|at| is_resident(&apart, *at)).count()
+    }
+
+    fn read_all(read: impl Fn(&mut [u8], u64) -> io::Result<usize>) -> Vec<u8> {
+        let mut all = vec![0; LEN];
+        let mut done = 0;
+        while done < LEN {
+            let end = LEN.min(done + (1 << 20));
+            done += read(&mut all[done..end], done as u64).unwrap();
+        }
+        all
+    }
+
+    #[test]
+    fn what_the_system_reads_stays_as_ever() {
+        let (file, content) = cold_file();
+        assert_eq!(read_all(|buffer, at| file.read_at(buffer, at)), content);
+        assert_eq!(resident_pages(&file), LEN / 4096);
+    }
+
+    #[test]
+    fn nothing_of_a_whole_file_stays_in_the_page_cache() {
+        let (file, content) = cold_file();
+        let apart = OnceLock::new();
+        let all = read_all(|buffer, at| read(&file, &apart, buffer, at));
+        assert_eq!(all, content);
+        assert_eq!(resident_pages(&file), 0);
+    }
+
+    #[test]
+    fn nor_on_systems_that_have_to_be_told() {
+        let (file, content) = cold_file();
+        let apart = reopen(&file).unwrap();
+        let all = read_all(|buffer, at| read_and_drop(&apart, buffer, at));
+        assert_eq!(all, content);
+        assert_eq!(resident_pages(&file), 0);
+    }
+
+    #[test]
+    fn what_was_there_before_stays() {
+        type Read = fn(&File, &mut [u8], u64) -> io::Result<usize>;
+        let both: [Read; 2] = [
+            |file, buffer, at| read(file, &OnceLock::new(), buffer, at),
+            |file, buffer, at| read_and_drop(&reopen(file).unwrap(), buffer, at),
+        ];
+        for read in both {
+            let (file, content) = cold_file();
+            let apart = reopen(&file).unwrap();
+            let mut kept = vec![0; PIECE_BYTES];
+            apart.read_exact_at(&mut kept, 1 << 20).unwrap();
+            assert_eq!(read_all(|buffer, at| read(&file, buffer, at)), content);
+            assert_eq!(resident_pages(&file), PIECE_BYTES / 4096);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_file_is_no_error() {
+        let (file, _) = cold_file();
+        let mut buffer = vec![0; 1000];
+        let apart = reopen(&file).unwrap();
+        assert_eq!(read_and_drop(&apart, &mut buffer, LEN as u64).unwrap(), 0);
+        let count = read_and_drop(&apart, &mut buffer, LEN as u64 - 10).unwrap();
+        assert_eq!(count, 10);
+    }
+}

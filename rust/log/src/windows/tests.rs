@@ -1,0 +1,157 @@
+//! What is held, for how long, and how much of it.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::disk::testing::MemDisk;
+use crate::disk::{Disk, OpenMode};
+use crate::env::LogEnv;
+use crate::folder::Folder;
+use crate::names::FileKind;
+
+const WINDOWS: usize = 12;
+const LEN: usize = WINDOWS * WINDOW_BYTES + 10_000;
+
+const RUN_BYTES: usize = 977;
+
+fn byte_at(position: usize) -> u8 {
+    (position / RUN_BYTES) as u8
+}
+
+/// A closed segment whose file has [`LEN`] bytes, with `base_offset` among others.
+fn segment(env: &Arc<LogEnv>, disk: &MemDisk, base_offset: i64) -> Arc<Segment> {
+    let path = PathBuf::from("/logs/t-0");
+    disk.create_dir_all(&path).unwrap();
+    let folder = Folder::new(path);
+    let segment = Segment::new(env, &folder, base_offset, LEN as u64, true);
+    let runs = (0..=LEN / RUN_BYTES).flat_map(|run| [run as u8; RUN_BYTES]);
+    let content: Vec<u8> = runs.take(LEN).collect();
+    let file = disk
+        .open(&segment.path(FileKind::Log), OpenMode::Create)
+        .unwrap();
+    file.write_all_at(&content, 0).unwrap();
+    segment
+}
+
+fn rig() -> (MemDisk, Arc<LogEnv>, Arc<Segment>) {
+    let disk = MemDisk::default();
+    disk.create_dir_all(Path::new("/logs")).unwrap();
+    let env = LogEnv::new(Arc::new(disk.clone()), 16);
+    let segment = segment(&env, &disk, 0);
+    (disk, env, segment)
+}
+
+/// What a reader does: (bytes from `position` on, whether they had to be read from the disk).
+fn read(env: &LogEnv, segment: &Arc<Segment>, position: u64) -> (Vec<u8>, bool) {
+    let windows = env.windows();
+    let (window, is_new) = match windows.look(segment.id(), position) {
+        Look::Held(window) => (window, false),
+        Look::GoesOn | Look::Unknown => (windows.load(segment, position).unwrap().unwrap(), true),
+    };
+    let found = window.from(position).to_vec();
+    windows.passed(&window);
+    (found, is_new)
+}
+
+/// Reads from `position` to the end of the file; how often the disk was needed.
+fn read_all(env: &LogEnv, segment: &Arc<Segment>, mut position: u64) -> usize {
+    let mut loads = 0;
+    while position < LEN as u64 {
+        let (found, is_new) = read(env, segment, position);
+        assert!(!found.is_empty());
+        let is_right = |(at, byte): (usize, &u8)| *byte == byte_at(position as usize + at);
+        let mut some = found.iter().enumerate().step_by(101);
+        assert!(some.all(is_right), "at {position}");
+        position += found.len() as u64;
+        loads += usize::from(is_new);
+    }
+    loads
+}
+
+#[test]
+fn a_reader_goes_through_a_file_in_large_steps() {
+    let (_, env, segment) = rig();
+    assert!(matches!(env.windows().look(segment.id(), 0), Look::Unknown));
+    assert_eq!(read_all(&env, &segment, 5_000), WINDOWS + 1);
+    assert!(env.window_bytes() <= PASSED_MAX_BYTES + 2 * WINDOW_BYTES);
+    assert!(env.windows().load(&segment, LEN as u64).unwrap().is_none());
+}
+
+#[test]
+fn where_a_full_window_ends_its_reader_goes_on_and_where_the_file_ended_it_does_not() {
+    let (_, env, segment) = rig();
+    let look = |position: u64| env.windows().look(segment.id(), position);
+    read(&env, &segment, 4096 + 10);
+    let end = WINDOW_BYTES as u64;
+    assert!(matches!(look(4095), Look::Unknown));
+    assert!(matches!(look(4096), Look::Held(_)), "from the page on");
+    assert!(matches!(look(end - 1), Look::Held(_)));
+    assert!(matches!(look(end), Look::GoesOn));
+    assert!(matches!(look(end + 1), Look::Unknown));
+    read(&env, &segment, LEN as u64 - 1);
+    assert!(matches!(look(LEN as u64), Look::Unknown));
+}
+
+#[test]
+fn those_close_behind_another_reader_need_no_disk_and_those_far_behind_do() {
+    let (_, env, segment) = rig();
+    let step = WINDOW_BYTES as u64;
+    for at in 0..WINDOWS as u64 {
+        assert!(read(&env, &segment, at * step).1);
+        if at >= 7 {
+            assert!(!read(&env, &segment, (at - 7) * step).1, "seven behind");
+        }
+    }
+    assert!(read(&env, &segment, 0).1, "far behind");
+    assert!(!read(&env, &segment, 11 * step).1, "the first one goes on");
+}
+
+#[test]
+fn memory_is_bounded_and_shared_in_small_pieces_by_many() {
+    let (disk, env, first) = rig();
+    let others = (1..10).map(|base_offset| segment(&env, &disk, base_offset));
+    // Nobody has come to the end of any of them.
+    let (mut largest, mut is_small) = (0, false);
+    for segment in std::iter::once(first).chain(others) {
+        for at in 0..WINDOWS as u64 {
+            let window = env.windows().load(&segment, at * WINDOW_BYTES as u64);
+            let len = window
+                .unwrap()
+                .unwrap()
+                .from(at * WINDOW_BYTES as u64)
+                .len();
+            assert!(len == WINDOW_BYTES || len == SMALL_WINDOW_BYTES);
+            is_small |= len == SMALL_WINDOW_BYTES;
+            largest = largest.max(env.window_bytes());
+            assert!(env.window_bytes() <= WINDOWS_MAX_BYTES);
+        }
+    }
+    assert!(is_small && largest > WINDOWS_MAX_BYTES / 2);
+}
+
+#[test]
+fn what_nobody_comes_for_is_forgotten() {
+    let (_, env, segment) = rig();
+    read(&env, &segment, 0);
+    env.forget_idle_windows();
+    assert_eq!(env.window_bytes(), WINDOW_BYTES, "it was used just now");
+    assert!(!read(&env, &segment, 0).1);
+    env.forget_idle_windows();
+    env.forget_idle_windows();
+    assert_eq!(env.window_bytes(), 0);
+    assert!(read(&env, &segment, 0).1);
+}
+
+#[test]
+fn a_file_that_is_cut_is_read_anew() {
+    let (disk, env, one) = rig();
+    let other = segment(&env, &disk, 1);
+    read(&env, &one, 0);
+    read(&env, &other, 0);
+    one.cut(100);
+    let look = |segment: &Segment| env.windows().look(segment.id(), 0);
+    assert!(matches!(look(&one), Look::Unknown));
+    assert!(matches!(look(&other), Look::Held(_)));
+    let (found, _) = read(&env, &one, 0);
+    assert_eq!(found.len(), 100, "nothing beyond what is written");
+}
