@@ -171,7 +171,11 @@ class TestBroker:
             self._temporary.cleanup()
 
     def _remove_arenas(self) -> None:
-        """A broker that was killed leaves its block cache in shared memory for its next start."""
+        """A broker that was killed leaves its block cache in shared memory for its next start, and
+        its reserve on the disk.
+        """
+        for reserve in self.data.glob("**/.pyrklog-reserve"):
+            reserve.unlink(missing_ok=True)
         for marker in self.data.glob("**/.pyrklog-arena"):
             for line in marker.read_text().splitlines():
                 if line.startswith("path="):

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 use crate::guard::{Guard, Guards};
 use crate::layout::{
-    CHUNK_BYTES, HEADER_BYTES, HEADER_POPULATED, SLOT_BYTES, SLOTS_A_GROUP, chunk_at, file_bytes,
-    guarded, slot_at,
+    CHUNK_BYTES, CLASSES, HEADER_BYTES, HEADER_POPULATED, SLOT_BYTES, SLOTS_A_GROUP, area_bytes,
+    chunk_at, file_bytes, guarded, slot_at,
 };
 use crate::memory::Memory;
 use crate::pool::{Carved, Pool};
@@ -29,6 +29,12 @@ const OWNER_ONLY: u32 = 0o600;
 
 /// Free chunks that the janitor is called for.
 const LOW_CHUNKS: usize = 8;
+
+/// Chunks that are looked at, at most, for one that can be reclaimed. The next look goes on with others.
+const TRIES_MAX: usize = 128;
+
+/// Of the arena, what blocks that are not full may take up.
+const OPEN_SHARE: usize = 4;
 
 /// Slots kept ready for partitions to come: an append must not wait for memory.
 const FREE_SLOTS_MIN: usize = SLOTS_A_GROUP / 2;
@@ -98,6 +104,7 @@ pub struct Arena {
     slots: Mutex<Slots>,
     is_closed: AtomicBool,
     is_hungry: AtomicBool,
+    class_max: AtomicU8,
     bell: parking_lot::Mutex<bool>,
     rung: Condvar,
     counters: Counters,
@@ -217,6 +224,7 @@ impl Arena {
             slots: Mutex::default(),
             is_closed: AtomicBool::new(false),
             is_hungry: AtomicBool::new(false),
+            class_max: AtomicU8::new(CLASSES as u8 - 1),
             bell: parking_lot::Mutex::new(false),
             rung: Condvar::new(),
             counters: Counters::default(),
@@ -296,6 +304,7 @@ impl Arena {
         let mut slots = self.slots.lock();
         let slot = slots.of(&self.memory, name);
         let is_low = slots.free() < FREE_SLOTS_MIN && slots.next_group().is_some();
+        self.bound_classes(&slots);
         drop(slots);
         if is_low && !self.is_hungry.swap(true, Ordering::Relaxed) {
             self.ring();
@@ -325,7 +334,23 @@ impl Arena {
 
     /// The partition is gone: its blocks are dead, its slot is free.
     pub fn release_slot(&self, slot: Slot) {
-        self.slots.lock().release(&self.memory, slot);
+        let mut slots = self.slots.lock();
+        slots.release(&self.memory, slot);
+        self.bound_classes(&slots);
+    }
+
+    /// Each partition has one block that is not full: all of them together may take up a part of the
+    /// arena only.
+    fn bound_classes(&self, slots: &Slots) {
+        let open_bytes = self.limit() as usize * CHUNK_BYTES / OPEN_SHARE;
+        let fits = |class: &usize| area_bytes(*class) * slots.used() <= open_bytes;
+        let largest = (1..CLASSES).take_while(fits).last().unwrap_or(0);
+        self.class_max.store(largest as u8, Ordering::Relaxed);
+    }
+
+    /// The largest class that blocks may have now.
+    pub(crate) fn class_max(&self) -> u8 {
+        self.class_max.load(Ordering::Relaxed)
     }
 
     /// All blocks of a partition are dead; new ones belong to the slot that is returned. Its bytes
@@ -362,6 +387,11 @@ impl Arena {
             self.ring();
         }
         carved
+    }
+
+    /// Whether so many chunks are free, as far as that can be said before they are carved.
+    pub(crate) fn has_free(&self, chunks: usize) -> bool {
+        self.pool.lock().free() >= chunks
     }
 
     /// An append finds nothing free: what can be had without waiting.
@@ -426,7 +456,7 @@ impl Arena {
     /// looks at a few only, and at none that is in use.
     pub(crate) fn reclaim(&self, may_wait: bool) -> bool {
         let mut tries = match may_wait {
-            true => self.pool.lock().carved(),
+            true => self.pool.lock().carved().min(TRIES_MAX),
             false => 4,
         };
         while tries > 0 {
@@ -486,15 +516,23 @@ impl Arena {
         self.memory.populate(at, len)
     }
 
-    /// Maps what was there already, so that appends take no page faults.
+    /// Maps some of what was there already, so that appends take no page faults: from `*chunk` on, which
+    /// is 0 at first, `count` chunks. False when all is mapped. In small steps, since each of them
+    /// holds up every thread that changes the process's memory.
     ///
     /// # Errors
     /// No memory.
-    pub fn map_again(&self) -> io::Result<()> {
-        let slots = self.slots.lock().populated_bytes();
-        self.memory.populate(0, slot_at(0) + slots)?;
-        let chunks = self.populated() as usize * CHUNK_BYTES;
-        self.memory.populate(chunk_at(0), chunks)
+    pub fn map_again(&self, chunk: &mut u32, count: u32) -> io::Result<bool> {
+        if *chunk == 0 {
+            let slots = self.slots.lock().populated_bytes();
+            self.memory.populate(0, slot_at(0) + slots)?;
+        }
+        let end = chunk.saturating_add(count).min(self.populated());
+        while *chunk < end {
+            self.memory.populate(chunk_at(*chunk), CHUNK_BYTES)?;
+            *chunk += 1;
+        }
+        Ok(*chunk < self.populated())
     }
 
     /// Whether the file still has its name: if not, a kill would lose what is in it.
@@ -536,6 +574,7 @@ impl Arena {
     }
 
     pub(crate) fn install(&self, slots: Slots, populated: u32, fill: impl FnOnce(&mut Pool)) {
+        self.bound_classes(&slots);
         *self.slots.lock() = slots;
         fill(&mut self.pool.lock());
         self.populated.store(populated, Ordering::Relaxed);

@@ -39,13 +39,20 @@ pub(crate) fn scan(arena: &Arc<Arena>) -> Result<Found, String> {
     let by_slot = by_slot(&seen.names);
     let found = gather(arena, seen.blocks, &by_slot);
     let tenants = tenants_of(&found);
-    arena.install(
-        Slots::found(seen.names, seen.slots),
-        seen.populated,
-        |pool| {
-            pool.found(seen.populated, &seen.chunks, tenants);
-        },
-    );
+    let idle: Vec<u32> = seen
+        .names
+        .iter()
+        .filter(|(name, _)| !found.contains_key(name))
+        .map(|(_, slot)| *slot)
+        .collect();
+    let mut slots = Slots::found(seen.names, seen.slots);
+    for index in idle {
+        // Nothing says whether its partition is still there, and none of its bytes is here.
+        slots.release(arena.memory(), slots::slot(arena.memory(), index));
+    }
+    arena.install(slots, seen.populated, |pool| {
+        pool.found(seen.populated, &seen.chunks, tenants);
+    });
     Ok(found)
 }
 

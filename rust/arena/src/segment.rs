@@ -28,18 +28,20 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The class of a block that begins now, at `position`, with `len` bytes at hand.
-    fn next(&mut self, position: u32, len: usize, now_ms: i64) -> u8 {
+    /// The class of a block that begins now, at `position`, with `len` bytes at hand; at most
+    /// `largest`.
+    fn next(&mut self, position: u32, len: usize, largest: u8, now_ms: i64) -> u8 {
         if let Some(begun_ms) = self.begun_ms {
             match now_ms.saturating_sub(begun_ms) {
-                ..FAST_MS => self.class = (self.class + 1).min(CLASSES as u8 - 1),
+                ..FAST_MS => self.class += 1,
                 SLOW_MS.. => self.class = self.class.saturating_sub(1),
                 _ => {}
             }
         }
         self.begun_ms = Some(now_ms);
+        self.class = self.class.min(largest);
         let is_short = |class: u8| payload_bytes(class.into(), position) < len;
-        while usize::from(self.class) + 1 < CLASSES && is_short(self.class) {
+        while self.class < largest && is_short(self.class) {
             self.class += 1;
         }
         self.class
@@ -145,13 +147,18 @@ impl CachedSegment {
         let mut blocks = self.blocks.lock();
         let last = blocks.back().filter(|last| last.end() == position);
         let room = last.map_or(0, Block::room).min(bytes.len());
+        let chunks = (bytes.len() - room).div_ceil(payload_bytes(CLASSES - 1, position));
+        if chunks > 1 && !self.arena.has_free(chunks) {
+            // Those that there are would be of no use to anybody until they are reclaimed.
+            return false;
+        }
         let first = blocks.len() - usize::from(room > 0);
         let count = blocks.len();
         let mut begun = room;
         while begun < bytes.len() {
             let left = bytes.len() - begun;
             let position = position + begun as u32;
-            let class = rate.next(position, left, now_ms);
+            let class = rate.next(position, left, self.arena.class_max(), now_ms);
             let Some(at) = self.arena.carve(class, &self.this, now_ms) else {
                 // What was given out stays unused until its chunk is reclaimed.
                 blocks.truncate(count);

@@ -52,6 +52,11 @@ impl Slots {
         }
     }
 
+    /// Slots that are somebody's.
+    pub fn used(&self) -> usize {
+        self.by_name.len()
+    }
+
     /// Slots that are ready and nobody's.
     pub fn free(&self) -> usize {
         self.free.len()
@@ -99,9 +104,15 @@ impl Slots {
         if !is_current(memory, slot) {
             return;
         }
+        match load(memory, slot.index) {
+            Ok(Some(name)) => {
+                self.by_name.remove(&name);
+            }
+            // It is found the long way.
+            _ => self.by_name.retain(|_, index| *index != slot.index),
+        }
         advance(memory, slot);
         memory.store(slot_at(slot.index), 0);
-        self.by_name.retain(|_, index| *index != slot.index);
         self.free.push(slot.index);
     }
 }

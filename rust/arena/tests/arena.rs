@@ -100,6 +100,36 @@ fn an_append_without_room_changes_nothing() {
 }
 
 #[test]
+fn an_append_that_finds_too_little_leaves_it_to_others() {
+    let place = place();
+    let arena = create(&place, 3);
+    let (large, small) = (arena.slot(&name(0)), arena.slot(&name(1)));
+    let large = arena.segment(large.unwrap(), 0);
+    assert!(!large.append(&mut Rate::default(), 0, &bytes(1, 4 << 20), 0));
+    assert_eq!(arena.statistics().free_bytes, 3 * MIB);
+    let small = arena.segment(small.unwrap(), 0);
+    assert!(small.append(&mut Rate::default(), 0, &bytes(2, 2 << 20), 0));
+    assert_eq!(read(&small, 0, 2 << 20), bytes(2, 2 << 20));
+}
+
+#[test]
+fn slots_without_blocks_are_free_again_after_a_kill() {
+    let place = place();
+    let arena = create(&place, 4);
+    let idle = arena.slot(&name(0)).unwrap();
+    let used = arena.slot(&name(1)).unwrap();
+    let segment = arena.segment(used, 0);
+    assert!(segment.append(&mut Rate::default(), 0, &bytes(1, 100), 0));
+    drop((segment, arena));
+    let (arena, found) = Arena::attach(&place.path, IDENTITY, 8 * MIB).unwrap();
+    assert_eq!(found.keys().collect::<Vec<_>>(), [&name(1)]);
+    assert_eq!(arena.known_slot(&name(0)), None);
+    assert_eq!(arena.known_slot(&name(1)), Some(used));
+    let again = arena.slot(&name(2)).unwrap();
+    assert_ne!(again, idle, "if it is the same, then of another generation");
+}
+
+#[test]
 fn only_written_chunks_are_reclaimed_the_oldest_first() {
     let place = place();
     let arena = create(&place, 4);
@@ -173,7 +203,9 @@ fn it_is_taken_up_again_as_it_was_left() {
     assert_eq!(read(&found.segments[&0], 0, 10_000), bytes(1, 9000));
     assert_eq!(found.segments[&0].unwritten_from(), Some(5000));
     assert_eq!(read(&found.segments[&500], 0, 200), bytes(2, 100));
-    arena.map_again().unwrap();
+    let mut mapped = 0;
+    while arena.map_again(&mut mapped, 1).unwrap() {}
+    assert_eq!(mapped, arena.populated());
     let mut rate = Rate::default();
     assert!(found.segments[&500].append(&mut rate, 100, &bytes(4, 5000), 0));
     assert_eq!(arena.slot(&name(4)), Some(slot));

@@ -166,6 +166,8 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
                     dir.files
                         .write_recovery_points(&[(&topic.name, index, log.recovery_point())])
             {
+                // The log has taken its blocks: this opening cannot be tried again.
+                let error = std::io::Error::other(error.to_string());
                 return refuse(shared, partition, OpenError::Io(error));
             }
             serve(shared, partition, log);
@@ -173,6 +175,29 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
         }
         Err(error) => refuse(shared, partition, error),
     }
+}
+
+/// Opens logs for which there was no space.
+pub fn load_again(shared: &Arc<Shared>, partitions: Vec<Arc<Partition>>) {
+    let is_wanted = |partition: &Arc<Partition>| {
+        let mut state = partition.lock();
+        let is_wanted = state.role == Role::Offline && state.log.is_none();
+        if is_wanted {
+            state.role = Role::Loading;
+        }
+        is_wanted
+    };
+    let commands = partitions
+        .into_iter()
+        .filter(is_wanted)
+        .map(|partition| Command {
+            key: (Arc::clone(&partition.topic.name), partition.index),
+            dir: partition.dir.index,
+            run: Box::new(move |shared| {
+                load(shared, &partition);
+            }),
+        });
+    shared.commands.submit(shared, commands);
 }
 
 fn outcome(partition: &Partition) -> ErrorCode {
@@ -203,20 +228,33 @@ fn serve(shared: &Shared, partition: &Arc<Partition>, mut log: Log) {
     outbox.deliver(&shared.inboxes);
 }
 
-fn refuse(shared: &Shared, partition: &Partition, error: OpenError) -> ErrorCode {
+fn refuse(shared: &Shared, partition: &Arc<Partition>, error: OpenError) -> ErrorCode {
     let reason = format!(
         "opening {}-{}: {error}",
         partition.topic.name, partition.index
     );
     let code = match &error {
         OpenError::TopicIdMismatch { .. } => ErrorCode::INCONSISTENT_TOPIC_ID,
-        OpenError::Io(_) => {
+        OpenError::Io(_) if !error.is_full() => {
             shared.fail_dir(&partition.dir, reason.clone());
             ErrorCode::KAFKA_STORAGE_ERROR
         }
         _ => ErrorCode::KAFKA_STORAGE_ERROR,
     };
-    partition.lock().role = Role::Offline;
+    let mut state = partition.lock();
+    if state.role == Role::Loading {
+        state.role = Role::Offline;
+    }
+    drop(state);
+    if error.is_full() {
+        // For the control plane it is led; clients are told to try again.
+        shared.disk_full(&partition.dir, reason.clone());
+        partition.dir.wait_for_space(Arc::clone(partition));
+        let fields = vec![("reason", reason)];
+        let notice = "log_waits_for_space";
+        shared.events.notice(notice, "warning", fields);
+        return ErrorCode::NONE;
+    }
     let fields = vec![
         ("topic", partition.topic.name.to_string()),
         ("partition", partition.index.to_string()),
@@ -370,7 +408,8 @@ fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> std::io::Result<()
         if state.log.as_ref().is_none_or(|log| !log.has_unwritten()) {
             break;
         }
-        if partition.dir.has_failed() || shared.is_ending() {
+        let dir = &partition.dir;
+        if dir.has_failed() || dir.is_read_only() || shared.is_ending() {
             return Err(std::io::Error::other("not everything was written"));
         }
         partition.unlock_and_write_all(state);

@@ -33,6 +33,7 @@ mod fetch;
 mod fetch_read;
 mod fetch_reply;
 mod fetch_work;
+mod full_disk;
 mod hash;
 mod heartbeat;
 mod high_watermark;

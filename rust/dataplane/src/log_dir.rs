@@ -11,8 +11,18 @@ use pyrklog_log::{DeletedFolder, LogDir, LogEnv, Unwritten};
 use crate::api::CacheConfig;
 use crate::outbox::Outbox;
 use crate::parking::Park;
+use crate::partition::Partition;
 use crate::syncer::SyncerQueue;
 use crate::writer::WriterQueue;
+
+/// No more of a volume may be unwritten than this share.
+const VOLUME_SHARE: u64 = 20;
+
+/// The reserve is more than what may be unwritten by this share: indexes, blocks that are not full.
+const RESERVE_MORE_SHARE: u64 = 4;
+
+/// But no more than this: what then finds no space stays in the block cache.
+const RESERVE_MAX_BYTES: u64 = 256 << 20;
 
 /// Of the block cache, what may be unwritten where the options do not say more: about what an
 /// operating system lets its page cache collect.
@@ -41,6 +51,10 @@ pub struct LogDirState {
     pub partitions: AtomicUsize,
     unwritten_bytes: AtomicUsize,
     unwritten_max_bytes: usize,
+    /// Space that is set aside for them.
+    pub reserve_bytes: u64,
+    /// Partitions whose logs could not be opened for lack of space.
+    waiting_for_space: Mutex<Vec<Arc<Partition>>>,
     /// Those among them that lie on the heap.
     heap_bytes: AtomicUsize,
     heap_max_bytes: usize,
@@ -69,7 +83,10 @@ impl LogDirState {
         let cache_bytes = arena.map_or(0, |arena| arena.statistics().limit_bytes);
         let cache_share_bytes = usize::try_from(cache_bytes / CACHE_SHARE).unwrap_or(usize::MAX);
         let default_max_bytes = cache_share_bytes.max(HEAP_MAX_BYTES);
-        let unwritten_max_bytes = unwritten_max_bytes.unwrap_or(default_max_bytes).max(1);
+        let unwritten_max_bytes = unwritten_max_bytes.unwrap_or(default_max_bytes);
+        let unwritten_max_bytes = unwritten_max_bytes.min(share_of_volume(&files)).max(1);
+        let reserve_bytes = unwritten_max_bytes as u64;
+        let reserve_bytes = reserve_bytes + reserve_bytes / RESERVE_MORE_SHARE;
         Arc::new(LogDirState {
             index,
             files,
@@ -79,6 +96,8 @@ impl LogDirState {
             partitions: AtomicUsize::new(0),
             unwritten_bytes: AtomicUsize::new(0),
             unwritten_max_bytes,
+            reserve_bytes: reserve_bytes.min(RESERVE_MAX_BYTES),
+            waiting_for_space: Mutex::default(),
             heap_bytes: AtomicUsize::new(0),
             heap_max_bytes: unwritten_max_bytes.min(HEAP_MAX_BYTES),
             is_announced: AtomicBool::new(false),
@@ -101,6 +120,21 @@ impl LogDirState {
     /// Whether it refuses everything since a write or sync failed.
     pub fn has_failed(&self) -> bool {
         self.env().poisoned().is_some()
+    }
+
+    /// Whether it takes no records for lack of space.
+    pub fn is_read_only(&self) -> bool {
+        self.env().is_full()
+    }
+
+    /// A partition's log is to be opened once there is space.
+    pub fn wait_for_space(&self, partition: Arc<Partition>) {
+        self.waiting_for_space.lock().push(partition);
+    }
+
+    /// Partitions that wait for space to be opened.
+    pub fn take_waiting_for_space(&self) -> Vec<Arc<Partition>> {
+        std::mem::take(&mut *self.waiting_for_space.lock())
     }
 
     /// True for the first caller: it tells of the failure.
@@ -133,9 +167,14 @@ impl LogDirState {
         room_bytes.min(self.heap_max_bytes.saturating_sub(heap_bytes))
     }
 
-    /// Whether producing must wait; never on a failed directory, which answers with its error.
+    /// Whether producing must wait; never on a directory that has failed or takes no records, which
+    /// answers with its error.
     pub fn is_full(&self) -> bool {
-        self.room_bytes() == 0 && !self.has_failed()
+        self.room_bytes() == 0 && !self.refuses()
+    }
+
+    fn refuses(&self) -> bool {
+        self.has_failed() || self.is_read_only()
     }
 
     /// Whether appends that cannot be held back must be refused: those of the control plane may
@@ -146,7 +185,7 @@ impl LogDirState {
         };
         (is_over(&self.unwritten_bytes, self.unwritten_max_bytes)
             || is_over(&self.heap_bytes, self.heap_max_bytes))
-            && !self.has_failed()
+            && !self.refuses()
     }
 
     /// After the count fell: lets parked connections go on, as many as there is room for. It has to
@@ -156,7 +195,7 @@ impl LogDirState {
             return;
         }
         let room_bytes = self.room_bytes();
-        if self.unwritten_bytes() == 0 || self.has_failed() {
+        if self.unwritten_bytes() == 0 || self.refuses() {
             // Nothing may come that would wake the rest.
             self.park.wake(usize::MAX, outbox);
         } else if room_bytes >= self.unwritten_max_bytes.min(self.heap_max_bytes) / ROOM_SHARE {
@@ -175,6 +214,12 @@ impl LogDirState {
         let _no_checkpoint_between = self.checkpoints.lock();
         self.files.delete_folder(topic, partition, unique)
     }
+}
+
+fn share_of_volume(files: &LogDir) -> usize {
+    let space = files.space();
+    let bytes = space.map_or(u64::MAX, |space| space.total_bytes / VOLUME_SHARE);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Replaces one part of a sum; the sum then.

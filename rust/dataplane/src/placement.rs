@@ -65,7 +65,8 @@ impl Placement {
             .map(|folder| folder.dir)
     }
 
-    /// Chooses a directory for a new partition, the one with the fewest, and notes it.
+    /// Chooses a directory for a new partition, the one with the fewest, and notes it. One that has
+    /// no space or stands still gets none while there are others.
     pub fn choose<'a>(
         &self,
         topic: &str,
@@ -76,7 +77,10 @@ impl Placement {
         let dir = dirs
             .iter()
             .filter(|dir| !dir.has_failed())
-            .min_by_key(|dir| dir.partitions.load(Ordering::Relaxed))?;
+            .min_by_key(|dir| {
+                let takes_none = dir.is_read_only() || dir.writer.stands_still();
+                (takes_none, dir.partitions.load(Ordering::Relaxed))
+            })?;
         dir.partitions.fetch_add(1, Ordering::Relaxed);
         let folder = Folder {
             dir: dir.index,

@@ -151,6 +151,7 @@ fn queues(shared: &Shared, all: &mut Vec<(String, u64)>) {
             ("produce_park_timed_out", depth.timed_out),
             ("writer_queue_waiting", dir.writer.depth() as u64),
             ("unwritten_bytes", dir.unwritten_bytes() as u64),
+            ("log_dir_read_only", u64::from(dir.is_read_only())),
         ];
         all.extend(values.map(|(name, value)| (format!("{name}.{}", dir.index), value)));
     }

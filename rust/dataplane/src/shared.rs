@@ -179,6 +179,35 @@ impl Shared {
         });
     }
 
+    /// Something found no space left in `dir`: it takes no records until its writer finds some. What
+    /// it has is served, and whoever waits for room there is told.
+    pub fn disk_full(&self, dir: &Arc<LogDirState>, reason: String) {
+        if dir.has_failed() || dir.env().set_full(true) {
+            return;
+        }
+        let fields = vec![
+            ("log_dir", dir.path().display().to_string()),
+            ("reason", reason),
+            (
+                "effect",
+                "read-only until there is space: nothing acknowledged is lost".to_owned(),
+            ),
+        ];
+        self.events.notice("log_dir_full", "error", fields);
+        let mut outbox = self.outbox();
+        dir.unpark(&mut outbox);
+        outbox.deliver(&self.inboxes);
+        dir.writer.hurry();
+    }
+
+    /// `dir` takes records again.
+    pub fn disk_has_space(&self, dir: &LogDirState) {
+        if dir.env().set_full(false) {
+            let fields = vec![("log_dir", dir.path().display().to_string())];
+            self.events.notice("log_dir_has_space", "info", fields);
+        }
+    }
+
     /// Whether any log directory cannot be used: what it holds cannot be known then.
     pub fn has_failed_dir(&self) -> bool {
         !self.unusable_dirs.is_empty() || self.dirs.iter().any(|dir| dir.has_failed())

@@ -114,6 +114,9 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     dir.files
         .mark_clean(NO_BROKER_EPOCH)
         .map_err(|error| format!("marking it clean: {error}"))?;
+    // It is made anew; a volume that another broker takes over shall have its space.
+    let removed = dir.files.remove_reserve();
+    removed.map_err(|error| format!("removing its reserve: {error}"))?;
     // Everything is in the files: what is left of the arena is only a copy.
     block_cache::give_up(&dir.files).map_err(|error| format!("removing its arena: {error}"))
 }
@@ -140,6 +143,7 @@ pub fn end_at_once(shared: &Arc<Shared>, threads: &Threads) {
 fn clear_queues(shared: &Shared) {
     for dir in &shared.dirs {
         dir.writer.clear();
+        drop(dir.take_waiting_for_space());
         dir.syncer.clear();
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use pyrklog_log::disk::is_full;
 use pyrklog_log::{DeletedFolder, RemovedSegments, SyncScope};
 
 use crate::api::PlaneConfig;
@@ -319,7 +320,24 @@ impl Syncer {
             }
             Timer::Flush => Ok(()),
         };
-        written.map_err(|error| format!("writing a checkpoint: {error}"))
+        match written {
+            Err(error) if is_full(&error) => {
+                self.no_space("writing a checkpoint", &error);
+                let flag = match timer {
+                    Timer::LogStartCheckpoint => &queue.log_start_moved,
+                    Timer::HighWatermarkCheckpoint => &queue.high_watermark_moved,
+                    _ => &queue.recovery_point_moved,
+                };
+                flag.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            written => written.map_err(|error| format!("writing a checkpoint: {error}")),
+        }
+    }
+
+    fn no_space(&self, doing: &str, error: &std::io::Error) {
+        self.shared
+            .disk_full(&self.dir, format!("{doing}: {error}"));
     }
 
     fn each_partition(
@@ -392,6 +410,10 @@ impl Syncer {
             return Ok(());
         };
         if let Err(error) = candidates.load() {
+            if is_full(&error) {
+                self.no_space(&describe(partition, "reading", &error), &error);
+                return Ok(());
+            }
             return self.unless_stopped(partition, describe(partition, "reading", &error));
         }
         let mut state = partition.lock();
@@ -410,7 +432,9 @@ impl Syncer {
             .syncer
             .log_start_moved
             .store(true, Ordering::Relaxed);
-        if let Err(error) = removed.rename() {
+        if let Err(error) = removed.rename()
+            && !is_full(&error)
+        {
             return self.unless_stopped(partition, describe(partition, "renaming", &error));
         }
         self.shared.events.notice(
@@ -438,7 +462,8 @@ impl Syncer {
 
     fn delete(&self, deletion: Deletion) {
         let result = match &deletion {
-            Deletion::Segments(removed) => removed.delete(),
+            // Not all may have got their new names, for lack of space.
+            Deletion::Segments(removed) => removed.rename().and_then(|()| removed.delete()),
             Deletion::Folder(folder) => folder.remove(),
         };
         if let Err(error) = result {

@@ -10,12 +10,15 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use pyrklog_log::WriteJob;
+use pyrklog_log::disk::is_full;
 
 use crate::clock::mono_ms;
+use crate::full_disk::FullDisk;
 use crate::log_dir::LogDirState;
 use crate::outbox::Outbox;
 use crate::partition::Partition;
@@ -27,6 +30,9 @@ const DELIVER_BYTES: usize = 1024 * 1024;
 /// So many partitions that are due later, and fewer, are due after a part of that time.
 const FEW: usize = 64;
 const EARLY_SHARE: i64 = 5;
+
+/// A job that takes longer than this says that the disk hangs.
+const STANDS_STILL_MS: i64 = 1_000;
 
 /// How the writer is to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +75,9 @@ pub struct WriterQueue {
     wake: Condvar,
     later_ms: i64,
     is_hurried: AtomicBool,
+    /// Since when the writer has been at the job in its hands, monotonic milliseconds; 0 while it has
+    /// none.
+    at_job_since_ms: AtomicI64,
 }
 
 impl WriterQueue {
@@ -114,6 +123,12 @@ impl WriterQueue {
         }
     }
 
+    /// Whether the disk has kept the writer at one job for too long.
+    pub fn stands_still(&self) -> bool {
+        let since_ms = self.at_job_since_ms.load(Ordering::Relaxed);
+        since_ms > 0 && mono_ms() - since_ms > STANDS_STILL_MS
+    }
+
     /// Ends the writer once nothing is queued any more.
     pub fn finish(&self) {
         self.end(End::WhenEmpty);
@@ -146,21 +161,24 @@ impl WriterQueue {
         self.wake.notify_one();
     }
 
-    /// Moves everything that is due into `turn`, waiting for it; false at the end.
-    fn take(&self, turn: &mut Turn) -> bool {
+    /// Moves everything that is due into `turn`, waiting for it, but not beyond `until_ms`; false at
+    /// the end.
+    fn take(&self, turn: &mut Turn, until_ms: Option<i64>) -> bool {
         let mut inner = self.inner.lock();
         loop {
             if inner.end == End::Now {
                 return false;
             }
             std::mem::swap(&mut inner.partitions, &mut turn.now);
-            let is_all = self.is_hurried.swap(false, Ordering::Relaxed) || inner.end != End::No;
+            let is_hurried = self.is_hurried.swap(false, Ordering::Relaxed);
+            let is_all = is_hurried || inner.end != End::No;
             // Where few wait it costs little not to let them wait so long.
             let early_ms = match inner.later.len() {
                 ..=FEW => self.later_ms - self.later_ms / EARLY_SHARE,
                 _ => 0,
             };
             let next_ms = inner.later.front().map(|(due_ms, _)| *due_ms - early_ms);
+            let next_ms = next_ms.into_iter().chain(until_ms).min();
             let now_ms = if next_ms.is_some() { mono_ms() } else { 0 };
             while let Some((due_ms, partition)) = inner.later.pop_front() {
                 if !is_all && due_ms - early_ms > now_ms {
@@ -169,7 +187,8 @@ impl WriterQueue {
                 }
                 turn.later.push(partition);
             }
-            if !turn.now.is_empty() || !turn.later.is_empty() {
+            let is_over = inner.end == End::No && until_ms.is_some_and(|ms| ms <= now_ms);
+            if !turn.now.is_empty() || !turn.later.is_empty() || is_hurried || is_over {
                 return true;
             }
             match (inner.end, next_ms) {
@@ -208,24 +227,28 @@ pub struct Writer {
     dir: Arc<LogDirState>,
     outbox: Outbox,
     undelivered_bytes: usize,
+    full_disk: FullDisk,
 }
 
 impl Writer {
     /// For one directory.
     pub fn new(shared: Arc<Shared>, dir: Arc<LogDirState>) -> Writer {
         let outbox = shared.outbox();
+        let full_disk = FullDisk::new(Arc::clone(&shared), Arc::clone(&dir));
         Writer {
             shared,
             dir,
             outbox,
             undelivered_bytes: 0,
+            full_disk,
         }
     }
 
     /// Runs until told to end.
     pub fn run(mut self) {
         let mut turn = Turn::default();
-        while self.dir.writer.take(&mut turn) {
+        self.full_disk.look();
+        while self.dir.writer.take(&mut turn, self.full_disk.due_ms()) {
             let now = turn.now.drain(..).map(|partition| (partition, false));
             let later = turn.later.drain(..).map(|partition| (partition, true));
             for (partition, was_later) in now.chain(later) {
@@ -237,7 +260,32 @@ impl Writer {
                     self.deliver();
                 }
             }
+            self.try_again();
             self.deliver();
+        }
+        if !self.dir.writer.is_stopped() {
+            for (partition, job) in self.full_disk.take_all() {
+                self.carry_out(partition, job);
+            }
+            self.deliver();
+        }
+    }
+
+    /// Where there was no space, there may be some by now.
+    fn try_again(&mut self) {
+        if self
+            .full_disk
+            .due_ms()
+            .is_none_or(|due_ms| mono_ms() < due_ms)
+        {
+            return;
+        }
+        for (partition, job) in self.full_disk.take_due() {
+            self.carry_out(partition, job);
+        }
+        if let Err(error) = self.full_disk.settle() {
+            let reason = format!("giving the reserve up: {error}");
+            self.shared.fail_dir(&self.dir, reason);
         }
     }
 
@@ -262,8 +310,20 @@ impl Writer {
                 false => log.take_whole_pages(),
             })
         };
-        let Some(mut job) = job else { return };
-        let result = job.execute();
+        if let Some(job) = job {
+            self.carry_out(partition, job);
+        }
+    }
+
+    fn carry_out(&mut self, partition: Arc<Partition>, mut job: WriteJob) {
+        let since_ms = &self.dir.writer.at_job_since_ms;
+        since_ms.store(mono_ms(), Ordering::Relaxed);
+        let result = self.full_disk.execute(&mut job);
+        since_ms.store(0, Ordering::Relaxed);
+        if result.as_ref().is_err_and(is_full) && !self.dir.has_failed() {
+            self.full_disk.keep(partition, job, &mut self.outbox);
+            return;
+        }
         let failure = result.as_ref().err().map(|error| error.to_string());
         let mut state = partition.lock();
         let Some(log) = &mut state.log else { return };

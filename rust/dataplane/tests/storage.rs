@@ -241,42 +241,6 @@ fn a_failed_directory_is_told_and_not_marked_clean() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_keeps_what_was_acknowledged() {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::new(Arc::new(RealDisk));
-    let logs = dir.path().join("logs");
-    let mut test = TestPlane::start_with(config(vec![logs.clone()]), Arc::new(disk.clone()));
-    test.create("t", 1);
-    let mut client = test.client();
-    disk.set_free_bytes(Some(100_000));
-    let record = large_batch(10_000);
-    let mut acknowledged = 0;
-    while client.produce("t", 0, &record).0 == ErrorCode::NONE {
-        acknowledged += 1;
-        assert!(acknowledged < 20);
-    }
-    assert!(acknowledged >= 5, "{acknowledged}");
-    test.wait_for("the failure", |event| {
-        matches!(event, Event::LogDirFailed { .. })
-    });
-    disk.heal();
-    drop(client);
-    drop(test);
-    let mut test = TestPlane::start(dir.path());
-    test.create("t", 1);
-    let all = test.client().fetch_one("t", 0, 0);
-    assert!(
-        all.high_watermark >= acknowledged,
-        "{} of {acknowledged}",
-        all.high_watermark
-    );
-    assert_eq!(
-        all.batches()[..acknowledged as usize],
-        (0..acknowledged).collect::<Vec<_>>()
-    );
-}
-
-#[test]
 fn an_orderly_end_answers_everyone_and_leaves_nothing_to_recover() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());

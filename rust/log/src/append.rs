@@ -43,6 +43,9 @@ pub enum AppendError {
     /// A write or sync failed earlier, of this log or of its directory.
     #[error("{0}")]
     Poisoned(String),
+    /// The volume has no space left; later it may.
+    #[error("the disk of the log directory is full")]
+    Full,
     /// The log is being truncated.
     #[error("the log is being truncated")]
     Truncating,
@@ -63,7 +66,7 @@ impl AppendError {
     /// The protocol's error code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Poisoned(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+            Self::Poisoned(_) | Self::Full => ErrorCode::KAFKA_STORAGE_ERROR,
             Self::Truncating => ErrorCode::NOT_LEADER_OR_FOLLOWER,
             Self::Producer(error) => error.code(),
             Self::NotBehindEnd { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
@@ -91,6 +94,9 @@ impl Log {
     ) -> Result<Appended, AppendError> {
         if let Some(reason) = self.poisoned() {
             return Err(AppendError::Poisoned(reason.to_owned()));
+        }
+        if self.env.is_full() {
+            return Err(AppendError::Full);
         }
         if self.truncating {
             return Err(AppendError::Truncating);

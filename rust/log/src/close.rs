@@ -29,6 +29,9 @@ impl Log {
         if let Some(reason) = self.poisoned() {
             return Err(io::Error::other(reason.to_owned()));
         }
+        if self.has_unwritten() {
+            return Err(io::Error::other("not everything is written"));
+        }
         self.truncating = true;
         if self.active.size > 0 {
             self.active.indexes.add_largest(true);

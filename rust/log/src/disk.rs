@@ -18,6 +18,9 @@ pub mod testing;
 /// Of memory and files, for [`DiskFile::write_pages_at`].
 pub const PAGE_BYTES: usize = 4096;
 
+/// How much [`write_zeros`] writes at a time.
+const ZEROS_BYTES: usize = 1 << 20;
+
 /// How [`Disk::open`] opens a file; always for reading too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
@@ -129,6 +132,11 @@ pub trait DiskFile: Debug + Send + Sync {
     }
     /// Cuts or extends with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Sees that the first `len` bytes have their place on the volume, the file being no shorter
+    /// afterwards. Where the file system cannot be asked for that, zeros are written.
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        write_zeros(self, len)
+    }
     /// Makes the content durable (fdatasync(2)).
     fn sync_data(&self) -> io::Result<()>;
     /// Tells the system that these bytes will be read soon; a hint, never an error.
@@ -186,6 +194,34 @@ pub fn replace_file_unsynced(disk: &dyn Disk, path: &Path, content: &[u8]) -> io
     disk.open(&temporary, OpenMode::Truncate)?
         .write_all_at(content, 0)?;
     disk.rename(&temporary, path)
+}
+
+/// [`DiskFile::allocate`] by writing.
+pub fn write_zeros(file: &(impl DiskFile + ?Sized), len: u64) -> io::Result<()> {
+    let zeros = vec![0; ZEROS_BYTES.min(len as usize)];
+    let mut at = 0;
+    while at < len {
+        let count = (zeros.len() as u64).min(len - at);
+        file.write_all_at(&zeros[..count as usize], at)?;
+        at += count;
+    }
+    Ok(())
+}
+
+/// Whether an error says that there is no space left, be it on the volume or in a quota: what was
+/// not done can be done again later. An error of a sync never says so: after that nobody knows what
+/// is on the disk.
+pub fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
+}
+
+/// The error of a sync.
+pub(crate) fn sync_failed(error: io::Error) -> io::Error {
+    if is_full(&error) {
+        return io::Error::other(format!("syncing: {error}"));
+    }
+    error
 }
 
 /// Turns `NotFound` into success, for files that need not be there.

@@ -1,7 +1,7 @@
 //! What all logs of one log directory share: the disk, the poison flag, buffers, file handles.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -29,6 +29,7 @@ pub const DIRECT_MIN_BYTES: u32 = 128 * 1024;
 pub struct LogEnv {
     disk: Arc<dyn Disk>,
     poison: OnceLock<String>,
+    is_full: AtomicBool,
     spare: Mutex<SpareTails>,
     handles: Mutex<VecDeque<Weak<Segment>>>,
     max_open_segments: usize,
@@ -49,6 +50,7 @@ impl LogEnv {
         Arc::new(Self {
             disk,
             poison: OnceLock::new(),
+            is_full: AtomicBool::new(false),
             spare: Mutex::default(),
             handles: Mutex::default(),
             max_open_segments: max_open_segments.max(8),
@@ -165,6 +167,13 @@ impl LogEnv {
         }))
     }
 
+    /// Gives blocks back that were claimed for an opening that is to be tried again.
+    pub(crate) fn unclaim(&self, name: &PartitionName, found: FoundPartition) {
+        if let Some(cache) = self.cache.get() {
+            cache.lock().found.insert(name.clone(), found);
+        }
+    }
+
     /// Keeps blocks that must not be used, so that they are not lost either.
     pub(crate) fn quarantine(&self, name: &PartitionName, found: FoundPartition, reason: &str) {
         if let Some(cache) = self.cache.get() {
@@ -188,6 +197,17 @@ impl LogEnv {
     #[inline]
     pub fn poisoned(&self) -> Option<&str> {
         self.poison.get().map(String::as_str)
+    }
+
+    /// Whether logs take no records for lack of space; what they have is read and written on.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::SeqCst)
+    }
+
+    /// See [`LogEnv::is_full`]; returns what it was before.
+    pub fn set_full(&self, is_full: bool) -> bool {
+        self.is_full.swap(is_full, Ordering::SeqCst)
     }
 
     /// An empty tail, recycled when possible.

@@ -4,6 +4,7 @@
 //! .lock                              fcntl lock of the broker that uses the directory
 //! meta.properties                    whose data this is
 //! .pyrklog-arena                     which block cache holds what is not in the files yet
+//! .pyrklog-reserve                   space for that, should the volume have none left
 //! .kafka_cleanshutdown               only between an orderly shutdown and the next start
 //! recovery-point-offset-checkpoint   below: synced
 //! log-start-offset-checkpoint        below: deleted
@@ -28,6 +29,7 @@ use crate::partition_metadata::PartitionMetadata;
 
 mod arena_marker;
 mod offsets;
+mod reserve;
 pub use arena_marker::{ArenaMarker, hex, parse_id};
 use offsets::OffsetTable;
 
@@ -272,7 +274,23 @@ impl LogDir {
             Err(error) => return Err(error),
         }
         self.env.disk().sync_dir(&self.path)?;
-        // A topic of the same name starts with a clean slate.
+        let folder = DeletedFolder {
+            env: self.env.clone(),
+            path: to,
+        };
+        match self.forget_rows(topic, partition) {
+            Err(error) if disk::is_full(&error) => {
+                // There is space once the folder's own is free.
+                folder.remove()?;
+                self.forget_rows(topic, partition)?;
+            }
+            result => result?,
+        }
+        Ok(Some(folder))
+    }
+
+    /// A topic of the same name starts with a clean slate.
+    fn forget_rows(&self, topic: &str, partition: i32) -> io::Result<()> {
         for table in [
             &self.recovery_points,
             &self.log_starts,
@@ -282,10 +300,7 @@ impl LogDir {
             table.remove(topic, partition);
             table.write(&self.env, &self.path)?;
         }
-        Ok(Some(DeletedFolder {
-            env: self.env.clone(),
-            path: to,
-        }))
+        Ok(())
     }
 
     /// Folders whose removal an earlier life did not finish.

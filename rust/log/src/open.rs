@@ -140,6 +140,13 @@ pub enum OpenError {
     Poisoned(String),
 }
 
+impl OpenError {
+    /// There is no space left: the log may be opened when there is some.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Io(error) if disk::is_full(error))
+    }
+}
+
 impl From<io::Error> for OpenError {
     /// Content that makes no sense says nothing about the disk under it.
     fn from(error: io::Error) -> Self {
@@ -185,7 +192,11 @@ impl Log {
         let loaded = match loader.load(request.state, &mut report) {
             Ok(loaded) => loaded,
             Err(error) => {
-                claim.refuse(&request.env, &error.to_string());
+                if error.is_full() {
+                    claim.give_back(&request.env);
+                } else {
+                    claim.refuse(&request.env, &error.to_string());
+                }
                 return Err(error);
             }
         };
@@ -198,9 +209,26 @@ impl Log {
         );
         log.cache = claim.into_cache(&log.segments);
         if request.config.flush_messages < i64::MAX {
+            log.write_what_was_found()?;
             log.sync_what_was_found()?;
         }
         Ok((log, report))
+    }
+
+    /// What the block cache holds beyond the files was acknowledged before `flush.messages` was
+    /// switched on: it is not left behind what is synced from now on.
+    fn write_what_was_found(&mut self) -> Result<(), OpenError> {
+        while let Some(mut job) = self.take_writes() {
+            let result = job.execute();
+            let failed = result.as_ref().err();
+            // By now the log has its blocks, so that this cannot be tried again.
+            let failed = failed.map(|error| io::Error::other(error.to_string()));
+            self.complete_writes(job, result);
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+        }
+        Ok(())
     }
 
     /// With `flush.messages` an acknowledgement means "synced". Batches that an earlier life wrote
@@ -230,6 +258,10 @@ impl Log {
         let end = LogPosition::at(end_offset, active.base_offset(), active.size);
         let spare_snapshot = spare(&loaded.snapshots, &loaded.segments);
         let mut tail = Tail::default();
+        if loaded.epochs_due {
+            let content = loaded.epochs.encode().into_bytes();
+            tail.push_file(names::LEADER_EPOCH_CHECKPOINT.to_owned(), content);
+        }
         let mut written = end;
         for unwritten in loaded.unwritten {
             if written == end {

@@ -13,6 +13,9 @@ use crate::segment::BatchFacts;
 pub(crate) const LOOK_UP_CHUNK_BYTES: usize = 4096 + 256;
 /// Bytes read at once when a whole segment is walked.
 pub(crate) const WALK_CHUNK_BYTES: usize = 1 << 20;
+/// Behind a batch that is longer than this only the next header is read: what lies between headers
+/// is most of such a segment.
+const LONG_BATCH_BYTES: usize = 64 << 10;
 
 /// Why a walk ended before its limit.
 #[derive(Debug)]
@@ -78,6 +81,8 @@ pub(crate) struct BatchScanner<'a> {
     next: u64,
     limit: u64,
     chunk: usize,
+    /// Bytes of the last batch met.
+    last_bytes: usize,
     window: Vec<u8>,
     window_start: u64,
 }
@@ -91,6 +96,7 @@ impl<'a> BatchScanner<'a> {
             next: start,
             limit,
             chunk,
+            last_bytes: 0,
             window: Vec::new(),
             window_start: start,
         }
@@ -98,11 +104,19 @@ impl<'a> BatchScanner<'a> {
 
     /// The next batch's header; its body is not read. `None` at the limit.
     pub fn next_header(&mut self) -> Result<Option<Met>, ScanError> {
+        let chunk = match self.last_bytes {
+            LONG_BATCH_BYTES.. => LOOK_UP_CHUNK_BYTES.min(self.chunk),
+            _ => self.chunk,
+        };
+        self.next_header_in(chunk)
+    }
+
+    fn next_header_in(&mut self, chunk: usize) -> Result<Option<Met>, ScanError> {
         if self.next >= self.limit {
             return Ok(None);
         }
         let position = self.next;
-        let bytes = self.bytes_at(position, HEADER_LEN)?;
+        let bytes = self.bytes_at(position, HEADER_LEN, chunk)?;
         let header = BatchHeader::parse(bytes)
             .map_err(|reason| ScanError::NotABatch { position, reason })?;
         let met = Met { position, header };
@@ -110,12 +124,13 @@ impl<'a> BatchScanner<'a> {
             return Err(self.cut_off(&met));
         }
         self.next = met.end();
+        self.last_bytes = met.header.total_len();
         Ok(Some(met))
     }
 
     /// The next batch with all its bytes. `None` at the limit.
     pub fn next_whole(&mut self) -> Result<Option<(Met, &[u8])>, ScanError> {
-        let Some(met) = self.next_header()? else {
+        let Some(met) = self.next_header_in(self.chunk)? else {
             return Ok(None);
         };
         let bytes = self.whole(&met)?;
@@ -124,7 +139,7 @@ impl<'a> BatchScanner<'a> {
 
     /// All bytes of a batch that was just met.
     pub fn whole(&mut self, met: &Met) -> Result<&[u8], ScanError> {
-        self.bytes_at(met.position, met.header.total_len())
+        self.bytes_at(met.position, met.header.total_len(), self.chunk)
     }
 
     fn cut_off(&self, met: &Met) -> ScanError {
@@ -139,16 +154,16 @@ impl<'a> BatchScanner<'a> {
     }
 
     /// `len` bytes at `position`, from the window or, after a read, from the new window.
-    fn bytes_at(&mut self, position: u64, len: usize) -> Result<&[u8], ScanError> {
+    fn bytes_at(&mut self, position: u64, len: usize, chunk: usize) -> Result<&[u8], ScanError> {
         let held = self.window_start + self.window.len() as u64;
         if position < self.window_start || position + len as u64 > held {
-            self.fill(position, len)?;
+            self.fill(position, len, chunk)?;
         }
         let start = (position - self.window_start) as usize;
         Ok(&self.window[start..start + len])
     }
 
-    fn fill(&mut self, position: u64, len: usize) -> Result<(), ScanError> {
+    fn fill(&mut self, position: u64, len: usize, chunk: usize) -> Result<(), ScanError> {
         let left = self.limit - position;
         if (len as u64) > left {
             let reason = DecodeError::Truncated {
@@ -157,7 +172,7 @@ impl<'a> BatchScanner<'a> {
             };
             return Err(ScanError::NotABatch { position, reason });
         }
-        let wanted = (len.max(self.chunk) as u64).min(left) as usize;
+        let wanted = (len.max(chunk) as u64).min(left) as usize;
         self.window.clear();
         self.window.resize(wanted, 0);
         self.window_start = position;

@@ -125,6 +125,9 @@ impl Log {
         self.active = loaded.active;
         self.epochs = loaded.epochs;
         self.epochs_unwritten = false;
+        if loaded.epochs_due {
+            self.write_epochs();
+        }
         self.producers = loaded.producers;
         self.producers.on_high_watermark(self.high_watermark.offset);
         self.snapshots = loaded.snapshots;

@@ -285,10 +285,13 @@ impl Tail {
         self.steps.push(Step::Remove { name });
     }
 
-    fn execute(&self, env: &LogEnv, folder: &Folder) -> io::Result<()> {
-        self.steps
-            .iter()
-            .try_for_each(|step| self.execute_step(step, env, folder))
+    /// The steps from `*done` on, counting there those that are done.
+    fn execute(&self, env: &LogEnv, folder: &Folder, done: &mut usize) -> io::Result<()> {
+        for step in &self.steps[*done..] {
+            self.execute_step(step, env, folder)?;
+            *done += 1;
+        }
+        Ok(())
     }
 
     fn execute_step(&self, step: &Step, env: &LogEnv, folder: &Folder) -> io::Result<()> {
@@ -366,6 +369,8 @@ pub struct WriteJob {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     pub(crate) tail: Tail,
+    /// Steps of the tail that are done.
+    done: usize,
     /// The log end offset once the job is done.
     pub(crate) end: LogPosition,
     /// The gate opens only after a sync (`flush.messages`).
@@ -384,6 +389,7 @@ impl WriteJob {
             env: env.clone(),
             folder: folder.clone(),
             tail,
+            done: 0,
             end,
             sync,
         }
@@ -398,9 +404,11 @@ impl WriteJob {
     ///
     /// # Errors
     /// The disk's. The state of the files is then unknown: hand the error to
-    /// [`crate::Log::complete_writes`] and poison the directory; never try again.
+    /// [`crate::Log::complete_writes`] and poison the directory; never try again. But where it is
+    /// only that there is no space left ([`disk::is_full`]), the job may be kept and executed again:
+    /// it goes on with the step that failed, which writes the same bytes at the same place.
     pub fn execute(&mut self) -> io::Result<()> {
-        self.tail.execute(&self.env, &self.folder)?;
+        self.tail.execute(&self.env, &self.folder, &mut self.done)?;
         match &mut self.sync {
             Some(sync) => sync.execute(),
             None => Ok(()),

@@ -143,6 +143,9 @@ impl DiskFile for SlowFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.inner.set_len(len)
     }
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.inner.allocate(len)
+    }
     fn sync_data(&self) -> io::Result<()> {
         self.inner.sync_data()
     }

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 
 use parking_lot::Mutex;
-use rustix::fs::{Advice, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space};
+use super::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space, sync_failed, write_zeros};
 
 /// Files of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,11 +99,12 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        File::open(path)?.sync_all().map_err(sync_failed)
     }
 
     fn sync_file_system(&self, path: &Path) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(File::open(path)?)?)
+        let synced = rustix::fs::syncfs(File::open(path)?);
+        synced.map_err(|error| sync_failed(error.into()))
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {
@@ -402,8 +403,15 @@ impl DiskFile for RealFile {
         self.file.set_len(len)
     }
 
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(self, len),
+            result => Ok(result?),
+        }
+    }
+
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.sync_data().map_err(sync_failed)
     }
 
     fn read_ahead(&self, position: u64, len: u64) {

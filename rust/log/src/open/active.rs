@@ -32,14 +32,15 @@ impl Loader<'_> {
         report: &mut OpenReport,
     ) -> Result<Option<(ActiveSegment, i64)>, OpenError> {
         let segment = segments.last().expect("a log has at least one segment");
-        let tail = self.load_tail(segment, report)?;
+        let tail = self.load_tail(segment, None, report)?;
         Ok(tail.map(|tail| (tail.active, tail.end_offset)))
     }
 
-    /// The same of any segment.
+    /// The same of any segment, whose indexes may have been read already.
     pub(super) fn load_tail(
         &self,
         segment: &Arc<Segment>,
+        indexes: Option<SegmentIndexes>,
         report: &mut OpenReport,
     ) -> Result<Option<LoadedTail>, OpenError> {
         let segment = segment.clone();
@@ -55,7 +56,11 @@ impl Loader<'_> {
         }
         // Its files are made when its first bytes are written; until then they count for nothing.
         let has_files = segment.written() > 0;
-        if has_files && let Some(indexes) = self.load_indexes(&segment)? {
+        let indexes = match indexes {
+            None if has_files => self.load_indexes(&segment)?,
+            indexes => indexes,
+        };
+        if has_files && let Some(indexes) = indexes {
             active.offsets_taken = indexes.offsets.size_bytes();
             active.times_taken = indexes.times.size_bytes();
             let last = indexes.offsets.last();

@@ -15,7 +15,7 @@ use crate::open::load::LoadedState;
 use crate::open::{Loader, OpenError, OpenReport};
 use crate::read::Wait;
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, ScanError};
-use crate::segment::{ActiveSegment, Segment};
+use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 
 impl Loader<'_> {
     /// The segments from the recovery point on, brought up to date. `None`: the files are not as a
@@ -39,10 +39,11 @@ impl Loader<'_> {
             if !self.config.cleanup_compact && segment.base_offset() != end_offset && i > first {
                 return Ok(None);
             }
-            if i + 1 == count {
-                self.cut_torn_batch(&segment, report)?;
-            }
-            let Some(tail) = self.load_tail(&segment, report)? else {
+            let indexes = match i + 1 == count {
+                true => self.cut_torn_batch(&segment, report)?,
+                false => None,
+            };
+            let Some(tail) = self.load_tail(&segment, indexes, report)? else {
                 return Ok(None);
             };
             self.check_tail(&segment, tail.walked_from, loading)?;
@@ -69,18 +70,18 @@ impl Loader<'_> {
     }
 
     /// A batch that was being appended, to the cache or to the file, when the kill came: it was
-    /// never acknowledged.
+    /// never acknowledged. Returns the segment's indexes, if they were read and nothing was cut.
     fn cut_torn_batch(
         &self,
         segment: &Arc<Segment>,
         report: &mut OpenReport,
-    ) -> Result<(), OpenError> {
+    ) -> Result<Option<SegmentIndexes>, OpenError> {
         let size = segment.size();
         let indexes = match segment.written() {
             0 => None,
             _ => self.load_indexes(segment)?,
         };
-        let entry = indexes.and_then(|indexes| indexes.offsets.last());
+        let entry = indexes.as_ref().and_then(|indexes| indexes.offsets.last());
         let start = entry.map_or(0, |entry| u64::from(entry.position));
         let bytes = segment.bytes();
         let mut scanner =
@@ -88,13 +89,13 @@ impl Loader<'_> {
         let torn_at = loop {
             match scanner.next_header() {
                 Ok(Some(_)) => {}
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(indexes),
                 Err(ScanError::NotABatch {
                     position,
                     reason: DecodeError::Truncated { .. },
                 }) => break position,
                 // Whoever looks closer will say what is wrong.
-                Err(ScanError::NotABatch { .. }) => return Ok(()),
+                Err(ScanError::NotABatch { .. }) => return Ok(indexes),
                 Err(ScanError::Io(error)) => return Err(error.into()),
             }
         };
@@ -113,7 +114,7 @@ impl Loader<'_> {
             file.sync_data()?;
         }
         segment.cut(torn_at);
-        Ok(())
+        Ok(None)
     }
 
     /// Looks at the batches behind `from`: their leader epochs, and the checksums of those that are

@@ -56,6 +56,13 @@ impl Claim {
         found.map_or_else(FoundSegments::new, |found| found.segments.clone())
     }
 
+    /// The log can be opened later: its blocks are as they were.
+    pub fn give_back(self, env: &LogEnv) {
+        if let Some(found) = self.found {
+            env.unclaim(&self.name, found);
+        }
+    }
+
     /// The log could not be opened: its blocks are kept, and nobody gets them.
     pub fn refuse(self, env: &LogEnv, reason: &str) {
         if let Some(found) = self.found {

@@ -53,6 +53,8 @@ pub(crate) struct Loaded {
     pub log_start: i64,
     pub epochs: LeaderEpochs,
     pub epochs_unwritten: bool,
+    /// The file is to be written before anything else: it could not be for lack of space.
+    pub epochs_due: bool,
     pub producers: ProducerStates,
     pub snapshots: BTreeSet<i64>,
     pub aborted: BTreeMap<i64, TransactionIndex>,
@@ -354,14 +356,8 @@ impl Loader<'_> {
             loading.producers = ProducerStates::new();
             end_offset = log_start;
         }
-        let mut trimmed = loading.epochs.truncate_from_end(end_offset);
-        trimmed |= loading.epochs.truncate_from_start(log_start);
-        // In a log closed in order this drops epochs without a batch. The file may keep them until
-        // the next batch: an opening before that drops them again.
-        let epochs_unwritten = trimmed && as_left && !loading.epochs_changed;
-        if (trimmed || loading.epochs_changed) && !epochs_unwritten {
-            self.write_epochs(&loading.epochs)?;
-        }
+        let (epochs_unwritten, epochs_due) =
+            self.settle_epochs(&mut loading, log_start..end_offset, as_left)?;
         self.remove_stray_snapshots(&mut loading, end_offset)?;
         loading.producers.on_log_start(log_start);
         report.checkpoint_is_stale = state.recovery_point > end_offset;
@@ -377,6 +373,7 @@ impl Loader<'_> {
             log_start,
             epochs: loading.epochs,
             epochs_unwritten,
+            epochs_due,
             producers: loading.producers,
             snapshots: loading.snapshots,
             aborted: loading.aborted,
@@ -384,6 +381,29 @@ impl Loader<'_> {
             unwritten: loading.unwritten,
             recovery_point,
         })
+    }
+
+    /// Drops the epochs that lie outside of the log, and writes the file. Returns what of that is
+    /// left: (before the next batch, before anything else).
+    fn settle_epochs(
+        &self,
+        loading: &mut LoadedState,
+        log: Range<i64>,
+        as_left: bool,
+    ) -> Result<(bool, bool), OpenError> {
+        let mut trimmed = loading.epochs.truncate_from_end(log.end);
+        trimmed |= loading.epochs.truncate_from_start(log.start);
+        // In a log closed in order this drops epochs without a batch. The file may keep them until
+        // the next batch: an opening before that drops them again.
+        let epochs_unwritten = trimmed && as_left && !loading.epochs_changed;
+        let mut epochs_due = false;
+        if (trimmed || loading.epochs_changed) && !epochs_unwritten {
+            match self.write_epochs(&loading.epochs) {
+                Err(error) if error.is_full() => epochs_due = true,
+                result => result?,
+            }
+        }
+        Ok((epochs_unwritten, epochs_due))
     }
 
     /// Snapshots that neither start a segment nor are the newest serve nobody; those behind the

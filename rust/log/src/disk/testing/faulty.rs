@@ -1,5 +1,6 @@
 //! A disk that fails where a test says so.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,8 @@ struct Rule {
 struct Faults {
     rules: Vec<Rule>,
     free_bytes: Option<usize>,
+    /// What [`DiskFile::allocate`] took, by path.
+    allocated: HashMap<PathBuf, usize>,
     counts: Vec<(Operation, usize)>,
 }
 
@@ -104,7 +107,8 @@ impl FaultyDisk {
     }
 
     /// The volume has room for this many more bytes, then every write fails with ENOSPC after its
-    /// part that fits; `None` = endless.
+    /// part that fits; `None` = endless. Of what is removed only files that were allocated without
+    /// being written give their room back.
     pub fn set_free_bytes(&self, free_bytes: Option<usize>) {
         self.faults.lock().free_bytes = free_bytes;
     }
@@ -154,6 +158,26 @@ impl FaultyDisk {
         None
     }
 
+    /// Space for a whole file, none of which is written.
+    fn allocate(&self, path: &Path, wanted: usize) -> io::Result<()> {
+        let mut faults = self.faults.lock();
+        let had = faults.allocated.get(path).copied().unwrap_or(0);
+        let more = wanted.saturating_sub(had);
+        if let Some(free) = &mut faults.free_bytes {
+            *free = free.checked_sub(more).ok_or(Errno::NOSPC)?;
+        }
+        faults.allocated.insert(path.to_owned(), had + more);
+        Ok(())
+    }
+
+    fn free(&self, path: &Path) {
+        let mut faults = self.faults.lock();
+        let freed = faults.allocated.remove(path).unwrap_or(0);
+        if let Some(free) = &mut faults.free_bytes {
+            *free += freed;
+        }
+    }
+
     fn take_space(&self, wanted: usize) -> Option<usize> {
         let mut faults = self.faults.lock();
         let free = faults.free_bytes.as_mut()?;
@@ -198,6 +222,7 @@ impl Disk for FaultyDisk {
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.check(Operation::Remove, path)?;
+        self.free(path);
         self.inner.remove_file(path)
     }
 
@@ -217,7 +242,11 @@ impl Disk for FaultyDisk {
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {
-        self.inner.space(path)
+        let mut space = self.inner.space(path)?;
+        if let Some(free) = self.faults.lock().free_bytes {
+            space.usable_bytes = free as u64;
+        }
+        Ok(space)
     }
 
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
@@ -271,8 +300,18 @@ impl DiskFile for FaultyFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.disk.check(Operation::Write, &self.path)?;
+        match self.disk.fault(Operation::Write, &self.path) {
+            // Cutting needs no space.
+            Some(Fault::NoSpaceAfter(_)) if len <= self.inner.len()? => {}
+            Some(fault) => return Err(fault.error()),
+            None => {}
+        }
         self.inner.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.disk.check(Operation::Write, &self.path)?;
+        self.disk.allocate(&self.path, len as usize)
     }
 
     fn sync_data(&self) -> io::Result<()> {

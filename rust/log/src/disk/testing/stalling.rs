@@ -206,6 +206,11 @@ impl DiskFile for StallingFile {
         self.inner.set_len(len)
     }
 
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.disk.pass("fallocate", &self.path);
+        self.inner.allocate(len)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         self.disk.pass("sync", &self.path);
         self.inner.sync_data()

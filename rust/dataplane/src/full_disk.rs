@@ -1,0 +1,191 @@
+//! What a directory's writer does when its volume has no space left (`docs/block-cache.md`,
+//! section 7): it writes what was acknowledged into the space of the reserve, keeps what does not
+//! fit, tries again, and lets the directory take records once there is space.
+
+use std::io;
+use std::sync::Arc;
+
+use pyrklog_log::WriteJob;
+use pyrklog_log::disk::is_full;
+use pyrklog_wire::ErrorCode;
+
+use crate::clock::mono_ms;
+use crate::leadership;
+use crate::log_dir::LogDirState;
+use crate::outbox::Outbox;
+use crate::partition::Partition;
+use crate::shared::Shared;
+
+/// Between two tries.
+const RETRY_MS: i64 = 1_000;
+
+/// Space beyond the reserve that a directory needs to take records again, as a share of the reserve:
+/// else the next few records would fill it once more.
+const MARGIN_SHARE: u64 = 4;
+
+/// The space that is set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reserve {
+    /// Not looked at yet: nothing was written so far.
+    Unknown,
+    /// It is there.
+    Made,
+    /// It was given up, or there was no space for it.
+    Gone,
+    /// The file system makes no such file: the directory goes without.
+    Refused,
+}
+
+/// See the module; the writer's own.
+#[derive(Debug)]
+pub struct FullDisk {
+    shared: Arc<Shared>,
+    dir: Arc<LogDirState>,
+    reserve: Reserve,
+    /// Jobs that found no space.
+    stuck: Vec<(Arc<Partition>, WriteJob)>,
+    next_try_ms: i64,
+}
+
+impl FullDisk {
+    /// For one directory.
+    pub fn new(shared: Arc<Shared>, dir: Arc<LogDirState>) -> FullDisk {
+        FullDisk {
+            shared,
+            dir,
+            reserve: Reserve::Unknown,
+            stuck: Vec::new(),
+            next_try_ms: 0,
+        }
+    }
+
+    /// The first look: a directory that has no reserve nor space for one takes no records.
+    pub fn look(&self) {
+        let files = &self.dir.files;
+        // Whoever cannot say how much space there is has not said that there is none.
+        if let (Ok(false), Ok(space)) = (files.has_reserve(), files.space())
+            && space.usable_bytes < self.dir.reserve_bytes
+        {
+            let (free, wanted) = (space.usable_bytes, self.dir.reserve_bytes);
+            let reason = format!("{free} bytes are free, and {wanted} have to be set aside");
+            self.shared.disk_full(&self.dir, reason);
+        }
+    }
+
+    /// When the writer has to look again, monotonic milliseconds; `None` while there is space.
+    pub fn due_ms(&self) -> Option<i64> {
+        let is_waiting = self.dir.is_read_only() && !self.dir.has_failed();
+        is_waiting.then_some(self.next_try_ms)
+    }
+
+    /// Executes a job; where there is no space, once more with that of the reserve.
+    ///
+    /// # Errors
+    /// As [`WriteJob::execute`]: with [`is_full`] the job is for [`FullDisk::keep`].
+    pub fn execute(&mut self, job: &mut WriteJob) -> io::Result<()> {
+        if self.reserve == Reserve::Unknown {
+            self.make();
+        }
+        match job.execute() {
+            Err(error) if is_full(&error) => {
+                self.shared.disk_full(&self.dir, error.to_string());
+                if self.give_up()? {
+                    job.execute()
+                } else {
+                    Err(error)
+                }
+            }
+            result => result,
+        }
+    }
+
+    /// Keeps a job that found no space. Whoever waits for its bytes is told.
+    pub fn keep(&mut self, partition: Arc<Partition>, job: WriteJob, outbox: &mut Outbox) {
+        let mut state = partition.lock();
+        state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, outbox);
+        drop(state);
+        self.stuck.push((partition, job));
+    }
+
+    /// The jobs to be executed again, if it is time for that. Those of partitions that are gone are
+    /// forgotten.
+    pub fn take_due(&mut self) -> Vec<(Arc<Partition>, WriteJob)> {
+        let now_ms = mono_ms();
+        if self.due_ms().is_none_or(|due_ms| now_ms < due_ms) {
+            return Vec::new();
+        }
+        self.next_try_ms = now_ms + RETRY_MS;
+        self.stuck
+            .retain(|(partition, _)| partition.lock().log.is_some());
+        std::mem::take(&mut self.stuck)
+    }
+
+    /// All jobs, at the end; none where the directory has failed since.
+    pub fn take_all(&mut self) -> Vec<(Arc<Partition>, WriteJob)> {
+        let mut stuck = std::mem::take(&mut self.stuck);
+        if self.dir.has_failed() {
+            stuck.clear();
+        }
+        stuck
+    }
+
+    /// After what was due: opens logs that wait for space, and then, if nothing waits any more, lets
+    /// the directory take records where it can set its reserve aside again.
+    pub fn settle(&mut self) -> io::Result<()> {
+        let waiting = self.dir.take_waiting_for_space();
+        if !waiting.is_empty() {
+            self.give_up()?;
+            leadership::load_again(&self.shared, waiting);
+            return Ok(());
+        }
+        if !self.stuck.is_empty() || !self.has_room() {
+            return Ok(());
+        }
+        self.make();
+        if self.reserve != Reserve::Gone {
+            self.shared.disk_has_space(&self.dir);
+        }
+        Ok(())
+    }
+
+    /// Whether there is space for the reserve and some more.
+    fn has_room(&self) -> bool {
+        let reserve_bytes = self.dir.reserve_bytes;
+        let margin_bytes = reserve_bytes / MARGIN_SHARE;
+        let wanted_bytes = match self.reserve {
+            Reserve::Unknown | Reserve::Gone => reserve_bytes + margin_bytes,
+            Reserve::Made | Reserve::Refused => margin_bytes,
+        };
+        let space = self.dir.files.space();
+        space.is_ok_and(|space| space.usable_bytes >= wanted_bytes)
+    }
+
+    fn make(&mut self) {
+        self.reserve = match self.dir.files.make_reserve(self.dir.reserve_bytes) {
+            Ok(()) => Reserve::Made,
+            Err(error) => {
+                let reason = format!("setting space aside: {error}");
+                if is_full(&error) {
+                    self.shared.disk_full(&self.dir, reason);
+                    Reserve::Gone
+                } else {
+                    let log_dir = self.dir.path().display().to_string();
+                    let fields = vec![("log_dir", log_dir), ("reason", reason)];
+                    let events = &self.shared.events;
+                    events.notice("log_dir_without_reserve", "warning", fields);
+                    Reserve::Refused
+                }
+            }
+        };
+    }
+
+    /// True when that made space.
+    fn give_up(&mut self) -> io::Result<bool> {
+        let was_made = self.reserve == Reserve::Made;
+        if was_made || self.reserve == Reserve::Unknown {
+            self.dir.files.remove_reserve()?;
+            self.reserve = Reserve::Gone;
+        }
+        Ok(was_made)
+    }
+}

@@ -1,0 +1,259 @@
+//! A volume without space: what was acknowledged is written and served, nothing is taken, and the
+//! directory recovers by itself.
+
+mod harness;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use harness::*;
+use pyrklog_dataplane::api::{CacheConfig, Event, PlaneConfig};
+use pyrklog_log::disk::RealDisk;
+use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
+use pyrklog_wire::ErrorCode;
+
+const ENOUGH: Option<usize> = Some(1 << 30);
+
+/// With a block cache whose writer leaves records there until it is asked, and little that may be
+/// unwritten, so that the reserve is small.
+fn cached(dir: &Path) -> PlaneConfig {
+    let mut config = config(vec![dir.join("logs")]);
+    config.cache = cache(&config.log_dirs);
+    config.cache.flush_ms = 50;
+    config.unwritten_max_bytes = Some(1 << 20);
+    config
+}
+
+fn faulty() -> FaultyDisk {
+    FaultyDisk::new(Arc::new(RealDisk))
+}
+
+fn start(config: &PlaneConfig, disk: &FaultyDisk) -> TestPlane {
+    TestPlane::start_with(config.clone(), Arc::new(disk.clone()))
+}
+
+fn reserve(dir: &Path) -> PathBuf {
+    dir.join("logs/.pyrklog-reserve")
+}
+
+/// Produces until it is refused: how many were acknowledged.
+fn fill(test: &TestPlane, topic: &str, size_bytes: usize) -> i64 {
+    let mut client = test.client();
+    let record = large_batch(size_bytes);
+    for acknowledged in 0..10_000 {
+        let (error, _) = client.produce(topic, 0, &record);
+        if error != ErrorCode::NONE {
+            assert_eq!(error, ErrorCode::KAFKA_STORAGE_ERROR);
+            return acknowledged;
+        }
+    }
+    panic!("the disk never filled up");
+}
+
+fn high_watermark(test: &TestPlane, topic: &str) -> i64 {
+    let fetched = test.client().fetch_one(topic, 0, 0);
+    assert_eq!(fetched.error, ErrorCode::NONE);
+    fetched.high_watermark
+}
+
+fn becomes(test: &TestPlane, name: &str, value: u64) {
+    eventually(name, || (test.statistic(name) == value).then_some(()));
+}
+
+/// A topic with one record that is written, and a volume that takes no byte more.
+fn filled_up(config: &PlaneConfig, disk: &FaultyDisk) -> TestPlane {
+    disk.set_free_bytes(ENOUGH);
+    let mut test = start(config, disk);
+    test.create("t", 1);
+    let first = test.client().produce("t", 0, &batch(&[b"first"]));
+    assert_eq!(first, (ErrorCode::NONE, 0));
+    becomes(&test, "unwritten_bytes", 0);
+    disk.set_free_bytes(Some(0));
+    test
+}
+
+#[test]
+fn what_was_acknowledged_is_written_into_the_reserve_and_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = filled_up(&config, &disk);
+    assert!(reserve(dir.path()).exists());
+    let acknowledged = fill(&test, "t", 50_000);
+    let told = test.wait_for_notice("log_dir_full");
+    assert_eq!(told[0].1, dir.path().join("logs").display().to_string());
+    becomes(&test, "unwritten_bytes", 0);
+    assert!(!reserve(dir.path()).exists(), "it was used");
+    assert_eq!(test.statistic("log_dir_read_only.0"), 1);
+    assert_eq!(high_watermark(&test, "t"), 1 + acknowledged);
+    let listed = test.client().list_offset("t", 0, -1);
+    assert_eq!(
+        (listed.error_code, listed.offset),
+        (ErrorCode::NONE, 1 + acknowledged)
+    );
+    // The failure of a directory is another matter.
+    test.events.extend(test.plane.drain_events(100));
+    let has_failed = |event: &Event| matches!(event, Event::LogDirFailed { .. });
+    assert!(!test.events.iter().any(has_failed));
+
+    disk.set_free_bytes(ENOUGH);
+    test.wait_for_notice("log_dir_has_space");
+    assert!(
+        reserve(dir.path()).exists(),
+        "made before records are taken"
+    );
+    let next = test.client().produce("t", 0, &batch(&[b"next"]));
+    assert_eq!(next, (ErrorCode::NONE, 1 + acknowledged));
+    assert!(test.shutdown());
+    assert!(!reserve(dir.path()).exists());
+    let mut test = start(&config, &disk);
+    test.create("t", 1);
+    assert_eq!(high_watermark(&test, "t"), 2 + acknowledged);
+}
+
+/// The reserve is given up, and that is not enough.
+#[test]
+fn what_finds_no_space_at_all_is_served_from_the_cache_and_survives_kills_and_ends() {
+    for is_killed in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (config, disk) = (cached(dir.path()), faulty());
+        let test = filled_up(&config, &disk);
+        let no_space = Fault::NoSpaceAfter(1_000);
+        disk.fail(Operation::Write, "t-0/", 0, usize::MAX, no_space);
+        let acknowledged = fill(&test, "t", 50_000);
+        assert_eq!(high_watermark(&test, "t"), 1 + acknowledged);
+        assert!(test.statistic("unwritten_bytes") > 0 || acknowledged == 0);
+        if is_killed {
+            drop(test);
+        } else {
+            assert!(!test.shutdown(), "not everything is written");
+        }
+        // Somebody else took what was set aside.
+        disk.set_free_bytes(Some(0));
+
+        let mut test = start(&config, &disk);
+        test.wait_for_notice("log_dir_full");
+        test.create("t", 1);
+        assert_eq!(high_watermark(&test, "t"), 1 + acknowledged);
+        let refused = test.client().produce("t", 0, &batch(&[b"no"])).0;
+        assert_eq!(refused, ErrorCode::KAFKA_STORAGE_ERROR);
+
+        disk.heal();
+        test.wait_for_notice("log_dir_has_space");
+        becomes(&test, "unwritten_bytes", 0);
+        let next = test.client().produce("t", 0, &batch(&[b"next"]));
+        assert_eq!(next, (ErrorCode::NONE, 1 + acknowledged));
+        assert!(test.shutdown());
+    }
+}
+
+#[test]
+fn requests_that_wait_for_the_file_are_refused_and_their_records_are_written_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut config, disk) = (cached(dir.path()), faulty());
+    config.cache = CacheConfig::off();
+    let mut test = filled_up(&config, &disk);
+    let no_space = Fault::NoSpaceAfter(10);
+    disk.fail(Operation::Write, "t-0/", 0, usize::MAX, no_space);
+    assert_eq!(fill(&test, "t", 1_000), 0);
+    assert_eq!(high_watermark(&test, "t"), 1, "never acknowledged");
+    disk.heal();
+    test.wait_for_notice("log_dir_has_space");
+    assert_eq!(high_watermark(&test, "t"), 2, "appended all the same");
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_for_lack_of_space_is_opened_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = filled_up(&config, &disk);
+    let no_space = Fault::NoSpaceAfter(0);
+    disk.fail(Operation::Open, "u-0", 0, usize::MAX, no_space);
+    test.create("u", 1);
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
+    for topic in ["t", "u"] {
+        // While it is being tried again, as during any opening, there is no leader.
+        eventually(topic, || {
+            let refused = client.produce(topic, 0, &record).0;
+            assert_ne!(refused, ErrorCode::NONE);
+            (refused == ErrorCode::KAFKA_STORAGE_ERROR).then_some(())
+        });
+    }
+    disk.heal();
+    test.wait_for_notice("log_dir_has_space");
+    eventually("u is served", || {
+        (client.produce("u", 0, &record) == (ErrorCode::NONE, 0)).then_some(())
+    });
+    // One that is deleted while it waits is not opened any more.
+    disk.fail(Operation::Open, "w-0", 0, usize::MAX, no_space);
+    test.create("w", 1);
+    becomes(&test, "log_dir_read_only.0", 1);
+    assert_eq!(test.delete("w", 1), [0]);
+    test.wait_for_notice("log_dir_has_space");
+    assert!(!dir.path().join("logs/w-0").exists());
+}
+
+#[test]
+fn other_directories_serve_and_get_the_new_partitions() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut config, disk) = (cached(dir.path()), faulty());
+    config.log_dirs = ["one", "two"].map(|name| dir.path().join(name)).to_vec();
+    let mut test = start(&config, &disk);
+    test.create("t", 2);
+    let in_full = i32::from(!dir.path().join("one/t-0").exists());
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
+    for index in 0..2 {
+        assert_eq!(client.produce("t", index, &record), (ErrorCode::NONE, 0));
+    }
+    let no_space = Fault::NoSpaceAfter(0);
+    disk.fail(Operation::Write, "one/", 0, usize::MAX, no_space);
+    eventually("the refusal", || {
+        let refused = client.produce("t", in_full, &record).0;
+        (refused == ErrorCode::KAFKA_STORAGE_ERROR).then_some(())
+    });
+    let other = client.produce("t", 1 - in_full, &record);
+    assert_eq!(other, (ErrorCode::NONE, 1));
+    test.create("u", 3);
+    for index in 0..3 {
+        assert!(dir.path().join(format!("two/u-{index}")).exists());
+        assert_eq!(client.produce("u", index, &record), (ErrorCode::NONE, 0));
+    }
+}
+
+#[test]
+fn checkpoints_that_find_no_space_are_written_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut config, disk) = (cached(dir.path()), faulty());
+    config.high_watermark_checkpoint_interval_ms = 20;
+    let mut test = start(&config, &disk);
+    test.create("t", 1);
+    let no_space = Fault::NoSpaceAfter(3);
+    disk.fail(Operation::Write, "replication-offset", 0, 2, no_space);
+    let first = test.client().produce("t", 0, &batch(&[b"v"]));
+    assert_eq!(first, (ErrorCode::NONE, 0));
+    test.wait_for_notice("log_dir_full");
+    test.wait_for_notice("log_dir_has_space");
+    let checkpoint = dir.path().join("logs/replication-offset-checkpoint");
+    eventually("the checkpoint", || {
+        let content = std::fs::read_to_string(&checkpoint).unwrap_or_default();
+        content.contains("t 0 1").then_some(())
+    });
+}
+
+/// Topics are deleted to make space.
+#[test]
+fn topics_can_be_deleted_on_a_full_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = filled_up(&config, &disk);
+    fill(&test, "t", 50_000);
+    let no_space = Fault::NoSpaceAfter(0);
+    disk.fail(Operation::Write, "checkpoint", 0, 1, no_space);
+    disk.set_free_bytes(ENOUGH);
+    assert_eq!(test.delete("t", 1), [0]);
+    assert!(!dir.path().join("logs/t-0").exists());
+    test.wait_for_notice("log_dir_has_space");
+    test.create("t", 1);
+    assert_eq!(high_watermark(&test, "t"), 0);
+}
