@@ -233,8 +233,9 @@ STORAGE = (
     ),
     integer(
         "num.recovery.threads.per.data.dir",
-        1,
-        "Threads that open and recover logs at start, for each log directory.",
+        4,
+        "Threads that open and recover logs at start, for each log directory. They mostly wait for "
+        "the disk, so that more of them than Kafka's one help on any machine.",
         importance="high",
         minimum=1,
         maximum=256,

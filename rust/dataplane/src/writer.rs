@@ -27,12 +27,12 @@ use crate::shared::Shared;
 /// Bytes after which finished requests are told before the turn is over.
 const DELIVER_BYTES: usize = 1024 * 1024;
 
+/// A job that takes longer than this says that the disk hangs.
+const STANDS_STILL_MS: i64 = 1_000;
+
 /// So many partitions that are due later, and fewer, are due after a part of that time.
 const FEW: usize = 64;
 const EARLY_SHARE: i64 = 5;
-
-/// A job that takes longer than this says that the disk hangs.
-const STANDS_STILL_MS: i64 = 1_000;
 
 /// How the writer is to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -284,13 +284,16 @@ fn what_fell_out_of_a_small_cache_is_read_from_the_files() {
     let mut sent = Vec::new();
     let mut client = test.client();
     // While nothing can be reclaimed in time, records go to the files without the cache.
-    while sent.len() < 300 || test.statistic("cache_chunks_reclaimed") <= 5 {
+    let mut is_cached = false;
+    while sent.len() < 300 || test.statistic("cache_chunks_reclaimed") <= 5 || !is_cached {
         let number = sent.len() as i64;
+        let cached_bytes = test.statistic("cache_appended_bytes");
         assert!(number < 5_000, "nothing falls out of the cache");
         let mut record = large_batch(100_000);
         assert_eq!(client.produce("t", 0, &record), (ErrorCode::NONE, number));
         record[..8].copy_from_slice(&number.to_be_bytes());
         sent.push(record);
+        is_cached = test.statistic("cache_appended_bytes") > cached_bytes;
     }
     let found = fetch_all(&test, "t", sent.len());
     assert_eq!(without_epochs(found), expected(&sent));
@@ -346,6 +349,14 @@ fn an_arena_that_is_removed_under_a_broker_is_noticed_and_loses_nothing() {
     // Acknowledged now means written.
     let stored = fs::read(segment(dir.path(), "t", 0)).unwrap();
     assert_eq!(without_epochs(stored), expected(&sent));
+    // A kill from now on loses nothing, and the next start does not say so.
+    eventually("the marker is removed", || {
+        (!marker(dir.path()).exists()).then_some(())
+    });
+    drop(client);
+    drop(test);
+    has_all(&config, &sent);
+    assert!(!dir.path().join("logs/.pyrklog-unclean").exists());
 }
 
 #[test]

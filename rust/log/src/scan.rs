@@ -105,7 +105,8 @@ impl<'a> BatchScanner<'a> {
     /// The next batch's header; its body is not read. `None` at the limit.
     pub fn next_header(&mut self) -> Result<Option<Met>, ScanError> {
         let chunk = match self.last_bytes {
-            LONG_BATCH_BYTES.. => LOOK_UP_CHUNK_BYTES.min(self.chunk),
+            // What the first is like is not known yet.
+            0 | LONG_BATCH_BYTES.. => LOOK_UP_CHUNK_BYTES.min(self.chunk),
             _ => self.chunk,
         };
         self.next_header_in(chunk)
