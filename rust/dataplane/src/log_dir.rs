@@ -18,6 +18,10 @@ use crate::writer::WriterQueue;
 /// No more of a volume may be unwritten than this share.
 const VOLUME_SHARE: u64 = 20;
 
+/// Nor more than this share of what is free at the start, so that the reserve fits; but so much.
+const FREE_SHARE: u64 = 4;
+const LEAST_BYTES: u64 = 4 << 20;
+
 /// The reserve is more than what may be unwritten by this share: indexes, blocks that are not full.
 const RESERVE_MORE_SHARE: u64 = 4;
 
@@ -217,8 +221,10 @@ impl LogDirState {
 }
 
 fn share_of_volume(files: &LogDir) -> usize {
-    let space = files.space();
-    let bytes = space.map_or(u64::MAX, |space| space.total_bytes / VOLUME_SHARE);
+    let bytes = files.space().map_or(u64::MAX, |space| {
+        let of_free_bytes = (space.usable_bytes / FREE_SHARE).max(LEAST_BYTES);
+        of_free_bytes.min(space.total_bytes / VOLUME_SHARE)
+    });
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 

@@ -57,7 +57,9 @@ fn acks_all_waits_for_the_followers_and_readers_wait_with_it() {
         );
         (waiting == (1, 1)).then_some(())
     });
-    assert_eq!(replica.fetch(&follower(1)).partitions[0].batches(), [1]);
+    // It is read once it is in the file.
+    let next = follower(1).wait(30_000, 1);
+    assert_eq!(replica.fetch(&next).partitions[0].batches(), [1]);
     let (_, answer) = consumer.receive(key::FETCH, waiting.version);
     assert_eq!(fetched(&answer, &waiting).partitions[0].high_watermark, 1);
     assert_eq!(

@@ -218,9 +218,7 @@ impl Log {
     }
 
     fn update_producer(&mut self, info: &BatchInfo, base_offset: i64, place: Place) {
-        if info.producer_id >= 0 {
-            self.unsaved_bytes += info.size_bytes;
-        }
+        self.unsaved_bytes += info.size_bytes;
         let Some(completed) = self.producers.update(info, base_offset, Some(place)) else {
             return;
         };

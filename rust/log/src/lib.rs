@@ -35,6 +35,7 @@ mod folder;
 mod log;
 mod log_dir;
 mod open;
+mod page_bytes;
 mod read;
 mod retention;
 mod scan;

@@ -112,6 +112,9 @@ const FILES_A_SYNC_MAX: usize = 3 * CLOSED_SEGMENTS_A_SYNC_MAX;
 const SNAPSHOT_EVERY_BYTES: usize = 4 << 20;
 const SNAPSHOT_EVERY_BYTES_A_PRODUCER: usize = 1024;
 
+/// Less often where there are no producers: then it says just that.
+const SNAPSHOT_EVERY_BYTES_WITHOUT: usize = 8 << 20;
+
 /// How much [`Log::take_sync`] makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncScope {
@@ -430,8 +433,11 @@ impl Log {
 
     /// Saves the producers' state if it is due, and lets go of what was saved before in the segment.
     fn save_producers(&mut self) {
-        let every = self.producers.len() * SNAPSHOT_EVERY_BYTES_A_PRODUCER;
-        if self.unsaved_bytes < SNAPSHOT_EVERY_BYTES.max(every) {
+        let every = match self.producers.len() {
+            0 => SNAPSHOT_EVERY_BYTES_WITHOUT,
+            count => SNAPSHOT_EVERY_BYTES.max(count * SNAPSHOT_EVERY_BYTES_A_PRODUCER),
+        };
+        if self.unsaved_bytes < every {
             return;
         }
         let end = self.end.offset;

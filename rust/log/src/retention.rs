@@ -203,10 +203,17 @@ impl RemovedSegments {
     /// # Errors
     /// The disk's.
     pub fn rename(&self) -> io::Result<()> {
+        // The `.log` first, and durably: a segment that a power loss brings back is whole then. One
+        // that lacks its aborted transactions would show them, and nothing tells that they are missing.
         for segment in &self.segments {
-            // The `.log` last: until it is renamed, the segment is whole after a crash, or its
-            // indexes are built anew.
-            for kind in SEGMENT_FILES.into_iter().rev() {
+            let log = self
+                .folder
+                .segment_file(segment.base_offset(), FileKind::Log);
+            self.rename_file(&log)?;
+        }
+        self.env.disk().sync_dir(&self.folder.path())?;
+        for segment in &self.segments {
+            for kind in SEGMENT_FILES {
                 self.rename_file(&self.folder.segment_file(segment.base_offset(), kind))?;
             }
             segment.set_removed();

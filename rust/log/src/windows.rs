@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::disk::PAGE_BYTES;
+use crate::page_bytes::PageBytes;
 use crate::read::Wait;
 use crate::segment::Segment;
 
@@ -28,9 +30,6 @@ pub const WINDOWS_MAX_BYTES: usize = 64 << 20;
 /// Windows that a reader has left are kept for those right behind it, up to this much.
 pub const PASSED_MAX_BYTES: usize = 8 << 20;
 
-/// Windows begin at a page.
-const PAGE_BYTES: u64 = 4096;
-
 /// Bytes of a segment's file.
 #[derive(Debug)]
 pub struct Window {
@@ -39,7 +38,7 @@ pub struct Window {
     /// It ends where it was meant to, not where the file did: a reader that leaves it goes on behind.
     is_full: bool,
     /// At least `len` bytes; kept at its size to be filled again.
-    bytes: Vec<u8>,
+    bytes: PageBytes,
 }
 
 impl Window {
@@ -81,7 +80,7 @@ struct Held {
 struct Inner {
     /// The oldest first.
     held: VecDeque<Held>,
-    spare: Option<Vec<u8>>,
+    spare: Option<PageBytes>,
 }
 
 /// The windows of a log directory.
@@ -129,7 +128,7 @@ impl Windows {
     /// # Errors
     /// The disk's.
     pub fn load(&self, segment: &Arc<Segment>, position: u64) -> io::Result<Option<Arc<Window>>> {
-        let start = position - position % PAGE_BYTES;
+        let start = position - position % PAGE_BYTES as u64;
         let written = segment.written();
         if position >= written {
             return Ok(None);
@@ -139,11 +138,13 @@ impl Windows {
         let full = full_len(start, bytes.len());
         let wanted = usize::try_from(written - start).unwrap_or(usize::MAX);
         let wanted = wanted.min(full);
+        // Whole pages can be read around the page cache.
+        let asked = wanted.next_multiple_of(PAGE_BYTES);
         let mut len = 0;
         while len < wanted {
-            match file.read_past_cache_at(&mut bytes[len..wanted], start + len as u64) {
+            match file.read_past_cache_at(&mut bytes[len..asked], start + len as u64) {
                 Ok(0) => break,
-                Ok(count) => len += count,
+                Ok(count) => len = wanted.min(len + count),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) if start + len as u64 > position => break,
                 Err(error) => {
@@ -174,7 +175,7 @@ impl Windows {
     }
 
     /// Memory for a window: that of one that is not needed any more, if it can be had.
-    fn room(&self) -> Vec<u8> {
+    fn room(&self) -> PageBytes {
         let mut inner = self.inner.lock();
         let wanted = if inner.bytes(|held| !held.is_passed) >= WINDOWS_MAX_BYTES / 2 {
             SMALL_WINDOW_BYTES
@@ -195,10 +196,10 @@ impl Windows {
         drop(inner);
         spare
             .filter(|bytes| bytes.len() == wanted)
-            .unwrap_or_else(|| vec![0; wanted])
+            .unwrap_or_else(|| PageBytes::new(wanted))
     }
 
-    fn give_back(&self, bytes: Vec<u8>) {
+    fn give_back(&self, bytes: PageBytes) {
         self.inner.lock().spare = Some(bytes);
     }
 

@@ -9,8 +9,8 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use parking_lot::Mutex;
@@ -53,7 +53,7 @@ impl Disk for RealDisk {
         };
         Ok(Arc::new(RealFile {
             file: Arc::new(options.open(path)?),
-            past_cache: OnceLock::new(),
+            past_cache: past_cache::Apart::default(),
             direct: Mutex::default(),
             log_dir: LogDirKey::of_file(path),
         }))
@@ -243,7 +243,7 @@ pub fn take_left_open() -> Option<LeftOpen> {
 struct RealFile {
     file: Arc<File>,
     /// See [`past_cache::read`].
-    past_cache: OnceLock<Option<File>>,
+    past_cache: past_cache::Apart,
     direct: Mutex<Direct>,
     log_dir: LogDirKey,
 }
@@ -265,7 +265,7 @@ impl Drop for RealFile {
         let _gone = LEFT_OPEN.try_with(|left| {
             if let Some(files) = left.borrow_mut().as_mut() {
                 files.push((self.log_dir, Arc::clone(&self.file)));
-                let apart = self.past_cache.take().flatten();
+                let apart = self.past_cache.take();
                 files.extend(apart.map(|file| (self.log_dir, Arc::new(file))));
                 if let Direct::Open(file) = self.direct.get_mut() {
                     files.push((self.log_dir, Arc::clone(file)));

@@ -1,15 +1,18 @@
 //! Reading a file without leaving anything in the page cache that was not there before.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
+
+use super::O_DIRECT;
+use crate::disk::PAGE_BYTES;
 
 /// Pages that a read brings into the page cache leave it behind the read; those that were there
 /// stay. So do the kernel's own read-ahead's (Linux 6.14, by file system).
@@ -21,14 +24,38 @@ static IS_KNOWN: AtomicBool = AtomicBool::new(true);
 /// One byte of each piece of this size tells whether the piece is in the page cache.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Reads as `read_at` does. `apart` is where the file's own descriptor for this is kept, on systems
-/// that need one.
-pub fn read(
-    file: &File,
-    apart: &OnceLock<Option<File>>,
-    buffer: &mut [u8],
-    position: u64,
-) -> io::Result<usize> {
+/// A file's further descriptors, where they are needed.
+#[derive(Debug, Default)]
+pub struct Apart {
+    /// For reads around the page cache (O_DIRECT).
+    direct: OnceLock<Option<File>>,
+    /// The file system has none.
+    is_refused: AtomicBool,
+    /// Without read-ahead by the kernel.
+    plain: OnceLock<Option<File>>,
+}
+
+impl Apart {
+    /// Those that are open; they are not used any more.
+    pub fn take(&mut self) -> impl Iterator<Item = File> {
+        let both = [self.direct.take(), self.plain.take()];
+        both.into_iter().flatten().flatten()
+    }
+}
+
+/// Reads as `read_at` does: around the page cache where whole pages are asked for and the file system
+/// can do that, past it otherwise.
+pub fn read(file: &File, apart: &Apart, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+    let numbers = [buffer.as_ptr().addr(), buffer.len(), position as usize];
+    if numbers.iter().all(|n| n.is_multiple_of(PAGE_BYTES))
+        && !apart.is_refused.load(Ordering::Relaxed)
+        && let Some(direct) = apart.direct.get_or_init(|| open_direct(file))
+    {
+        match rustix::io::pread(direct, &mut *buffer, position) {
+            Err(Errno::INVAL) => apart.is_refused.store(true, Ordering::Relaxed),
+            result => return Ok(result?),
+        }
+    }
     if IS_KNOWN.load(Ordering::Relaxed) {
         match rustix::io::preadv2(
             file,
@@ -43,8 +70,19 @@ pub fn read(
             result => return Ok(result?),
         }
     }
-    let apart = apart.get_or_init(|| reopen(file));
-    read_and_drop(apart.as_ref().unwrap_or(file), buffer, position)
+    let plain = apart.plain.get_or_init(|| reopen(file));
+    read_and_drop(plain.as_ref().unwrap_or(file), buffer, position)
+}
+
+fn open_direct(file: &File) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(O_DIRECT);
+    options.open(own_path(file)).ok()
+}
+
+/// By its descriptor: it may be renamed, or removed.
+fn own_path(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// Reads what is in the page cache. The kernel begins to fetch the rest (also for those who do not
@@ -62,10 +100,9 @@ pub fn read_nowait(file: &File, buffer: &mut [u8], position: u64) -> Result<usiz
 }
 
 /// The same file once more, without read-ahead by the kernel, which would bring in what nobody knows
-/// to drop. By its descriptor: it may be renamed, or removed.
+/// to drop.
 fn reopen(file: &File) -> Option<File> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let apart = File::open(path).ok()?;
+    let apart = File::open(own_path(file)).ok()?;
     // Refused: then the kernel reads ahead, and some of that stays.
     let _refused = rustix::fs::fadvise(&apart, 0, None, Advice::Random);
     Some(apart)
@@ -99,6 +136,7 @@ fn is_resident(file: &File, position: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page_bytes::PageBytes;
     use std::os::fd::AsFd;
 
     const LEN: usize = 4 << 20;
@@ -141,10 +179,32 @@ mod tests {
     #[test]
     fn nothing_of_a_whole_file_stays_in_the_page_cache() {
         let (file, content) = cold_file();
-        let apart = OnceLock::new();
+        let apart = Apart::default();
         let all = read_all(|buffer, at| read(&file, &apart, buffer, at));
         assert_eq!(all, content);
         assert_eq!(resident_pages(&file), 0);
+    }
+
+    #[test]
+    fn nor_of_whole_pages_which_the_end_of_the_file_cuts_short() {
+        let (file, content) = cold_file();
+        file.set_len(LEN as u64 - 100).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(file.as_fd(), 0, None, Advice::DontNeed).unwrap();
+        let apart = Apart::default();
+        let mut pages = PageBytes::new(LEN);
+        assert_eq!(read(&file, &apart, &mut pages, 0).unwrap(), LEN - 100);
+        assert_eq!(pages[..LEN - 100], content[..LEN - 100]);
+        assert_eq!(resident_pages(&file), 0);
+        let is_direct = apart.direct.get().is_some_and(Option::is_some);
+        assert!(
+            is_direct || apart.plain.get().is_none(),
+            "one way is enough"
+        );
+        // What is dirty in the page cache is seen.
+        file.write_all_at(b"new", 5000).unwrap();
+        assert_eq!(read(&file, &apart, &mut pages[..8192], 0).unwrap(), 8192);
+        assert_eq!(pages[5000..5003], *b"new");
     }
 
     #[test]
@@ -160,7 +220,7 @@ mod tests {
     fn what_was_there_before_stays() {
         type Read = fn(&File, &mut [u8], u64) -> io::Result<usize>;
         let both: [Read; 2] = [
-            |file, buffer, at| read(file, &OnceLock::new(), buffer, at),
+            |file, buffer, at| read(file, &Apart::default(), buffer, at),
             |file, buffer, at| read_and_drop(&reopen(file).unwrap(), buffer, at),
         ];
         for read in both {
