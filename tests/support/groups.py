@@ -105,6 +105,18 @@ class ConfluentMember:
         self._consumer.close()
 
 
+def finish_join(consumer: kafka.KafkaConsumer) -> None:
+    """Has kafka-python's next poll take up a join that the last one did not wait for.
+
+    3.0.12 forgets it where new metadata were the reason: from its assignment on, the leader sees no
+    reason to join any more, and with a SyncGroup that takes longer than the poll it is left without
+    partitions and heartbeats.
+    """
+    coordinator = consumer._coordinator
+    if coordinator._join_task is not None:
+        coordinator.request_rejoin()
+
+
 class KafkaPythonMember:
     """kafka-python."""
 
@@ -119,6 +131,7 @@ class KafkaPythonMember:
         )
 
     def poll(self) -> list[str]:
+        finish_join(self._consumer)
         polled = self._consumer.poll(timeout_ms=int(STEP_S * 1000))
         return [record.value.decode() for records in polled.values() for record in records]
 

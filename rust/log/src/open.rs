@@ -17,6 +17,7 @@ use crate::position::{LogPosition, RecentPositions};
 use crate::segment::Segment;
 use crate::write_behind::Tail;
 
+mod aborted;
 mod active;
 mod again;
 mod blocks;

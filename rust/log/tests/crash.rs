@@ -502,3 +502,70 @@ proptest! {
         }
     }
 }
+
+/// The second kill tears the entry of an aborted transaction that is still in the block cache.
+#[test]
+fn a_torn_entry_of_the_transaction_index_is_entered_again() {
+    let mut model = Model::with_cache(0);
+    let steps = [
+        Step::Tend,
+        Step::Append {
+            records: 1,
+            size: 1000,
+        },
+        Step::AppendInTransaction {
+            slot: 0,
+            records: 1,
+        },
+        Step::WritePages,
+        Step::KillWithin(
+            108,
+            vec![
+                Step::Truncate(0),
+                Step::AppendInTransaction {
+                    slot: 1,
+                    records: 1,
+                },
+                Step::AppendInTransaction {
+                    slot: 0,
+                    records: 1,
+                },
+                Step::AppendInTransaction {
+                    slot: 0,
+                    records: 1,
+                },
+            ],
+        ),
+        Step::Append {
+            records: 2,
+            size: 2007,
+        },
+        Step::KillWithin(
+            110,
+            vec![
+                Step::EndTransaction {
+                    slot: 0,
+                    commit: false,
+                },
+                Step::Sync(SyncScope::ClosedSegments),
+                Step::AppendInTransaction {
+                    slot: 0,
+                    records: 2,
+                },
+                Step::AppendInTransaction {
+                    slot: 0,
+                    records: 1,
+                },
+                Step::AppendInTransaction {
+                    slot: 0,
+                    records: 1,
+                },
+                Step::WritePages,
+            ],
+        ),
+    ];
+    for step in &steps {
+        model.apply(step);
+        model.check();
+    }
+}

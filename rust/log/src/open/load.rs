@@ -11,6 +11,7 @@ use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names::{self, FileKind};
+use crate::open::aborted::TornEntry;
 use crate::open::blocks::Unwritten;
 use crate::open::producers::{Expiry, Source};
 use crate::open::{OpenError, OpenReport, OpenState, files};
@@ -39,6 +40,7 @@ pub(super) struct LoadedState {
     pub producers: ProducerStates,
     pub snapshots: BTreeSet<i64>,
     pub aborted: BTreeMap<i64, TransactionIndex>,
+    pub torn_aborted: Vec<TornEntry>,
     pub unsynced: Vec<Arc<Segment>>,
     pub unwritten: Vec<Unwritten>,
     pub index_interval_bytes: u32,
@@ -76,6 +78,7 @@ impl Loader<'_> {
             producers: ProducerStates::new(),
             snapshots: std::mem::take(&mut files.snapshots),
             aborted: BTreeMap::new(),
+            torn_aborted: Vec::new(),
             unsynced: Vec::new(),
             unwritten: Vec::new(),
             index_interval_bytes: self.config.index_interval_bytes,
@@ -87,14 +90,6 @@ impl Loader<'_> {
             (true, Some(base_offset)) => Some(base_offset),
             (false, damaged) => Some(state.recovery_point.min(damaged.unwrap_or(i64::MAX))),
         };
-        if let (Some(base_offset), true) = (damaged, self.has_unwritten()) {
-            let kind = FileKind::TransactionIndex;
-            let path = self.folder.segment_file(base_offset, kind);
-            return Err(OpenError::Corrupt(format!(
-                "{} cannot be read, and the block cache holds records that are not written; remove it, and it is built anew",
-                path.display()
-            )));
-        }
         self.load_epochs(&files, &mut loading, report)?;
         let is_same = self.is_same_boot && !self.has_changed_file(&loading.segments);
         let is_as_left = damaged.is_none() && (is_same || self.has_unwritten());
@@ -176,35 +171,6 @@ impl Loader<'_> {
             return Err(OpenError::Corrupt(message));
         }
         Ok(size)
-    }
-
-    /// Reads all transaction indexes: they exist only where transactions were aborted. Returns the
-    /// first segment whose index cannot be right.
-    fn load_transaction_indexes(
-        &self,
-        files: &files::FolderFiles,
-        loading: &mut LoadedState,
-        report: &mut OpenReport,
-    ) -> Result<Option<i64>, OpenError> {
-        for &base_offset in &files.transaction_indexes {
-            let path = self
-                .folder
-                .segment_file(base_offset, FileKind::TransactionIndex);
-            let content = disk::read_file(self.env.disk(), &path, i32::MAX as u64)?;
-            match TransactionIndex::load(base_offset, &content) {
-                Ok(index) if index.is_empty() => {}
-                Ok(index) => {
-                    loading.aborted.insert(base_offset, index);
-                }
-                Err(error) => {
-                    report
-                        .notes
-                        .push(format!("rebuilding {}: {error}", path.display()));
-                    return Ok(Some(base_offset));
-                }
-            }
-        }
-        Ok(None)
     }
 
     fn open_as_killed(
@@ -300,25 +266,12 @@ impl Loader<'_> {
             expiry: self.expiry,
         };
         let (producers, aborted) =
-            source.state_at(&mut loading.snapshots, range, &mut report.notes)?;
+            source.state_at(&mut loading.snapshots, range.clone(), &mut report.notes)?;
         loading.producers = producers;
         if tails.is_empty() {
             return Ok(());
         }
-        for (base_offset, txn) in aborted {
-            let index = loading
-                .aborted
-                .entry(base_offset)
-                .or_insert_with(|| TransactionIndex::new(base_offset));
-            // An entry that does not rise above the last one was there already.
-            if index.append(txn).is_ok() {
-                let kind = FileKind::TransactionIndex;
-                let path = self.folder.segment_file(base_offset, kind);
-                let bytes = index.to_bytes();
-                disk::replace_file_unsynced(self.env.disk(), &path, &bytes)?;
-            }
-        }
-        Ok(())
+        self.enter_aborted(loading, aborted, range.start)
     }
 
     fn finish(
