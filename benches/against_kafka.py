@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benches import cases, effort, environment, memory_group, report, topics
+from benches import cases, effort, environment, memory_group, report, scheduling, topics
 from benches.brokers import BROKERS, ROOT, BenchError, Unavailable
 from benches.effort import Case, Effort, Scenario
 from benches.read_cases import FRESH_BYTES
@@ -161,9 +161,9 @@ class Bench:
         if self.folder.is_dir():
             report.write_csv(self.folder / "results.csv", self.results)
 
-    def describe(self) -> None:
+    def describe(self, scheduled: str) -> None:
         """Prints the machine, the memory group and what each broker is given."""
-        machine = environment.describe(self.folder)
+        machine = {**environment.describe(self.folder), "scheduling": scheduled}
         (self.folder / "environment.json").write_text(json.dumps(machine, indent=2) + "\n")
         for key, value in machine.items():
             self.console.print(f"{key:12} {value}", highlight=False)
@@ -272,8 +272,9 @@ def main() -> int:
     Path(options.out).mkdir(parents=True, exist_ok=True)
     bench = Bench(options, console)
     try:
-        bench.describe()
-        bench.run()
+        with scheduling.without_autogroups() as scheduled:
+            bench.describe(scheduled)
+            bench.run()
     except BenchError as error:
         console.print(f"error: {error}", style="red", highlight=False)
         if bench.results:

@@ -106,8 +106,8 @@ class Effort:
 
 QUICK = Effort(
     pairs=1,
-    starts=2,
-    fill_bytes=2_500_000_000,
+    starts=1,
+    fill_bytes=2_000_000_000,
     warm_seconds=1,
     warm_bytes=500_000_000,
     measure_seconds=3,
@@ -117,8 +117,8 @@ QUICK = Effort(
     fresh_rounds=2,
     java_records=1_000_000,
     phases=1,
-    hang_pairs=3,
-    old_bytes=3_000_000_000,
+    hang_pairs=1,
+    old_bytes=1_500_000_000,
     newest_bytes=200_000_000,
     hang_seconds=1.5,
     recovery_bytes=800_000_000,

@@ -136,7 +136,7 @@ SCENARIO = Scenario(
     name="hanging-disk",
     title="the disk of another topic hangs",
     measure=measure,
-    quick=True,
+    quick=False,
     shown=("quiet_p99_ms", "frozen_p99_ms", "p99_growth", "p99_growth_low", "p99_growth_high"),
     disk_bytes=lambda effort: (
         effort.fill_bytes

@@ -1,7 +1,8 @@
 //! Answers to what a load generator asks, each appended as a whole frame.
 
 use crate::store::{Found, Store, Topic};
-use pyrklog_wire::api::key;
+use pyrklog_wire::api::{key, max_version};
+use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse};
 use pyrklog_wire::fetch::{
     FetchPartitionHead, FetchPartitionTail, FetchRequest, FetchResponseHead, FetchResponseWriter,
 };
@@ -22,6 +23,14 @@ use std::sync::Arc;
 
 const NODE_ID: i32 = 1;
 const EARLIEST: i64 = -2;
+const INIT_PRODUCER_ID_MAX: i16 = 1;
+const SPOKEN: [i16; 5] = [
+    key::PRODUCE,
+    key::FETCH,
+    key::LIST_OFFSETS,
+    key::METADATA,
+    key::API_VERSIONS,
+];
 
 /// Records that belong into `out` at a position.
 #[derive(Debug)]
@@ -48,6 +57,45 @@ fn answer(out: &mut Vec<u8>, request: &RequestHeader<'_>, body: impl FnOnce(&mut
     encode_response_header(out, api_key, api_version, correlation_id);
     body(out);
     frame::end(out, start, 0);
+}
+
+/// ApiVersions, for producers that are no generator of ours: what is spoken here, and of
+/// InitProducerId only what needs no tags.
+///
+/// # Errors
+/// A version that is not known.
+pub fn api_versions(out: &mut Vec<u8>, request: &RequestHeader<'_>) -> io::Result<()> {
+    let version = request.api_version;
+    if version > max_version(key::API_VERSIONS) {
+        return Err(wrong(format!("ApiVersions {version} is not spoken here")));
+    }
+    let mut response = ApiVersionsResponse::of_table();
+    response.apis.retain(|api| SPOKEN.contains(&api.key));
+    response.apis.push(ApiVersion {
+        key: key::INIT_PRODUCER_ID,
+        min_version: 0,
+        max_version: INIT_PRODUCER_ID_MAX,
+    });
+    answer(out, request, |out| response.encode(out, version));
+    Ok(())
+}
+
+/// InitProducerId: everyone is the same producer, since nobody looks.
+///
+/// # Errors
+/// A version that is not known.
+pub fn init_producer_id(out: &mut Vec<u8>, request: &RequestHeader<'_>) -> io::Result<()> {
+    if request.api_version > INIT_PRODUCER_ID_MAX {
+        return Err(wrong("InitProducerId with tags is not spoken here"));
+    }
+    answer(out, request, |out| {
+        let (throttle_ms, error_code, producer_id, epoch) = (0_i32, 0_i16, 1_i64, 0_i16);
+        out.extend_from_slice(&throttle_ms.to_be_bytes());
+        out.extend_from_slice(&error_code.to_be_bytes());
+        out.extend_from_slice(&producer_id.to_be_bytes());
+        out.extend_from_slice(&epoch.to_be_bytes());
+    });
+    Ok(())
 }
 
 /// Metadata: this program leads all partitions of whatever topic is asked for.

@@ -113,6 +113,8 @@ impl Turn<'_> {
             }
             key::METADATA => answers::metadata(out, &request, body, self.store, self.own),
             key::LIST_OFFSETS => answers::list_offsets(out, &request, body, self.store),
+            key::API_VERSIONS => answers::api_versions(out, &request),
+            key::INIT_PRODUCER_ID => answers::init_producer_id(out, &request),
             other => Err(io::Error::other(format!("API {other} is not spoken here"))),
         }
     }

@@ -233,7 +233,7 @@ STORAGE = (
     ),
     integer(
         "num.recovery.threads.per.data.dir",
-        4,
+        16,
         "Threads that open and recover logs at start, for each log directory. They mostly wait for "
         "the disk, so that more of them than Kafka's one help on any machine.",
         importance="high",

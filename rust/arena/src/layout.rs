@@ -48,6 +48,8 @@ pub const SLOT_NAME: usize = 32;
 pub const NAME_BYTES_MAX: usize = 249;
 /// Slot field: CRC-32C.
 pub const SLOT_CRC: usize = 284;
+/// Slot field: whether the partition's log has producers, with its complement.
+pub const SLOT_PRODUCERS: usize = 288;
 
 /// Where the chunks begin.
 pub const CHUNKS_START: usize = {

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::arena::Arena;
 use crate::layout::{
     HEADER_SLOTS, NAME_BYTES_MAX, SLOT_BYTES, SLOT_CRC, SLOT_GENERATION, SLOT_INDEX, SLOT_NAME,
-    SLOT_NAME_LEN, SLOT_TOPIC_ID, SLOTS, SLOTS_A_GROUP, guarded, slot_at,
+    SLOT_NAME_LEN, SLOT_PRODUCERS, SLOT_TOPIC_ID, SLOTS, SLOTS_A_GROUP, guarded, slot_at,
+    unguarded,
 };
 use crate::memory::Memory;
 
@@ -140,11 +142,29 @@ fn store(memory: &Memory, index: u32, name: &PartitionName) {
     let at = slot_at(index);
     memory.store(at + SLOT_INDEX, name.partition as u32);
     memory.store(at + SLOT_NAME_LEN, name.topic.len() as u32);
+    // Not known, which is taken for "yes".
+    memory.store_wide(at + SLOT_PRODUCERS, 0);
     memory.store_bytes(at + SLOT_TOPIC_ID, &name.topic_id);
     memory.store_bytes(at + SLOT_NAME, &[0; SLOT_CRC - SLOT_NAME]);
     memory.store_bytes(at + SLOT_NAME, name.topic.as_bytes());
     memory.store(at + SLOT_CRC, crc(memory, at));
     memory.store(at, 1);
+}
+
+impl Arena {
+    /// Notes whether the partition's log has producers, whose state would be lost with the process.
+    pub fn set_producers(&self, slot: Slot, any: bool) {
+        let at = slot_at(slot.index) + SLOT_PRODUCERS;
+        if is_current(self.memory(), slot) {
+            self.memory().store_wide(at, guarded(u32::from(any)));
+        }
+    }
+
+    /// Whether it was noted that the log has none. False where nothing was.
+    pub fn has_no_producers(&self, slot: Slot) -> bool {
+        let at = slot_at(slot.index) + SLOT_PRODUCERS;
+        unguarded(self.memory().load_wide(at)) == Some(0)
+    }
 }
 
 fn crc(memory: &Memory, at: usize) -> u32 {

@@ -15,6 +15,8 @@ pub(crate) struct LogCache {
     arena: Arc<Arena>,
     name: PartitionName,
     slot: Option<Slot>,
+    /// Whether the log has producers, which the slot says, too.
+    has_producers: bool,
     rate: Rate,
     /// When a batch last came.
     now_ms: i64,
@@ -28,21 +30,38 @@ pub(crate) fn may_go_behind(config: &LogConfig) -> bool {
 
 impl LogCache {
     /// For a log that has no blocks. Those that an earlier opening left are dead from now on.
-    pub fn new(arena: &Arc<Arena>, name: PartitionName) -> LogCache {
+    pub fn new(arena: &Arc<Arena>, name: PartitionName, has_producers: bool) -> LogCache {
         LogCache {
             arena: Arc::clone(arena),
             name,
             slot: None,
+            has_producers,
             rate: Rate::default(),
             now_ms: 0,
         }
     }
 
     /// For a log whose blocks were found.
-    pub fn found(arena: &Arc<Arena>, name: PartitionName, slot: Slot) -> LogCache {
+    pub fn found(
+        arena: &Arc<Arena>,
+        name: PartitionName,
+        slot: Slot,
+        has_producers: bool,
+    ) -> LogCache {
+        arena.set_producers(slot, has_producers);
         LogCache {
             slot: Some(slot),
-            ..LogCache::new(arena, name)
+            ..LogCache::new(arena, name, has_producers)
+        }
+    }
+
+    /// A batch of a producer comes, which is noted before it can be found after a kill.
+    pub fn note_producer(&mut self) {
+        if std::mem::replace(&mut self.has_producers, true) {
+            return;
+        }
+        if let Some(slot) = self.slot {
+            self.arena.set_producers(slot, true);
         }
     }
 
@@ -69,7 +88,9 @@ impl LogCache {
         if self.slot.is_none() {
             // Blocks of an earlier opening were written when that ended.
             let slot = self.arena.slot(&self.name)?;
-            self.slot = Some(self.arena.kill_blocks(slot));
+            let slot = self.arena.kill_blocks(slot);
+            self.arena.set_producers(slot, self.has_producers);
+            self.slot = Some(slot);
         }
         self.slot
     }

@@ -25,7 +25,9 @@ use crate::position::{LogPosition, RecentPositions};
 use crate::producer_state::ProducerStates;
 use crate::segment::{ActiveSegment, Segment};
 use crate::transaction_index::TransactionIndex;
-use crate::write_behind::{Completed, INDEX_BATCH_BYTES, SyncJob, Tail, WriteJob, snapshot_name};
+use crate::write_behind::{
+    Completed, INDEX_BATCH_BYTES, INDEX_BEHIND_BYTES, SyncJob, Tail, WriteJob, snapshot_name,
+};
 
 /// The commit log of one partition. See the crate's documentation for who may call what.
 #[derive(Debug)]
@@ -383,7 +385,9 @@ impl Log {
             true => self.tail.hold_back_page(self.env.direct_min_bytes()),
             false => None,
         };
-        if self.active.untaken_index_bytes() >= INDEX_BATCH_BYTES {
+        let index_bytes = self.active.untaken_index_bytes();
+        let lags = self.active.bytes_behind_index() >= INDEX_BEHIND_BYTES;
+        if index_bytes >= INDEX_BATCH_BYTES || index_bytes > 0 && lags {
             self.tail.push_index_entries(&mut self.active);
         }
         self.save_producers();

@@ -189,6 +189,7 @@ impl Log {
             jitter_seed: jitter_seed(request.topic, request.partition),
             blocks: claim.segments(),
             is_same_boot: claim.is_same_boot,
+            had_no_producers: claim.has_no_producers(),
         };
         let loaded = match loader.load(request.state, &mut report) {
             Ok(loaded) => loaded,
@@ -208,7 +209,8 @@ impl Log {
             loaded,
             report.created,
         );
-        log.cache = claim.into_cache(&log.segments);
+        let has_producers = !log.producers.is_empty();
+        log.cache = claim.into_cache(&log.segments, has_producers);
         if request.config.flush_messages < i64::MAX {
             log.write_what_was_found()?;
             log.sync_what_was_found()?;

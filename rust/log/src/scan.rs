@@ -11,6 +11,8 @@ use crate::segment::BatchFacts;
 
 /// Bytes read at once when only a few headers are wanted.
 pub(crate) const LOOK_UP_CHUNK_BYTES: usize = 4096 + 256;
+/// Bytes read at once when what stands behind the last index entry is walked.
+pub(crate) const TAIL_CHUNK_BYTES: usize = 128 << 10;
 /// Bytes read at once when a whole segment is walked.
 pub(crate) const WALK_CHUNK_BYTES: usize = 1 << 20;
 /// Behind a batch that is longer than this only the next header is read: what lies between headers

@@ -197,6 +197,7 @@ impl TruncateJob {
             jitter_seed: self.jitter_seed,
             blocks: Default::default(),
             is_same_boot: false,
+            had_no_producers: false,
         };
         let state = OpenState {
             clean: true,

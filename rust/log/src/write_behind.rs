@@ -22,6 +22,9 @@ use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 /// a segment is closed. Recovery rebuilds the indexes of whatever was not synced, so an index file
 /// may lag behind its `.log`.
 pub(crate) const INDEX_BATCH_BYTES: usize = 2048;
+/// They are also handed to the writer where the last one in the file is so far behind: after a kill
+/// all batches behind it are looked for.
+pub(crate) const INDEX_BEHIND_BYTES: u32 = 256 << 10;
 
 /// Appended bytes that no file holds yet, and what else the writer has to do, in order. Emptied and
 /// reused, so that appending allocates nothing in the long run.

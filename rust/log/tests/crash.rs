@@ -9,7 +9,7 @@ mod common;
 
 use common::Rig;
 use common::cached::Life;
-use common::history::{History, Kind, PLAIN};
+use common::history::{History, Kind, NOBODY, PLAIN};
 use common::steps::{Break, Step, cached_step, step};
 use proptest::prelude::*;
 use pyrklog_arena::Fuse;
@@ -26,6 +26,8 @@ struct Model {
     history: History,
     checkpoint: OpenState,
     written: u64,
+    /// So many batches are still to come without a producer.
+    anonymous: usize,
     /// The epochs of deleted records are forgotten, even when a crash brings the records back.
     epochs_from: i64,
 }
@@ -65,6 +67,7 @@ impl Model {
             history: History::default(),
             checkpoint: OpenState::default(),
             written: 0,
+            anonymous: 0,
             epochs_from: 0,
         }
     }
@@ -308,15 +311,24 @@ impl Model {
     }
 
     fn try_append(&mut self, records: usize, size: usize) -> Option<Appended> {
-        self.write_as(PLAIN, records, size)
+        let producer = if self.is_anonymous() { NOBODY } else { PLAIN };
+        self.write_as(producer, records, size)
+    }
+
+    fn is_anonymous(&mut self) -> bool {
+        let is_it = self.anonymous > 0;
+        self.anonymous -= usize::from(is_it);
+        is_it
     }
 
     fn write_as(&mut self, producer: i64, records: usize, size: usize) -> Option<Appended> {
         let sequence = self.history.sequence(producer);
-        let mut builder = BatchBuilder::new().producer(producer, 0, sequence);
-        if producer != PLAIN {
-            builder = builder.transactional();
-        }
+        let builder = BatchBuilder::new();
+        let mut builder = match producer {
+            NOBODY => builder,
+            PLAIN => builder.producer(producer, 0, sequence),
+            _ => builder.producer(producer, 0, sequence).transactional(),
+        };
         for _ in 0..records {
             self.written += 1;
             let timestamp = 1_000 + (self.written as i64 * 7919) % 500;
@@ -334,6 +346,9 @@ impl Model {
         records: usize,
         size: usize,
     ) -> Option<Appended> {
+        if self.is_anonymous() {
+            return self.write_as(NOBODY, records, size);
+        }
         let producer = self.history.begin(slot, self.rig.log.log_start_offset());
         self.write_as(producer, records, size)
     }
@@ -494,8 +509,10 @@ proptest! {
     fn with_a_cache_what_is_acknowledged_survives_a_kill_at_any_step(
         steps in prop::collection::vec(cached_step(), 1..60),
         segments_kib in prop_oneof![Just(0), Just(10), Just(60)],
+        anonymous in prop_oneof![1 => Just(0_usize), 2 => 0_usize..20],
     ) {
         let mut model = Model::with_cache(segments_kib);
+        model.anonymous = anonymous;
         for step in &steps {
             model.apply(step);
             model.check();

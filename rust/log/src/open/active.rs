@@ -10,7 +10,7 @@ use crate::open::load::LoadedState;
 use crate::open::recovery::Recovered;
 use crate::open::{Loader, OpenError, OpenReport};
 use crate::read::Wait;
-use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, ScanError, WALK_CHUNK_BYTES};
+use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES, WALK_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 use crate::time_index::TimeIndex;
 
@@ -143,7 +143,7 @@ impl Loader<'_> {
         let chunk = if start == 0 {
             WALK_CHUNK_BYTES
         } else {
-            LOOK_UP_CHUNK_BYTES
+            TAIL_CHUNK_BYTES
         };
         let mut first = BatchScanner::new(&bytes, 0, size, 0, Wait::Blocking);
         let mut scanner = BatchScanner::new(&bytes, start, size, chunk, Wait::Blocking);

@@ -14,7 +14,7 @@ use crate::names::FileKind;
 use crate::open::load::LoadedState;
 use crate::open::{Loader, OpenError, OpenReport};
 use crate::read::Wait;
-use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, ScanError};
+use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 
 impl Loader<'_> {
@@ -84,8 +84,7 @@ impl Loader<'_> {
         let entry = indexes.as_ref().and_then(|indexes| indexes.offsets.last());
         let start = entry.map_or(0, |entry| u64::from(entry.position));
         let bytes = segment.bytes();
-        let mut scanner =
-            BatchScanner::new(&bytes, start, size, LOOK_UP_CHUNK_BYTES, Wait::Blocking);
+        let mut scanner = BatchScanner::new(&bytes, start, size, TAIL_CHUNK_BYTES, Wait::Blocking);
         let torn_at = loop {
             match scanner.next_header() {
                 Ok(Some(_)) => {}
@@ -127,8 +126,7 @@ impl Loader<'_> {
     ) -> Result<(), OpenError> {
         let bytes = segment.bytes();
         let (size, written) = (segment.size(), segment.written());
-        let mut scanner =
-            BatchScanner::new(&bytes, from, size, LOOK_UP_CHUNK_BYTES, Wait::Blocking);
+        let mut scanner = BatchScanner::new(&bytes, from, size, TAIL_CHUNK_BYTES, Wait::Blocking);
         while let Some(met) = scanner.next_header().map_err(io::Error::from)? {
             let epoch = met.header.partition_leader_epoch;
             let newest = loading.epochs.latest().map_or(-1, |entry| entry.epoch);

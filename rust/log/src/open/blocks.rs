@@ -56,6 +56,14 @@ impl Claim {
         found.map_or_else(FoundSegments::new, |found| found.segments.clone())
     }
 
+    /// Whether the log had no producers when the process was killed that left the blocks.
+    pub fn has_no_producers(&self) -> bool {
+        let (Some(arena), Some(found)) = (&self.arena, &self.found) else {
+            return false;
+        };
+        arena.has_no_producers(found.slot)
+    }
+
     /// The log can be opened later: its blocks are as they were.
     pub fn give_back(self, env: &LogEnv) {
         if let Some(found) = self.found {
@@ -72,7 +80,7 @@ impl Claim {
 
     /// The log's further use of the cache. Blocks that did not become part of it are dead: new ones
     /// would stand beside them, and after a kill nobody could tell which are right.
-    pub fn into_cache(self, segments: &[Arc<Segment>]) -> Option<LogCache> {
+    pub fn into_cache(self, segments: &[Arc<Segment>], has_producers: bool) -> Option<LogCache> {
         let arena = self.arena?;
         for blocks in self.found.iter().flat_map(|found| found.segments.values()) {
             let is_its = |segment: &Arc<Segment>| {
@@ -84,8 +92,8 @@ impl Claim {
             }
         }
         Some(match self.found {
-            Some(found) => LogCache::found(&arena, self.name, found.slot),
-            None => LogCache::new(&arena, self.name),
+            Some(found) => LogCache::found(&arena, self.name, found.slot, has_producers),
+            None => LogCache::new(&arena, self.name, has_producers),
         })
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Loader<'a> {
     pub blocks: FoundSegments,
     /// An earlier life of the same boot left the folder.
     pub is_same_boot: bool,
+    /// What the life that left the blocks noted beside them.
+    pub had_no_producers: bool,
 }
 
 /// A log's content while it is being loaded.
@@ -258,6 +260,9 @@ impl Loader<'_> {
         tails: &[ActiveSegment],
         report: &mut OpenReport,
     ) -> Result<(), OpenError> {
+        if self.had_no_producers && !tails.is_empty() && reaches_end(&loading.segments) {
+            return self.enter_aborted(loading, Vec::new(), range.start);
+        }
         let source = Source {
             env: self.env,
             folder: self.folder,
@@ -406,4 +411,13 @@ impl Loader<'_> {
         segment.set_removed();
         Ok(())
     }
+}
+
+/// Whether the log's last bytes lie in the block cache, so that whatever was noted beside them was
+/// noted of all of the log.
+fn reaches_end(segments: &[Arc<Segment>]) -> bool {
+    segments.last().is_some_and(|last| {
+        let blocks_end = last.cached().and_then(|cached| cached.end());
+        last.size() > 0 && blocks_end.is_some_and(|end| u64::from(end) == last.size())
+    })
 }

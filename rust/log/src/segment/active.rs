@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::LogConfig;
+use crate::offset_index::ENTRY_BYTES as OFFSET_ENTRY_BYTES;
 use crate::segment::{BatchFacts, Segment, SegmentIndexes};
 
 /// The active segment. All of it is under the log's lock but `segment`, which readers share.
@@ -83,6 +84,15 @@ impl ActiveSegment {
             timestamp if timestamp >= 0 => timestamp,
             _ => self.created_ms,
         }
+    }
+
+    /// Bytes of the log behind the last index entry that the writer was given: what is walked
+    /// after a kill.
+    pub fn bytes_behind_index(&self) -> u32 {
+        let entries = self.offsets_taken / OFFSET_ENTRY_BYTES;
+        let last = entries.checked_sub(1);
+        let last = last.and_then(|last| self.indexes.offsets.view().entry(last));
+        self.size - last.map_or(0, |entry| entry.position)
     }
 
     /// Index bytes that the writer has not been given.

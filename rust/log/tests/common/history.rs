@@ -10,6 +10,9 @@ use pyrklog_log::{Isolation, Wait};
 /// forgets of one with its records does not matter to the next.
 pub const PLAIN: i64 = 7;
 
+/// In the place of a producer, of batches without one.
+pub const NOBODY: i64 = -1;
+
 /// Transactions that may be open at the same time.
 pub const SLOTS: usize = 2;
 
@@ -87,7 +90,7 @@ impl History {
         let mut found = Vec::new();
         for (offset, kind) in (0..).zip(&self.kinds) {
             match *kind {
-                Kind::Data(PLAIN) => {}
+                Kind::Data(PLAIN | NOBODY) => {}
                 Kind::Data(producer) => {
                     open.entry(producer).or_insert(offset);
                 }
