@@ -130,6 +130,9 @@ impl Log {
         }
         self.producers = loaded.producers;
         self.producers.on_high_watermark(self.high_watermark.offset);
+        if let (Some(cache), false) = (&mut self.cache, self.producers.is_empty()) {
+            cache.note_producer();
+        }
         self.snapshots = loaded.snapshots;
         self.aborted = loaded.aborted;
         self.sync.recovery_point = recovery_point.min(end_offset);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::cached::Life;
 use common::{DIR, Rig, batch};
 use pyrklog_arena::PartitionName;
-use pyrklog_log::{Log, LogConfig, OpenError, OpenRequest};
+use pyrklog_log::{Log, LogConfig, OpenRequest};
 
 const LOG: &str = "00000000000000000000.log";
 
@@ -91,21 +91,16 @@ fn a_log_whose_files_were_removed_begins_anew_beside_none_of_its_old_blocks() {
 }
 
 #[test]
-fn a_transaction_index_that_makes_no_sense_loses_nothing_that_is_not_written() {
+fn a_transaction_index_that_makes_no_sense_is_built_anew() {
     let index = "00000000000000000000.txnindex";
     let mut rig = cached(false);
     let before = rig.contents();
     rig.memory.kill_process();
     rig.put_file(index, b"abc");
     let state = rig.state(false);
-    let refused = rig.try_open(state, Life::Again).err();
-    assert!(
-        matches!(refused, Some(OpenError::Corrupt(_))),
-        "{refused:?}"
-    );
-    rig.remove_file(index);
     rig.reopen_in(state, Life::Again);
     assert_eq!(rig.contents(), before);
+    assert!(!rig.files().contains(&index.to_owned()));
     rig.restart_clean();
     assert_eq!(rig.contents(), before);
 }

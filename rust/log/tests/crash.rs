@@ -586,3 +586,23 @@ fn a_torn_entry_of_the_transaction_index_is_entered_again() {
         model.check();
     }
 }
+
+/// Entries of before the last snapshot of the producers among them.
+#[test]
+fn a_damaged_transaction_index_is_filled_again_beside_unwritten_records() {
+    let mut model = Model::with_cache(60);
+    for commit in [false, true, false, false] {
+        let slot = 0;
+        model.apply(&Step::AppendInTransaction { slot, records: 2 });
+        model.apply(&Step::EndTransaction { slot, commit });
+        model.apply(&Step::Write);
+        model.apply(&Step::RestartClean);
+    }
+    model.append(1, 40);
+    model.lose(None);
+    let files = model.rig.files();
+    let index = files.iter().find(|name| name.ends_with(".txnindex"));
+    model.rig.put_file(index.expect("some were aborted"), b"abc");
+    model.restart(Life::Again);
+    model.check();
+}

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::disk;
 use crate::names::FileKind;
-use crate::offset_index::OffsetIndex;
+use crate::offset_index::{self, OffsetIndex};
 use crate::open::load::LoadedState;
 use crate::open::recovery::Recovered;
 use crate::open::{Loader, OpenError, OpenReport};
 use crate::read::Wait;
 use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES, WALK_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
-use crate::time_index::TimeIndex;
+use crate::time_index::{self, TimeIndex};
 
 /// A segment with its indexes on the heap.
 pub(super) struct LoadedTail {
@@ -63,7 +63,14 @@ impl Loader<'_> {
         if has_files && let Some(indexes) = indexes {
             active.offsets_taken = indexes.offsets.size_bytes();
             active.times_taken = indexes.times.size_bytes();
-            let last = indexes.offsets.last();
+            // An entry may lead to a batch in the page that was held back: what is not written is
+            // to be checked from its first batch on.
+            let view = indexes.offsets.view();
+            let written = segment.written();
+            let last = (0..view.len()).rev().find_map(|i| {
+                view.entry(i)
+                    .filter(|entry| u64::from(entry.position) <= written)
+            });
             active.indexes = indexes;
             if let Some(end_offset) = self.walk_tail(&mut active)? {
                 return Ok(Some(LoadedTail {
@@ -103,17 +110,24 @@ impl Loader<'_> {
         &self,
         segment: &Arc<Segment>,
     ) -> Result<Option<SegmentIndexes>, OpenError> {
-        let read = |kind| {
+        // A kill may have torn the last entry: it is written once more.
+        let may_be_torn = self.is_same_boot || self.has_unwritten();
+        let read = |kind, entry_bytes| {
             let path = segment.path(kind);
             match disk::read_file(self.env.disk(), &path, i32::MAX as u64) {
-                Ok(content) => Ok(Some(content)),
+                Ok(mut content) => {
+                    if may_be_torn {
+                        content.truncate(content.len() / entry_bytes * entry_bytes);
+                    }
+                    Ok(Some(content))
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(error),
             }
         };
-        let (Some(offsets), Some(times)) =
-            (read(FileKind::OffsetIndex)?, read(FileKind::TimeIndex)?)
-        else {
+        let offsets = read(FileKind::OffsetIndex, offset_index::ENTRY_BYTES)?;
+        let times = read(FileKind::TimeIndex, time_index::ENTRY_BYTES)?;
+        let (Some(offsets), Some(times)) = (offsets, times) else {
             return Ok(None);
         };
         let max_bytes = self.config.segment_index_bytes as usize;

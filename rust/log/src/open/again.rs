@@ -50,7 +50,7 @@ impl Loader<'_> {
             end_offset = tail.end_offset;
             tails.push(tail.active);
         }
-        self.load_producers_by(
+        self.load_producers_again(
             loading,
             log_start.min(end_offset)..end_offset,
             &tails,

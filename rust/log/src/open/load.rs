@@ -11,9 +11,8 @@ use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names::{self, FileKind};
-use crate::open::aborted::TornEntry;
 use crate::open::blocks::Unwritten;
-use crate::open::producers::{Expiry, Source};
+use crate::open::producers::{Aborted, Expiry, Source};
 use crate::open::{OpenError, OpenReport, OpenState, files};
 use crate::producer_state::ProducerStates;
 use crate::segment::{ActiveSegment, Segment};
@@ -42,7 +41,8 @@ pub(super) struct LoadedState {
     pub producers: ProducerStates,
     pub snapshots: BTreeSet<i64>,
     pub aborted: BTreeMap<i64, TransactionIndex>,
-    pub torn_aborted: Vec<TornEntry>,
+    /// Segments whose transaction index could not be read.
+    pub aborted_unread: BTreeSet<i64>,
     pub unsynced: Vec<Arc<Segment>>,
     pub unwritten: Vec<Unwritten>,
     pub index_interval_bytes: u32,
@@ -80,7 +80,7 @@ impl Loader<'_> {
             producers: ProducerStates::new(),
             snapshots: std::mem::take(&mut files.snapshots),
             aborted: BTreeMap::new(),
-            torn_aborted: Vec::new(),
+            aborted_unread: BTreeSet::new(),
             unsynced: Vec::new(),
             unwritten: Vec::new(),
             index_interval_bytes: self.config.index_interval_bytes,
@@ -94,7 +94,7 @@ impl Loader<'_> {
         };
         self.load_epochs(&files, &mut loading, report)?;
         let is_same = self.is_same_boot && !self.has_changed_file(&loading.segments);
-        let is_as_left = damaged.is_none() && (is_same || self.has_unwritten());
+        let is_as_left = self.has_unwritten() || damaged.is_none() && is_same;
         let opened = match recover_from {
             _ if is_as_left && (!state.clean || self.has_unwritten()) => {
                 self.open_as_killed(&mut loading, state.recovery_point, log_start, report)?
@@ -248,21 +248,41 @@ impl Loader<'_> {
         range: Range<i64>,
         report: &mut OpenReport,
     ) -> Result<(), OpenError> {
-        self.load_producers_by(loading, range, &[], report)
+        let newest = range.end;
+        self.producers_at(loading, range, newest, &[], report)?;
+        Ok(())
     }
 
-    /// The same with the indexes of some segments at hand. Transactions that were aborted and are
-    /// not in their segment's index yet are entered.
-    pub(super) fn load_producers_by(
+    /// The same after a kill, with the indexes of some segments at hand. Transactions that were
+    /// aborted and are not in their segment's index yet are entered.
+    pub(super) fn load_producers_again(
         &self,
         loading: &mut LoadedState,
         range: Range<i64>,
         tails: &[ActiveSegment],
         report: &mut OpenReport,
     ) -> Result<(), OpenError> {
-        if self.had_no_producers && !tails.is_empty() && reaches_end(&loading.segments) {
-            return self.enter_aborted(loading, Vec::new(), range.start);
+        let unread = loading.aborted_unread.first().copied();
+        if self.had_no_producers && unread.is_none() && reaches_end(&loading.segments) {
+            return Ok(());
         }
+        // An index that could not be read is filled from its segment's first batch on.
+        let newest = unread.map_or(range.end, |base_offset| {
+            base_offset.clamp(range.start, range.end)
+        });
+        let aborted = self.producers_at(loading, range, newest, tails, report)?;
+        self.enter_aborted(loading, aborted)
+    }
+
+    /// From the newest snapshot up to `newest`; returns the transactions that were seen to abort.
+    fn producers_at(
+        &self,
+        loading: &mut LoadedState,
+        range: Range<i64>,
+        newest: i64,
+        tails: &[ActiveSegment],
+        report: &mut OpenReport,
+    ) -> Result<Aborted, OpenError> {
         let source = Source {
             env: self.env,
             folder: self.folder,
@@ -271,12 +291,9 @@ impl Loader<'_> {
             expiry: self.expiry,
         };
         let (producers, aborted) =
-            source.state_at(&mut loading.snapshots, range.clone(), &mut report.notes)?;
+            source.state_at(&mut loading.snapshots, range, newest, &mut report.notes)?;
         loading.producers = producers;
-        if tails.is_empty() {
-            return Ok(());
-        }
-        self.enter_aborted(loading, aborted, range.start)
+        Ok(aborted)
     }
 
     fn finish(
@@ -418,6 +435,6 @@ impl Loader<'_> {
 fn reaches_end(segments: &[Arc<Segment>]) -> bool {
     segments.last().is_some_and(|last| {
         let blocks_end = last.cached().and_then(|cached| cached.end());
-        last.size() > 0 && blocks_end.is_some_and(|end| u64::from(end) == last.size())
+        blocks_end.is_some_and(|end| u64::from(end) == last.size())
     })
 }

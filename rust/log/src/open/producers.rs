@@ -44,18 +44,19 @@ pub(super) struct Source<'a> {
 pub(super) type Aborted = Vec<(i64, AbortedTxn)>;
 
 impl Source<'_> {
-    /// The state at the end of `range`, from the newest snapshot in it that can be read, or from
-    /// its start. Snapshots that cannot be read are removed. A log that was closed in order has one
+    /// The state at the end of `range`, from the newest snapshot in it up to `newest` that can be
+    /// read, or from its start. Snapshots that cannot be read are removed. A log that was closed in order has one
     /// at its end, so nothing is walked then.
     pub fn state_at(
         &self,
         snapshots: &mut BTreeSet<i64>,
         range: Range<i64>,
+        newest: i64,
         notes: &mut Vec<String>,
     ) -> io::Result<(ProducerStates, Aborted)> {
         let mut states = ProducerStates::new();
         let mut from = range.start;
-        while let Some(&offset) = snapshots.range(range.start..=range.end).next_back() {
+        while let Some(&offset) = snapshots.range(range.start..=newest).next_back() {
             let path = self.folder.segment_file(offset, FileKind::Snapshot);
             let content = disk::read_file(self.env.disk(), &path, SNAPSHOT_BYTES_MAX)?;
             match snapshot::decode(&content) {
