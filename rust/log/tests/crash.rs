@@ -602,7 +602,9 @@ fn a_damaged_transaction_index_is_filled_again_beside_unwritten_records() {
     model.lose(None);
     let files = model.rig.files();
     let index = files.iter().find(|name| name.ends_with(".txnindex"));
-    model.rig.put_file(index.expect("some were aborted"), b"abc");
+    model
+        .rig
+        .put_file(index.expect("some were aborted"), b"abc");
     model.restart(Life::Again);
     model.check();
 }
