@@ -162,7 +162,14 @@ CASES = (
     *_reads(),
     Case("together", "producer and consumer together", together, quick=True, shown=_TOGETHER),
     *_end_to_end(),
-    Case("java", "Java's ProducerPerformance, defaults", java_defaults, True, True, shown=_JAVA),
+    Case(
+        "java",
+        "Java's ProducerPerformance, defaults",
+        java_defaults,
+        quick=True,
+        floor=True,
+        shown=_JAVA,
+    ),
     *_groups(),
 )
 SCENARIOS: tuple[Scenario, ...] = (

@@ -10,16 +10,14 @@ use crate::open::{Loader, OpenError, OpenReport, files};
 use crate::transaction_index::TransactionIndex;
 
 impl Loader<'_> {
-    /// Reads all transaction indexes: they exist only where transactions were aborted. Returns the
-    /// first segment whose index cannot be read: it is built anew from the batches, as are those of
-    /// all that follow it and cannot be read either.
+    /// Reads all transaction indexes: they exist only where transactions were aborted. Those that
+    /// cannot be read are noted, to be built anew from the batches.
     pub(super) fn load_transaction_indexes(
         &self,
         files: &files::FolderFiles,
         loading: &mut LoadedState,
         report: &mut OpenReport,
-    ) -> Result<Option<i64>, OpenError> {
-        let mut damaged = None;
+    ) -> Result<(), OpenError> {
         for &base_offset in &files.transaction_indexes {
             let path = self
                 .folder
@@ -34,12 +32,11 @@ impl Loader<'_> {
                     report
                         .notes
                         .push(format!("rebuilding {}: {error}", path.display()));
-                    damaged.get_or_insert(base_offset);
                     loading.aborted_unread.insert(base_offset);
                 }
             }
         }
-        Ok(damaged)
+        Ok(())
     }
 
     /// Enters transactions that were aborted and are not in their segment's index yet; writes the

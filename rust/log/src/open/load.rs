@@ -86,7 +86,8 @@ impl Loader<'_> {
             index_interval_bytes: self.config.index_interval_bytes,
             segments,
         };
-        let damaged = self.load_transaction_indexes(&files, &mut loading, report)?;
+        self.load_transaction_indexes(&files, &mut loading, report)?;
+        let damaged = loading.aborted_unread.first().copied();
         let recover_from = match (state.clean, damaged) {
             (true, None) => None,
             (true, Some(base_offset)) => Some(base_offset),
