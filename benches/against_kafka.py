@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benches import cases, effort, environment, memory_group, report, scheduling, topics
+from benches import cases, effort, environment, memory_group, report, scheduling, spent, topics
 from benches.brokers import BROKERS, ROOT, BenchError, Unavailable
 from benches.effort import Case, Effort, Scenario
 from benches.read_cases import FRESH_BYTES
@@ -280,6 +280,8 @@ def main() -> int:
         if bench.results:
             bench.finish()
         return 3
+    finally:
+        spent.sweep()
     reached = bench.finish()
     return 0 if reached or not options.strict else 1
 

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benches import process
+from benches import process, spent
 from benches.metadata_probe import BrokerEnded, wait_for_metadata
 
 ROOT = Path(__file__).parents[1]
@@ -166,9 +166,9 @@ class Broker(ABC):
         self._process = None
 
     def remove(self) -> None:
-        """Ends it and deletes its data."""
+        """Ends it and gives the space of its data up."""
         self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        spent.empty(self.folder)
 
 
 class Kafka(Broker):

@@ -1,13 +1,12 @@
-"""A place for one broker: a folder and a memory group, both removed at the end."""
+"""A place for one broker: a folder, emptied at the end, and a memory group."""
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benches import memory_group
+from benches import memory_group, spent
 from benches.brokers import BROKERS, Broker
 
 MEMORY_BYTES = 2_500_000_000
@@ -37,10 +36,10 @@ class Stage:
         return broker.start(enter, timeout_s)
 
     def clear(self) -> None:
-        """Ends the broker and removes everything."""
+        """Ends the broker and empties its folder, which goes with the run (`spent.sweep`)."""
         if self._broker is not None:
             self._broker.remove()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        spent.empty(self.folder)
         if isinstance(self._group, memory_group.MemoryGroup):
             self._group.remove()
 

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from benches import spent
 from benches.brokers import BROKERS, ROOT, Broker
 
 pytestmark = pytest.mark.timeout(600)
@@ -128,6 +129,7 @@ def large(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
         broker.stop()
     finally:
         broker.remove()
+        spent.sweep()
 
 
 def test_metadata_of_10_000_partitions(large: Broker, benchmark: BenchmarkFixture) -> None:

@@ -313,6 +313,7 @@ class Broker:
             network_threads=number("num.network.threads"),
             reader_threads=number("num.io.threads"),
             recovery_threads_per_dir=number("num.recovery.threads.per.data.dir"),
+            writer_threads_per_dir=number("pyrklog.writer.threads.per.data.dir"),
             socket_request_max_bytes=number("socket.request.max.bytes"),
             receive_buffers_max_bytes=self.config.receive_buffers_max_bytes(memory_bytes()),
             control_queue_max_requests=number("queued.max.requests"),

@@ -86,6 +86,7 @@ class PlaneSettings(NamedTuple):
     network_threads: int
     reader_threads: int
     recovery_threads_per_dir: int
+    writer_threads_per_dir: int
     socket_request_max_bytes: int
     receive_buffers_max_bytes: int
     control_queue_max_requests: int

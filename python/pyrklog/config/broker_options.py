@@ -194,7 +194,7 @@ STORAGE = (
         "pyrklog.unwritten.max.bytes",
         -1,
         "Appended bytes of one log directory that may wait for the disk; beyond it producers to "
-        "that directory wait. -1 stands for a quarter of its block cache; outside the cache it is "
+        "that directory wait. -1 stands for half of its block cache; outside the cache it is "
         "64 MiB at most.",
         minimum=-1,
     ),
@@ -220,16 +220,24 @@ STORAGE = (
     integer(
         "pyrklog.cache.flush.ms",
         500,
-        "Fewer bytes of a partition stay in the block cache alone for at most this long, and for a "
-        "fifth of it where few partitions wait.",
+        "Fewer bytes of a partition stay in the block cache alone for at most this long; for a "
+        "fifth of it where few partitions wait, and up to four times as long where thousands do.",
         minimum=0,
     ),
     integer(
         "pyrklog.cache.direct.min.bytes",
-        131072,
+        65536,
         "So many bytes of the block cache and more are written around the operating system's page "
         "cache, where the file system can do that; a larger number than any write switches it off.",
         minimum=1,
+    ),
+    integer(
+        "pyrklog.writer.threads.per.data.dir",
+        8,
+        "Threads that write records to files, for each log directory. One does it where few "
+        "partitions are due at a time; the others help where many are, each with a little.",
+        minimum=1,
+        maximum=64,
     ),
     integer(
         "num.recovery.threads.per.data.dir",

@@ -15,7 +15,8 @@ impl PlaneConfig {
     #[new]
     #[pyo3(signature = (
         *, node_id, cluster_id, log_dirs, network_threads, reader_threads,
-        recovery_threads_per_dir, socket_request_max_bytes, receive_buffers_max_bytes,
+        recovery_threads_per_dir, writer_threads_per_dir, socket_request_max_bytes,
+        receive_buffers_max_bytes,
         control_queue_max_requests, connections_max_idle_ms, max_connections,
         max_connections_per_ip, socket_send_buffer_bytes, socket_receive_buffer_bytes,
         fetch_max_bytes, fetch_session_slots, fetch_read_path, unwritten_max_bytes,
@@ -35,6 +36,7 @@ impl PlaneConfig {
         network_threads: usize,
         reader_threads: usize,
         recovery_threads_per_dir: usize,
+        writer_threads_per_dir: usize,
         socket_request_max_bytes: usize,
         receive_buffers_max_bytes: usize,
         control_queue_max_requests: usize,
@@ -66,6 +68,7 @@ impl PlaneConfig {
             network_threads,
             reader_threads,
             recovery_threads_per_dir,
+            writer_threads_per_dir,
             socket_request_max_bytes,
             receive_buffers_max_bytes,
             control_queue_max_requests,

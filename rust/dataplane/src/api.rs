@@ -28,6 +28,8 @@ pub struct PlaneConfig {
     pub reader_threads: usize,
     /// `num.recovery.threads.per.data.dir`.
     pub recovery_threads_per_dir: usize,
+    /// `pyrklog.writer.threads.per.data.dir`.
+    pub writer_threads_per_dir: usize,
     /// `socket.request.max.bytes`: a frame that announces more closes its connection.
     pub socket_request_max_bytes: usize,
     /// `queued.max.request.bytes`; the bound on the sum of partly received frames.
@@ -51,7 +53,7 @@ pub struct PlaneConfig {
     /// `fetch.read.path`.
     pub fetch_read_path: ReadPath,
     /// `pyrklog.unwritten.max.bytes`: appended bytes of one log directory that may wait for its
-    /// writer; beyond it, connections that produce to that directory are muted. `None`: a quarter
+    /// writer; beyond it, connections that produce to that directory are muted. `None`: half
     /// of its block cache. At most 64 MiB of it lie outside the cache, and 64 MiB where there is none.
     pub unwritten_max_bytes: Option<usize>,
     /// The block cache.

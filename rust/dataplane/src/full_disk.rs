@@ -4,7 +4,9 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
 use pyrklog_log::WriteJob;
 use pyrklog_log::disk::is_full;
 use pyrklog_wire::ErrorCode;
@@ -36,15 +38,19 @@ enum Reserve {
     Refused,
 }
 
-/// See the module; the writer's own.
+/// See the module; shared by the writers of one directory.
 #[derive(Debug)]
 pub struct FullDisk {
     shared: Arc<Shared>,
     dir: Arc<LogDirState>,
-    reserve: Reserve,
+    /// Held while the reserve is made or given up.
+    reserve: Mutex<Reserve>,
+    is_known: AtomicBool,
+    /// How often the reserve was given up: whoever found no space before that tries again.
+    given_up: AtomicUsize,
     /// Jobs that found no space.
-    stuck: Vec<(Arc<Partition>, WriteJob)>,
-    next_try_ms: i64,
+    stuck: Mutex<Vec<(Arc<Partition>, WriteJob)>>,
+    next_try_ms: AtomicI64,
 }
 
 impl FullDisk {
@@ -53,9 +59,11 @@ impl FullDisk {
         FullDisk {
             shared,
             dir,
-            reserve: Reserve::Unknown,
-            stuck: Vec::new(),
-            next_try_ms: 0,
+            reserve: Mutex::new(Reserve::Unknown),
+            is_known: AtomicBool::new(false),
+            given_up: AtomicUsize::new(0),
+            stuck: Mutex::default(),
+            next_try_ms: AtomicI64::new(0),
         }
     }
 
@@ -72,57 +80,66 @@ impl FullDisk {
         }
     }
 
-    /// When the writer has to look again, monotonic milliseconds; `None` while there is space.
+    /// When the first writer has to look again, monotonic milliseconds; `None` while there is space
+    /// and nothing is kept.
     pub fn due_ms(&self) -> Option<i64> {
-        let is_waiting = self.dir.is_read_only() && !self.dir.has_failed();
-        is_waiting.then_some(self.next_try_ms)
+        // A job may be kept when another writer has found space already.
+        let is_waiting = self.dir.is_read_only() || !self.stuck.lock().is_empty();
+        let is_waiting = is_waiting && !self.dir.has_failed();
+        is_waiting.then(|| self.next_try_ms.load(Ordering::Relaxed))
     }
 
     /// Executes a job; where there is no space, once more with that of the reserve.
     ///
     /// # Errors
     /// As [`WriteJob::execute`]: with [`is_full`] the job is for [`FullDisk::keep`].
-    pub fn execute(&mut self, job: &mut WriteJob) -> io::Result<()> {
-        if self.reserve == Reserve::Unknown {
-            self.make();
+    pub fn execute(&self, job: &mut WriteJob) -> io::Result<()> {
+        if !self.is_known.load(Ordering::Acquire) {
+            let mut reserve = self.reserve.lock();
+            if *reserve == Reserve::Unknown {
+                self.make(&mut reserve);
+            }
         }
+        let given_up = self.given_up.load(Ordering::Acquire);
         match job.execute() {
             Err(error) if is_full(&error) => {
                 self.shared.disk_full(&self.dir, error.to_string());
-                if self.give_up()? {
-                    job.execute()
-                } else {
-                    Err(error)
+                self.give_up()?;
+                if self.given_up.load(Ordering::Acquire) == given_up {
+                    return Err(error);
                 }
+                job.execute()
             }
             result => result,
         }
     }
 
     /// Keeps a job that found no space. Whoever waits for its bytes is told.
-    pub fn keep(&mut self, partition: Arc<Partition>, job: WriteJob, outbox: &mut Outbox) {
+    pub fn keep(&self, partition: Arc<Partition>, job: WriteJob, outbox: &mut Outbox) {
         let mut state = partition.lock();
         state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, outbox);
         drop(state);
-        self.stuck.push((partition, job));
+        self.stuck.lock().push((partition, job));
+        self.dir.writer.hurry();
     }
 
     /// The jobs to be executed again, if it is time for that. Those of partitions that are gone are
     /// forgotten.
-    pub fn take_due(&mut self) -> Vec<(Arc<Partition>, WriteJob)> {
+    pub fn take_due(&self) -> Vec<(Arc<Partition>, WriteJob)> {
         let now_ms = mono_ms();
         if self.due_ms().is_none_or(|due_ms| now_ms < due_ms) {
             return Vec::new();
         }
-        self.next_try_ms = now_ms + RETRY_MS;
-        self.stuck
-            .retain(|(partition, _)| partition.lock().log.is_some());
-        std::mem::take(&mut self.stuck)
+        let next_try_ms = now_ms + RETRY_MS;
+        self.next_try_ms.store(next_try_ms, Ordering::Relaxed);
+        let mut stuck = std::mem::take(&mut *self.stuck.lock());
+        stuck.retain(|(partition, _)| partition.lock().log.is_some());
+        stuck
     }
 
     /// All jobs, at the end; none where the directory has failed since.
-    pub fn take_all(&mut self) -> Vec<(Arc<Partition>, WriteJob)> {
-        let mut stuck = std::mem::take(&mut self.stuck);
+    pub fn take_all(&self) -> Vec<(Arc<Partition>, WriteJob)> {
+        let mut stuck = std::mem::take(&mut *self.stuck.lock());
         if self.dir.has_failed() {
             stuck.clear();
         }
@@ -131,28 +148,29 @@ impl FullDisk {
 
     /// After what was due: opens logs that wait for space, and then, if nothing waits any more, lets
     /// the directory take records where it can set its reserve aside again.
-    pub fn settle(&mut self) -> io::Result<()> {
+    pub fn settle(&self) -> io::Result<()> {
         let waiting = self.dir.take_waiting_for_space();
         if !waiting.is_empty() {
             self.give_up()?;
             leadership::load_again(&self.shared, waiting);
             return Ok(());
         }
-        if !self.stuck.is_empty() || !self.has_room() {
+        let mut reserve = self.reserve.lock();
+        if !self.stuck.lock().is_empty() || !self.has_room(*reserve) {
             return Ok(());
         }
-        self.make();
-        if self.reserve != Reserve::Gone {
+        self.make(&mut reserve);
+        if *reserve != Reserve::Gone {
             self.shared.disk_has_space(&self.dir);
         }
         Ok(())
     }
 
     /// Whether there is space for the reserve and some more.
-    fn has_room(&self) -> bool {
+    fn has_room(&self, reserve: Reserve) -> bool {
         let reserve_bytes = self.dir.reserve_bytes;
         let margin_bytes = reserve_bytes / MARGIN_SHARE;
-        let wanted_bytes = match self.reserve {
+        let wanted_bytes = match reserve {
             Reserve::Unknown | Reserve::Gone => reserve_bytes + margin_bytes,
             Reserve::Made | Reserve::Refused => margin_bytes,
         };
@@ -160,8 +178,8 @@ impl FullDisk {
         space.is_ok_and(|space| space.usable_bytes >= wanted_bytes)
     }
 
-    fn make(&mut self) {
-        self.reserve = match self.dir.files.make_reserve(self.dir.reserve_bytes) {
+    fn make(&self, reserve: &mut Reserve) {
+        *reserve = match self.dir.files.make_reserve(self.dir.reserve_bytes) {
             Ok(()) => Reserve::Made,
             Err(error) => {
                 let reason = format!("setting space aside: {error}");
@@ -177,15 +195,20 @@ impl FullDisk {
                 }
             }
         };
+        self.is_known.store(true, Ordering::Release);
     }
 
-    /// True when that made space.
-    fn give_up(&mut self) -> io::Result<bool> {
-        let was_made = self.reserve == Reserve::Made;
-        if was_made || self.reserve == Reserve::Unknown {
+    fn give_up(&self) -> io::Result<()> {
+        let mut reserve = self.reserve.lock();
+        let was_made = *reserve == Reserve::Made;
+        if was_made || *reserve == Reserve::Unknown {
             self.dir.files.remove_reserve()?;
-            self.reserve = Reserve::Gone;
+            *reserve = Reserve::Gone;
+            self.is_known.store(true, Ordering::Release);
         }
-        Ok(was_made)
+        if was_made {
+            self.given_up.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
     }
 }

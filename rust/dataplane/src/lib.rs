@@ -78,6 +78,7 @@ mod syncer;
 mod threads;
 mod timers;
 mod writer;
+mod writer_queue;
 
 pub use heartbeat::Heartbeat;
 pub use offset_commit::{CommitBatch, OffsetCommit, commit_error};

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use pyrklog_log::{DeletedFolder, LogDir, LogEnv, Unwritten};
 
-use crate::api::CacheConfig;
+use crate::api::PlaneConfig;
 use crate::outbox::Outbox;
 use crate::parking::Park;
 use crate::partition::Partition;
 use crate::syncer::SyncerQueue;
-use crate::writer::WriterQueue;
+use crate::writer_queue::WriterQueue;
 
 /// No more of a volume may be unwritten than this share.
 const VOLUME_SHARE: u64 = 20;
@@ -28,12 +28,15 @@ const RESERVE_MORE_SHARE: u64 = 4;
 /// But no more than this: what then finds no space stays in the block cache.
 const RESERVE_MAX_BYTES: u64 = 256 << 20;
 
-/// Of the block cache, what may be unwritten where the options do not say more: about what an
-/// operating system lets its page cache collect.
-const CACHE_SHARE: u64 = 4;
+/// Of the block cache, what may be unwritten where the options do not say more: of thousands of
+/// partitions each then has enough for a write that is worth it.
+const CACHE_SHARE: u64 = 2;
 
 /// Of unwritten bytes, those outside the block cache.
 const HEAP_MAX_BYTES: usize = 64 << 20;
+
+/// Room is short when less than this share of it is left.
+const SHORT_SHARE: usize = 4;
 
 /// Producers that wait are woken when such a part of the room is free.
 const ROOM_SHARE: usize = 8;
@@ -46,7 +49,7 @@ pub struct LogDirState {
     /// Files, lock and checkpoints.
     pub files: LogDir,
     /// Partitions with something to write.
-    pub writer: WriterQueue,
+    pub writer: WriterQueue<Arc<Partition>>,
     /// Slow work.
     pub syncer: SyncerQueue,
     /// Who waits for room.
@@ -76,26 +79,20 @@ pub struct LogDirState {
 
 impl LogDirState {
     /// A directory that was just opened.
-    pub fn new(
-        index: usize,
-        files: LogDir,
-        unwritten_max_bytes: Option<usize>,
-        cache: &CacheConfig,
-        park: Park,
-    ) -> Arc<LogDirState> {
+    pub fn new(index: usize, files: LogDir, config: &PlaneConfig, park: Park) -> Arc<LogDirState> {
         let arena = files.env().arena();
         let cache_bytes = arena.map_or(0, |arena| arena.statistics().limit_bytes);
         let cache_share_bytes = usize::try_from(cache_bytes / CACHE_SHARE).unwrap_or(usize::MAX);
         let default_max_bytes = cache_share_bytes.max(HEAP_MAX_BYTES);
-        let unwritten_max_bytes = unwritten_max_bytes.unwrap_or(default_max_bytes);
+        let unwritten_max_bytes = config.unwritten_max_bytes.unwrap_or(default_max_bytes);
         let unwritten_max_bytes = unwritten_max_bytes.min(share_of_volume(&files)).max(1);
         let reserve_bytes = unwritten_max_bytes as u64;
         let reserve_bytes = reserve_bytes + reserve_bytes / RESERVE_MORE_SHARE;
         Arc::new(LogDirState {
             index,
             files,
-            writer: WriterQueue::new(cache.flush_ms),
-            flush_bytes: cache.flush_bytes.max(1),
+            writer: WriterQueue::new(config.writer_threads_per_dir, config.cache.flush_ms),
+            flush_bytes: config.cache.flush_bytes.max(1),
             syncer: SyncerQueue::default(),
             partitions: AtomicUsize::new(0),
             unwritten_bytes: AtomicUsize::new(0),
@@ -157,10 +154,19 @@ impl LogDirState {
         if before.heap_bytes != now.heap_bytes {
             moved(&self.heap_bytes, before.heap_bytes, now.heap_bytes);
         }
-        if now.bytes > before.bytes && unwritten_bytes > self.unwritten_max_bytes / 2 {
-            // Many partitions, none of which has much, may use up the room together.
-            self.writer.hurry();
+        if now.bytes > before.bytes && unwritten_bytes > self.short_from_bytes() {
+            self.writer.press();
         }
+    }
+
+    /// Whether so much is unwritten that what could wait has to be written: many partitions, none of
+    /// which has much, may use up the room together.
+    pub fn is_short(&self) -> bool {
+        self.unwritten_bytes() > self.short_from_bytes()
+    }
+
+    fn short_from_bytes(&self) -> usize {
+        self.unwritten_max_bytes - self.unwritten_max_bytes / SHORT_SHARE
     }
 
     /// Room for so many bytes; 0 when producing must wait (`pyrklog.unwritten.max.bytes`).

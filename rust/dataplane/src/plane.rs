@@ -468,8 +468,7 @@ fn open_dir(
         .set_direct_min_bytes(config.cache.direct_min_bytes);
     block_cache::forget_missing(&files, &folders);
     let park = Park::new(config.receive_buffers_max_bytes, config.log_dirs.len());
-    let unwritten_max_bytes = config.unwritten_max_bytes;
-    let dir = LogDirState::new(index, files, unwritten_max_bytes, &config.cache, park);
+    let dir = LogDirState::new(index, files, config, park);
     for folder in folders {
         placement.found(folder.topic, folder.partition, folder.topic_id, &dir);
     }

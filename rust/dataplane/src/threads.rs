@@ -56,17 +56,16 @@ fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
 }
 
 impl Threads {
-    /// Starts a writer and a syncer for every log directory, once.
+    /// Starts the writers and the syncer of every log directory, once.
     pub fn start_storage(&self, shared: &Arc<Shared>) -> io::Result<()> {
         let mut running = self.running.lock();
         if !running.storage.is_empty() {
             return Ok(());
         }
         for dir in &shared.dirs {
-            let writer = Writer::new(Arc::clone(shared), Arc::clone(dir));
-            running
-                .storage
-                .push(spawn(format!("writer-{}", dir.index), || writer.run())?);
+            for writer in Writer::team(shared, dir) {
+                running.storage.push(spawn(writer.name(), || writer.run())?);
+            }
             let syncer = Syncer::new(Arc::clone(shared), Arc::clone(dir));
             running
                 .storage

@@ -1,19 +1,16 @@
-//! One thread a log directory writes what was appended to memory into the segment files, and so
-//! opens the partitions' durability gates.
+//! Some threads a log directory write what was appended to memory into the segment files, and so
+//! open the partitions' durability gates.
 //!
 //! What lies in the block cache is acknowledged already and may gather: a partition is written when
 //! enough of it waits, or after a while. What lies on the heap is written at once.
 //!
-//! It works in turns: everything that is due is taken at once, each partition's bytes go out in
-//! one write, and the requests that are thereby done are told at the end of the turn, each network
-//! thread woken at most once. While it is busy, further appends gather into larger writes.
+//! A writer works in turns: its share of what is due is taken at once, each partition's bytes go out
+//! in one write, and the requests that are thereby done are told at the end of the turn, each network
+//! thread woken at most once. While it is busy, further appends gather into larger writes. A
+//! partition has one job at a time, so that the order of its writes does not depend on who writes.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use pyrklog_log::WriteJob;
 use pyrklog_log::disk::is_full;
 
@@ -23,239 +20,78 @@ use crate::log_dir::LogDirState;
 use crate::outbox::Outbox;
 use crate::partition::Partition;
 use crate::shared::Shared;
+use crate::writer_queue::Turn;
 
 /// Bytes after which finished requests are told before the turn is over.
 const DELIVER_BYTES: usize = 1024 * 1024;
 
-/// So many partitions that are due later, and fewer, are due after a part of that time.
-const FEW: usize = 64;
-const EARLY_SHARE: i64 = 5;
-
-/// A job that takes longer than this says that the disk hangs.
-const STANDS_STILL_MS: i64 = 1_000;
-
-/// How the writer is to end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum End {
-    /// Not at all.
-    #[default]
-    No,
-    /// Once nothing is queued.
-    WhenEmpty,
-    /// Now; what is queued is lost, as at a kill.
-    Now,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    /// Due now.
-    partitions: Vec<Arc<Partition>>,
-    /// Due at some time (monotonic milliseconds), in order.
-    later: VecDeque<(i64, Arc<Partition>)>,
-    sleep: Sleep,
-    end: End,
-}
-
-/// What the writer waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Sleep {
-    /// It is awake.
-    #[default]
-    No,
-    /// For the first of those that are due later.
-    Until,
-    /// For anything.
-    Long,
-}
-
-/// Partitions with something to write, each at most once in each of two lists.
-#[derive(Debug, Default)]
-pub struct WriterQueue {
-    inner: Mutex<Inner>,
-    wake: Condvar,
-    later_ms: i64,
-    is_hurried: AtomicBool,
-    /// Since when the writer has been at the job in its hands, monotonic milliseconds; 0 while it has
-    /// none.
-    at_job_since_ms: AtomicI64,
-}
-
-impl WriterQueue {
-    /// A queue in which "later" means after so many milliseconds.
-    pub fn new(later_ms: i64) -> WriterQueue {
-        WriterQueue {
-            later_ms,
-            ..WriterQueue::default()
-        }
-    }
-
-    /// Queues a partition, whose `queued` flag the caller has just set under its mutex.
-    pub fn push(&self, partition: Arc<Partition>) {
-        let mut inner = self.inner.lock();
-        inner.partitions.push(partition);
-        self.wake_unless(inner, Sleep::No);
-    }
-
-    /// Queues a partition to be written later, whose `queued_later` flag the caller has just set.
-    pub fn push_later(&self, partition: Arc<Partition>) {
-        let due_ms = mono_ms() + self.later_ms;
-        let mut inner = self.inner.lock();
-        inner.later.push_back((due_ms, partition));
-        self.wake_unless(inner, Sleep::Until);
-    }
-
-    /// Wakes the writer from a sleep that is longer than it may be.
-    fn wake_unless(&self, mut inner: MutexGuard<'_, Inner>, enough: Sleep) {
-        let wake = inner.sleep != Sleep::No && inner.sleep != enough;
-        if wake {
-            inner.sleep = Sleep::No;
-        }
-        drop(inner);
-        if wake {
-            self.wake.notify_one();
-        }
-    }
-
-    /// What is due later is due now.
-    pub fn hurry(&self) {
-        if !self.is_hurried.swap(true, Ordering::Relaxed) {
-            self.wake_unless(self.inner.lock(), Sleep::No);
-        }
-    }
-
-    /// Whether the disk has kept the writer at one job for too long.
-    pub fn stands_still(&self) -> bool {
-        let since_ms = self.at_job_since_ms.load(Ordering::Relaxed);
-        since_ms > 0 && mono_ms() - since_ms > STANDS_STILL_MS
-    }
-
-    /// Ends the writer once nothing is queued any more.
-    pub fn finish(&self) {
-        self.end(End::WhenEmpty);
-    }
-
-    /// Ends the writer at once.
-    pub fn stop(&self) {
-        self.end(End::Now);
-    }
-
-    /// Forgets what is queued, after the end: partitions hold their directory, and so its lock.
-    pub fn clear(&self) {
-        let mut inner = self.inner.lock();
-        inner.partitions.clear();
-        inner.later.clear();
-    }
-
-    /// Partitions that wait for the writer.
-    pub fn depth(&self) -> usize {
-        self.inner.lock().partitions.len()
-    }
-
-    fn end(&self, end: End) {
-        let mut inner = self.inner.lock();
-        if inner.end != End::Now {
-            inner.end = end;
-        }
-        inner.sleep = Sleep::No;
-        drop(inner);
-        self.wake.notify_one();
-    }
-
-    /// Moves everything that is due into `turn`, waiting for it, but not beyond `until_ms`; false at
-    /// the end.
-    fn take(&self, turn: &mut Turn, until_ms: Option<i64>) -> bool {
-        let mut inner = self.inner.lock();
-        loop {
-            if inner.end == End::Now {
-                return false;
-            }
-            std::mem::swap(&mut inner.partitions, &mut turn.now);
-            let is_hurried = self.is_hurried.swap(false, Ordering::Relaxed);
-            let is_all = is_hurried || inner.end != End::No;
-            // Where few wait it costs little not to let them wait so long.
-            let early_ms = match inner.later.len() {
-                ..=FEW => self.later_ms - self.later_ms / EARLY_SHARE,
-                _ => 0,
-            };
-            let next_ms = inner.later.front().map(|(due_ms, _)| *due_ms - early_ms);
-            let next_ms = next_ms.into_iter().chain(until_ms).min();
-            let now_ms = if next_ms.is_some() { mono_ms() } else { 0 };
-            while let Some((due_ms, partition)) = inner.later.pop_front() {
-                if !is_all && due_ms - early_ms > now_ms {
-                    inner.later.push_front((due_ms, partition));
-                    break;
-                }
-                turn.later.push(partition);
-            }
-            let is_over = inner.end == End::No && until_ms.is_some_and(|ms| ms <= now_ms);
-            if !turn.now.is_empty() || !turn.later.is_empty() || is_hurried || is_over {
-                return true;
-            }
-            match (inner.end, next_ms) {
-                (End::WhenEmpty, _) => return false,
-                (_, Some(due_ms)) => {
-                    inner.sleep = Sleep::Until;
-                    let wait_ms = u64::try_from(due_ms - now_ms).unwrap_or(0);
-                    let wait = Duration::from_millis(wait_ms);
-                    self.wake.wait_for(&mut inner, wait);
-                }
-                (_, None) => {
-                    inner.sleep = Sleep::Long;
-                    self.wake.wait(&mut inner);
-                }
-            }
-            inner.sleep = Sleep::No;
-        }
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.inner.lock().end == End::Now
-    }
-}
-
-/// What is due at one time.
-#[derive(Debug, Default)]
-struct Turn {
-    now: Vec<Arc<Partition>>,
-    later: Vec<Arc<Partition>>,
-}
-
-/// The writer thread of one directory.
+/// One writer thread of a directory.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
     dir: Arc<LogDirState>,
+    /// Which of the directory's; the first one looks after a full disk, too.
+    index: usize,
     outbox: Outbox,
     undelivered_bytes: usize,
-    full_disk: FullDisk,
+    full_disk: Arc<FullDisk>,
+}
+
+/// How much of a partition is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// Its queue said that it is due.
+    Now,
+    /// What has waited, to its end.
+    Whole,
+    /// Of what has waited, that which is not better written with what comes next.
+    Pages,
 }
 
 impl Writer {
-    /// For one directory.
-    pub fn new(shared: Arc<Shared>, dir: Arc<LogDirState>) -> Writer {
-        let outbox = shared.outbox();
-        let full_disk = FullDisk::new(Arc::clone(&shared), Arc::clone(&dir));
-        Writer {
-            shared,
-            dir,
-            outbox,
+    /// All of one directory.
+    pub fn team(shared: &Arc<Shared>, dir: &Arc<LogDirState>) -> Vec<Writer> {
+        let full_disk = Arc::new(FullDisk::new(Arc::clone(shared), Arc::clone(dir)));
+        let one = |index| Writer {
+            shared: Arc::clone(shared),
+            dir: Arc::clone(dir),
+            index,
+            outbox: shared.outbox(),
             undelivered_bytes: 0,
-            full_disk,
+            full_disk: Arc::clone(&full_disk),
+        };
+        (0..dir.writer.writers()).map(one).collect()
+    }
+
+    /// Its thread's name.
+    pub fn name(&self) -> String {
+        match self.index {
+            0 => format!("writer-{}", self.dir.index),
+            index => format!("writer-{}.{index}", self.dir.index),
         }
     }
 
     /// Runs until told to end.
     pub fn run(mut self) {
         let mut turn = Turn::default();
-        self.full_disk.look();
-        while self.dir.writer.take(&mut turn, self.full_disk.due_ms()) {
-            let now = turn.now.drain(..).map(|partition| (partition, false));
-            let later = turn.later.drain(..).map(|partition| (partition, true));
-            for (partition, was_later) in now.chain(later) {
+        if self.index == 0 {
+            self.full_disk.look();
+        }
+        while self.take(&mut turn) {
+            let now = turn.now.drain(..).map(|partition| (partition, Extent::Now));
+            let later = turn.later.drain(..).map(|(partition, is_whole)| {
+                let extent = if is_whole {
+                    Extent::Whole
+                } else {
+                    Extent::Pages
+                };
+                (partition, extent)
+            });
+            for (partition, extent) in now.chain(later) {
                 if self.dir.writer.is_stopped() {
                     return;
                 }
-                self.write(partition, was_later);
+                self.write(partition, extent);
                 if self.undelivered_bytes >= DELIVER_BYTES {
                     self.deliver();
                 }
@@ -263,7 +99,8 @@ impl Writer {
             self.try_again();
             self.deliver();
         }
-        if !self.dir.writer.is_stopped() {
+        // What found no space is tried once more when nobody is left who may add to it.
+        if self.dir.writer.leave() && !self.dir.writer.is_stopped() {
             for (partition, job) in self.full_disk.take_all() {
                 self.carry_out(partition, job);
             }
@@ -271,13 +108,21 @@ impl Writer {
         }
     }
 
+    fn take(&self, turn: &mut Turn<Arc<Partition>>) -> bool {
+        let is_short = || self.dir.is_short();
+        match self.index {
+            0 => {
+                let until_ms = self.full_disk.due_ms();
+                self.dir.writer.take(turn, until_ms, is_short)
+            }
+            _ => self.dir.writer.help(turn, is_short),
+        }
+    }
+
     /// Where there was no space, there may be some by now.
     fn try_again(&mut self) {
-        if self
-            .full_disk
-            .due_ms()
-            .is_none_or(|due_ms| mono_ms() < due_ms)
-        {
+        let due_ms = self.full_disk.due_ms();
+        if self.index > 0 || due_ms.is_none_or(|due_ms| mono_ms() < due_ms) {
             return;
         }
         for (partition, job) in self.full_disk.take_due() {
@@ -295,19 +140,19 @@ impl Writer {
         self.undelivered_bytes = 0;
     }
 
-    fn write(&mut self, partition: Arc<Partition>, was_later: bool) {
+    fn write(&mut self, partition: Arc<Partition>, extent: Extent) {
         let job = {
             let mut state = partition.lock();
-            if was_later {
-                state.queued_later = false;
-            } else {
+            if extent == Extent::Now {
                 state.queued = false;
+            } else {
+                state.queued_later = false;
             }
             let log = state.log.as_mut();
             // What has waited long enough is written to its end.
-            log.and_then(|log| match was_later {
-                true => log.take_writes(),
-                false => log.take_whole_pages(),
+            log.and_then(|log| match extent {
+                Extent::Whole => log.take_writes(),
+                Extent::Now | Extent::Pages => log.take_whole_pages(),
             })
         };
         if let Some(job) = job {
@@ -316,10 +161,9 @@ impl Writer {
     }
 
     fn carry_out(&mut self, partition: Arc<Partition>, mut job: WriteJob) {
-        let since_ms = &self.dir.writer.at_job_since_ms;
-        since_ms.store(mono_ms(), Ordering::Relaxed);
+        self.dir.writer.begin_job(self.index);
         let result = self.full_disk.execute(&mut job);
-        since_ms.store(0, Ordering::Relaxed);
+        self.dir.writer.end_job(self.index);
         if result.as_ref().is_err_and(is_full) && !self.dir.has_failed() {
             self.full_disk.keep(partition, job, &mut self.outbox);
             return;

@@ -161,6 +161,53 @@ fn requests_that_wait_for_the_file_are_refused_and_their_records_are_written_lat
     assert_eq!(high_watermark(&test, "t"), 2, "appended all the same");
 }
 
+/// Several writers find it out at the same time, and space comes while they do.
+#[test]
+fn many_partitions_that_find_no_space_together_are_all_written_later() {
+    const PARTITIONS: i32 = 60;
+    for round in 0..5 {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut config, disk) = (cached(dir.path()), faulty());
+        config.unwritten_max_bytes = Some(16 << 20);
+        disk.set_free_bytes(ENOUGH);
+        let mut test = start(&config, &disk);
+        test.create("many", PARTITIONS);
+        let mut client = test.client();
+        let record = large_batch(20_000);
+        for index in 0..PARTITIONS {
+            assert_eq!(client.produce("many", index, &record).0, ErrorCode::NONE);
+        }
+        becomes(&test, "unwritten_bytes", 0);
+        let no_space = Fault::NoSpaceAfter(5_000);
+        disk.fail(Operation::Write, "many-", 0, usize::MAX, no_space);
+        let mut ends = vec![1; PARTITIONS as usize];
+        'refused: loop {
+            for (index, end) in (0..).zip(&mut ends) {
+                match client.produce("many", index, &record) {
+                    (ErrorCode::NONE, offset) => *end = offset + 1,
+                    (error, _) => {
+                        assert_eq!(error, ErrorCode::KAFKA_STORAGE_ERROR);
+                        break 'refused;
+                    }
+                }
+            }
+        }
+        for _ in 0..round * 20 {
+            // Some more have found none by then.
+            let (error, _) = client.produce("many", 0, &record);
+            assert_eq!(error, ErrorCode::KAFKA_STORAGE_ERROR);
+        }
+        disk.heal();
+        becomes(&test, "unwritten_bytes", 0);
+        becomes(&test, "log_dir_read_only.0", 0);
+        for (index, end) in (0..).zip(ends) {
+            let listed = test.client().list_offset("many", index, -1);
+            assert_eq!(listed.offset, end, "partition {index}, round {round}");
+        }
+        assert!(test.shutdown());
+    }
+}
+
 #[test]
 fn a_log_that_cannot_be_opened_for_lack_of_space_is_opened_later() {
     let dir = tempfile::tempdir().unwrap();

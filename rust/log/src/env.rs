@@ -19,7 +19,7 @@ const SPARE_TAIL_BYTES_MAX: usize = 4 << 20;
 const SPARE_BYTES_MAX: usize = 64 << 20;
 
 /// Below this the device's own time for a write costs more than the copy to the page cache.
-pub const DIRECT_MIN_BYTES: u32 = 128 * 1024;
+pub const DIRECT_MIN_BYTES: u32 = 64 * 1024;
 
 /// Shared by the logs of one log directory.
 ///

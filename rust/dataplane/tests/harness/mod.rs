@@ -43,6 +43,7 @@ pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
         network_threads: 2,
         reader_threads: 2,
         recovery_threads_per_dir: 2,
+        writer_threads_per_dir: 4,
         socket_request_max_bytes: 10 << 20,
         receive_buffers_max_bytes: 64 << 20,
         control_queue_max_requests: 100,

@@ -6,8 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +17,10 @@ use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use self::direct::Direct;
 use super::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space, sync_failed, write_zeros};
 
+mod direct;
 mod past_cache;
 
 /// Files of the operating system.
@@ -33,9 +35,6 @@ const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// Whether [`RWF_DONTCACHE`] was refused yet.
 static DROPS_BEHIND: AtomicBool = AtomicBool::new(true);
-
-/// For `OpenOptions`, which takes the system's number.
-const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 
 /// Lock files held by this process, as (device, inode): fcntl locks do not exclude their own
 /// process, so that is done here.
@@ -54,7 +53,7 @@ impl Disk for RealDisk {
         Ok(Arc::new(RealFile {
             file: Arc::new(options.open(path)?),
             past_cache: past_cache::Apart::default(),
-            direct: Mutex::default(),
+            direct: Direct::default(),
             log_dir: LogDirKey::of_file(path),
         }))
     }
@@ -244,19 +243,8 @@ struct RealFile {
     file: Arc<File>,
     /// See [`past_cache::read`].
     past_cache: past_cache::Apart,
-    direct: Mutex<Direct>,
+    direct: Direct,
     log_dir: LogDirKey,
-}
-
-/// A second descriptor of the same file, for writes around the page cache. Kept while such writes
-/// come.
-#[derive(Clone, Debug, Default)]
-enum Direct {
-    #[default]
-    Closed,
-    Open(Arc<File>),
-    /// The file system has no such writes.
-    Refused,
 }
 
 impl Drop for RealFile {
@@ -267,9 +255,7 @@ impl Drop for RealFile {
                 files.push((self.log_dir, Arc::clone(&self.file)));
                 let apart = self.past_cache.take();
                 files.extend(apart.map(|file| (self.log_dir, Arc::new(file))));
-                if let Direct::Open(file) = self.direct.get_mut() {
-                    files.push((self.log_dir, Arc::clone(file)));
-                }
+                files.extend(self.direct.take().map(|file| (self.log_dir, file)));
             }
         });
     }
@@ -290,29 +276,6 @@ impl RealFile {
             }
         }
         rustix::io::pwritev(&self.file, slices, position)
-    }
-
-    /// The descriptor for writes around the page cache, if the file system has such.
-    fn direct(&self) -> Option<Arc<File>> {
-        let mut direct = self.direct.lock();
-        if let Direct::Closed = *direct {
-            // By the descriptor: the file may have another name by now.
-            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            let mut options = OpenOptions::new();
-            options.write(true).custom_flags(O_DIRECT);
-            match options.open(path) {
-                Ok(file) => *direct = Direct::Open(Arc::new(file)),
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                    *direct = Direct::Refused;
-                }
-                // No descriptor is free, or there is no /proc: perhaps the next time.
-                Err(_) => {}
-            }
-        }
-        match &*direct {
-            Direct::Open(file) => Some(Arc::clone(file)),
-            Direct::Closed | Direct::Refused => None,
-        }
     }
 }
 
@@ -378,11 +341,8 @@ impl DiskFile for RealFile {
         if slices.is_empty() {
             return Ok(());
         }
-        if !drop_behind && let Some(mut direct) = self.direct.try_lock() {
-            // So little comes: the second descriptor is not worth its place.
-            if let Direct::Open(_) = *direct {
-                *direct = Direct::Closed;
-            }
+        if !drop_behind {
+            self.direct.close();
         }
         Ok(write_all_slices(slices, position, |some, at| {
             self.write_some(some, at, drop_behind)
@@ -390,7 +350,7 @@ impl DiskFile for RealFile {
     }
 
     fn write_pages_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<bool> {
-        let Some(file) = self.direct() else {
+        let Some(file) = self.direct.of(self.file.as_fd()) else {
             return Ok(false);
         };
         let write = |some: &[IoSlice<'_>], at: u64| rustix::io::pwritev(&file, some, at);
@@ -398,7 +358,7 @@ impl DiskFile for RealFile {
             Ok(()) => Ok(true),
             // The device wants it aligned in another way.
             Err(Errno::INVAL) => {
-                *self.direct.lock() = Direct::Refused;
+                self.direct.refuse();
                 Ok(false)
             }
             Err(error) => Err(error.into()),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::O_DIRECT;
+use super::direct::O_DIRECT;
 use crate::disk::PAGE_BYTES;
 
 /// Pages that a read brings into the page cache leave it behind the read; those that were there

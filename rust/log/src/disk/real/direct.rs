@@ -1,0 +1,142 @@
+//! A second descriptor of a file, for writes around the page cache.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+/// For `OpenOptions`, which takes the system's number.
+pub const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
+
+/// So many are kept open in the process. Beyond that they are opened for one write: thousands of
+/// partitions must not need two descriptors each, and for as much as a write of their size takes,
+/// opening it is little.
+const KEPT_MAX: usize = 1_000;
+
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Kept while such writes come.
+#[derive(Debug, Default)]
+pub struct Direct(Mutex<State>);
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Closed,
+    Open(Kept),
+    /// The file system has no such writes.
+    Refused,
+}
+
+/// One of those that are counted.
+#[derive(Debug)]
+struct Kept(Arc<File>);
+
+impl Kept {
+    /// `None`: there are enough.
+    fn new(file: &Arc<File>) -> Option<Kept> {
+        if KEPT.fetch_add(1, Ordering::Relaxed) >= KEPT_MAX {
+            KEPT.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Kept(Arc::clone(file)))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Direct {
+    /// The descriptor for `file`, if the file system has such writes.
+    pub fn of(&self, file: BorrowedFd<'_>) -> Option<Arc<File>> {
+        let mut state = self.0.lock();
+        match &*state {
+            State::Open(kept) => return Some(Arc::clone(&kept.0)),
+            State::Refused => return None,
+            State::Closed => {}
+        }
+        // By the descriptor: the file may have another name by now.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(O_DIRECT);
+        match options.open(path) {
+            Ok(file) => {
+                let file = Arc::new(file);
+                if let Some(kept) = Kept::new(&file) {
+                    *state = State::Open(kept);
+                }
+                Some(file)
+            }
+            Err(error) => {
+                // Else no descriptor is free, or there is no /proc: perhaps the next time.
+                if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) {
+                    *state = State::Refused;
+                }
+                None
+            }
+        }
+    }
+
+    /// So little comes that it is not worth its place.
+    pub fn close(&self) {
+        if let Some(mut state) = self.0.try_lock()
+            && let State::Open(_) = *state
+        {
+            *state = State::Closed;
+        }
+    }
+
+    /// The device does not write what lies like this.
+    pub fn refuse(&self) {
+        *self.0.lock() = State::Refused;
+    }
+
+    /// The descriptor, if one is kept.
+    pub fn take(&mut self) -> Option<Arc<File>> {
+        match self.0.get_mut() {
+            State::Open(kept) => Some(Arc::clone(&kept.0)),
+            State::Closed | State::Refused => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn of_many_files_only_some_keep_a_second_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let probe = tempfile::tempfile_in(dir.path()).unwrap();
+        if Direct::default().of(probe.as_fd()).is_none() {
+            // This file system has none: nothing is kept either.
+            assert_eq!(KEPT.load(Ordering::Relaxed), 0);
+            return;
+        }
+        let path = dir.path().join("one");
+        let file = File::create(&path).unwrap();
+        let mut all: Vec<Direct> = Vec::new();
+        for _ in 0..KEPT_MAX + 50 {
+            let direct = Direct::default();
+            assert!(direct.of(file.as_fd()).is_some(), "kept or not");
+            all.push(direct);
+        }
+        let kept = all.iter_mut().filter_map(Direct::take).count();
+        assert!((KEPT_MAX - 50..=KEPT_MAX).contains(&kept), "{kept}");
+        all[0].close();
+        assert!(all[0].take().is_none());
+        drop(all);
+        let mut next = Direct::default();
+        assert!(next.of(file.as_fd()).is_some());
+        assert!(next.take().is_some(), "there is room again");
+    }
+}
