@@ -50,7 +50,7 @@ class Bench:
 
     def wanted(self, case: Case | Scenario, broker: str) -> bool:
         """Whether `--only` (without it `--quick`) leaves the case in, and the broker can do it."""
-        if broker == "floor" and not getattr(case, "floor", False):
+        if broker == "floor" and not case.floor:
             return False
         return case.name in self.only if self.only else case.quick or not self.quick
 
@@ -153,7 +153,10 @@ class Bench:
         line = f"{elapsed} {broker:8} {case:15} {'  '.join(figures)}"
         self.console.print(line, highlight=False)
         least = 3 * BROKERS[broker].unwritten_max_bytes
-        if case.startswith(("produce", "records", "partitions")) and row["bytes"] < least:
+        if (
+            case.startswith(("produce", "records", "partitions"))
+            and row.get("bytes", least) < least
+        ):
             self.console.print(
                 f"  note: only {row['bytes'] / 1e6:.0f} MB, less than three times what {broker} "
                 "may leave unwritten; the clock still stopped with the last byte in its file"

@@ -251,8 +251,8 @@ class Pyrklog(Broker):
     """pyrklog as `pip install` gives it, with its defaults."""
 
     name = "pyrklog"
-    # A quarter of its block cache, which is 60 % of the memory group.
-    unwritten_max_bytes = 375_000_000
+    # Half of its block cache, which is 60 % of the memory group.
+    unwritten_max_bytes = 750_000_000
 
     def prepare(self) -> None:
         self.folder.mkdir(parents=True)
@@ -298,11 +298,8 @@ class Floor(Broker):
         self.folder.mkdir(parents=True)
 
     def command(self) -> list[str]:
-        program = ROOT / "target" / "release" / "pyrklog-floors"
-        if not program.exists():
-            raise BenchError(f"{program} is missing: `cargo build --release -p pyrklog-floors`")
         data = str(self.default_log_dir())
-        return [str(program), "--listen", self.bootstrap, "--data", data]
+        return [str(floors()), "--listen", self.bootstrap, "--data", data]
 
     def describe(self) -> list[str]:
         return ["benches/floors: receive, CRC, copy, answer, write behind; send from memory"]
@@ -312,6 +309,14 @@ class Floor(Broker):
 
 
 BROKERS: dict[str, type[Broker]] = {"kafka": Kafka, "pyrklog": Pyrklog, "floor": Floor}
+
+
+def floors() -> Path:
+    """The floor programs; BenchError when they are not built."""
+    program = ROOT / "target" / "release" / "pyrklog-floors"
+    if not program.exists():
+        raise BenchError(f"{program} is missing: `cargo build --release -p pyrklog-floors`")
+    return program
 
 
 def _raise_open_files() -> None:

@@ -1,18 +1,26 @@
 """10,000 partitions: throughput beside that of 6 on the same broker, memory, time to start."""
 
+import subprocess
 import time
 from dataclasses import replace
+from pathlib import Path
 
-from benches import loadgen, process, topics
-from benches.brokers import Broker
+from benches import brokers, loadgen, process, topics
+from benches.brokers import BenchError, Broker
 from benches.effort import Effort, Row, Scenario
 from benches.meter import memory
 from benches.produce_cases import Work
-from benches.stage import Stage
+from benches.stage import MEMORY_BYTES, Stage
 
 BATCH_BYTES = 16_384
 CONNECTIONS = 2
 _START_TIMEOUT_S = 900.0
+# What pyrklog has in the benchmark's memory group: the block cache has 60 % of the group, half of
+# it may be unwritten, and an eighth of that is left for what comes meanwhile. Of pieces that are
+# written in turn half is there on average.
+_PIECES_BYTES = 2 * 7 * MEMORY_BYTES * 6 // 10 // 2 // 8
+_PIECE_MAX_BYTES = 1 << 20
+_WRITERS = 8
 
 
 def work(partitions: int) -> Work:
@@ -28,6 +36,8 @@ def measure(stage: Stage, effort: Effort) -> Row:
     memory outside shared memory grew by, from the end of the work with 6 partitions to that with
     many.
     """
+    if stage.name == "floor":
+        return _floor(stage.folder, effort)
     broker = stage.prepare()
     stage.start(broker)
     topics.fill(broker, effort.fill_bytes)
@@ -57,6 +67,27 @@ def measure(stage: Stage, effort: Effort) -> Row:
     return row
 
 
+def _floor(folder: Path, effort: Effort) -> Row:
+    """The disk alone: pieces as large as that memory allows, to 6 files, and to many.
+
+    Raises BenchError when the program fails.
+    """
+    program = str(brokers.floors())
+
+    def mb_per_s(files: int) -> float:
+        piece_bytes = min(_PIECES_BYTES // files, _PIECE_MAX_BYTES)
+        numbers = (files, piece_bytes, effort.crowd_bytes, _WRITERS)
+        command = [program, "pieces", str(folder / f"of-{files}"), *map(str, numbers)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ran.returncode != 0:
+            raise BenchError(f"floor: {ran.stderr.strip()}")
+        return float(ran.stdout)
+
+    six = mb_per_s(topics.PARTITIONS)
+    many = mb_per_s(effort.many_partitions)
+    return {"mb_per_s": many, "of_six": many / six, "partitions": effort.many_partitions}
+
+
 def _twice(broker: Broker, partitions: int, effort: Effort) -> tuple[float, Row, Row]:
     """Seconds to create the topic; the work while it is fresh, and once more."""
     some = work(partitions)
@@ -83,4 +114,5 @@ SCENARIO = Scenario(
         "partitions",
     ),
     disk_bytes=lambda effort: effort.fill_bytes + 2 * effort.crowd_bytes,
+    floor=True,
 )

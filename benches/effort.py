@@ -187,3 +187,5 @@ class Scenario:
     shown: tuple[str, ...]
     disk_bytes: Callable[[Effort], int]
     """What it has on disk at most."""
+    floor: bool = False
+    """Whether there is a floor for it."""

@@ -11,6 +11,7 @@
 
 pub mod answers;
 pub mod chunks;
+pub mod pieces;
 pub mod serve;
 pub mod store;
 pub mod writer;

@@ -1,9 +1,11 @@
-//! The program: `pyrklog-floors --listen HOST:PORT --data DIR`; runs until it is killed.
+//! The program: `pyrklog-floors --listen HOST:PORT --data DIR`, which runs until it is killed, or
+//! `pyrklog-floors pieces`.
 //!
 //! Exit status: 1 failed, 2 usage.
 
 #![forbid(unsafe_code)]
 
+use pyrklog_floors::pieces::{self, Work};
 use pyrklog_floors::serve;
 use pyrklog_floors::store::{Limits, Store};
 use pyrklog_floors::writer::Caching;
@@ -16,6 +18,10 @@ const HELP: &str = "\
 pyrklog-floors: the unavoidable work of produce and fetch, and nothing else
 
 usage: pyrklog-floors --listen HOST:PORT --data DIR [options]
+       pyrklog-floors pieces DIR FILES PIECE_BYTES BYTES THREADS
+
+The first serves produce and fetch. The second only writes: BYTES to FILES in DIR, in turn, by
+PIECE_BYTES at a time, and prints the MB/s.
 
   --partitions N       of every topic; a topic appears when it is asked for   [6]
   --memory-bytes N     what is kept in memory for fetches, oldest out first   [700000000]
@@ -66,8 +72,54 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     }
 }
 
+fn parse_pieces(words: &[String]) -> Result<Work, String> {
+    let [folder, numbers @ ..] = words else {
+        return Err("pieces needs a folder".into());
+    };
+    let numbers: Vec<usize> = numbers
+        .iter()
+        .filter_map(|word| word.parse().ok().filter(|number| *number > 0))
+        .collect();
+    let [files, piece_bytes, bytes, threads] = numbers[..] else {
+        return Err("pieces needs a folder and four numbers above 0".into());
+    };
+    Ok(Work {
+        folder: folder.into(),
+        files,
+        piece_bytes,
+        bytes,
+        threads,
+    })
+}
+
+fn write_pieces(words: &[String]) -> ExitCode {
+    let work = match parse_pieces(words) {
+        Ok(work) => work,
+        Err(error) => {
+            eprintln!("pyrklog-floors: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match pieces::run(&work) {
+        Ok((took, written)) => {
+            println!("{:.1}", written as f64 / 1e6 / took.as_secs_f64());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("pyrklog-floors: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("pieces", rest)) = words
+        .split_first()
+        .map(|(word, rest)| (word.as_str(), rest))
+    {
+        return write_pieces(rest);
+    }
     if words.iter().any(|word| word == "-h" || word == "--help") {
         print!("{HELP}");
         return ExitCode::SUCCESS;

@@ -36,7 +36,7 @@ const CACHE_SHARE: u64 = 2;
 const HEAP_MAX_BYTES: usize = 64 << 20;
 
 /// Room is short when less than this share of it is left.
-const SHORT_SHARE: usize = 4;
+const SHORT_SHARE: usize = 8;
 
 /// Producers that wait are woken when such a part of the room is free.
 const ROOM_SHARE: usize = 8;

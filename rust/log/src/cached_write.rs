@@ -77,7 +77,9 @@ fn write_slices(
         // In order, so that the file never has a hole.
         file.write_slices_at(&head, u64::from(start), false)?;
         if file.write_pages_at(&pages, u64::from(pages_start))? {
-            return file.write_slices_at(&rest, u64::from(whole_end), false);
+            // The next piece begins with this page, around the page cache too, and would have to
+            // wait for it if it were still dirty.
+            return file.write_slices_at(&rest, u64::from(whole_end), true);
         }
     }
     let drop_behind = end - start >= DROP_BEHIND_MIN_BYTES;
