@@ -125,7 +125,7 @@ class Broker(ABC):
         def prepare_process() -> None:
             if enter_group is not None:
                 enter_group()
-            _raise_open_files()
+            raise_open_files()
 
         with (self.folder / "output.log").open("ab") as sink:
             started = time.monotonic()
@@ -319,7 +319,7 @@ def floors() -> Path:
     return program
 
 
-def _raise_open_files() -> None:
+def raise_open_files() -> None:
     """Between fork and exec: as many open files as a broker is to have, where that is allowed."""
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))

@@ -78,7 +78,13 @@ def _floor(folder: Path, effort: Effort) -> Row:
         piece_bytes = min(_PIECES_BYTES // files, _PIECE_MAX_BYTES)
         numbers = (files, piece_bytes, effort.crowd_bytes, _WRITERS)
         command = [program, "pieces", str(folder / f"of-{files}"), *map(str, numbers)]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=brokers.raise_open_files,
+        )
         if ran.returncode != 0:
             raise BenchError(f"floor: {ran.stderr.strip()}")
         return float(ran.stdout)

@@ -100,17 +100,16 @@ impl FullDisk {
                 self.make(&mut reserve);
             }
         }
-        let given_up = self.given_up.load(Ordering::Acquire);
-        match job.execute() {
-            Err(error) if is_full(&error) => {
-                self.shared.disk_full(&self.dir, error.to_string());
-                self.give_up()?;
-                if self.given_up.load(Ordering::Acquire) == given_up {
-                    return Err(error);
+        loop {
+            let seen = self.given_up.load(Ordering::Acquire);
+            match job.execute() {
+                Err(error) if is_full(&error) => {
+                    if !self.make_space(seen, &error)? {
+                        return Err(error);
+                    }
                 }
-                job.execute()
+                result => return result,
             }
-            result => result,
         }
     }
 
@@ -151,7 +150,11 @@ impl FullDisk {
     pub fn settle(&self) -> io::Result<()> {
         let waiting = self.dir.take_waiting_for_space();
         if !waiting.is_empty() {
-            self.give_up()?;
+            let mut reserve = self.reserve.lock();
+            let reason = "logs wait for space to be opened".to_owned();
+            self.shared.disk_full(&self.dir, reason);
+            self.give_up(&mut reserve)?;
+            drop(reserve);
             leadership::load_again(&self.shared, waiting);
             return Ok(());
         }
@@ -198,8 +201,21 @@ impl FullDisk {
         self.is_known.store(true, Ordering::Release);
     }
 
-    fn give_up(&self) -> io::Result<()> {
+    /// No space was found when the reserve had been given up `seen` times: true if there is some since,
+    /// made by another writer or by giving the reserve up here. From then on the directory is full,
+    /// until [`FullDisk::settle`], under the same lock, has made the reserve anew.
+    fn make_space(&self, seen: usize, error: &io::Error) -> io::Result<bool> {
         let mut reserve = self.reserve.lock();
+        if self.given_up.load(Ordering::Acquire) != seen {
+            return Ok(true);
+        }
+        self.shared.disk_full(&self.dir, error.to_string());
+        let was_made = *reserve == Reserve::Made;
+        self.give_up(&mut reserve)?;
+        Ok(was_made)
+    }
+
+    fn give_up(&self, reserve: &mut Reserve) -> io::Result<()> {
         let was_made = *reserve == Reserve::Made;
         if was_made || *reserve == Reserve::Unknown {
             self.dir.files.remove_reserve()?;

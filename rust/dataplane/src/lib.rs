@@ -17,6 +17,7 @@ pub mod metadata;
 pub mod testing;
 
 mod acceptor;
+mod alarm;
 mod answers;
 pub mod arena_tools;
 mod block_cache;

@@ -208,9 +208,21 @@ impl LogDirState {
         if self.unwritten_bytes() == 0 || self.refuses() {
             // Nothing may come that would wake the rest.
             self.park.wake(usize::MAX, outbox);
-        } else if room_bytes >= self.unwritten_max_bytes.min(self.heap_max_bytes) / ROOM_SHARE {
+        } else if self.is_worth_while(room_bytes) {
             self.park.wake(room_bytes, outbox);
         }
+    }
+
+    /// After a request that had waited was let in: the next one, if there is still room. Who waits is
+    /// counted by the memory that he holds, which may be more than he brings.
+    pub fn unpark_next(&self, outbox: &mut Outbox) {
+        if self.park.is_used() && self.is_worth_while(self.room_bytes()) {
+            self.park.wake(1, outbox);
+        }
+    }
+
+    fn is_worth_while(&self, room_bytes: usize) -> bool {
+        room_bytes >= self.unwritten_max_bytes.min(self.heap_max_bytes) / ROOM_SHARE
     }
 
     /// Renames a partition's folder out of the way and forgets its rows of the checkpoints; see

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 use crate::acceptor::NewConnection;
+use crate::alarm::Alarm;
 use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
 use crate::connections::Connections;
 use crate::context::Context;
@@ -27,6 +28,7 @@ use crate::timers::NEVER_MS;
 use crate::{answers, fetch, list_offsets, output, parking, sweep};
 
 const INBOX: u64 = u64::MAX;
+const ALARM: u64 = u64::MAX - 1;
 
 /// Events taken from epoll at once.
 const EVENTS_PER_TURN: usize = 256;
@@ -40,6 +42,7 @@ pub struct NetworkThread {
     cx: Context,
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
+    alarm: Alarm,
     connections: Connections,
     receive_buffer: Vec<u8>,
     copy_buffer: Vec<u8>,
@@ -57,10 +60,13 @@ impl NetworkThread {
         // Edge-triggered and never read: each wake is an edge of its own.
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, inbox.fd(), EventData::new_u64(INBOX), flags)?;
+        let alarm = Alarm::new()?;
+        epoll::add(&epoll, alarm.fd(), EventData::new_u64(ALARM), flags)?;
         Ok(NetworkThread {
             cx: Context::new(shared, index),
             inbox,
             epoll,
+            alarm,
             connections: Connections::new(index),
             receive_buffer: vec![0; RECEIVE_BUFFER_BYTES],
             copy_buffer: vec![0; COPY_BUFFER_BYTES],
@@ -87,8 +93,10 @@ impl NetworkThread {
             }
             for event in &events {
                 let (data, flags) = (event.data, event.flags);
-                if data.u64() != INBOX {
-                    self.note_event(data.u64(), flags);
+                match data.u64() {
+                    INBOX => {}
+                    ALARM => self.alarm.rang(),
+                    token => self.note_event(token, flags),
                 }
             }
             self.look_at_timers();
@@ -121,22 +129,7 @@ impl NetworkThread {
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
         events.clear();
-        let timeout = self.timeout();
-        let must_not_sleep = timeout
-            == Some(Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            })
-            || !self.inbox.prepare_sleep();
-        let timeout = if must_not_sleep {
-            Some(Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            })
-        } else {
-            timeout
-        };
-        match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
+        match self.sleep(events) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
                 let fields = vec![("reason", error.to_string())];
@@ -150,27 +143,18 @@ impl NetworkThread {
         self.inbox.awake();
     }
 
-    fn timeout(&self) -> Option<Timespec> {
-        if !self.cx.again.is_empty() {
-            return Some(Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            });
-        }
-        let due_ms = self
-            .cx
-            .timers
-            .next_due_ms()
-            .min(self.next_sweep_ms)
-            .min(self.drain_deadline_ms);
-        if due_ms == NEVER_MS {
-            return None;
-        }
-        let wait_ms = due_ms.saturating_sub(crate::clock::mono_ms()).max(0);
-        Some(Timespec {
-            tv_sec: wait_ms / 1000,
-            tv_nsec: (wait_ms % 1000) * 1_000_000,
-        })
+    /// Until something happens or is due, unless there is something to do.
+    fn sleep(&mut self, events: &mut Vec<epoll::Event>) -> rustix::io::Result<usize> {
+        self.alarm.want(self.due_ms())?;
+        let must_not_sleep = !self.cx.again.is_empty() || !self.inbox.prepare_sleep();
+        let at_once = must_not_sleep.then(Timespec::default);
+        epoll::wait(&self.epoll, spare_capacity(events), at_once.as_ref())
+    }
+
+    fn due_ms(&self) -> i64 {
+        let next_timer_ms = self.cx.timers.next_due_ms();
+        let next_look_ms = self.next_sweep_ms.min(self.drain_deadline_ms);
+        next_timer_ms.min(next_look_ms)
     }
 
     fn list(&mut self, token: Token) {

@@ -196,7 +196,9 @@ pub fn admit(
 ) -> Admission {
     let mut targets = cx.targets.iter().flatten();
     let Some(full) = targets.find(|target| target.dir.is_full()) else {
-        conn.parked = None;
+        if let Some((dir, _)) = conn.parked.take().and_then(|parked| parked.waits) {
+            dir.unpark_next(&mut cx.outbox);
+        }
         return Admission::Now;
     };
     let dir = Arc::clone(&full.dir);

@@ -149,6 +149,8 @@ pub struct PartitionState {
     pub queued: bool,
     /// Whether the writer will look at it in a while.
     pub queued_later: bool,
+    /// Whether what waits is to be written to its end once another writer gives his job back.
+    pub write_rest: bool,
     /// Appends and reads of the control plane that wait.
     pub internal: InternalWaiters,
     topic: Arc<Topic>,
@@ -180,6 +182,7 @@ impl Partition {
             unwritten: Unwritten::default(),
             queued: false,
             queued_later: false,
+            write_rest: false,
             internal: InternalWaiters::default(),
             topic: Arc::clone(&topic),
             node_id,

@@ -10,6 +10,7 @@ use pyrklog_arena::Arena;
 
 use crate::acceptor::Acceptor;
 use crate::janitor::CacheKeeper;
+use crate::log_dir::LogDirState;
 use crate::network_thread::NetworkThread;
 use crate::reader_pool::{self, ReaderPool};
 use crate::shared::Shared;
@@ -19,6 +20,8 @@ use crate::writer::Writer;
 #[derive(Debug, Default)]
 struct Running {
     storage: Vec<JoinHandle<()>>,
+    /// Why those for the storage could not all be started: it is not tried again.
+    storage_failed: Option<String>,
     keepers: Vec<JoinHandle<()>>,
     arenas: Vec<Arc<Arena>>,
     keepers_stop: Arc<AtomicBool>,
@@ -28,6 +31,42 @@ struct Running {
 }
 
 impl Running {
+    fn start_storage(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
+        for dir in &shared.dirs {
+            self.start_writers(shared, dir)?;
+            let syncer = Syncer::new(Arc::clone(shared), Arc::clone(dir));
+            self.storage
+                .push(spawn(format!("syncer-{}", dir.index), || syncer.run())?);
+            let stop = Arc::clone(&self.keepers_stop);
+            if let Some(keeper) = CacheKeeper::new(Arc::clone(shared), Arc::clone(dir), stop) {
+                self.arenas.push(Arc::clone(keeper.arena()));
+                let thread = spawn(format!("cache-{}", dir.index), || keeper.run())?;
+                self.keepers.push(thread);
+            }
+        }
+        Ok(())
+    }
+
+    fn start_writers(&mut self, shared: &Arc<Shared>, dir: &Arc<LogDirState>) -> io::Result<()> {
+        for writer in Writer::team(shared, dir) {
+            let is_first = writer.is_first();
+            match spawn(writer.name(), || writer.run()) {
+                Ok(thread) => self.storage.push(thread),
+                Err(error) if is_first => return Err(error),
+                // Fewer do the same work.
+                Err(error) => {
+                    dir.writer.leave();
+                    let log_dir = dir.path().display().to_string();
+                    let fields = vec![("log_dir", log_dir), ("reason", error.to_string())];
+                    shared
+                        .events
+                        .notice("writer_not_started", "warning", fields);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn start_readers(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
         if self.reader_keeper.is_none() {
             let shared = Arc::clone(shared);
@@ -59,25 +98,17 @@ impl Threads {
     /// Starts the writers and the syncer of every log directory, once.
     pub fn start_storage(&self, shared: &Arc<Shared>) -> io::Result<()> {
         let mut running = self.running.lock();
+        if let Some(reason) = &running.storage_failed {
+            return Err(io::Error::other(reason.clone()));
+        }
         if !running.storage.is_empty() {
             return Ok(());
         }
-        for dir in &shared.dirs {
-            for writer in Writer::team(shared, dir) {
-                running.storage.push(spawn(writer.name(), || writer.run())?);
-            }
-            let syncer = Syncer::new(Arc::clone(shared), Arc::clone(dir));
-            running
-                .storage
-                .push(spawn(format!("syncer-{}", dir.index), || syncer.run())?);
-            let stop = Arc::clone(&running.keepers_stop);
-            if let Some(keeper) = CacheKeeper::new(Arc::clone(shared), Arc::clone(dir), stop) {
-                running.arenas.push(Arc::clone(keeper.arena()));
-                let thread = spawn(format!("cache-{}", dir.index), || keeper.run())?;
-                running.keepers.push(thread);
-            }
+        let started = running.start_storage(shared);
+        if let Err(error) = &started {
+            running.storage_failed = Some(error.to_string());
         }
-        Ok(())
+        started
     }
 
     /// Starts the readers' keeper, once: the control plane may read before it listens.

@@ -18,7 +18,7 @@ use crate::clock::mono_ms;
 use crate::full_disk::FullDisk;
 use crate::log_dir::LogDirState;
 use crate::outbox::Outbox;
-use crate::partition::Partition;
+use crate::partition::{Partition, PartitionState};
 use crate::shared::Shared;
 use crate::writer_queue::Turn;
 
@@ -63,6 +63,11 @@ impl Writer {
         (0..dir.writer.writers()).map(one).collect()
     }
 
+    /// Whether the others are here to help it.
+    pub fn is_first(&self) -> bool {
+        self.index == 0
+    }
+
     /// Its thread's name.
     pub fn name(&self) -> String {
         match self.index {
@@ -74,7 +79,7 @@ impl Writer {
     /// Runs until told to end.
     pub fn run(mut self) {
         let mut turn = Turn::default();
-        if self.index == 0 {
+        if self.is_first() {
             self.full_disk.look();
         }
         while self.take(&mut turn) {
@@ -122,7 +127,7 @@ impl Writer {
     /// Where there was no space, there may be some by now.
     fn try_again(&mut self) {
         let due_ms = self.full_disk.due_ms();
-        if self.index > 0 || due_ms.is_none_or(|due_ms| mono_ms() < due_ms) {
+        if !self.is_first() || due_ms.is_none_or(|due_ms| mono_ms() < due_ms) {
             return;
         }
         for (partition, job) in self.full_disk.take_due() {
@@ -148,12 +153,19 @@ impl Writer {
             } else {
                 state.queued_later = false;
             }
-            let log = state.log.as_mut();
+            let PartitionState {
+                log, write_rest, ..
+            } = &mut *state;
+            let Some(log) = log else { return };
             // What has waited long enough is written to its end.
-            log.and_then(|log| match extent {
-                Extent::Whole => log.take_writes(),
-                Extent::Now | Extent::Pages => log.take_whole_pages(),
-            })
+            *write_rest |= extent == Extent::Whole;
+            if log.is_being_written() {
+                return;
+            }
+            match std::mem::take(write_rest) {
+                true => log.take_writes(),
+                false => log.take_whole_pages(),
+            }
         };
         if let Some(job) = job {
             self.carry_out(partition, job);
@@ -178,7 +190,10 @@ impl Writer {
             self.dir.syncer.high_watermark_moved();
         }
         if completed.more && failure.is_none() {
-            partition.unlock_and_write(state);
+            match state.write_rest {
+                true => partition.unlock_and_write_all(state),
+                false => partition.unlock_and_write(state),
+            }
         } else {
             drop(state);
         }

@@ -1,7 +1,8 @@
 //! What waits for the writers of a log directory, and which of them it wakes.
 //!
-//! The first writer takes what is due as it comes. What is more than one share is for the others,
-//! who help and sleep otherwise: where little is due, one thread does it, and its turns are large.
+//! The first writer takes what is due as it comes. The others sleep until there is more than one share,
+//! or until something comes while the first one is kept at a slow file: where little is due, one thread
+//! does it, and its turns are large.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -12,7 +13,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::clock::mono_ms;
 
 /// Partitions of one list that a writer takes at once.
-const SHARE: usize = 16;
+const SHARE: usize = 8;
 
 /// So many partitions that are due later, and fewer, are due after a part of that time.
 const FEW: usize = 64;
@@ -22,6 +23,9 @@ const EARLY_SHARE: i64 = 5;
 /// enough to be worth a write; but no longer than this many times.
 const MANY: usize = 1_000;
 const LATE_MOST: i64 = 4;
+
+/// A turn that takes longer than this is a slow one: what comes meanwhile does not wait for its end.
+const SLOW_MS: i64 = 5;
 
 /// A job that takes longer than this says that the disk hangs.
 const STANDS_STILL_MS: i64 = 1_000;
@@ -46,7 +50,11 @@ struct Inner<T> {
     later: VecDeque<(i64, T)>,
     /// So many of `later`, from the oldest on, are due whatever their time.
     hurried: usize,
+    /// Somebody has called for that since the first writer last looked.
+    is_called: bool,
     sleep: Sleep,
+    /// Since when the first writer has been at its turn (monotonic milliseconds); 0 while at none.
+    turn_since_ms: i64,
     end: End,
     /// Writers that have not ended.
     running: usize,
@@ -91,7 +99,6 @@ pub struct WriterQueue<T> {
     /// For the others.
     help: Condvar,
     later_ms: i64,
-    is_hurried: AtomicBool,
     is_pressed: AtomicBool,
     /// Since when each writer has been at the job in its hands, monotonic milliseconds; 0 while it
     /// has none.
@@ -106,7 +113,9 @@ impl<T> WriterQueue<T> {
             now: VecDeque::new(),
             later: VecDeque::new(),
             hurried: 0,
+            is_called: false,
             sleep: Sleep::No,
+            turn_since_ms: 0,
             end: End::No,
             running: writers,
         };
@@ -115,7 +124,6 @@ impl<T> WriterQueue<T> {
             wake: Condvar::new(),
             help: Condvar::new(),
             later_ms,
-            is_hurried: AtomicBool::new(false),
             is_pressed: AtomicBool::new(false),
             at_job_since_ms: (0..writers).map(|_| AtomicI64::new(0)).collect(),
         }
@@ -130,8 +138,7 @@ impl<T> WriterQueue<T> {
     pub fn push(&self, partition: T) {
         let mut inner = self.inner.lock();
         inner.now.push_back(partition);
-        if inner.sleep == Sleep::No && inner.now.len() > SHARE {
-            // The first writer is at work, perhaps at a file that keeps it.
+        if inner.now.len() > SHARE || inner.is_slow() {
             self.help.notify_one();
         }
         self.wake_unless(inner, Sleep::No);
@@ -159,16 +166,25 @@ impl<T> WriterQueue<T> {
 
     /// What is due later is due now.
     pub fn hurry(&self) {
-        if !self.is_hurried.swap(true, Ordering::Relaxed) {
-            self.wake_unless(self.inner.lock(), Sleep::No);
-        }
+        let mut inner = self.inner.lock();
+        inner.hurried = inner.later.len();
+        inner.is_called = true;
+        self.wake_any(inner);
     }
 
     /// Room is short: the oldest of what is due later is due, until it is no longer.
     pub fn press(&self) {
         if !self.is_pressed.swap(true, Ordering::AcqRel) {
-            self.wake_unless(self.inner.lock(), Sleep::No);
+            self.wake_any(self.inner.lock());
         }
+    }
+
+    /// Wakes the first writer, or one of the others while that is at work.
+    fn wake_any(&self, inner: MutexGuard<'_, Inner<T>>) {
+        if inner.sleep == Sleep::No {
+            self.help.notify_one();
+        }
+        self.wake_unless(inner, Sleep::No);
     }
 
     /// Notes that a writer begins a job.
@@ -245,16 +261,18 @@ impl<T> WriterQueue<T> {
         is_short: impl Fn() -> bool,
     ) -> bool {
         let mut inner = self.inner.lock();
+        inner.turn_since_ms = 0;
         loop {
             if inner.end == End::Now {
                 return false;
             }
-            let is_called = self.note_calls(&mut inner);
+            let is_called = std::mem::take(&mut inner.is_called);
             let now_ms = mono_ms();
             let next_ms = self.fill(&mut inner, turn, now_ms, &is_short);
             let next_ms = next_ms.into_iter().chain(until_ms).min();
             let is_over = inner.end == End::No && until_ms.is_some_and(|ms| ms <= now_ms);
             if !turn.is_empty() || is_called || is_over {
+                inner.turn_since_ms = now_ms;
                 return true;
             }
             match (inner.end, next_ms) {
@@ -292,17 +310,6 @@ impl<T> WriterQueue<T> {
         }
     }
 
-    /// True if somebody has called for all, or for room.
-    fn note_calls(&self, inner: &mut Inner<T>) -> bool {
-        let is_hurried = self.is_hurried.swap(false, Ordering::Relaxed);
-        if is_hurried {
-            inner.hurried = inner.later.len();
-        }
-        // Whoever finds this set has counted his bytes before, and they are looked at after this.
-        self.is_pressed.swap(false, Ordering::AcqRel);
-        is_hurried
-    }
-
     /// Moves one share of what is due into `turn`, and calls for help if there is more. The answer is
     /// when the next is due of those that are not.
     fn fill(
@@ -312,6 +319,8 @@ impl<T> WriterQueue<T> {
         now_ms: i64,
         is_short: &impl Fn() -> bool,
     ) -> Option<i64> {
+        // Whoever finds this set has counted his bytes before, and they are looked at after this.
+        self.is_pressed.swap(false, Ordering::AcqRel);
         let share = inner.now.len().min(SHARE);
         turn.now.extend(inner.now.drain(..share));
         let wait_ms = self.wait_ms(inner.later.len());
@@ -351,6 +360,13 @@ impl<T> WriterQueue<T> {
         }
         let times = i64::try_from(waiting.div_ceil(MANY)).unwrap_or(LATE_MOST);
         self.later_ms.saturating_mul(times.min(LATE_MOST))
+    }
+}
+
+impl<T> Inner<T> {
+    /// Whether the first writer is kept at its turn.
+    fn is_slow(&self) -> bool {
+        self.turn_since_ms > 0 && mono_ms() - self.turn_since_ms > SLOW_MS
     }
 }
 
@@ -481,6 +497,38 @@ mod tests {
         });
         assert_eq!(queue.depth(), 0);
         assert_eq!(queue.inner.lock().running, 0);
+    }
+
+    /// What comes while the first writer is kept goes to another, however little it is.
+    #[test]
+    fn nothing_waits_for_a_slow_turn_of_the_first() {
+        for call in ["push", "press", "hurry"] {
+            let queue = WriterQueue::new(2, LONG_MS);
+            queue.push(0);
+            assert_eq!(taken(&queue, false).0, [0]);
+            queue.inner.lock().turn_since_ms -= SLOW_MS + 1;
+            queue.push_later(1);
+            let is_short = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let helper = scope.spawn(|| {
+                    let mut turn = Turn::default();
+                    queue.help(&mut turn, || is_short.load(Ordering::SeqCst));
+                    (turn.now, turn.later)
+                });
+                is_short.store(call == "press", Ordering::SeqCst);
+                match call {
+                    "push" => queue.push(2),
+                    "press" => queue.press(),
+                    _ => queue.hurry(),
+                }
+                let expected = match call {
+                    "push" => (vec![2], vec![]),
+                    "press" => (vec![], vec![(1, false)]),
+                    _ => (vec![], vec![(1, true)]),
+                };
+                assert_eq!(helper.join().unwrap(), expected, "{call}");
+            });
+        }
     }
 
     #[test]

@@ -114,6 +114,9 @@ fn a_transaction_keeps_its_producer_and_its_marker_is_told() {
         assert!(batch.is_transactional && !batch.is_control);
     }
     // Markers come another way; written into the file, they are read as what they are.
+    eventually("all is in the file", || {
+        (test.statistic("unwritten_bytes") == 0).then_some(())
+    });
     drop(test);
     let mut marker = transaction_marker(7, 3, true, 0, 1_700_000_000_000);
     batch::set_base_offset(&mut marker, 2);

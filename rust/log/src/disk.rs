@@ -146,6 +146,8 @@ pub trait DiskFile: Debug + Send + Sync {
     fn sync_data(&self) -> io::Result<()>;
     /// Tells the system that these bytes will be read soon; a hint, never an error.
     fn read_ahead(&self, position: u64, len: u64);
+    /// Nothing more will be written: what is kept for that alone may go. May wait for the disk.
+    fn no_more_writes(&self) {}
     /// The descriptor, for sendfile(2) and preadv2(2); `None` for files that are not the system's.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 }

@@ -359,6 +359,11 @@ impl Log {
         !self.tail.is_empty() && self.in_flight.is_none()
     }
 
+    /// Whether the writer has something of the log in his hands.
+    pub fn is_being_written(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
     /// Whether what waits may wait on: all of it lies in the block cache, and is acknowledged.
     pub fn may_write_later(&self) -> bool {
         !self.truncating && !self.tail.has_other_steps()

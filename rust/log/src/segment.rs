@@ -205,6 +205,9 @@ impl Segment {
         }
         self.closed.store(true, Ordering::Release);
         *self.closing.lock() = None;
+        if let Some(open) = &*self.log.lock() {
+            open.file.no_more_writes();
+        }
         Ok(())
     }
 

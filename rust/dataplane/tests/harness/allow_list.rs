@@ -18,6 +18,7 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
     libc::SYS_epoll_ctl,
+    libc::SYS_timerfd_settime,
     libc::SYS_recvfrom,
     libc::SYS_sendto,
     libc::SYS_sendmsg,

@@ -391,6 +391,10 @@ impl DiskFile for RealFile {
         }
     }
 
+    fn no_more_writes(&self) {
+        self.direct.close();
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
     }
