@@ -72,15 +72,6 @@ enum Sleep {
     Long,
 }
 
-/// Why a partition of those that are due later is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
-    /// Its time has come, or nothing shall wait any more.
-    Whole,
-    /// Its room is needed.
-    Pressed,
-}
-
 /// One writer's part of what is due.
 #[derive(Debug)]
 pub struct Turn<T> {
@@ -329,20 +320,16 @@ impl<T> WriterQueue<T> {
         while let Some((since_ms, _)) = inner.later.front() {
             let due_ms = since_ms + wait_ms;
             let is_whole = inner.hurried > 0 || inner.end != End::No || due_ms <= now_ms;
-            let due = match is_whole {
-                true => Due::Whole,
-                false if is_short() => Due::Pressed,
-                false => {
-                    next_ms = Some(due_ms);
-                    break;
-                }
-            };
+            if !is_whole && !is_short() {
+                next_ms = Some(due_ms);
+                break;
+            }
             if turn.later.len() == SHARE {
                 more = true;
                 break;
             }
             if let Some((_, partition)) = inner.later.pop_front() {
-                turn.later.push((partition, due == Due::Whole));
+                turn.later.push((partition, is_whole));
                 inner.hurried = inner.hurried.saturating_sub(1);
             }
         }
