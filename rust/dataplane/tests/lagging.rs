@@ -63,6 +63,19 @@ fn resident_bytes(path: &Path) -> u64 {
     (0..len).step_by(4096).filter(is_resident).count() as u64 * 4096
 }
 
+/// What the kernel reads ahead at once, of any device, and the first pages that were asked for; of
+/// a file half at most.
+fn left_at_most() -> u64 {
+    let devices = std::fs::read_dir("/sys/class/bdi").unwrap();
+    let ahead_kb = devices.map(|device| {
+        let ahead = device.unwrap().path().join("read_ahead_kb");
+        let ahead = std::fs::read_to_string(ahead).unwrap();
+        ahead.trim().parse::<u64>().unwrap()
+    });
+    let all = (BATCHES * BATCH_BYTES) as u64;
+    (ahead_kb.max().unwrap() * 1024 + 64 * 1024).min(all / 2)
+}
+
 /// Reads everything from the beginning, up to `partition_bytes` at a time.
 fn read_all(test: &TestPlane, partition_bytes: i32) {
     let mut client = test.client();
@@ -86,9 +99,10 @@ fn the_page_cache_stays_as_it_was() {
         for partition_bytes in [1_000, 3 << 20] {
             let (test, _dir, segment) = cold_plane(path);
             read_all(&test, partition_bytes);
-            // At most what the kernel reads ahead of the last request of all.
+            // While the disk is ahead of its reader, the kernel's read-ahead goes on; once it is not,
+            // windows take over, and what was read ahead by then is left.
             let resident = resident_bytes(&segment);
-            assert!(resident <= 64 * 1024, "{path:?}: {resident} bytes");
+            assert!(resident <= left_at_most(), "{path:?}: {resident} bytes");
         }
     }
 }
