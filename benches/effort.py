@@ -148,7 +148,7 @@ FULL = Effort(
     recovery_partitions=1_000,
     recovery_load_seconds=3,
     many_partitions=10_000,
-    crowd_bytes=6_000_000_000,
+    crowd_bytes=12_000_000_000,
 )
 
 _SHOWN = (

@@ -13,7 +13,7 @@ use crate::outbox::Outbox;
 use crate::parking::Park;
 use crate::partition::Partition;
 use crate::syncer::SyncerQueue;
-use crate::writer_queue::WriterQueue;
+use crate::writer_queue::{Backlog, WriterQueue};
 
 /// No more of a volume may be unwritten than this share.
 const VOLUME_SHARE: u64 = 20;
@@ -159,12 +159,6 @@ impl LogDirState {
         }
     }
 
-    /// Whether so much is unwritten that what could wait has to be written: many partitions, none of
-    /// which has much, may use up the room together.
-    pub fn is_short(&self) -> bool {
-        self.unwritten_bytes() > self.short_from_bytes()
-    }
-
     fn short_from_bytes(&self) -> usize {
         self.unwritten_max_bytes - self.unwritten_max_bytes / SHORT_SHARE
     }
@@ -235,6 +229,17 @@ impl LogDirState {
     ) -> io::Result<Option<DeletedFolder>> {
         let _no_checkpoint_between = self.checkpoints.lock();
         self.files.delete_folder(topic, partition, unique)
+    }
+}
+
+impl Backlog for LogDirState {
+    fn unwritten_bytes(&self) -> usize {
+        LogDirState::unwritten_bytes(self)
+    }
+
+    /// Many partitions, none of which has much, may use up the room together.
+    fn is_short(&self) -> bool {
+        self.unwritten_bytes() > self.short_from_bytes()
     }
 }
 

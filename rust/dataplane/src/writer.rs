@@ -114,13 +114,12 @@ impl Writer {
     }
 
     fn take(&self, turn: &mut Turn<Arc<Partition>>) -> bool {
-        let is_short = || self.dir.is_short();
         match self.index {
             0 => {
                 let until_ms = self.full_disk.due_ms();
-                self.dir.writer.take(turn, until_ms, is_short)
+                self.dir.writer.take(turn, until_ms, &*self.dir)
             }
-            _ => self.dir.writer.help(turn, is_short),
+            _ => self.dir.writer.help(turn, &*self.dir),
         }
     }
 

@@ -24,6 +24,14 @@ const EARLY_SHARE: i64 = 5;
 const MANY: usize = 1_000;
 const LATE_MOST: i64 = 4;
 
+/// What of the directory the writers go by.
+pub trait Backlog {
+    /// What is appended and not written.
+    fn unwritten_bytes(&self) -> usize;
+    /// Whether so much of it that room is short.
+    fn is_short(&self) -> bool;
+}
+
 /// A turn that takes longer than this is a slow one: what comes meanwhile does not wait for its end.
 const SLOW_MS: i64 = 5;
 
@@ -52,6 +60,10 @@ struct Inner<T> {
     hurried: usize,
     /// Somebody has called for that since the first writer last looked.
     is_called: bool,
+    /// What was unwritten when the first writer last looked and found nothing due, and since when
+    /// (monotonic milliseconds).
+    seen_bytes: usize,
+    seen_ms: i64,
     sleep: Sleep,
     /// Since when the first writer has been at its turn (monotonic milliseconds); 0 while at none.
     turn_since_ms: i64,
@@ -105,6 +117,8 @@ impl<T> WriterQueue<T> {
             later: VecDeque::new(),
             hurried: 0,
             is_called: false,
+            seen_bytes: 0,
+            seen_ms: 0,
             sleep: Sleep::No,
             turn_since_ms: 0,
             end: End::No,
@@ -244,13 +258,8 @@ impl<T> WriterQueue<T> {
     }
 
     /// Gives the first writer its share of what is due, waiting for it, but not beyond `until_ms`;
-    /// false at the end. `is_short` says whether room is short.
-    pub fn take(
-        &self,
-        turn: &mut Turn<T>,
-        until_ms: Option<i64>,
-        is_short: impl Fn() -> bool,
-    ) -> bool {
+    /// false at the end.
+    pub fn take(&self, turn: &mut Turn<T>, until_ms: Option<i64>, backlog: &impl Backlog) -> bool {
         let mut inner = self.inner.lock();
         inner.turn_since_ms = 0;
         loop {
@@ -259,7 +268,14 @@ impl<T> WriterQueue<T> {
             }
             let is_called = std::mem::take(&mut inner.is_called);
             let now_ms = mono_ms();
-            let next_ms = self.fill(&mut inner, turn, now_ms, &is_short);
+            let mut next_ms = self.fill(&mut inner, turn, now_ms, backlog);
+            if turn.is_empty() && next_ms.is_some() {
+                if self.is_lull(&mut inner, now_ms, backlog) {
+                    next_ms = self.fill(&mut inner, turn, now_ms, backlog);
+                } else {
+                    next_ms = next_ms.min(Some(now_ms + self.early_ms()));
+                }
+            }
             let next_ms = next_ms.into_iter().chain(until_ms).min();
             let is_over = inner.end == End::No && until_ms.is_some_and(|ms| ms <= now_ms);
             if !turn.is_empty() || is_called || is_over {
@@ -284,13 +300,13 @@ impl<T> WriterQueue<T> {
     }
 
     /// The same for one of the others, who are called where there is more than one share.
-    pub fn help(&self, turn: &mut Turn<T>, is_short: impl Fn() -> bool) -> bool {
+    pub fn help(&self, turn: &mut Turn<T>, backlog: &impl Backlog) -> bool {
         let mut inner = self.inner.lock();
         loop {
             if inner.end == End::Now {
                 return false;
             }
-            self.fill(&mut inner, turn, mono_ms(), &is_short);
+            self.fill(&mut inner, turn, mono_ms(), backlog);
             if !turn.is_empty() {
                 return true;
             }
@@ -308,7 +324,7 @@ impl<T> WriterQueue<T> {
         inner: &mut Inner<T>,
         turn: &mut Turn<T>,
         now_ms: i64,
-        is_short: &impl Fn() -> bool,
+        backlog: &impl Backlog,
     ) -> Option<i64> {
         // Whoever finds this set has counted his bytes before, and they are looked at after this.
         self.is_pressed.swap(false, Ordering::AcqRel);
@@ -320,7 +336,7 @@ impl<T> WriterQueue<T> {
         while let Some((since_ms, _)) = inner.later.front() {
             let due_ms = since_ms + wait_ms;
             let is_whole = inner.hurried > 0 || inner.end != End::No || due_ms <= now_ms;
-            if !is_whole && !is_short() {
+            if !is_whole && !backlog.is_short() {
                 next_ms = Some(due_ms);
                 break;
             }
@@ -339,11 +355,29 @@ impl<T> WriterQueue<T> {
         next_ms
     }
 
+    /// Whether nothing has come for a while: those that wait for more wait in vain, and are due.
+    fn is_lull(&self, inner: &mut Inner<T>, now_ms: i64, backlog: &impl Backlog) -> bool {
+        let bytes = backlog.unwritten_bytes();
+        if bytes != inner.seen_bytes {
+            inner.seen_bytes = bytes;
+            inner.seen_ms = now_ms;
+        }
+        let is_lull = now_ms - inner.seen_ms >= self.early_ms();
+        if is_lull {
+            inner.hurried = inner.later.len();
+        }
+        is_lull
+    }
+
+    fn early_ms(&self) -> i64 {
+        self.later_ms / EARLY_SHARE
+    }
+
     /// How long those that are due later wait, so many being there.
     fn wait_ms(&self, waiting: usize) -> i64 {
         if waiting <= FEW {
             // Where few wait it costs little not to let them wait so long.
-            return self.later_ms / EARLY_SHARE;
+            return self.early_ms();
         }
         let times = i64::try_from(waiting.div_ceil(MANY)).unwrap_or(LATE_MOST);
         self.later_ms.saturating_mul(times.min(LATE_MOST))
@@ -373,179 +407,4 @@ impl<T> Turn<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-    use std::thread;
-
-    use super::*;
-
-    /// Longer than any test.
-    const LONG_MS: i64 = 3_600_000;
-
-    fn taken(queue: &WriterQueue<usize>, is_short: bool) -> (Vec<usize>, Vec<(usize, bool)>) {
-        let mut turn = Turn::default();
-        // Nobody waits: the time to look again is now.
-        assert!(queue.take(&mut turn, Some(0), || is_short));
-        (turn.now, turn.later)
-    }
-
-    fn whole(numbers: impl Iterator<Item = usize>) -> Vec<(usize, bool)> {
-        numbers.map(|number| (number, true)).collect()
-    }
-
-    #[test]
-    fn what_is_due_comes_in_order_and_in_shares() {
-        let queue = WriterQueue::new(1, LONG_MS);
-        (0..SHARE + 3).for_each(|number| queue.push(number));
-        assert_eq!(taken(&queue, false).0, Vec::from_iter(0..SHARE));
-        assert_eq!(taken(&queue, false).0, Vec::from_iter(SHARE..SHARE + 3));
-        assert_eq!(taken(&queue, false), (vec![], vec![]));
-    }
-
-    #[test]
-    fn nothing_of_later_is_due_before_its_time_but_all_that_was_there_when_somebody_hurries() {
-        let queue = WriterQueue::new(1, LONG_MS);
-        (0..3).for_each(|number| queue.push_later(number));
-        assert_eq!(taken(&queue, false).1, []);
-        queue.hurry();
-        assert_eq!(taken(&queue, false).1, whole(0..3));
-        queue.push_later(3);
-        assert_eq!(taken(&queue, false).1, [], "that came after the call");
-        (4..4 + SHARE + 2).for_each(|number| queue.push_later(number));
-        queue.hurry();
-        assert_eq!(taken(&queue, false).1, whole(3..3 + SHARE));
-        queue.push_later(100);
-        assert_eq!(taken(&queue, false).1, whole(3 + SHARE..6 + SHARE));
-    }
-
-    #[test]
-    fn the_oldest_goes_while_room_is_short() {
-        let queue = WriterQueue::new(1, LONG_MS);
-        (0..SHARE + 2).for_each(|number| queue.push_later(number));
-        let (_, later) = taken(&queue, true);
-        assert_eq!(
-            later,
-            Vec::from_iter((0..SHARE).map(|number| (number, false)))
-        );
-        assert_eq!(taken(&queue, false).1, [], "there is room again");
-        assert_eq!(taken(&queue, true).1, [(SHARE, false), (SHARE + 1, false)]);
-    }
-
-    #[test]
-    fn a_time_that_has_come_is_due_to_the_end_even_while_room_is_short() {
-        let queue = WriterQueue::new(1, 0);
-        queue.push_later(1);
-        assert_eq!(taken(&queue, true).1, [(1, true)]);
-    }
-
-    #[test]
-    fn few_wait_less_and_many_longer() {
-        let queue: WriterQueue<usize> = WriterQueue::new(1, 500);
-        assert_eq!(queue.wait_ms(1), 100);
-        assert_eq!(queue.wait_ms(FEW + 1), 500);
-        assert_eq!(queue.wait_ms(MANY + 1), 1_000);
-        assert_eq!(queue.wait_ms(10 * MANY), 2_000);
-    }
-
-    #[test]
-    fn the_others_help_with_what_is_more_than_a_share() {
-        let queue = WriterQueue::new(3, LONG_MS);
-        let done = AtomicUsize::new(0);
-        let helped = AtomicUsize::new(0);
-        let wait_for = |count: &AtomicUsize, least: usize| {
-            while count.load(Ordering::SeqCst) < least {
-                thread::yield_now();
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 1..3 {
-                scope.spawn(|| {
-                    let mut turn = Turn::default();
-                    while queue.help(&mut turn, || false) {
-                        let count = turn.now.drain(..).count();
-                        done.fetch_add(count, Ordering::SeqCst);
-                        helped.fetch_add(1, Ordering::SeqCst);
-                    }
-                    queue.leave();
-                });
-            }
-            scope.spawn(|| {
-                let mut turn = Turn::default();
-                while queue.take(&mut turn, None, || false) {
-                    // As at a slow file: the rest is done by others.
-                    wait_for(&helped, 1);
-                    done.fetch_add(turn.now.drain(..).count(), Ordering::SeqCst);
-                }
-                queue.leave();
-            });
-            (0..10 * SHARE).for_each(|number| queue.push(number));
-            wait_for(&done, 10 * SHARE);
-            queue.finish();
-        });
-        assert_eq!(queue.depth(), 0);
-        assert_eq!(queue.inner.lock().running, 0);
-    }
-
-    /// What comes while the first writer is kept goes to another, however little it is.
-    #[test]
-    fn nothing_waits_for_a_slow_turn_of_the_first() {
-        for call in ["push", "press", "hurry"] {
-            let queue = WriterQueue::new(2, LONG_MS);
-            queue.push(0);
-            assert_eq!(taken(&queue, false).0, [0]);
-            queue.inner.lock().turn_since_ms -= SLOW_MS + 1;
-            queue.push_later(1);
-            let is_short = AtomicBool::new(false);
-            thread::scope(|scope| {
-                let helper = scope.spawn(|| {
-                    let mut turn = Turn::default();
-                    queue.help(&mut turn, || is_short.load(Ordering::SeqCst));
-                    (turn.now, turn.later)
-                });
-                is_short.store(call == "press", Ordering::SeqCst);
-                match call {
-                    "push" => queue.push(2),
-                    "press" => queue.press(),
-                    _ => queue.hurry(),
-                }
-                let expected = match call {
-                    "push" => (vec![2], vec![]),
-                    "press" => (vec![], vec![(1, false)]),
-                    _ => (vec![], vec![(1, true)]),
-                };
-                assert_eq!(helper.join().unwrap(), expected, "{call}");
-            });
-        }
-    }
-
-    #[test]
-    fn at_the_end_all_is_taken_and_the_last_to_leave_is_told() {
-        let queue = WriterQueue::new(2, LONG_MS);
-        queue.push_later(1);
-        queue.push(2);
-        queue.finish();
-        let mut turn = Turn::default();
-        assert!(queue.help(&mut turn, || false));
-        assert_eq!((turn.now, turn.later), (vec![2], vec![(1, true)]));
-        assert!(!queue.help(&mut Turn::default(), || false));
-        assert!(!queue.leave());
-        assert!(!queue.take(&mut Turn::default(), None, || false));
-        assert!(queue.leave());
-        queue.push(3);
-        queue.stop();
-        assert!(!queue.take(&mut Turn::default(), None, || false));
-        assert!(queue.is_stopped());
-    }
-
-    #[test]
-    fn a_job_that_takes_too_long_stands_still_whoever_has_it() {
-        let queue: WriterQueue<usize> = WriterQueue::new(2, LONG_MS);
-        queue.begin_job(1);
-        assert!(!queue.stands_still());
-        let long_ago_ms = mono_ms() - STANDS_STILL_MS - 1;
-        queue.at_job_since_ms[1].store(long_ago_ms, Ordering::Relaxed);
-        assert!(queue.stands_still());
-        queue.end_job(1);
-        assert!(!queue.stands_still());
-    }
-}
+mod tests;
