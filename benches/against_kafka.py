@@ -44,7 +44,8 @@ class Bench:
         self.keeps_topics: bool = options.quick and not options.only
         self.brokers: list[str] = options.brokers
         self.only: list[str] = options.only
-        self.folder = Path(options.out)
+        # The brokers run in folders of their own.
+        self.folder = Path(options.out).resolve()
         self.results: list[report.Result] = []
         self._began = time.monotonic()
 

@@ -1,5 +1,6 @@
 //! Answers to what a load generator asks, each appended as a whole frame.
 
+use crate::relay::{Fresh, Relay};
 use crate::store::{Found, Store, Topic};
 use pyrklog_wire::api::{key, max_version};
 use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse};
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 const NODE_ID: i32 = 1;
 const EARLIEST: i64 = -2;
+const LATEST: i64 = -1;
 const INIT_PRODUCER_ID_MAX: i16 = 1;
 const SPOKEN: [i16; 5] = [
     key::PRODUCE,
@@ -173,6 +175,14 @@ pub fn list_offsets(
     let mut topics = Vec::new();
     for topic in &asked.topics {
         let known = store.topic(topic.name)?;
+        if topic
+            .partitions
+            .iter()
+            .any(|asked| asked.timestamp == LATEST)
+        {
+            // Whoever asks where the end is goes on from there.
+            known.relay.get_or_init(Relay::default);
+        }
         let partitions = topic.partitions.iter().map(|partition| {
             let found = usize::try_from(partition.index).ok();
             let Some(one) = found.and_then(|index| known.partitions.get(index)) else {
@@ -239,6 +249,11 @@ pub fn produce(
             let base_offset = target
                 .zip(batch)
                 .and_then(|(target, batch)| store.append(target, batch));
+            if let Some(((relay, base_offset), batch)) =
+                known.relay.get().zip(base_offset).zip(batch)
+            {
+                relay.offer(&known, partition.index, base_offset, batch)?;
+            }
             writer.partition(&match base_offset {
                 Some(base_offset) => ProducePartitionResponse {
                     base_offset,
@@ -260,6 +275,15 @@ pub fn produce(
     Ok(())
 }
 
+/// What a fetch found.
+#[derive(Debug)]
+pub struct Fetched {
+    /// The answer is written but for these.
+    pub records: Vec<Records>,
+    /// What was asked for, where that is one topic, and may wait: its partitions and offsets.
+    pub topic: Option<(Arc<Topic>, Vec<(usize, i64)>)>,
+}
+
 /// Fetch: everything around the records, and which records belong where.
 ///
 /// # Errors
@@ -269,7 +293,7 @@ pub fn fetch(
     request: &RequestHeader<'_>,
     (content, body_at): (&[u8], usize),
     store: &Store,
-) -> io::Result<Vec<Records>> {
+) -> io::Result<Fetched> {
     let version = request.api_version;
     let mut asked = FetchRequest::default();
     asked.decode(content, body_at, version).map_err(wrong)?;
@@ -315,5 +339,43 @@ pub fn fetch(
         .map(|records| records.found.range.len())
         .sum();
     frame::end(out, start, elsewhere);
-    Ok(records)
+    Ok(Fetched {
+        records,
+        topic: followed(&asked, store),
+    })
+}
+
+fn followed(asked: &FetchRequest, store: &Store) -> Option<(Arc<Topic>, Vec<(usize, i64)>)> {
+    let [topic] = &asked.topics[..] else {
+        return None;
+    };
+    if asked.max_wait_ms == 0 {
+        return None;
+    }
+    let positions = asked.partitions_of(topic).iter().map(|partition| {
+        let index = usize::try_from(partition.index).unwrap_or(usize::MAX);
+        (index, partition.fetch_offset)
+    });
+    Some((store.topic_by_id(&topic.id)?, positions.collect()))
+}
+
+/// The answer to a fetch that gets these batches, each under a heading of its own.
+pub fn fetched(out: &mut Vec<u8>, version: i16, correlation_id: i32, fresh: &[Fresh]) {
+    let start = frame::begin(out);
+    encode_response_header(out, key::FETCH, version, correlation_id);
+    let head = FetchResponseHead {
+        throttle_ms: 0,
+        error_code: ErrorCode::NONE,
+        session_id: 0,
+    };
+    let mut writer = FetchResponseWriter::begin(out, version, head, fresh.len());
+    for one in fresh {
+        writer.topic(&one.topic.name, &one.topic.id, 1);
+        let head = FetchPartitionHead::failed(one.partition, ErrorCode::NONE);
+        writer.partition_head(&head, Some(one.bytes.len()));
+        writer.out().extend_from_slice(&one.bytes);
+        writer.partition_tail(&FetchPartitionTail::default());
+    }
+    writer.end(&[]);
+    frame::end(out, start, 0);
 }

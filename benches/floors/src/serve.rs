@@ -1,6 +1,7 @@
 //! A thread a connection: receive what is there, answer every whole request in it, send once.
 
 use crate::answers::{self, Records};
+use crate::relay::Waiting;
 use crate::store::{Store, Topic};
 use pyrklog_wire::RequestHeader;
 use pyrklog_wire::api::key;
@@ -36,28 +37,40 @@ pub fn run(listener: &TcpListener, store: &Arc<Store>) -> io::Result<()> {
 
 /// What a connection keeps from request to request.
 struct Turn<'a> {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     store: &'a Store,
     own: SocketAddr,
     out: Vec<u8>,
     produce: ProduceRequest,
     topic: Option<Arc<Topic>>,
+    /// What the connection reads at the end of.
+    followed: Option<Arc<Topic>>,
 }
 
-fn serve(mut stream: TcpStream, store: &Store, own: SocketAddr) -> io::Result<()> {
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(relay) = self.followed.as_ref().and_then(|topic| topic.relay.get()) {
+            relay.forget(&self.stream);
+        }
+    }
+}
+
+fn serve(stream: TcpStream, store: &Store, own: SocketAddr) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let stream = Arc::new(stream);
     let mut buffer = vec![0; RECEIVE_BUFFER_BYTES];
     let mut filled = 0;
     let mut turn = Turn {
-        stream: stream.try_clone()?,
+        stream: Arc::clone(&stream),
         store,
         own,
         out: Vec::new(),
         produce: ProduceRequest::default(),
         topic: None,
+        followed: None,
     };
     loop {
-        let received = match stream.read(&mut buffer[filled..]) {
+        let received = match (&*stream).read(&mut buffer[filled..]) {
             Ok(0) => return Ok(()),
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
@@ -88,7 +101,7 @@ impl Turn<'_> {
             }
         };
         if !self.out.is_empty() {
-            self.stream.write_all(&self.out)?;
+            (&*self.stream).write_all(&self.out)?;
             self.out.clear();
         }
         Ok((consumed, wanted))
@@ -105,11 +118,16 @@ impl Turn<'_> {
                 answers::produce(out, &request, whole, self.store, decoded, last)
             }
             key::FETCH => {
-                let records = answers::fetch(out, &request, (content, body_at), self.store)?;
-                if records.is_empty() {
+                let start = out.len();
+                let fetched = answers::fetch(out, &request, (content, body_at), self.store)?;
+                if fetched.records.is_empty() {
+                    if self.waits_for_more(fetched.topic, &request)? {
+                        self.out.truncate(start);
+                        return Ok(());
+                    }
                     thread::sleep(NOTHING_FOUND);
                 }
-                self.send_with(&records)
+                self.send_with(&fetched.records)
             }
             key::METADATA => answers::metadata(out, &request, body, self.store, self.own),
             key::LIST_OFFSETS => answers::list_offsets(out, &request, body, self.store),
@@ -117,6 +135,31 @@ impl Turn<'_> {
             key::INIT_PRODUCER_ID => answers::init_producer_id(out, &request),
             other => Err(io::Error::other(format!("API {other} is not spoken here"))),
         }
+    }
+
+    /// Whether the answer comes later, or was just sent, from what somebody follows.
+    fn waits_for_more(
+        &mut self,
+        asked: Option<(Arc<Topic>, Vec<(usize, i64)>)>,
+        request: &RequestHeader<'_>,
+    ) -> io::Result<bool> {
+        let Some((topic, positions)) = asked else {
+            return Ok(false);
+        };
+        let waiting = Waiting {
+            stream: Arc::clone(&self.stream),
+            version: request.api_version,
+            correlation_id: request.correlation_id,
+        };
+        let topic = self.followed.insert(topic);
+        let is_at_end = || {
+            positions.iter().all(|(index, offset)| {
+                let partition = topic.partitions.get(*index);
+                partition.is_some_and(|partition| *offset >= partition.next_offset())
+            })
+        };
+        let relay = topic.relay.get();
+        relay.map_or(Ok(false), |relay| relay.ask(waiting, is_at_end))
     }
 
     /// Sends what is written with the records at their places, from where they lie.
@@ -131,7 +174,7 @@ impl Turn<'_> {
         pieces.push(IoSlice::new(&self.out[from..]));
         let mut rest = pieces.as_mut_slice();
         while !rest.is_empty() {
-            let sent = self.stream.write_vectored(rest)?;
+            let sent = (&*self.stream).write_vectored(rest)?;
             IoSlice::advance_slices(&mut rest, sent);
         }
         self.out.clear();

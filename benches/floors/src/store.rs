@@ -1,6 +1,7 @@
 //! Topics and partitions: batches in memory, the oldest of them forgotten, all of them in a file.
 
 use crate::chunks::{CHUNK_BYTES, Chunks};
+use crate::relay::Relay;
 use crate::writer::{self, Caching, Job};
 use parking_lot::Mutex;
 use pyrklog_wire::batch::{BatchHeader, Batches, set_base_offset, verify_crc};
@@ -9,8 +10,8 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, OnceLock};
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,8 @@ pub struct Topic {
     pub id: [u8; 16],
     /// Its partitions, by index.
     pub partitions: Vec<Arc<Partition>>,
+    /// Once a consumer has asked where the end is: what comes goes to it at once.
+    pub relay: OnceLock<Relay>,
 }
 
 /// A partition.
@@ -155,6 +158,7 @@ impl Store {
             name: name.clone(),
             id,
             partitions,
+            relay: OnceLock::new(),
         });
         topics.insert(name, Arc::clone(&topic));
         Ok(topic)
@@ -258,6 +262,11 @@ impl Partition {
         let state = self.state.lock();
         let first = state.sealed.front().map(|sealed| sealed.offsets.start);
         first.unwrap_or(state.chunk_offset)..state.chunk_offset
+    }
+
+    /// The offset of the next record.
+    pub fn next_offset(&self) -> i64 {
+        self.state.lock().next_offset
     }
 
     /// For the writer: seals a chunk to which nothing was appended since it last asked.

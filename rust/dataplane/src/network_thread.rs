@@ -319,6 +319,8 @@ impl NetworkThread {
             output::borrow_memory(&mut self.cx, conn);
             pump(&mut self.cx, conn, &mut self.receive_buffer)?;
             output::settle(&mut self.cx, conn);
+            // Another thread wakes up while this one sends.
+            self.cx.outbox.deliver(&self.cx.shared.inboxes);
             output::flush(&mut self.cx, conn, &mut self.copy_buffer)?;
             let has_work = !conn.is_busy()
                 && !self.cx.is_draining

@@ -10,7 +10,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-use pyrklog_log::Wait;
+use pyrklog_log::{SegmentBytes, Wait};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
@@ -215,18 +215,28 @@ fn send_through(
     Ok((sent, filled))
 }
 
-/// Sends memory as it is and files with sendfile(2), with `windows` only what the page cache has of
-/// them, until something stops it; `window_bytes` grows by what came out of windows. May wait for
+/// How a reader sends bulk.
+pub struct Bulk<'a> {
+    /// Its queue.
+    pub queue: QueueId,
+    /// Whether what the page cache lacks goes out of windows; else all by sendfile(2).
+    pub windows: bool,
+    /// Called with what is worth reading while the window before it is sent.
+    pub ahead: &'a dyn Fn(&SegmentBytes, u64),
+}
+
+/// Sends memory as it is and files with sendfile(2), or out of windows, until something stops it;
+/// `window_bytes` grows by what came out of windows. May wait for
 /// the disk of its queue's log directory. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
 /// flag against it. Files that are not the system's own go through `buffer`.
 pub fn bulk_out(
     socket: BorrowedFd<'_>,
     out: &mut OutQueue,
     buffer: &mut [u8],
-    queue: QueueId,
-    windows: bool,
+    bulk: &Bulk<'_>,
     window_bytes: &mut usize,
 ) -> Stop {
+    let Bulk { queue, windows, .. } = *bulk;
     let mut sent_total = 0;
     // Bulk gives way to whatever became ready during a call, which is a network thread mostly.
     let mut is_due_to_yield = false;
@@ -255,7 +265,7 @@ pub fn bulk_out(
                 std::thread::yield_now();
                 continue;
             }
-            Head::File(range) if windows => match send_window(socket, range) {
+            Head::File(range) if windows => match send_window(socket, range, bulk.ahead) {
                 Ok(Some(sent)) => {
                     *window_bytes += sent;
                     Ok(sent)
@@ -281,11 +291,18 @@ pub fn bulk_out(
 }
 
 /// `None`: the page cache has the bytes, or there are no windows of this file.
-fn send_window(socket: BorrowedFd<'_>, range: &FileRange) -> Result<Option<usize>, Stop> {
+fn send_window(
+    socket: BorrowedFd<'_>,
+    range: &FileRange,
+    ahead: &dyn Fn(&SegmentBytes, u64),
+) -> Result<Option<usize>, Stop> {
     let window = range.bytes.window(range.position);
     let Some(window) = window.map_err(|error| Stop::ReadFailed(error.to_string()))? else {
         return Ok(None);
     };
+    if let Some(next) = range.bytes.wants_ahead(&window) {
+        ahead(&range.bytes, next);
+    }
     let found = window.from(range.position);
     let count = found.len().min(range.len).min(BULK_CALL_BYTES);
     let sent = send_some(socket, &found[..count], true)?;

@@ -5,8 +5,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use pyrklog_log::Wait;
 use pyrklog_log::disk::LeftOpen;
+use pyrklog_log::{SegmentBytes, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::api::ReadPath;
@@ -15,7 +15,7 @@ use crate::inbox::Message;
 use crate::internal_read::InternalReadWork;
 use crate::list_offsets::LookUpJob;
 use crate::out_queue::OutQueue;
-use crate::read_path::{COPY_BUFFER_BYTES, Method, Sender, Stop, bulk_out, copy_out};
+use crate::read_path::{Bulk, COPY_BUFFER_BYTES, Method, Sender, Stop, bulk_out, copy_out};
 use crate::reader_pool::QueueId;
 use crate::reader_queue::{Desk, Step};
 use crate::request_channel::Place;
@@ -36,6 +36,8 @@ pub enum Job {
     LookUp(Box<LookUpJob>),
     /// Read an internal topic.
     InternalRead(InternalReadWork),
+    /// Read what a consumer of old data will ask for next: bytes from this position on.
+    Ahead(SegmentBytes, u64),
     /// Send.
     Send(Box<SendWork>),
     /// Close files.
@@ -54,7 +56,7 @@ impl Job {
         match self {
             Job::Fetch(job) => job.ticket.is_abandoned(),
             Job::LookUp(job) => job.ticket.is_abandoned(),
-            Job::InternalRead(_) | Job::Send(_) | Job::Close(_) => false,
+            Job::InternalRead(_) | Job::Ahead(..) | Job::Send(_) | Job::Close(_) => false,
         }
     }
 }
@@ -100,6 +102,10 @@ pub fn run(shared: &Shared, id: QueueId) {
                 drop(files);
                 continue;
             }
+            Job::Ahead(bytes, position) => {
+                bytes.load_ahead(position);
+                continue;
+            }
             Job::Fetch(mut job) => {
                 let wait = match shared.config.fetch_read_path {
                     ReadPath::Auto | ReadPath::Copy => Wait::PastCache,
@@ -117,7 +123,7 @@ pub fn run(shared: &Shared, id: QueueId) {
             Job::Send(mut work) => {
                 buffer.resize(COPY_BUFFER_BYTES, 0);
                 work.step.begin();
-                let next = send(id, &desk, &mut work, &mut buffer);
+                let next = send(shared, id, &desk, &mut work, &mut buffer);
                 work.step.end();
                 if let Some(next) = next {
                     // Another directory's bytes are next, or others' turn: never refused.
@@ -134,7 +140,21 @@ pub fn run(shared: &Shared, id: QueueId) {
 }
 
 /// Sends; the answer is the queue to go on at, if this one cannot or should not.
-fn send(id: QueueId, desk: &Desk<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Option<QueueId> {
+fn send(
+    shared: &Shared,
+    id: QueueId,
+    desk: &Desk<'_>,
+    work: &mut SendWork,
+    buffer: &mut [u8],
+) -> Option<QueueId> {
+    let ahead = |bytes: &SegmentBytes, position: u64| {
+        // Whoever waits in the queue comes first.
+        if desk.queue.waiting() == 0 {
+            let _refused = shared
+                .readers
+                .submit(id, Job::Ahead(bytes.clone(), position));
+        }
+    };
     match work.method {
         Method::Sendfile => work.out.read_ahead(id),
         Method::Bulk => work.out.read_first(id),
@@ -156,9 +176,12 @@ fn send(id: QueueId, desk: &Desk<'_>, work: &mut SendWork, buffer: &mut [u8]) ->
                 .stop
             }
             Method::Bulk | Method::Sendfile => {
-                let windows = work.method == Method::Bulk;
-                let window_bytes = &mut work.window_bytes;
-                bulk_out(socket, &mut work.out, buffer, id, windows, window_bytes)
+                let bulk = Bulk {
+                    queue: id,
+                    windows: work.method == Method::Bulk,
+                    ahead: &ahead,
+                };
+                bulk_out(socket, &mut work.out, buffer, &bulk, &mut work.window_bytes)
             }
         };
         desk.step();

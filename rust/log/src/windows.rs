@@ -8,10 +8,11 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::disk::PAGE_BYTES;
 use crate::page_bytes::PageBytes;
@@ -29,6 +30,9 @@ pub const WINDOWS_MAX_BYTES: usize = 64 << 20;
 
 /// Windows that a reader has left are kept for those right behind it, up to this much.
 pub const PASSED_MAX_BYTES: usize = 8 << 20;
+
+/// While less than this is still to be read, what will be asked for next is read ahead of the question.
+const AHEAD_MAX_BYTES: usize = WINDOWS_MAX_BYTES / 4;
 
 /// Bytes of a segment's file.
 #[derive(Debug)]
@@ -52,6 +56,11 @@ impl Window {
 
     fn end(&self) -> u64 {
         self.start + self.len as u64
+    }
+
+    /// Where whoever reads on goes on; `None` where the file ended.
+    pub fn next(&self) -> Option<u64> {
+        self.is_full.then(|| self.end())
     }
 }
 
@@ -81,12 +90,16 @@ struct Inner {
     /// The oldest first.
     held: VecDeque<Held>,
     spare: Option<PageBytes>,
+    /// What is being read: the segment, and from where to where.
+    loading: Vec<(u64, Range<u64>)>,
 }
 
 /// The windows of a log directory.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     inner: Mutex<Inner>,
+    /// Something is no longer being read.
+    loaded: Condvar,
     /// How many there are: those who look need no lock while there are none.
     count: AtomicUsize,
 }
@@ -123,47 +136,50 @@ impl Windows {
     }
 
     /// Reads the window that begins with the page of `position`, past the page cache. Waits for the
-    /// disk, with no lock held. `None`: the file does not reach that far.
+    /// disk, with no lock held, or for somebody else who is reading it. `None`: the file does not
+    /// reach that far.
     ///
     /// # Errors
     /// The disk's.
     pub fn load(&self, segment: &Arc<Segment>, position: u64) -> io::Result<Option<Arc<Window>>> {
+        if position >= segment.written() {
+            return Ok(None);
+        }
         let start = position - position % PAGE_BYTES as u64;
-        let written = segment.written();
-        if position >= written {
-            return Ok(None);
-        }
-        let file = segment.log_file(Wait::Blocking)?;
-        let mut bytes = self.room();
-        let full = full_len(start, bytes.len());
-        let wanted = usize::try_from(written - start).unwrap_or(usize::MAX);
-        let wanted = wanted.min(full);
-        // Whole pages can be read around the page cache.
-        let asked = wanted.next_multiple_of(PAGE_BYTES);
-        let mut len = 0;
-        while len < wanted {
-            match file.read_past_cache_at(&mut bytes[len..asked], start + len as u64) {
-                Ok(0) => break,
-                Ok(count) => len = wanted.min(len + count),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) if start + len as u64 > position => break,
-                Err(error) => {
-                    self.give_back(bytes);
-                    return Err(error);
-                }
+        let mut inner = self.inner.lock();
+        loop {
+            if let Some(window) = inner.find(segment.id(), position) {
+                return Ok(Some(window));
             }
+            if !inner.is_loading(segment.id(), position) {
+                break;
+            }
+            self.loaded.wait(&mut inner);
         }
-        if start + len as u64 <= position {
-            self.give_back(bytes);
-            return Ok(None);
+        let (size, spare) = inner.make_room();
+        let full = full_len(start, size);
+        let range = start..start + full as u64;
+        inner.loading.push((segment.id(), range.clone()));
+        self.count.store(inner.held.len(), Ordering::Release);
+        drop(inner);
+        let mut bytes = spare.unwrap_or_else(|| PageBytes::new(size));
+        let result = fill(segment, &mut bytes[..full], start, position);
+        let mut inner = self.inner.lock();
+        let is_this = |loading: &(u64, Range<u64>)| *loading == (segment.id(), range.clone());
+        if let Some(place) = inner.loading.iter().position(is_this) {
+            inner.loading.swap_remove(place);
         }
+        self.loaded.notify_all();
+        let Ok(len @ 1..) = result else {
+            inner.spare = Some(bytes);
+            return result.map(|_| None);
+        };
         let window = Arc::new(Window {
             start,
             len,
             is_full: len == full,
             bytes,
         });
-        let mut inner = self.inner.lock();
         inner.held.push_back(Held {
             segment: segment.id(),
             window: Arc::clone(&window),
@@ -174,33 +190,17 @@ impl Windows {
         Ok(Some(window))
     }
 
-    /// Memory for a window: that of one that is not needed any more, if it can be had.
-    fn room(&self) -> PageBytes {
-        let mut inner = self.inner.lock();
-        let wanted = if inner.bytes(|held| !held.is_passed) >= WINDOWS_MAX_BYTES / 2 {
-            SMALL_WINDOW_BYTES
-        } else {
-            WINDOW_BYTES
-        };
-        while inner.bytes(|held| held.is_passed) > PASSED_MAX_BYTES
-            || inner.bytes(|_| true) + wanted > WINDOWS_MAX_BYTES
-        {
-            let passed = inner.held.iter().position(|held| held.is_passed);
-            let Some(oldest) = inner.held.remove(passed.unwrap_or(0)) else {
-                break;
-            };
-            inner.keep_memory(oldest.window);
+    /// Whether it is worth while to read what will be asked for soon: it is not here, nobody reads
+    /// it, and there is memory.
+    pub fn wants(&self, segment: &Segment, position: u64) -> bool {
+        if position >= segment.written() {
+            return false;
         }
-        self.count.store(inner.held.len(), Ordering::Release);
-        let spare = inner.spare.take();
-        drop(inner);
-        spare
-            .filter(|bytes| bytes.len() == wanted)
-            .unwrap_or_else(|| PageBytes::new(wanted))
-    }
-
-    fn give_back(&self, bytes: PageBytes) {
-        self.inner.lock().spare = Some(bytes);
+        let inner = self.inner.lock();
+        let id = segment.id();
+        inner.find(id, position).is_none()
+            && !inner.is_loading(id, position)
+            && inner.bytes(|held| !held.is_passed) < AHEAD_MAX_BYTES
     }
 
     /// The segment's file is cut: nothing that was read of it counts.
@@ -236,7 +236,62 @@ fn full_len(start: u64, size: usize) -> usize {
     if to_end < size / 4 { size } else { to_end }
 }
 
+/// Reads `bytes` from `start` on, as far as the file goes; how many there are, 0 if they do not
+/// reach beyond `position`. What was read before an error counts.
+fn fill(segment: &Arc<Segment>, bytes: &mut [u8], start: u64, position: u64) -> io::Result<usize> {
+    let file = segment.log_file(Wait::Blocking)?;
+    let written = usize::try_from(segment.written() - start).unwrap_or(usize::MAX);
+    let wanted = written.min(bytes.len());
+    // Whole pages can be read around the page cache.
+    let asked = wanted.next_multiple_of(PAGE_BYTES);
+    let mut len = 0;
+    while len < wanted {
+        match file.read_past_cache_at(&mut bytes[len..asked], start + len as u64) {
+            Ok(0) => break,
+            Ok(count) => len = wanted.min(len + count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) if start + len as u64 > position => break,
+            Err(error) => return Err(error),
+        }
+    }
+    let is_enough = start + len as u64 > position;
+    Ok(if is_enough { len } else { 0 })
+}
+
 impl Inner {
+    fn is_loading(&self, segment: u64, position: u64) -> bool {
+        let mut loading = self.loading.iter();
+        loading.any(|(id, range)| *id == segment && range.contains(&position))
+    }
+
+    fn find(&self, segment: u64, position: u64) -> Option<Arc<Window>> {
+        let holds =
+            |held: &&Held| held.segment == segment && !held.window.from(position).is_empty();
+        let held = self.held.iter().rev().find(holds);
+        held.map(|held| Arc::clone(&held.window))
+    }
+
+    /// Sees that there may be one more window: its size, and memory of one that is not needed any
+    /// more, if there is some.
+    fn make_room(&mut self) -> (usize, Option<PageBytes>) {
+        let wanted = if self.bytes(|held| !held.is_passed) >= WINDOWS_MAX_BYTES / 2 {
+            SMALL_WINDOW_BYTES
+        } else {
+            WINDOW_BYTES
+        };
+        while self.bytes(|held| held.is_passed) > PASSED_MAX_BYTES
+            || self.bytes(|_| true) + wanted > WINDOWS_MAX_BYTES
+        {
+            let passed = self.held.iter().position(|held| held.is_passed);
+            let Some(oldest) = self.held.remove(passed.unwrap_or(0)) else {
+                break;
+            };
+            self.keep_memory(oldest.window);
+        }
+        let spare = self.spare.take();
+        (wanted, spare.filter(|bytes| bytes.len() == wanted))
+    }
+
     fn bytes(&self, which: impl Fn(&Held) -> bool) -> usize {
         let held = self.held.iter().filter(|held| which(held));
         held.map(|held| held.window.bytes.len()).sum()

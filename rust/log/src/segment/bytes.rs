@@ -127,6 +127,24 @@ impl SegmentBytes {
         windows.load(segment, position)
     }
 
+    /// Whether what follows a window should be read now, before anybody asks for it.
+    pub fn wants_ahead(&self, window: &Window) -> Option<u64> {
+        let Source::Segment(segment) = &self.source else {
+            return None;
+        };
+        let next = window.next()?;
+        let windows = segment.env().windows();
+        windows.wants(segment, next).then_some(next)
+    }
+
+    /// Reads the window at `position`, for whoever comes there. Waits for the disk.
+    pub fn load_ahead(&self, position: u64) {
+        if let Source::Segment(segment) = &self.source {
+            // Whoever asks for the bytes meets the error again.
+            let _error = segment.env().windows().load(segment, position);
+        }
+    }
+
     /// Everything up to the end of a window was sent.
     pub fn passed(&self, window: &Arc<Window>) {
         if let Source::Segment(segment) = &self.source {

@@ -155,3 +155,58 @@ fn a_file_that_is_cut_is_read_anew() {
     let (found, _) = read(&env, &one, 0);
     assert_eq!(found.len(), 100, "nothing beyond what is written");
 }
+
+#[test]
+fn what_is_read_ahead_is_what_comes_next_and_only_while_there_is_memory() {
+    let (disk, env, first) = rig();
+    let windows = env.windows();
+    let window = windows.load(&first, 0).unwrap().unwrap();
+    let next = window.next().unwrap();
+    assert_eq!(next, WINDOW_BYTES as u64);
+    assert!(windows.wants(&first, next));
+    windows.load(&first, next).unwrap().unwrap();
+    assert!(!windows.wants(&first, next), "it is here");
+    assert!(!windows.wants(&first, LEN as u64), "the file ends there");
+    let last = windows.load(&first, LEN as u64 - 1).unwrap().unwrap();
+    assert_eq!(last.next(), None, "nothing follows");
+    let second = segment(&env, &disk, 1);
+    for at in 0..WINDOWS as u64 {
+        windows.load(&second, at * WINDOW_BYTES as u64).unwrap();
+    }
+    assert!(windows.wants(&first, 5 * WINDOW_BYTES as u64));
+    for at in 5..9 {
+        windows.load(&first, at * WINDOW_BYTES as u64).unwrap();
+    }
+    assert!(
+        !windows.wants(&first, 10 * WINDOW_BYTES as u64),
+        "16 MiB wait to be read"
+    );
+}
+
+/// Readers of the same bytes share one read of the disk.
+#[test]
+fn who_asks_for_what_is_being_read_waits_for_it() {
+    let (_, env, segment) = rig();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let window = env.windows().load(&segment, 5_000).unwrap().unwrap();
+                assert_eq!(window.from(5_000)[0], byte_at(5_000));
+            });
+        }
+    });
+    assert_eq!(env.window_bytes(), WINDOW_BYTES);
+    assert!(env.windows().inner.lock().loading.is_empty());
+}
+
+#[test]
+fn a_read_that_fails_leaves_nothing_behind_and_the_next_one_tries_again() {
+    let (disk, env, segment) = rig();
+    let path = segment.path(FileKind::Log);
+    let content = disk.content(&path).unwrap();
+    disk.remove_file(&path).unwrap();
+    assert!(env.windows().load(&segment, 0).is_err());
+    assert!(env.windows().inner.lock().loading.is_empty());
+    disk.put(&path, &content);
+    assert_eq!(read(&env, &segment, 0).0.len(), WINDOW_BYTES);
+}
