@@ -275,13 +275,22 @@ pub fn produce(
     Ok(())
 }
 
+/// A topic that is asked for: which of its partitions, from which offsets on.
+#[derive(Debug)]
+pub struct Asked {
+    /// The topic.
+    pub topic: Arc<Topic>,
+    /// Partitions and offsets.
+    pub positions: Vec<(usize, i64)>,
+}
+
 /// What a fetch found.
 #[derive(Debug)]
 pub struct Fetched {
     /// The answer is written but for these.
     pub records: Vec<Records>,
-    /// What was asked for, where that is one topic, and may wait: its partitions and offsets.
-    pub topic: Option<(Arc<Topic>, Vec<(usize, i64)>)>,
+    /// What was asked for, where that is one topic, and may wait.
+    pub asked: Option<Asked>,
 }
 
 /// Fetch: everything around the records, and which records belong where.
@@ -341,11 +350,11 @@ pub fn fetch(
     frame::end(out, start, elsewhere);
     Ok(Fetched {
         records,
-        topic: followed(&asked, store),
+        asked: followed(&asked, store),
     })
 }
 
-fn followed(asked: &FetchRequest, store: &Store) -> Option<(Arc<Topic>, Vec<(usize, i64)>)> {
+fn followed(asked: &FetchRequest, store: &Store) -> Option<Asked> {
     let [topic] = &asked.topics[..] else {
         return None;
     };
@@ -356,7 +365,10 @@ fn followed(asked: &FetchRequest, store: &Store) -> Option<(Arc<Topic>, Vec<(usi
         let index = usize::try_from(partition.index).unwrap_or(usize::MAX);
         (index, partition.fetch_offset)
     });
-    Some((store.topic_by_id(&topic.id)?, positions.collect()))
+    Some(Asked {
+        topic: store.topic_by_id(&topic.id)?,
+        positions: positions.collect(),
+    })
 }
 
 /// The answer to a fetch that gets these batches, each under a heading of its own.

@@ -1,6 +1,6 @@
 //! A thread a connection: receive what is there, answer every whole request in it, send once.
 
-use crate::answers::{self, Records};
+use crate::answers::{self, Asked, Records};
 use crate::relay::Waiting;
 use crate::store::{Store, Topic};
 use pyrklog_wire::RequestHeader;
@@ -121,7 +121,7 @@ impl Turn<'_> {
                 let start = out.len();
                 let fetched = answers::fetch(out, &request, (content, body_at), self.store)?;
                 if fetched.records.is_empty() {
-                    if self.waits_for_more(fetched.topic, &request)? {
+                    if self.waits_for_more(fetched.asked, &request)? {
                         self.out.truncate(start);
                         return Ok(());
                     }
@@ -140,10 +140,10 @@ impl Turn<'_> {
     /// Whether the answer comes later, or was just sent, from what somebody follows.
     fn waits_for_more(
         &mut self,
-        asked: Option<(Arc<Topic>, Vec<(usize, i64)>)>,
+        asked: Option<Asked>,
         request: &RequestHeader<'_>,
     ) -> io::Result<bool> {
-        let Some((topic, positions)) = asked else {
+        let Some(Asked { topic, positions }) = asked else {
             return Ok(false);
         };
         let waiting = Waiting {
