@@ -49,8 +49,12 @@ SLOW_FOR_CLI = frozenset(
     }
 )
 
-# An optional package, known where a foreign ZooKeeper is read, and nowhere else.
-KAZOO_IMPORTERS = frozenset({"python/pyrklog/adoption/zookeeper.py"})
+# An optional package: whoever imports the module that needs it does so only when it is asked for.
+KAZOO_MODULE = "pyrklog.metastore.zookeeper"
+KAZOO_IMPORTERS = {
+    "python/pyrklog/adoption/zookeeper.py": "lazily",
+    "python/pyrklog/metastore/zookeeper.py": "at its top",
+}
 
 # Which of our crates a crate may depend on.
 CRATE_DEPENDENCIES = {
@@ -176,8 +180,11 @@ def _check_core(name: str, found: list[Import]) -> Iterator[Violation]:
                 name, item.line, f"imports {CORE}; only {' and '.join(CORE_IMPORTERS)} may"
             )
         is_kazoo = _named(item.module, frozenset({"kazoo"}))
-        if is_kazoo and (item.eager or name not in KAZOO_IMPORTERS):
-            yield Violation(name, item.line, f"only {sorted(KAZOO_IMPORTERS)} import kazoo, lazily")
+        how = KAZOO_IMPORTERS.get(name)
+        if is_kazoo and (how is None or (item.eager and how == "lazily")):
+            yield Violation(name, item.line, f"only {KAZOO_IMPORTERS} import kazoo")
+        if item.eager and _named(item.module, frozenset({KAZOO_MODULE})):
+            yield Violation(name, item.line, f"imports {KAZOO_MODULE} without being asked to")
 
 
 def _check_cli(name: str, found: list[Import]) -> Iterator[Violation]:

@@ -30,6 +30,15 @@ class Watches:
             for watch in self._take(event):
                 watch(event)
 
+    def fire_all(self) -> None:
+        """Calls and forgets every watch: whoever watches has to look again."""
+        for kind, table in ((CHANGED, self._data), (CHILDREN, self._children)):
+            registered = list(table.items())
+            table.clear()
+            for path, items in registered:
+                for _, watch in items:
+                    watch(WatchEvent(kind, path))
+
     def _take(self, event: WatchEvent) -> list[Watch]:
         tables = {
             CREATED: (self._data,),

@@ -1,11 +1,21 @@
 """Stores for the tests of the metadata store."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from pyrklog.metastore.embedded import EmbeddedStore, open_store
+from tests.support.zookeeper_server import ZooKeeperServer
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper that runs as long as the tests do; each has a chroot of its own there."""
+    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture

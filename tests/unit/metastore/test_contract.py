@@ -4,11 +4,13 @@ A store under test is an object that opens sessions; another kind joins ``STORES
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import trio
+from kazoo.client import KazooClient
 
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
 from pyrklog.metastore.interface import (
@@ -33,6 +35,8 @@ from pyrklog.metastore.interface import (
     descendants,
     ensure_path,
 )
+from pyrklog.metastore.zookeeper import ZooKeeperAddress, ZooKeeperSession, connect
+from tests.support.zookeeper_server import ZooKeeperServer
 
 
 class StoreUnderTest:
@@ -40,39 +44,77 @@ class StoreUnderTest:
 
     def __init__(
         self,
-        session: Callable[[], Metastore],
+        session: Callable[[], Awaitable[Metastore]],
         expire: Callable[[Metastore], Awaitable[None]],
     ) -> None:
         self.session = session
         self.expire = expire
 
 
+async def told(session: Metastore) -> None:
+    """Whatever has happened before, the session's watches were called for: as before any read."""
+    await session.exists("/")
+
+
 @asynccontextmanager
 async def embedded(directory: Path) -> AsyncIterator[StoreUnderTest]:
     store = await open_store(directory)
+
+    async def session() -> Metastore:
+        return store.session()
 
     async def expire(session: Metastore) -> None:
         assert isinstance(session, EmbeddedSession)
         await session.expire()
 
     try:
-        yield StoreUnderTest(store.session, expire)
+        yield StoreUnderTest(session, expire)
     finally:
         await store.close()
 
 
-STORES = {"embedded": embedded}
+@asynccontextmanager
+async def zookeeper(server: ZooKeeperServer) -> AsyncIterator[StoreUnderTest]:
+    """A tree of its own on a server that the tests share."""
+    address = ZooKeeperAddress(f"{server.address}/{uuid4()}", 10_000, 10_000)
+    opened: list[ZooKeeperSession] = []
+
+    async def session() -> Metastore:
+        opened.append(await connect(address))
+        return opened[-1]
+
+    def end(credentials: tuple[int, bytes]) -> None:
+        client = KazooClient(server.address, client_id=credentials)
+        client.start()
+        client.stop()
+        client.close()
+
+    async def expire(session: Metastore) -> None:
+        assert isinstance(session, ZooKeeperSession)
+        await trio.to_thread.run_sync(end, session.credentials)
+        await session.wait_expired()
+
+    try:
+        yield StoreUnderTest(session, expire)
+    finally:
+        for each in opened:
+            await each.close()
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=pytest.mark.jvm)])
 async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[StoreUnderTest]:
-    async with STORES[request.param](tmp_path / "store") as under_test:
+    manager: AbstractAsyncContextManager[StoreUnderTest]
+    if request.param == "embedded":
+        manager = embedded(tmp_path / "store")
+    else:
+        manager = zookeeper(request.getfixturevalue("zookeeper_server"))
+    async with manager as under_test:
         yield under_test
 
 
 @pytest.fixture
 async def store(stores: StoreUnderTest) -> Metastore:
-    return stores.session()
+    return await stores.session()
 
 
 class Heard:
@@ -167,7 +209,7 @@ async def test_sequence_numbers_rise_and_do_not_repeat(store: Metastore) -> None
 
 
 async def test_ephemeral_nodes_end_with_their_session(stores: StoreUnderTest) -> None:
-    mine, other = stores.session(), stores.session()
+    mine, other = await stores.session(), await stores.session()
     await mine.create("/e", b"x", ephemeral=True)
     await other.create("/kept")
     assert (await other.get("/e")).stat.ephemeral_owner == mine.session_id
@@ -184,7 +226,7 @@ async def test_ephemeral_nodes_end_with_their_session(stores: StoreUnderTest) ->
 
 
 async def test_an_expired_session_is_told(stores: StoreUnderTest) -> None:
-    mine, other = stores.session(), stores.session()
+    mine, other = await stores.session(), await stores.session()
     await mine.create("/e", ephemeral=True)
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
@@ -197,23 +239,26 @@ async def test_an_expired_session_is_told(stores: StoreUnderTest) -> None:
 
 
 async def test_data_watches_are_called_once(stores: StoreUnderTest) -> None:
-    reader, writer = stores.session(), stores.session()
+    reader, writer = await stores.session(), await stores.session()
     heard = Heard()
     await writer.create("/a")
     await reader.get("/a", heard)
     await writer.set("/a", b"1")
     await writer.set("/a", b"2")
+    await told(reader)
     assert heard.events == [WatchEvent(CHANGED, "/a")]
     await reader.get("/a", heard)
     await writer.delete("/a")
+    await told(reader)
     assert heard.events[1:] == [WatchEvent(DELETED, "/a")]
 
 
 async def test_an_exists_watch_waits_for_creation(stores: StoreUnderTest) -> None:
-    reader, writer = stores.session(), stores.session()
+    reader, writer = await stores.session(), await stores.session()
     heard = Heard()
     assert await reader.exists("/a", heard) is None
     await writer.create("/a")
+    await told(reader)
     assert heard.events == [WatchEvent(CREATED, "/a")]
 
 
@@ -226,23 +271,26 @@ async def test_a_refused_get_leaves_no_watch(store: Metastore) -> None:
 
 
 async def test_child_watches(stores: StoreUnderTest) -> None:
-    reader, writer = stores.session(), stores.session()
+    reader, writer = await stores.session(), await stores.session()
     heard = Heard()
     await writer.create("/p")
     await reader.children("/p", heard)
     await writer.set("/p", b"data is no child")
+    await told(reader)
     assert heard.events == []
     await writer.create("/p/a")
     await writer.create("/p/b")
+    await told(reader)
     assert heard.events == [WatchEvent(CHILDREN, "/p")]
     await reader.children("/p", heard)
     await writer.set("/p/a", b"nor is a child's data")
     await writer.delete("/p/a")
+    await told(reader)
     assert heard.events[1:] == [WatchEvent(CHILDREN, "/p")]
 
 
 async def test_a_watch_comes_before_the_change_is_read(stores: StoreUnderTest) -> None:
-    reader, writer = stores.session(), stores.session()
+    reader, writer = await stores.session(), await stores.session()
     heard = Heard()
     await writer.create("/a", b"old")
     await reader.get("/a", heard)
@@ -252,12 +300,13 @@ async def test_a_watch_comes_before_the_change_is_read(stores: StoreUnderTest) -
 
 
 async def test_a_closed_session_hears_nothing(stores: StoreUnderTest) -> None:
-    reader, writer = stores.session(), stores.session()
+    reader, writer = await stores.session(), await stores.session()
     heard = Heard()
     await writer.create("/a")
     await reader.get("/a", heard)
     await reader.close()
     await writer.set("/a", b"1")
+    await told(writer)
     assert heard.events == []
 
 
@@ -325,10 +374,10 @@ async def test_independent_transactions_fail_alone(store: Metastore) -> None:
 
 async def test_writers_at_the_same_time(stores: StoreUnderTest) -> None:
     """Twenty tasks compare and set one counter; none of their steps is lost."""
-    await stores.session().create("/n", b"0")
+    await (await stores.session()).create("/n", b"0")
 
     async def step() -> None:
-        session = stores.session()
+        session = await stores.session()
         while True:
             node = await session.get("/n")
             try:
@@ -340,7 +389,7 @@ async def test_writers_at_the_same_time(stores: StoreUnderTest) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(20):
             nursery.start_soon(step)
-    assert (await stores.session().get("/n")).data == b"20"
+    assert (await (await stores.session()).get("/n")).data == b"20"
 
 
 async def test_ensure_path_and_descendants(store: Metastore) -> None:

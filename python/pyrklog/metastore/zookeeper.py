@@ -1,0 +1,531 @@
+"""A session with a real ZooKeeper, over kazoo.
+
+kazoo runs the connection on a thread of its own. Answers and watch events are handed to Trio there,
+in the order in which they arrive, so that a watch is called before a read shows what it tells of.
+Only who is told to use ZooKeeper imports this module: kazoo is an extra.
+
+- While the connection is lost, calls wait for it to come back: the session lives on until ZooKeeper
+  says otherwise. Every watch is called then, since nobody knows what was missed.
+- A write whose answer was lost with the connection is looked for (``unsettled``) before it is sent
+  again.
+- A session that has expired stays expired; whoever needs another one connects again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import trio
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import EventType, KazooState
+from kazoo.retry import KazooRetry
+
+from pyrklog.errors import TemporaryError
+from pyrklog.logs import get_logger
+from pyrklog.metastore.interface import (
+    ANY_VERSION,
+    CHANGED,
+    CHILDREN,
+    CREATED,
+    DELETED,
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    Metastore,
+    MetastoreError,
+    NoChildrenForEphemeralsError,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    OperationResult,
+    SessionExpiredError,
+    Set,
+    Stat,
+    StoreFailedError,
+    Watch,
+    WatchEvent,
+)
+from pyrklog.metastore.tree import check_path
+from pyrklog.metastore.unsettled import results_if_done, touched
+from pyrklog.metastore.watches import Watches
+
+log = get_logger("zookeeper")
+
+_REFUSALS: dict[type[Exception], type[MetastoreError]] = {
+    kazoo_errors.NoNodeError: NoNodeError,
+    kazoo_errors.NodeExistsError: NodeExistsError,
+    kazoo_errors.BadVersionError: BadVersionError,
+    kazoo_errors.NotEmptyError: NotEmptyError,
+    kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemeralsError,
+}
+_CONSEQUENCES = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+"""Of the other operations of a transaction in which one was refused."""
+_EXPIRED = (kazoo_errors.SessionExpiredError, kazoo_errors.ConnectionClosedError)
+_FORBIDDEN = (kazoo_errors.AuthFailedError, kazoo_errors.NoAuthError)
+_LOST = (kazoo_errors.ConnectionLoss, kazoo_errors.OperationTimeoutError)
+_EVENTS = {
+    EventType.CREATED: CREATED,
+    EventType.DELETED: DELETED,
+    EventType.CHANGED: CHANGED,
+    EventType.CHILD: CHILDREN,
+}
+_RECONNECT_FIRST_SECONDS = 0.05
+_RECONNECT_MAX_SECONDS = 1.0
+
+Outcome = list[OperationResult] | MetastoreError
+
+
+class Credentials(NamedTuple):
+    """Whoever has these may speak for the session, and end it."""
+
+    session_id: int
+    password: bytes
+
+
+class TlsFiles(NamedTuple):
+    """PEM files for a connection by TLS."""
+
+    ca: str | None
+    certificate: str | None
+    key: str | None
+    key_password: str | None
+    verifies_host: bool
+
+
+class ZooKeeperAddress(NamedTuple):
+    """Where ZooKeeper is, and how to come in."""
+
+    connect: str
+    """``HOST:PORT[,HOST:PORT...][/CHROOT]``."""
+    session_timeout_ms: int
+    connection_timeout_ms: int
+    digest: str | None = None
+    """``USER:PASSWORD`` of the digest scheme."""
+    tls: TlsFiles | None = None
+
+
+class _AtOnce:
+    """A queue that calls what it is given: here that is a hand-over to Trio and no more."""
+
+    def put(self, call: Callable[[], object]) -> None:
+        call()
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Calls back on the connection's thread. kazoo's own way has one thread for answers and one for
+    watch events, and with it no order between the two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.completion_queue = _AtOnce()
+        self.callback_queue = _AtOnce()
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+
+class _Call:
+    """A request that was sent. ``on_answer`` runs before any later event is told."""
+
+    def __init__(
+        self,
+        hand_over: Callable[..., None],
+        result: Any,
+        on_answer: Callable[[], None] | None = None,
+    ) -> None:
+        self._result = result
+        self._on_answer = on_answer
+        self._done = trio.Event()
+        self._is_given_up = False
+        result.rawlink(lambda _: hand_over(self._answered))
+
+    def _answered(self) -> None:
+        if self._on_answer is not None and not self._is_given_up and self._result.successful():
+            self._on_answer()
+        self._done.set()
+
+    async def answer(self) -> Any:
+        """Raises kazoo's errors, but for the end of the session and what is forbidden."""
+        try:
+            await self._done.wait()
+        except trio.Cancelled:
+            self._is_given_up = True
+            raise
+        try:
+            return self._result.get_nowait()
+        except _EXPIRED:
+            raise SessionExpiredError("/") from None
+        except _FORBIDDEN as error:
+            reason = f"ZooKeeper refuses access ({type(error).__name__})"
+            raise StoreFailedError(reason) from None
+
+
+class ZooKeeperSession:
+    """See :class:`Metastore` for what the methods promise. Made by :func:`connect`."""
+
+    def __init__(self, client: KazooClient) -> None:
+        session_id, password = client.client_id
+        self.session_id: int = session_id
+        self.credentials = Credentials(session_id, password)
+        self._client = client
+        self._trio = trio.lowlevel.current_trio_token()
+        self._watches = Watches()
+        self._ended = False
+        self._expired = trio.Event()
+        self._connected = trio.Event()
+        self._connected.set()
+        client.add_listener(self._state_changed)
+
+    # --- on kazoo's thread ---------------------------------------------------------------------
+
+    def _hand_over(self, function: Callable[..., object], *arguments: object) -> None:
+        # When Trio has ended, nobody is left to tell.
+        with contextlib.suppress(trio.RunFinishedError):
+            self._trio.run_sync_soon(function, *arguments)
+
+    def _state_changed(self, state: str) -> None:
+        self._hand_over(self._take_state, state)
+
+    def _event_came(self, event: Any) -> None:
+        kind = _EVENTS.get(event.type)
+        # Other events tell of the connection, which the listener hears of, too.
+        if kind is not None:
+            self._hand_over(self._fire, WatchEvent(kind, event.path))
+
+    # --- the session ---------------------------------------------------------------------------
+
+    def _take_state(self, state: str) -> None:
+        if self._ended:
+            return
+        if state == KazooState.CONNECTED:
+            self._connected.set()
+            log.info("zookeeper_connected")
+        elif state == KazooState.SUSPENDED:
+            self._connected = trio.Event()
+            log.warning("zookeeper_connection_lost")
+            self._watches.fire_all()
+        else:
+            self._end()
+            self._expired.set()
+            log.warning("zookeeper_session_expired")
+
+    def _fire(self, event: WatchEvent) -> None:
+        if not self._ended:
+            self._watches.fire([event])
+
+    def _end(self) -> None:
+        self._ended = True
+        self._watches = Watches()
+        self._connected.set()
+
+    async def wait_expired(self) -> None:
+        await self._expired.wait()
+
+    async def close(self) -> None:
+        """Also frees what an expired session holds."""
+        self._end()
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(_stop, self._client)
+
+    def _check(self, path: str) -> None:
+        check_path(path)
+        if self._ended:
+            raise SessionExpiredError(path)
+
+    # --- reads ---------------------------------------------------------------------------------
+
+    async def _read(
+        self, path: str, send: Callable[[], Any], on_answer: Callable[[], None] | None
+    ) -> Any:
+        """A read, as often as it takes until the answer is not lost."""
+        self._check(path)
+        return await self._read_on(path, send, on_answer, self._call(send, on_answer))
+
+    def _call(self, send: Callable[[], Any], on_answer: Callable[[], None] | None = None) -> _Call:
+        return _Call(self._hand_over, send(), on_answer)
+
+    async def _read_on(
+        self,
+        path: str,
+        send: Callable[[], Any],
+        on_answer: Callable[[], None] | None,
+        call: _Call,
+    ) -> Any:
+        while True:
+            try:
+                with _refusals(path):
+                    return await call.answer()
+            except _LOST:
+                await self._connected.wait()
+                self._check(path)
+                call = self._call(send, on_answer)
+
+    def _data_watch(self, path: str, watch: Watch | None) -> Callable[[], None] | None:
+        if watch is None:
+            return None
+        return lambda: self._watches.add_data(path, self.session_id, watch)
+
+    def _child_watch(self, path: str, watch: Watch | None) -> Callable[[], None] | None:
+        if watch is None:
+            return None
+        return lambda: self._watches.add_children(path, self.session_id, watch)
+
+    def _listener(self, watch: Watch | None) -> Callable[[Any], None] | None:
+        return self._event_came if watch is not None else None
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        (node,) = await self._get_all([path], watch)
+        if node is None:
+            raise NoNodeError(path)
+        return node
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        return await self._get_all(paths, watch)
+
+    async def _get_all(self, paths: Sequence[str], watch: Watch | None) -> list[Node | None]:
+        for path in paths:
+            self._check(path)
+        listener = self._listener(watch)
+
+        def sender(path: str) -> Callable[[], Any]:
+            return lambda: self._client.get_async(path, listener)
+
+        # All are under way together.
+        calls = [self._call(sender(path), self._data_watch(path, watch)) for path in paths]
+        found: list[Node | None] = []
+        for path, call in zip(paths, calls, strict=True):
+            on_answer = self._data_watch(path, watch)
+            try:
+                data, stat = await self._read_on(path, sender(path), on_answer, call)
+            except NoNodeError:
+                found.append(None)
+            else:
+                found.append(Node(data, _stat(stat)))
+        return found
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        listener = self._listener(watch)
+        stat = await self._read(
+            path,
+            lambda: self._client.exists_async(path, listener),
+            self._data_watch(path, watch),
+        )
+        return _stat(stat) if stat is not None else None
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        listener = self._listener(watch)
+        names: list[str] = await self._read(
+            path,
+            lambda: self._client.get_children_async(path, listener),
+            self._child_watch(path, watch),
+        )
+        return sorted(names)
+
+    # --- writes --------------------------------------------------------------------------------
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+    ) -> str:
+        (result,) = await self.multi([Create(path, data, ephemeral, sequence)])
+        assert isinstance(result, str)
+        return result
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        (result,) = await self.multi([Set(path, data, version)])
+        assert isinstance(result, Stat)
+        return result
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        (outcome,) = await self.multis([operations])
+        if isinstance(outcome, MetastoreError):
+            raise outcome
+        return outcome
+
+    async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
+        if self._ended:
+            raise SessionExpiredError("/")
+        for operations in transactions:
+            for operation in operations:
+                self._check(operation.path)
+        # In order, and all under way together.
+        calls = [self._send(operations) for operations in transactions]
+        return [
+            await self._settle(operations, call)
+            for operations, call in zip(transactions, calls, strict=True)
+        ]
+
+    def _send(self, operations: Sequence[Operation]) -> _Call | None:
+        """None for a transaction in which there is nothing to do."""
+        if not operations:
+            return None
+        transaction = self._client.transaction()
+        for operation in operations:
+            match operation:
+                case Check(path, version):
+                    transaction.check(path, version)
+                case Create(path, data, ephemeral, sequence):
+                    transaction.create(path, data, None, ephemeral, sequence)
+                case Set(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+        return self._call(transaction.commit_async)
+
+    async def _settle(self, operations: Sequence[Operation], call: _Call | None) -> Outcome:
+        while call is not None:
+            try:
+                return _outcome(operations, await call.answer())
+            except _LOST:
+                await self._connected.wait()
+                found = await self._look_for(operations)
+                if found is not None:
+                    return found
+                call = self._send(operations)
+        return []
+
+    async def _look_for(self, operations: Sequence[Operation]) -> list[OperationResult] | None:
+        """The results of a transaction that has happened although its answer was lost."""
+        paths = touched(operations)
+        if paths is None:
+            return None
+        nodes = await self.get_many(paths)
+        found = dict(zip(paths, nodes, strict=True))
+        return results_if_done(operations, found, self.session_id)
+
+
+def _outcome(operations: Sequence[Operation], answer: Sequence[Any]) -> Outcome:
+    for index, (operation, result) in enumerate(zip(operations, answer, strict=True)):
+        if isinstance(result, Exception) and not isinstance(result, _CONSEQUENCES):
+            refusal = _REFUSALS.get(type(result))
+            if refusal is None:
+                return StoreFailedError(f"ZooKeeper failed at {operation.path}: {result!r}")
+            return refusal(operation.path, index)
+    return [
+        _result(operation, result) for operation, result in zip(operations, answer, strict=True)
+    ]
+
+
+def _result(operation: Operation, result: Any) -> OperationResult:
+    match operation:
+        case Create():
+            return str(result)
+        case Set():
+            return _stat(result)
+        case Check() | Delete():
+            return None
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(
+        version=stat.version,
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        ephemeral_owner=stat.ephemeralOwner,
+        ctime_ms=stat.ctime,
+        mtime_ms=stat.mtime,
+    )
+
+
+@contextlib.contextmanager
+def _refusals(path: str) -> Iterator[None]:
+    """Our errors instead of kazoo's."""
+    try:
+        yield
+    except tuple(_REFUSALS) as error:
+        raise _REFUSALS[type(error)](path) from None
+
+
+async def connect(address: ZooKeeperAddress) -> ZooKeeperSession:
+    """A new session. Makes the chroot where it is missing.
+
+    Raises :class:`TemporaryError` when no ZooKeeper answers in time.
+    """
+    client = _client(address, address.connect)
+    await _start(client, address)
+    try:
+        session = ZooKeeperSession(client)
+        if client.chroot and await session.exists("/") is None:
+            await _make_chroot(address, client.chroot)
+        return session
+    except BaseException:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(_stop, client)
+        raise
+
+
+def _client(address: ZooKeeperAddress, hosts: str) -> KazooClient:
+    retry = KazooRetry(
+        max_tries=-1, delay=_RECONNECT_FIRST_SECONDS, max_delay=_RECONNECT_MAX_SECONDS
+    )
+    tls = address.tls
+    files = {}
+    if tls is not None:
+        files = {
+            "use_ssl": True,
+            "ca": tls.ca,
+            "certfile": tls.certificate,
+            "keyfile": tls.key,
+            "keyfile_password": tls.key_password,
+            "check_hostname": tls.verifies_host,
+        }
+    return KazooClient(
+        hosts=hosts,
+        timeout=address.session_timeout_ms / 1000,
+        handler=_Handler(),
+        connection_retry=retry,
+        auth_data=[("digest", address.digest)] if address.digest is not None else None,
+        **files,
+    )
+
+
+async def _start(client: KazooClient, address: ZooKeeperAddress) -> None:
+    timeout_seconds = address.connection_timeout_ms / 1000
+
+    def start() -> bool:
+        return bool(client.start_async().wait(timeout_seconds))
+
+    is_connected = False
+    try:
+        is_connected = await trio.to_thread.run_sync(start, abandon_on_cancel=True)
+    finally:
+        if not is_connected:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(_stop, client)
+    if not is_connected:
+        raise TemporaryError(
+            f"No ZooKeeper answers at {address.connect} (waited {timeout_seconds:g} s).",
+            fix="start it, or correct zookeeper.connect",
+        )
+
+
+async def _make_chroot(address: ZooKeeperAddress, chroot: str) -> None:
+    client = _client(address, address.connect.partition("/")[0])
+    await _start(client, address)
+    try:
+        await trio.to_thread.run_sync(client.ensure_path, chroot)
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(_stop, client)
+
+
+def _stop(client: KazooClient) -> None:
+    """Ends the session and kazoo's thread. Blocks."""
+    client.stop()
+    client.close()
+
+
+def _is_a_metastore(session: ZooKeeperSession) -> Metastore:
+    return session  # the type checker holds the class to the interface

@@ -1,0 +1,79 @@
+"""A TCP pipe that can lose what the server says, and cut its connections."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from types import TracebackType
+
+_CHUNK_BYTES = 65_536
+
+
+class FlakyPipe:
+    """Forwards connections to a port of this machine until it is closed."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target = ("127.0.0.1", target_port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._open: list[socket.socket] = []
+        self._loses_answers = False
+        self._lost = threading.Event()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> FlakyPipe:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._listener.close()
+        self.cut()
+
+    def lose_answers(self) -> None:
+        """From now on what the server says is lost, up to the next `cut`."""
+        self._lost.clear()
+        self._loses_answers = True
+
+    def wait_lost(self) -> None:
+        """Returns when something was lost. AssertionError after ten seconds."""
+        assert self._lost.wait(10), "the server said nothing"
+
+    def cut(self) -> None:
+        """Cuts all connections; new ones work."""
+        with self._lock:
+            opened, self._open = self._open, []
+            self._loses_answers = False
+        for each in opened:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:
+                    client.close()
+                    continue
+                with self._lock:
+                    self._open += [client, server]
+                for pair in ((client, server, False), (server, client, True)):
+                    threading.Thread(target=self._forward, args=pair, daemon=True).start()
+
+    def _forward(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := source.recv(_CHUNK_BYTES):
+                if is_answer and self._loses_answers:
+                    self._lost.set()
+                    continue
+                target.sendall(chunk)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)

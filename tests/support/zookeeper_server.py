@@ -1,0 +1,98 @@
+"""A real ZooKeeper for tests, from the jars in the pyspark package: no download beyond pip."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from pyrklog.testing.broker import free_port
+from tests.support import jvm
+
+_START_S = 60
+_MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_JARS = (
+    "zookeeper-*",
+    "netty-*",
+    "slf4j-api-*",
+    "log4j-*",
+    "metrics-core-*",
+    "snappy-java-*",
+    "commons-io-*",
+    "commons-cli-*",
+)
+_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+
+
+class ZooKeeperServer:
+    """One server with a folder and a port of its own; it can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = [
+            f"dataDir={folder / 'data'}",
+            f"clientPort={self.port}",
+            "clientPortAddress=127.0.0.1",
+            "tickTime=500",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=srvr",
+        ]
+        (folder / "zoo.cfg").write_text("".join(f"{line}\n" for line in settings))
+
+    def start(self) -> None:
+        """Starts it; returns once it serves."""
+        with (self.folder / "zoo.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [jvm.java(), *_FLAGS, "-cp", _classpath(), _MAIN, str(self.folder / "zoo.cfg")],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        deadline = time.monotonic() + _START_S
+        while not self._serves():
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise AssertionError((self.folder / "zoo.log").read_text())
+            time.sleep(0.05)
+
+    def _serves(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                connection.sendall(b"srvr")
+                return b"Mode:" in connection.recv(4096)
+        except OSError:
+            return False
+
+    def pause(self) -> None:
+        """It stands still, with its connections open."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """It goes on."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Ends it at once; its data stays."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "it does not run"
+        return self._process
+
+
+def _classpath() -> str:
+    found = find_spec("pyspark")
+    assert found is not None, "the package pyspark is not installed"
+    assert found.origin is not None, "the package pyspark has no folder"
+    jars = Path(found.origin).parent / "jars"
+    return ":".join(str(jar) for pattern in _JARS for jar in sorted(jars.glob(f"{pattern}.jar")))

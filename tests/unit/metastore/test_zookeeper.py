@@ -1,0 +1,160 @@
+"""Sessions with a real ZooKeeper whose connection is lost, or that is not there."""
+
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from uuid import uuid4
+
+import pytest
+import trio
+
+from pyrklog.errors import TemporaryError
+from pyrklog.metastore.interface import (
+    CHANGED,
+    CHILDREN,
+    BadVersionError,
+    Create,
+    NodeExistsError,
+    Set,
+    WatchEvent,
+)
+from pyrklog.metastore.zookeeper import ZooKeeperAddress, ZooKeeperSession, connect
+from pyrklog.testing.broker import free_port
+from tests.support.flaky_pipe import FlakyPipe
+from tests.support.zookeeper_server import ZooKeeperServer
+
+pytestmark = pytest.mark.jvm
+PATIENCE_S = 20
+
+
+@pytest.fixture
+def pipe(zookeeper_server: ZooKeeperServer) -> Iterator[FlakyPipe]:
+    with FlakyPipe(zookeeper_server.port) as piped:
+        yield piped
+
+
+def address(port: int, chroot: str) -> ZooKeeperAddress:
+    return ZooKeeperAddress(f"127.0.0.1:{port}{chroot}", 10_000, 10_000)
+
+
+@pytest.fixture
+def chroot() -> str:
+    return f"/of-a-test/{uuid4()}"
+
+
+@pytest.fixture
+async def session(pipe: FlakyPipe, chroot: str) -> AsyncIterator[ZooKeeperSession]:
+    """Through the pipe."""
+    opened = await connect(address(pipe.port, chroot))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def witness(
+    zookeeper_server: ZooKeeperServer, chroot: str
+) -> AsyncIterator[ZooKeeperSession]:
+    """Another session with the same tree, whose connection is not lost."""
+    opened = await connect(address(zookeeper_server.port, chroot))
+    yield opened
+    await opened.close()
+
+
+async def test_nobody_answers() -> None:
+    nowhere = ZooKeeperAddress(f"127.0.0.1:{free_port()}", 10_000, 300)
+    with trio.fail_after(PATIENCE_S), pytest.raises(TemporaryError, match="No ZooKeeper answers"):
+        await connect(nowhere)
+
+
+async def test_a_chroot_is_made(
+    session: ZooKeeperSession, zookeeper_server: ZooKeeperServer
+) -> None:
+    await session.create("/a", b"x")
+    above = await connect(address(zookeeper_server.port, ""))
+    try:
+        (name,) = [n for n in await above.children("/of-a-test") if await _has(above, n)]
+        assert (await above.get(f"/of-a-test/{name}/a")).data == b"x"
+    finally:
+        await above.close()
+
+
+async def _has(above: ZooKeeperSession, name: str) -> bool:
+    return await above.exists(f"/of-a-test/{name}/a") is not None
+
+
+async def test_a_session_outlives_its_connection(
+    session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
+) -> None:
+    heard: list[WatchEvent] = []
+    await session.create("/mine", b"x", ephemeral=True)
+    await session.get("/mine", heard.append)
+    await session.children("/", heard.append)
+    pipe.cut()
+    with trio.fail_after(PATIENCE_S):
+        assert (await session.get("/mine")).data == b"x"
+    assert set(heard) == {WatchEvent(CHANGED, "/mine"), WatchEvent(CHILDREN, "/")}
+    stat = await witness.exists("/mine")
+    assert stat is not None
+    assert stat.ephemeral_owner == session.session_id
+
+
+async def test_a_write_whose_answer_is_lost_happens_once(
+    session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
+) -> None:
+    await session.create("/n", b"0")
+    pipe.lose_answers()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_set_once, session)
+        await trio.to_thread.run_sync(pipe.wait_lost)
+        pipe.cut()
+    node = await witness.get("/n")
+    assert (node.data, node.stat.version) == (b"1", 1)
+    assert await witness.exists("/beside") is not None
+
+
+async def _set_once(session: ZooKeeperSession) -> None:
+    with trio.fail_after(PATIENCE_S):
+        results = await session.multi([Set("/n", b"1", 0), Create("/beside", b"", True)])
+    assert results[1] == "/beside"
+
+
+async def test_a_lost_refusal_is_a_refusal(
+    session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
+) -> None:
+    await witness.create("/n", b"theirs")
+    await witness.set("/n", b"theirs again", 0)
+    pipe.lose_answers()
+
+    async def write() -> None:
+        with trio.fail_after(PATIENCE_S):
+            outcomes = await session.multis([[Set("/n", b"mine", 0)], [Create("/n", b"mine")]])
+        assert [type(outcome) for outcome in outcomes] == [BadVersionError, NodeExistsError]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        await trio.to_thread.run_sync(pipe.wait_lost)
+        pipe.cut()
+    assert (await witness.get("/n")).data == b"theirs again"
+
+
+async def test_calls_wait_for_a_server_that_is_restarted(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    server = ZooKeeperServer(tmp_path_factory.mktemp("restarted"))
+    server.start()
+    try:
+        session = await connect(ZooKeeperAddress(server.address, 60_000, 10_000))
+        await session.create("/kept", b"x", ephemeral=True)
+        server.kill()
+        found: list[bytes] = []
+
+        async def read() -> None:
+            found.append((await session.get("/kept")).data)
+
+        with trio.fail_after(3 * PATIENCE_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read)
+                await trio.to_thread.run_sync(partial(server.start))
+        assert found == [b"x"]
+        await session.close()
+    finally:
+        server.kill()
