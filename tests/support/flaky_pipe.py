@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from types import TracebackType
 
 _CHUNK_BYTES = 65_536
 
@@ -23,15 +22,8 @@ class FlakyPipe:
         self._lost = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def __enter__(self) -> FlakyPipe:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Cuts everything and takes no more."""
         self._listener.close()
         self.cut()
 

@@ -16,8 +16,6 @@ import trio
 
 from pyrklog.metastore.database import Database, DiskFullError, persistent
 from pyrklog.metastore.interface import (
-    ANY_VERSION,
-    Create,
     Delete,
     Metastore,
     MetastoreError,
@@ -26,15 +24,14 @@ from pyrklog.metastore.interface import (
     Operation,
     OperationResult,
     SessionExpiredError,
-    Set,
     Stat,
     StoreFailedError,
     Watch,
 )
+from pyrklog.metastore.single_writes import Outcome, SingleWrites
 from pyrklog.metastore.tree import Context, Draft, Tree, check_path
 from pyrklog.metastore.watches import Watches
 
-Outcome = list[OperationResult] | MetastoreError
 OPENING_SHIFT = 32
 """A transaction number is the count of openings, then a count in the low 32 bits."""
 
@@ -156,7 +153,7 @@ class EmbeddedStore:
         return None
 
 
-class EmbeddedSession:
+class EmbeddedSession(SingleWrites):
     """A session of the embedded store; see :class:`Metastore` for what the methods promise."""
 
     def __init__(self, store: EmbeddedStore, session_id: int) -> None:
@@ -207,27 +204,6 @@ class EmbeddedSession:
         if watch is not None:
             self._store.watches.add_children(path, self.session_id, watch)
         return self._store.tree.children(path)
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
-    ) -> str:
-        (result,) = await self.multi([Create(path, data, ephemeral, sequence)])
-        assert isinstance(result, str)
-        return result
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        (result,) = await self.multi([Set(path, data, version)])
-        assert isinstance(result, Stat)
-        return result
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
-    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        (outcome,) = await self.multis([operations])
-        if isinstance(outcome, MetastoreError):
-            raise outcome
-        return outcome
 
     async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
         if self._ended:

@@ -27,7 +27,6 @@ from kazoo.retry import KazooRetry
 from pyrklog.errors import TemporaryError
 from pyrklog.logs import get_logger
 from pyrklog.metastore.interface import (
-    ANY_VERSION,
     CHANGED,
     CHILDREN,
     CREATED,
@@ -52,6 +51,7 @@ from pyrklog.metastore.interface import (
     Watch,
     WatchEvent,
 )
+from pyrklog.metastore.single_writes import Outcome, SingleWrites
 from pyrklog.metastore.tree import check_path
 from pyrklog.metastore.unsettled import results_if_done, touched
 from pyrklog.metastore.watches import Watches
@@ -78,8 +78,6 @@ _EVENTS = {
 }
 _RECONNECT_FIRST_SECONDS = 0.05
 _RECONNECT_MAX_SECONDS = 1.0
-
-Outcome = list[OperationResult] | MetastoreError
 
 
 class Credentials(NamedTuple):
@@ -170,7 +168,7 @@ class _Call:
             raise StoreFailedError(reason) from None
 
 
-class ZooKeeperSession:
+class ZooKeeperSession(SingleWrites):
     """See :class:`Metastore` for what the methods promise. Made by :func:`connect`."""
 
     def __init__(self, client: KazooClient) -> None:
@@ -332,27 +330,6 @@ class ZooKeeperSession:
         return sorted(names)
 
     # --- writes --------------------------------------------------------------------------------
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
-    ) -> str:
-        (result,) = await self.multi([Create(path, data, ephemeral, sequence)])
-        assert isinstance(result, str)
-        return result
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        (result,) = await self.multi([Set(path, data, version)])
-        assert isinstance(result, Stat)
-        return result
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
-    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        (outcome,) = await self.multis([operations])
-        if isinstance(outcome, MetastoreError):
-            raise outcome
-        return outcome
 
     async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
         if self._ended:

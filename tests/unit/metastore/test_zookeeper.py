@@ -1,6 +1,7 @@
 """Sessions with a real ZooKeeper whose connection is lost, or that is not there."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from functools import partial
 from uuid import uuid4
 
@@ -28,7 +29,7 @@ PATIENCE_S = 20
 
 @pytest.fixture
 def pipe(zookeeper_server: ZooKeeperServer) -> Iterator[FlakyPipe]:
-    with FlakyPipe(zookeeper_server.port) as piped:
+    with closing(FlakyPipe(zookeeper_server.port)) as piped:
         yield piped
 
 
