@@ -98,13 +98,17 @@ def run_kafka_python(bootstrap: str, group: str, topic: str, strategy: str) -> N
 
     class Forgetting(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
         """kafka-python 3.0 keeps the answer to an OffsetFetch for which a poll was too short, and
-        takes it for that of a later generation, in which others have committed more since."""
+        takes it for that of a later generation, in which others have committed more since. It
+        also keeps the position of a partition that it had, and has again after a generation that
+        it missed and in which another member had it; Java's eager protocol gives up both."""
 
         def on_partitions_revoked(self, revoked: Any) -> None:
             """The answers are asked for when partitions come."""
 
         def on_partitions_assigned(self, assigned: Any) -> None:
             consumer._coordinator._offset_fetch_futures.clear()
+            for state in consumer._subscription.assignment.values():
+                state._position = None
 
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap,

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ OFFSETS_PARTITIONS = 4
 MEMBERS_MAX = 4
 BROKER_LIFE_S = (6.0, 14.0)
 STEP_S = (0.5, 2.5)
+STORY_LENGTH = 200_000
+STORY_MARGIN = 60
 MEMBER = Path(__file__).with_name("churn_member.py")
 JAVA_STRATEGIES = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
@@ -61,6 +64,7 @@ class Member:
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        self.name = f"{client} {self._process.pid}"
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -69,7 +73,7 @@ class Member:
         for line in self._process.stdout:
             # The last line of a process that was killed may be torn.
             if line.startswith("{") and line.endswith("}\n"):
-                self._note(json.loads(line))
+                self._note(self.name, json.loads(line))
 
     def end(self, number: int) -> None:
         """Sends a signal and waits for the end."""
@@ -103,22 +107,38 @@ class Group:
         self.committed = [0] * PARTITIONS
         self.seen = [bytearray() for _ in range(PARTITIONS)]
         self.clients: set[str] = set()
+        self._story: deque[tuple[float, str, str, int, int]] = deque(maxlen=STORY_LENGTH)
         self._bootstrap = bootstrap
         self._strategy = strategy
         self._choice = clients
         self._members: list[Member] = []
         self._lock = threading.Lock()
 
-    def note(self, event: dict[str, Any]) -> None:
+    def note(self, member: str, event: dict[str, Any]) -> None:
         """Takes in what a member said."""
         with self._lock:
             if event["name"] == "records_consumed":
                 for part in event["partitions"]:
-                    self._see(part["partition"], part["minOffset"], part["maxOffset"])
-            elif event["name"] == "offsets_committed" and event["success"]:
+                    at, last = part["partition"], part["maxOffset"]
+                    self._see(at, part["minOffset"], last)
+                    done = f"read {part['minOffset']} to"
+                    self._story.append((time.time(), member, done, at, last))
+            elif event["name"] == "offsets_committed":
+                done = "committed" if event["success"] else "failed to commit"
                 for part in event["offsets"]:
-                    at = part["partition"]
-                    self.committed[at] = max(self.committed[at], part["offset"])
+                    at, offset = part["partition"], part["offset"]
+                    if event["success"]:
+                        self.committed[at] = max(self.committed[at], offset)
+                    self._story.append((time.time(), member, done, at, offset))
+
+    def story(self, partition: int, first: int, last: int) -> str:
+        """Who read and committed what of a partition between two offsets."""
+        with self._lock:
+            return "\n".join(
+                f"{when:.3f} {member} {done} {offset}"
+                for when, member, done, at, offset in self._story
+                if at == partition and first <= offset <= last
+            )
 
     def _see(self, partition: int, first: int, last: int) -> None:
         seen = self.seen[partition]
@@ -212,7 +232,8 @@ def test_groups_under_churn(new_broker: Callable[..., TestBroker]) -> None:
     assert kills >= int(SECONDS / BROKER_LIFE_S[1]) - 1
     for group in groups:
         _check_offsets(broker.bootstrap, group)
-    check_generations(broker.bootstrap, {group.name: 5 for group in groups})
+    stories = {group.name: group.story for group in groups}
+    check_generations(broker.bootstrap, dict.fromkeys(stories, 5), stories=stories)
 
 
 def _churn(broker: TestBroker, groups: list[Group], choice: random.Random) -> int:
@@ -252,11 +273,16 @@ def _check_offsets(bootstrap: str, group: Group) -> None:
 
 
 def check_generations(
-    bootstrap: str, least: Mapping[str, int], *, offsets_partitions: int = OFFSETS_PARTITIONS
+    bootstrap: str,
+    least: Mapping[str, int],
+    *,
+    offsets_partitions: int = OFFSETS_PARTITIONS,
+    stories: Mapping[str, Callable[[int, int, int], str]] | None = None,
 ) -> None:
     """The offsets topic holds every assignment that was handed out, and every commit in order.
 
-    `least` says how many generations each group has had at the very least.
+    `least` says how many generations each group has had at the very least; `stories` tell who
+    committed between two offsets of a group's partition.
     """
     generations = dict.fromkeys(least, 0)
     offsets: dict[tuple[str, int], int] = {}
@@ -272,7 +298,10 @@ def check_generations(
         elif isinstance(key, OffsetKey) and value_bytes is not None:
             offset = decode_offset_value(value_bytes).offset
             place = (key.group, key.partition)
-            assert offset >= offsets.get(place, 0), f"{place}: {offset} after {offsets[place]}"
+            if offset < (before := offsets.get(place, 0)):
+                span = (key.partition, offset - STORY_MARGIN, before + STORY_MARGIN)
+                story = stories[key.group](*span) if stories else ""
+                pytest.fail(f"{place}: {offset} after {before}\n{story}")
             offsets[place] = offset
     assert all(generations[name] >= count for name, count in least.items()), generations
 

@@ -26,6 +26,12 @@ pub fn mono_ms() -> i64 {
     milliseconds(clock_gettime(ClockId::Monotonic))
 }
 
+/// Reads the monotonic clock alone, in nanoseconds.
+pub fn mono_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 fn milliseconds(time: Timespec) -> i64 {
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }

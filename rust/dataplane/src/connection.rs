@@ -19,6 +19,7 @@ use crate::parking::Parked;
 use crate::pending_produce::PendingProduce;
 use crate::reader_queue::Step;
 use crate::receive::Received;
+use crate::steering::Course;
 use crate::timers::NEVER_MS;
 
 /// Output beyond which a connection's next request waits until it is sent.
@@ -176,6 +177,10 @@ pub struct Connection {
     pub partial_since_ms: i64,
     /// Its visit in this turn is due.
     pub is_listed: bool,
+    /// Its answers were held back for one turn, for those whom its requests have woken.
+    pub gave_way: bool,
+    /// Whether it should move to another thread.
+    pub course: Course,
 }
 
 impl Connection {
@@ -208,6 +213,8 @@ impl Connection {
             active_ms: now_ms,
             partial_since_ms: NEVER_MS,
             is_listed: false,
+            gave_way: false,
+            course: Course::default(),
         }
     }
 
@@ -225,6 +232,23 @@ impl Connection {
             && self.pending.is_empty()
             && self.out.is_empty()
             && self.sending != Sending::Reader
+    }
+
+    /// Whether nobody outside its thread knows it by its token: between two requests.
+    pub fn is_movable(&self) -> bool {
+        let is_held = self.hold.is_some() || self.parked.is_some();
+        self.is_quiet() && !is_held && !self.is_closing && !self.ended
+    }
+
+    /// Another thread serves it from now on, under another token.
+    pub fn arrive(&mut self, token: Token, now_ms: i64) {
+        self.token = token;
+        self.timer_ms = NEVER_MS;
+        // Events of the thread that it left are lost: it has to look for itself.
+        self.readable = true;
+        self.writable = true;
+        self.is_listed = false;
+        self.course.arrived(now_ms);
     }
 
     /// The number that the next produce request gets.

@@ -48,6 +48,12 @@ impl Connections {
         slot.connection.insert(Box::new(make(token)))
     }
 
+    /// All connections that are not taken out.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        let slots = self.slots.iter_mut();
+        slots.filter_map(|slot| slot.connection.as_deref_mut())
+    }
+
     fn slot(&mut self, token: Token) -> Option<&mut Slot> {
         let index = (token & ((1 << SLOT_BITS) - 1)) as usize;
         let generation = (token >> (SLOT_BITS + THREAD_BITS)) as u32;

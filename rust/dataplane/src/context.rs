@@ -68,7 +68,7 @@ impl Context {
         let held_version = shared.registry.version();
         let held = shared.registry.load();
         let statistics = Arc::clone(&shared.statistics.threads[thread]);
-        let outbox = shared.outbox();
+        let outbox = shared.outbox().of_network_thread(thread);
         Context {
             shared,
             thread,

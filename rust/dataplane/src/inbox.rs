@@ -10,6 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::acceptor::NewConnection;
 use crate::api::RequestId;
 use crate::cold_reads::FetchJob;
+use crate::connection::Connection;
 use crate::list_offsets::LookUpJob;
 use crate::reader::SendWork;
 
@@ -22,6 +23,8 @@ pub type Token = u64;
 pub enum Message {
     /// A connection was accepted for this thread.
     Connect(Box<NewConnection>),
+    /// A connection that another thread served moves here.
+    Move(Box<Connection>),
     /// One partition of a produce request is done: durable or replicated as asked, or failed.
     Produced {
         /// The connection.
@@ -39,6 +42,8 @@ pub enum Message {
         token: Token,
         /// Which of its waits.
         wait: u64,
+        /// The network thread that found it out, if it was one.
+        by: Option<usize>,
     },
     /// A reader has done a fetch's reads of one queue.
     FetchRead {

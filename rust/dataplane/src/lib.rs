@@ -74,6 +74,7 @@ mod request_channel;
 mod shared;
 mod shutdown;
 mod statistics;
+mod steering;
 mod sweep;
 mod syncer;
 mod threads;

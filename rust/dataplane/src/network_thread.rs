@@ -16,6 +16,7 @@ use rustix::net::Shutdown;
 
 use crate::acceptor::NewConnection;
 use crate::alarm::Alarm;
+use crate::clock::mono_ns;
 use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
 use crate::connections::Connections;
 use crate::context::Context;
@@ -24,6 +25,7 @@ use crate::input::{RECEIVE_BUFFER_BYTES, has_whole_frame, pump};
 use crate::read_path::COPY_BUFFER_BYTES;
 use crate::request_channel::Place;
 use crate::shared::Shared;
+use crate::steering::Steering;
 use crate::timers::NEVER_MS;
 use crate::{answers, fetch, list_offsets, output, parking, sweep};
 
@@ -44,6 +46,7 @@ pub struct NetworkThread {
     epoll: OwnedFd,
     alarm: Alarm,
     connections: Connections,
+    steering: Steering,
     receive_buffer: Vec<u8>,
     copy_buffer: Vec<u8>,
     listed: Vec<Token>,
@@ -62,7 +65,9 @@ impl NetworkThread {
         epoll::add(&epoll, inbox.fd(), EventData::new_u64(INBOX), flags)?;
         let alarm = Alarm::new()?;
         epoll::add(&epoll, alarm.fd(), EventData::new_u64(ALARM), flags)?;
+        let steering = Steering::new(index, &shared.statistics.threads);
         Ok(NetworkThread {
+            steering,
             cx: Context::new(shared, index),
             inbox,
             epoll,
@@ -87,6 +92,11 @@ impl NetworkThread {
         loop {
             self.wait(&mut events);
             self.cx.refresh();
+            if self.steering.begin_turn() {
+                let now_ms = self.cx.now.mono_ms;
+                let courses = self.connections.iter_mut().map(|conn| &mut conn.course);
+                self.steering.relieve(courses, now_ms);
+            }
             self.inbox.take(&mut messages);
             for message in messages.drain(..) {
                 self.receive(message);
@@ -114,6 +124,7 @@ impl NetworkThread {
             if self.is_stopped || self.is_drained() {
                 break;
             }
+            self.steering.end_turn();
         }
         for token in self.connections.tokens() {
             if let Some(conn) = self.connections.take(token) {
@@ -193,6 +204,7 @@ impl NetworkThread {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Connect(new) => self.connect(*new),
+            Message::Move(conn) => self.welcome(*conn),
             Message::Produced {
                 token,
                 sequence,
@@ -210,7 +222,11 @@ impl NetworkThread {
                     }
                 }
             }
-            Message::FetchWake { token, wait } => {
+            Message::FetchWake { token, wait, by } => {
+                if let (Some(by), Some(conn)) = (by, self.connections.get_mut(token)) {
+                    let now_ms = self.cx.now.mono_ms;
+                    self.steering.woken(&mut conn.course, by, now_ms);
+                }
                 self.with(token, |cx, conn| fetch::wake(cx, conn, wait));
             }
             Message::FetchRead { token, job } => {
@@ -273,9 +289,22 @@ impl NetworkThread {
         }
         let principal = Arc::clone(&self.cx.shared.anonymous);
         let now_ms = self.cx.now.mono_ms;
-        let conn = self
-            .connections
-            .insert(|token| Connection::new(token, new, principal, now_ms));
+        self.add(|token| Connection::new(token, new, principal, now_ms));
+    }
+
+    /// Takes over a connection from another thread.
+    fn welcome(&mut self, mut conn: Connection) {
+        let now_ms = self.cx.now.mono_ms;
+        self.cx.statistics.connections_moved.add(1);
+        self.add(|token| {
+            conn.arrive(token, now_ms);
+            conn
+        });
+    }
+
+    fn add(&mut self, make: impl FnOnce(Token) -> Connection) {
+        let now_ms = self.cx.now.mono_ms;
+        let conn = self.connections.insert(make);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let data = EventData::new_u64(conn.token);
         let token = conn.token;
@@ -304,8 +333,14 @@ impl NetworkThread {
                 continue;
             };
             conn.is_listed = false;
+            let began_ns = self.steering.measures().then(mono_ns);
             match self.visit(&mut conn) {
-                Ok(()) => self.connections.put_back(conn),
+                Ok(()) => {
+                    if let Some(began_ns) = began_ns {
+                        conn.course.spent_ns += mono_ns() - began_ns;
+                    }
+                    self.keep_or_move(conn);
+                }
                 Err(close) => self.close(conn, close),
             }
         }
@@ -314,13 +349,36 @@ impl NetworkThread {
         }
     }
 
+    fn keep_or_move(&mut self, #[allow(unused_mut)] mut conn: Box<Connection>) {
+        #[cfg(feature = "testing")]
+        if self.cx.shared.hook.is_restless() {
+            conn.course.to = Some((self.cx.thread + 1) % self.cx.shared.inboxes.len());
+        }
+        match conn.course.to {
+            Some(to) if conn.is_movable() && !self.cx.is_draining => {
+                self.connections.forget(conn.token);
+                let _ = epoll::delete(&self.epoll, &conn.socket);
+                let count = self.connections.len() as u64;
+                self.cx.statistics.connections.set(count);
+                self.cx.outbox.push(to, Message::Move(conn));
+            }
+            _ => self.connections.put_back(conn),
+        }
+    }
+
     fn visit(&mut self, conn: &mut Connection) -> Result<(), Close> {
         for round in 0.. {
             output::borrow_memory(&mut self.cx, conn);
             pump(&mut self.cx, conn, &mut self.receive_buffer)?;
             output::settle(&mut self.cx, conn);
-            // Another thread wakes up while this one sends.
+            // Another thread wakes up while this one sends; who waits on this one goes first, once.
+            let has_woken = self.cx.outbox.has_own();
             self.cx.outbox.deliver(&self.cx.shared.inboxes);
+            conn.gave_way = has_woken && !conn.gave_way;
+            if conn.gave_way {
+                self.cx.again.push(conn.token);
+                return Ok(());
+            }
             output::flush(&mut self.cx, conn, &mut self.copy_buffer)?;
             let has_work = !conn.is_busy()
                 && !self.cx.is_draining

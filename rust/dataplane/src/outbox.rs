@@ -17,6 +17,7 @@ use crate::request_channel::Place;
 /// See the module.
 #[derive(Debug)]
 pub struct Outbox {
+    network_thread: Option<usize>,
     threads: Vec<Vec<Message>>,
     len: usize,
     events: Arc<EventQueue>,
@@ -29,6 +30,7 @@ impl Outbox {
     /// For `threads` network threads, the control plane and the readers.
     pub fn new(threads: usize, events: Arc<EventQueue>, readers: Arc<ReaderPool>) -> Outbox {
         Outbox {
+            network_thread: None,
             threads: (0..threads).map(|_| Vec::new()).collect(),
             len: 0,
             events,
@@ -38,10 +40,29 @@ impl Outbox {
         }
     }
 
+    /// The same, of a network thread.
+    pub fn of_network_thread(self, index: usize) -> Outbox {
+        Outbox {
+            network_thread: Some(index),
+            ..self
+        }
+    }
+
+    /// The network thread whose it is, if it is one's.
+    pub fn network_thread(&self) -> Option<usize> {
+        self.network_thread
+    }
+
     /// Adds a message for a network thread.
     pub fn push(&mut self, thread: usize, message: Message) {
         self.threads[thread].push(message);
         self.len += 1;
+    }
+
+    /// Whether it holds messages for the network thread whose it is.
+    pub fn has_own(&self) -> bool {
+        let own = self.network_thread.and_then(|own| self.threads.get(own));
+        own.is_some_and(|messages| !messages.is_empty())
     }
 
     /// Tells a connection that its input may go on.

@@ -446,6 +446,7 @@ fn wake_fetch(waiter: &FetchWaiter, outbox: &mut Outbox) {
     let message = Message::FetchWake {
         token: waiter.token,
         wait: waiter.wait,
+        by: outbox.network_thread(),
     };
     outbox.push(waiter.thread as usize, message);
 }

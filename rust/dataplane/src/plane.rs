@@ -138,6 +138,12 @@ impl DataPlane {
         self.shared.hook.set(hook);
     }
 
+    /// From now on connections move between the network threads as often as they can.
+    #[cfg(feature = "testing")]
+    pub fn be_restless(&self) {
+        self.shared.hook.be_restless();
+    }
+
     /// What the folders hold, in order of topic and partition.
     pub fn found_partitions(&self) -> Vec<FoundPartition> {
         self.shared.placement.list(&self.shared.dirs)

@@ -190,6 +190,14 @@ fn sums(shared: &Shared, all: &mut Vec<(String, u64)>) {
             "fetched_bytes.inline",
             counters.sum(|thread| &thread.fetched_bytes_inline),
         ),
+        (
+            "connections_moved",
+            counters.sum(|thread| &thread.connections_moved),
+        ),
+        (
+            "network_threads_worked_ns",
+            counters.sum(|thread| &thread.worked_ns),
+        ),
         ("connections_muted", counters.sum(|thread| &thread.muted)),
         (
             "protocol_errors",

@@ -54,6 +54,10 @@ pub struct ThreadStatistics {
     pub muted: Counter,
     /// Connections now.
     pub connections: Counter,
+    /// Connections that came from another thread.
+    pub connections_moved: Counter,
+    /// Time spent working rather than waiting, nanoseconds.
+    pub worked_ns: Counter,
     /// Connections closed because of what they sent.
     pub protocol_errors: Counter,
     /// Connections closed because nothing happened on them.
@@ -74,6 +78,8 @@ impl Default for ThreadStatistics {
             fetched_bytes_inline: Counter::default(),
             muted: Counter::default(),
             connections: Counter::default(),
+            connections_moved: Counter::default(),
+            worked_ns: Counter::default(),
             protocol_errors: Counter::default(),
             idle_closed: Counter::default(),
             requests: std::array::from_fn(|_| Counter::default()),

@@ -1,5 +1,8 @@
 //! What tests may do on a network thread. Not in production builds: feature `testing`.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// Where a network thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
@@ -12,9 +15,12 @@ pub enum Moment {
 /// Called on each network thread, with its index.
 pub type NetworkHook = Box<dyn Fn(usize, Moment) + Send + Sync>;
 
-/// The hook of a plane, if it has one.
+/// What tests ask of a plane's network threads.
 #[derive(Default)]
-pub struct Hook(std::sync::OnceLock<NetworkHook>);
+pub struct Hook {
+    hook: OnceLock<NetworkHook>,
+    is_restless: AtomicBool,
+}
 
 impl std::fmt::Debug for Hook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -25,12 +31,22 @@ impl std::fmt::Debug for Hook {
 impl Hook {
     /// Sets it; only the first one counts.
     pub fn set(&self, hook: NetworkHook) {
-        let _first_wins = self.0.set(hook);
+        let _first_wins = self.hook.set(hook);
+    }
+
+    /// Every connection moves to the next thread as often as it can.
+    pub fn be_restless(&self) {
+        self.is_restless.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`Hook::be_restless`].
+    pub fn is_restless(&self) -> bool {
+        self.is_restless.load(Ordering::Relaxed)
     }
 
     /// A network thread is there.
     pub fn call(&self, thread: usize, moment: Moment) {
-        if let Some(hook) = self.0.get() {
+        if let Some(hook) = self.hook.get() {
             hook(thread, moment);
         }
     }

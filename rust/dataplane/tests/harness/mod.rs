@@ -36,6 +36,13 @@ pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T 
     }
 }
 
+/// Whether this is the binary of `restless.rs`, which holds the tests of others.
+fn is_restless() -> bool {
+    let binary = std::env::current_exe().unwrap();
+    let name = binary.file_name().unwrap().to_string_lossy();
+    name.starts_with("restless")
+}
+
 pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
     PlaneConfig {
         node_id: 1,
@@ -123,6 +130,9 @@ impl TestPlane {
     }
 
     fn listen(plane: DataPlane, node_id: i32) -> TestPlane {
+        if is_restless() {
+            plane.be_restless();
+        }
         let port = plane.listen("PLAINTEXT", "127.0.0.1", 0).unwrap();
         let mut test = TestPlane {
             plane,

@@ -1,0 +1,262 @@
+//! Which network thread serves which connection.
+//!
+//! The acceptor deals connections out in turn and cannot know what they will do. So a connection
+//! moves, between two of its requests, for one of two reasons:
+//!
+//! - a consumer that the same other thread wakes time and again goes there while both threads have
+//!   little to do: what is produced there then reaches it within one turn, without a second thread
+//!   that has to wake up first;
+//! - a thread that is busy gives one of its connections to a thread that has little to do.
+//!
+//! The first gathers only where the sum is far below what the second spreads, so the two do not
+//! work against each other.
+
+use std::sync::Arc;
+
+use crate::clock::mono_ns;
+use crate::statistics::ThreadStatistics;
+
+/// Loads are measured over at least this long.
+const WINDOW_NS: u64 = 50_000_000;
+
+/// A connection that moved stays for this long.
+const REST_MS: i64 = 1_000;
+
+/// Wakes by the same thread, one after the other, that make a consumer follow it.
+const WAKES_TO_FOLLOW: u32 = 8;
+
+/// Two threads with less than this to do together can be one.
+const GATHER_BELOW: f64 = 0.25;
+
+/// A thread with more than this to do gives something away.
+const SPREAD_ABOVE: f64 = 0.5;
+
+/// The busier of two threads has to gain this by it.
+const SPREAD_GAIN: f64 = 0.2;
+
+/// Share of its thread's time below which a connection is not worth a move.
+const SHARE_MIN: f64 = 0.02;
+
+/// What is known of one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Course {
+    /// Where it should go at the next occasion.
+    pub to: Option<usize>,
+    /// Time spent on it in this window, while its thread is busy; nanoseconds.
+    pub spent_ns: u64,
+    woken_by: usize,
+    wakes: u32,
+    rests_until_ms: i64,
+}
+
+impl Course {
+    /// It has arrived on another thread.
+    pub fn arrived(&mut self, now_ms: i64) {
+        *self = Course {
+            rests_until_ms: now_ms + REST_MS,
+            ..Course::default()
+        };
+    }
+
+    fn may_move(&self, now_ms: i64) -> bool {
+        self.rests_until_ms <= now_ms
+    }
+}
+
+/// See the module. One a network thread.
+#[derive(Debug)]
+pub struct Steering {
+    thread: usize,
+    threads: Vec<Arc<ThreadStatistics>>,
+    /// Share of the time that each thread worked, in the last window.
+    loads: Vec<f64>,
+    /// Each thread's working time when the window began.
+    worked_ns: Vec<u64>,
+    window_began_ns: u64,
+    turn_began_ns: u64,
+}
+
+impl Steering {
+    /// For network thread `thread`, whose and whose peers' working times are in `threads`.
+    pub fn new(thread: usize, threads: &[Arc<ThreadStatistics>]) -> Steering {
+        let now_ns = mono_ns();
+        Steering {
+            thread,
+            loads: vec![0.0; threads.len()],
+            worked_ns: threads.iter().map(|one| one.worked_ns.get()).collect(),
+            threads: threads.to_vec(),
+            window_began_ns: now_ns,
+            turn_began_ns: now_ns,
+        }
+    }
+
+    /// A turn begins; true when a window is over and the loads are new.
+    pub fn begin_turn(&mut self) -> bool {
+        self.turn_began_ns = mono_ns();
+        let elapsed_ns = self.turn_began_ns - self.window_began_ns;
+        if self.threads.len() < 2 || elapsed_ns < WINDOW_NS {
+            return false;
+        }
+        self.window_began_ns = self.turn_began_ns;
+        for (index, thread) in self.threads.iter().enumerate() {
+            let worked_ns = thread.worked_ns.get();
+            let in_window_ns = worked_ns.wrapping_sub(self.worked_ns[index]);
+            self.loads[index] = in_window_ns as f64 / elapsed_ns as f64;
+            self.worked_ns[index] = worked_ns;
+        }
+        true
+    }
+
+    /// A turn is over.
+    pub fn end_turn(&mut self) {
+        let worked_ns = mono_ns() - self.turn_began_ns;
+        self.threads[self.thread].worked_ns.add(worked_ns);
+    }
+
+    /// Whether to measure what each connection costs.
+    pub fn measures(&self) -> bool {
+        self.loads.len() > 1 && self.loads[self.thread] > GATHER_BELOW
+    }
+
+    /// Thread `by` has woken a fetch of the connection.
+    pub fn woken(&self, course: &mut Course, by: usize, now_ms: i64) {
+        course.wakes = if course.woken_by == by {
+            course.wakes.saturating_add(1)
+        } else {
+            1
+        };
+        course.woken_by = by;
+        let is_light = self.loads[by] + self.loads[self.thread] < GATHER_BELOW;
+        let follows = by != self.thread && course.wakes >= WAKES_TO_FOLLOW;
+        if follows && is_light && course.may_move(now_ms) {
+            course.to = Some(by);
+        }
+    }
+
+    /// At the end of a window: which of the connections goes where, if this thread has too much to
+    /// do. What was measured of them is forgotten.
+    pub fn relieve<'a>(&self, courses: impl Iterator<Item = &'a mut Course>, now_ms: i64) {
+        let own = self.loads[self.thread];
+        let others = self.loads.iter().enumerate();
+        let idlest = others
+            .filter(|(index, _)| *index != self.thread)
+            .min_by(|(_, a), (_, b)| a.total_cmp(b));
+        let Some((to, other)) = idlest else { return };
+        let mut best: Option<(f64, &mut Course)> = None;
+        for course in courses {
+            let share = std::mem::take(&mut course.spent_ns) as f64 / WINDOW_NS as f64;
+            let after = (own - share).max(other + share);
+            let is_better = best.as_ref().is_none_or(|(least, _)| after < *least);
+            if share >= SHARE_MIN && is_better && course.may_move(now_ms) {
+                best = Some((after, course));
+            }
+        }
+        if let Some((after, course)) = best
+            && own > SPREAD_ABOVE
+            && after < own - SPREAD_GAIN
+        {
+            course.to = Some(to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steering(loads: &[f64]) -> Steering {
+        let threads: Vec<_> = loads.iter().map(|_| Arc::default()).collect();
+        Steering {
+            loads: loads.to_vec(),
+            ..Steering::new(0, &threads)
+        }
+    }
+
+    fn spent(share: f64) -> Course {
+        Course {
+            spent_ns: (share * WINDOW_NS as f64) as u64,
+            ..Course::default()
+        }
+    }
+
+    fn relieved(loads: &[f64], shares: &[f64]) -> Vec<Option<usize>> {
+        let mut courses: Vec<_> = shares.iter().map(|share| spent(*share)).collect();
+        steering(loads).relieve(courses.iter_mut(), 0);
+        assert!(courses.iter().all(|course| course.spent_ns == 0));
+        courses.iter().map(|course| course.to).collect()
+    }
+
+    #[test]
+    fn a_consumer_follows_the_thread_that_keeps_waking_it() {
+        let steering = steering(&[0.1, 0.1]);
+        let mut course = Course::default();
+        for _ in 1..WAKES_TO_FOLLOW {
+            steering.woken(&mut course, 1, 0);
+        }
+        assert_eq!(course.to, None);
+        steering.woken(&mut course, 1, 0);
+        assert_eq!(course.to, Some(1));
+    }
+
+    #[test]
+    fn it_stays_where_wakes_come_from_all_sides_or_from_here() {
+        let steering = steering(&[0.1, 0.1, 0.1]);
+        let mut course = Course::default();
+        for wake in 0..100 {
+            steering.woken(&mut course, 1 + wake / 4 % 2, 0);
+        }
+        assert_eq!(course.to, None);
+        for _ in 0..100 {
+            steering.woken(&mut course, 0, 0);
+        }
+        assert_eq!(course.to, None);
+    }
+
+    #[test]
+    fn nobody_follows_to_a_busy_thread_or_right_after_a_move() {
+        let mut course = Course::default();
+        for _ in 0..100 {
+            steering(&[0.1, 0.2]).woken(&mut course, 1, 0);
+        }
+        assert_eq!(course.to, None);
+        course.arrived(5);
+        for _ in 0..100 {
+            steering(&[0.1, 0.1]).woken(&mut course, 1, 4 + REST_MS);
+        }
+        assert_eq!(course.to, None);
+        steering(&[0.1, 0.1]).woken(&mut course, 1, 5 + REST_MS);
+        assert_eq!(course.to, Some(1));
+    }
+
+    #[test]
+    fn a_busy_thread_gives_away_what_evens_it_out_best() {
+        let given = relieved(&[0.9, 0.5, 0.1], &[0.1, 0.45, 0.3, 0.05]);
+        assert_eq!(given, [None, Some(2), None, None]);
+    }
+
+    #[test]
+    fn nothing_moves_that_helps_nobody() {
+        assert_eq!(
+            relieved(&[0.45, 0.0], &[0.2, 0.25]),
+            [None, None],
+            "not busy"
+        );
+        assert_eq!(relieved(&[0.9, 0.0], &[0.9]), [None], "all it has");
+        let both_busy = relieved(&[0.9, 0.85], &[0.5, 0.4]);
+        assert_eq!(both_busy, [None, None]);
+    }
+
+    #[test]
+    fn the_load_is_the_share_of_the_time_worked() {
+        let threads: Vec<Arc<ThreadStatistics>> = vec![Arc::default(), Arc::default()];
+        let mut steering = Steering::new(0, &threads);
+        assert!(!steering.begin_turn(), "the window has just begun");
+        threads[1].worked_ns.add(WINDOW_NS);
+        steering.window_began_ns -= 2 * WINDOW_NS;
+        assert!(steering.begin_turn());
+        assert!((0.3..=0.5).contains(&steering.loads[1]), "{steering:?}");
+        assert_eq!(steering.loads[0], 0.0);
+        steering.end_turn();
+        assert!(threads[0].worked_ns.get() > 0);
+    }
+}
