@@ -293,13 +293,19 @@ class Floor(Broker):
 
     name = "floor"
     unwritten_max_bytes = 375_000_000
+    # What it keeps in memory and reads from files; None: as much as it keeps, and nothing.
+    reads_files_beyond_bytes: int | None = None
 
     def prepare(self) -> None:
         self.folder.mkdir(parents=True)
 
     def command(self) -> list[str]:
         data = str(self.default_log_dir())
-        return [str(floors()), "--listen", self.bootstrap, "--data", data]
+        command = [str(floors()), "--listen", self.bootstrap, "--data", data]
+        if self.reads_files_beyond_bytes is not None:
+            memory = str(self.reads_files_beyond_bytes)
+            command += ["--read-files", "--memory-bytes", memory]
+        return command
 
     def describe(self) -> list[str]:
         return ["benches/floors: receive, CRC, copy, answer, write behind; send from memory"]

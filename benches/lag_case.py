@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 from benches import growth, loadgen, process, topics
-from benches.brokers import Broker
+from benches.brokers import Broker, Floor
 from benches.effort import Effort, Row, Scenario
 from benches.loadgen import Load, Running
 from benches.meter import Meter
@@ -25,6 +25,8 @@ OLD, NEW, TAIL = "lag-old", "lag-new", "lag-tail"
 _WARM_S = 2.0
 # The quiet phases are about as long as the others: a disk of today reads the old data so fast.
 _QUIET_BYTES_PER_S = 800_000_000
+# As much as pyrklog's block cache takes of the memory group.
+_FLOOR_MEMORY_BYTES = 1_500_000_000
 _LONG = {"seconds": 3_600, "bytes": 10**15}
 
 
@@ -51,6 +53,8 @@ class Newest:
 def measure(stage: Stage, effort: Effort) -> Row:
     """All phases on one broker."""
     broker = stage.prepare()
+    if isinstance(broker, Floor):
+        broker.reads_files_beyond_bytes = _FLOOR_MEMORY_BYTES
     stage.start(broker)
     for topic in (OLD, NEW, TAIL):
         topics.create(broker, topic)
@@ -191,4 +195,5 @@ SCENARIO = Scenario(
     disk_bytes=lambda effort: (
         effort.old_bytes + effort.newest_bytes + effort.phases * 40 * PRODUCER_BYTES_PER_S
     ),
+    floor=True,
 )

@@ -1,5 +1,6 @@
 //! Answers to what a load generator asks, each appended as a whole frame.
 
+use crate::files::Ahead;
 use crate::relay::{Fresh, Relay};
 use crate::store::{Found, Store, Topic};
 use pyrklog_wire::api::{key, max_version};
@@ -302,6 +303,7 @@ pub fn fetch(
     request: &RequestHeader<'_>,
     (content, body_at): (&[u8], usize),
     store: &Store,
+    old: &mut Option<Ahead>,
 ) -> io::Result<Fetched> {
     let version = request.api_version;
     let mut asked = FetchRequest::default();
@@ -335,7 +337,11 @@ pub fn fetch(
                 log_start_offset: start,
                 ..FetchPartitionHead::failed(partition.index, ErrorCode::NONE)
             };
-            let found = target.find(partition.fetch_offset, most);
+            let offset = partition.fetch_offset;
+            let found = match target.find(offset, most) {
+                None if offset < end => old.get_or_insert_default().find(target, offset, most)?,
+                found => found,
+            };
             let length = found.as_ref().map_or(0, |found| found.range.len());
             let at = writer.partition_head(&head, Some(length));
             records.extend(found.map(|found| Records { at, found }));

@@ -26,6 +26,7 @@ PIECE_BYTES at a time, and prints the MB/s.
   --partitions N       of every topic; a topic appears when it is asked for   [6]
   --memory-bytes N     what is kept in memory for fetches, oldest out first   [700000000]
   --unwritten-bytes N  what may wait for its file                             [375000000]
+  --read-files         read from the files what is no longer in memory        [forget it]
   --page-cache         leave what was written in the page cache               [drop it]
 ";
 
@@ -43,6 +44,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     while let Some(name) = words.next() {
         if name == "--page-cache" {
             caching = Caching::Keep;
+            continue;
+        }
+        if name == "--read-files" {
+            limits.reads_files = true;
             continue;
         }
         let value = words

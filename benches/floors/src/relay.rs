@@ -31,8 +31,12 @@ pub struct Waiting {
     pub correlation_id: i32,
 }
 
+/// Where more than this waits, nobody reads at the end: it is all left to the files.
+const FRESH_MAX: usize = 4096;
+
 #[derive(Debug, Default)]
 struct State {
+    is_closed: bool,
     fresh: Vec<Fresh>,
     waiting: Option<Waiting>,
 }
@@ -58,6 +62,13 @@ impl Relay {
         let mut bytes = batch.to_vec();
         set_base_offset(&mut bytes, base_offset);
         let mut state = self.state.lock();
+        if state.fresh.len() >= FRESH_MAX {
+            state.fresh = Vec::new();
+            state.is_closed = true;
+        }
+        if state.is_closed {
+            return Ok(());
+        }
         state.fresh.push(Fresh {
             topic: Arc::clone(topic),
             partition,
@@ -79,7 +90,7 @@ impl Relay {
         if !state.fresh.is_empty() {
             return send(waiting, &std::mem::take(&mut state.fresh)).map(|()| true);
         }
-        let waits = is_at_end();
+        let waits = !state.is_closed && is_at_end();
         if waits {
             state.waiting = Some(waiting);
         }

@@ -1,6 +1,7 @@
 //! A thread a connection: receive what is there, answer every whole request in it, send once.
 
 use crate::answers::{self, Asked, Records};
+use crate::files::Ahead;
 use crate::relay::Waiting;
 use crate::store::{Store, Topic};
 use pyrklog_wire::RequestHeader;
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
 const FRAME_BYTES_MAX: usize = 100 << 20;
+/// Of old records: a call into the kernel is not interrupted.
+const SENT_AT_ONCE_BYTES: usize = 128 << 10;
 /// How long a fetch that finds nothing waits before it says so.
 const NOTHING_FOUND: Duration = Duration::from_millis(1);
 
@@ -45,6 +48,8 @@ struct Turn<'a> {
     topic: Option<Arc<Topic>>,
     /// What the connection reads at the end of.
     followed: Option<Arc<Topic>>,
+    /// What it reads from files.
+    old: Option<Ahead>,
 }
 
 impl Drop for Turn<'_> {
@@ -68,6 +73,7 @@ fn serve(stream: TcpStream, store: &Store, own: SocketAddr) -> io::Result<()> {
         produce: ProduceRequest::default(),
         topic: None,
         followed: None,
+        old: None,
     };
     loop {
         let received = match (&*stream).read(&mut buffer[filled..]) {
@@ -119,7 +125,8 @@ impl Turn<'_> {
             }
             key::FETCH => {
                 let start = out.len();
-                let fetched = answers::fetch(out, &request, (content, body_at), self.store)?;
+                let fetched =
+                    answers::fetch(out, &request, (content, body_at), self.store, &mut self.old)?;
                 if fetched.records.is_empty() {
                     if self.waits_for_more(fetched.asked, &request)? {
                         self.out.truncate(start);
@@ -173,9 +180,18 @@ impl Turn<'_> {
         }
         pieces.push(IoSlice::new(&self.out[from..]));
         let mut rest = pieces.as_mut_slice();
-        while !rest.is_empty() {
-            let sent = (&*self.stream).write_vectored(rest)?;
-            IoSlice::advance_slices(&mut rest, sent);
+        if self.old.is_none() {
+            while !rest.is_empty() {
+                let sent = (&*self.stream).write_vectored(rest)?;
+                IoSlice::advance_slices(&mut rest, sent);
+            }
+        }
+        // Old records give way to whoever else has something to do.
+        for piece in rest {
+            for part in piece.chunks(SENT_AT_ONCE_BYTES) {
+                (&*self.stream).write_all(part)?;
+                thread::yield_now();
+            }
         }
         self.out.clear();
         Ok(())

@@ -1,6 +1,7 @@
 //! Topics and partitions: batches in memory, the oldest of them forgotten, all of them in a file.
 
 use crate::chunks::{CHUNK_BYTES, Chunks};
+use crate::files::{self, Place};
 use crate::relay::Relay;
 use crate::writer::{self, Caching, Job};
 use parking_lot::Mutex;
@@ -22,6 +23,8 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Bytes that may wait for their file.
     pub unwritten_bytes: usize,
+    /// Whether what is no longer in memory is read from its file; else it is forgotten.
+    pub reads_files: bool,
 }
 
 impl Default for Limits {
@@ -31,6 +34,7 @@ impl Default for Limits {
             memory_bytes: 700_000_000,
             // Writing to ext4 pauses for tens of milliseconds now and then: enough to go on meanwhile.
             unwritten_bytes: 375_000_000,
+            reads_files: false,
         }
     }
 }
@@ -52,6 +56,9 @@ pub struct Topic {
 #[derive(Debug)]
 pub struct Partition {
     file: File,
+    /// The same, to be read around the page cache.
+    old_file: File,
+    reads_files: bool,
     state: Mutex<State>,
 }
 
@@ -66,6 +73,8 @@ struct State {
     at_rest: bool,
     /// What can be fetched, oldest first.
     sealed: VecDeque<Sealed>,
+    /// Where all that was ever sealed lies, oldest first.
+    places: Vec<Place>,
 }
 
 #[derive(Clone, Debug)]
@@ -79,6 +88,7 @@ struct Sealed {
 pub struct Store {
     folder: PathBuf,
     partitions_each: usize,
+    reads_files: bool,
     topics: Mutex<HashMap<String, Arc<Topic>>>,
     memory: Arc<Memory>,
     to_write: SyncSender<Job>,
@@ -120,6 +130,7 @@ impl Store {
         Ok(Self {
             folder: folder.into(),
             partitions_each: limits.partitions,
+            reads_files: limits.reads_files,
             topics: Mutex::default(),
             memory,
             to_write,
@@ -143,9 +154,13 @@ impl Store {
         for index in 0..self.partitions_each {
             let folder = self.folder.join(format!("{name}-{index}"));
             fs::create_dir_all(&folder)?;
-            let file = File::create(folder.join("00000000000000000000.log"))?;
-            let state = Mutex::default();
-            partitions.push(Arc::new(Partition { file, state }));
+            let path = folder.join("00000000000000000000.log");
+            partitions.push(Arc::new(Partition {
+                file: File::create(&path)?,
+                old_file: files::open(&path)?,
+                reads_files: self.reads_files,
+                state: Mutex::default(),
+            }));
         }
         self.memory
             .partitions
@@ -237,6 +252,13 @@ impl State {
         }
         let bytes = Arc::new(std::mem::take(&mut self.chunk));
         let position = self.chunk_position;
+        if partition.reads_files {
+            self.places.push(Place {
+                offsets: self.chunk_offset..self.next_offset,
+                position,
+                len: bytes.len(),
+            });
+        }
         self.sealed.push_back(Sealed {
             offsets: self.chunk_offset..self.next_offset,
             bytes: Arc::clone(&bytes),
@@ -257,11 +279,32 @@ impl Partition {
         &self.file
     }
 
-    /// The first offset in memory and the end of what can be fetched.
+    /// The same file, to be read around the page cache.
+    pub fn old_file(&self) -> &File {
+        &self.old_file
+    }
+
+    /// The first offset that can be fetched, and the end of those.
     pub fn offsets(&self) -> Range<i64> {
         let state = self.state.lock();
-        let first = state.sealed.front().map(|sealed| sealed.offsets.start);
+        let in_memory = state.sealed.front().map(|sealed| &sealed.offsets);
+        let in_file = state.places.first().map(|place| &place.offsets);
+        let first = in_file.or(in_memory).map(|offsets| offsets.start);
         first.unwrap_or(state.chunk_offset)..state.chunk_offset
+    }
+
+    /// Where the piece with `offset` lies, if it is not in memory any more, and the one behind it.
+    pub fn places(&self, offset: i64) -> [Option<Place>; 2] {
+        let state = self.state.lock();
+        let in_memory = state.sealed.front().map(|sealed| sealed.offsets.start);
+        let end = in_memory.unwrap_or(state.chunk_offset);
+        let place = state
+            .places
+            .partition_point(|place| place.offsets.end <= offset);
+        [place, place + 1].map(|place| {
+            let place = state.places.get(place);
+            place.filter(|place| place.offsets.start < end).cloned()
+        })
     }
 
     /// The offset of the next record.
@@ -296,22 +339,27 @@ impl Partition {
                 range,
             });
         }
-        let mut range: Option<Range<usize>> = None;
-        for view in Batches::new(&sealed.bytes).flatten() {
-            let end = view.position + view.bytes.len();
-            match &mut range {
-                Some(range) if end - range.start > bytes_max => break,
-                Some(range) => range.end = end,
-                None if view.header.next_offset() > offset => range = Some(view.position..end),
-                None => {}
-            }
-        }
-        let range = range?;
+        let range = range_of(&sealed.bytes, offset, bytes_max)?;
         Some(Found {
             bytes: sealed.bytes,
             range,
         })
     }
+}
+
+/// Whole batches from the one that holds `offset` on, at most `bytes_max` but one at least.
+pub fn range_of(bytes: &[u8], offset: i64, bytes_max: usize) -> Option<Range<usize>> {
+    let mut range: Option<Range<usize>> = None;
+    for view in Batches::new(bytes).flatten() {
+        let end = view.position + view.bytes.len();
+        match &mut range {
+            Some(range) if end - range.start > bytes_max => break,
+            Some(range) => range.end = end,
+            None if view.header.next_offset() > offset => range = Some(view.position..end),
+            None => {}
+        }
+    }
+    range
 }
 
 #[cfg(test)]
@@ -333,6 +381,7 @@ mod tests {
             partitions: 1,
             memory_bytes,
             unwritten_bytes: 1,
+            reads_files: false,
         };
         Store::open(folder, limits, Caching::Drop).unwrap()
     }
