@@ -3,7 +3,8 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,21 @@ def broker_without_delay(new_broker: Callable[..., TestBroker]) -> TestBroker:
     return new_broker(options={"group.initial.rebalance.delay.ms": 0}).start()
 
 
-def run(broker: TestBroker, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def run(broker: TestBroker, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command; a test that fails kills it."""
+    with subprocess.Popen(
         [sys.executable, "-m", "pyrklog", "-b", broker.bootstrap, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def finished(broker: TestBroker, *arguments: str) -> str:

@@ -75,9 +75,13 @@ class Reader(ABC):
         """Messages and events of the consumer. Says once when no broker is there any more."""
         with held:
             found: list[Any] = self._consumer.consume(limit, wait_s)
-        if found:
-            self._connection.is_cut_off = self._is_waiting = False
-        elif self._connection.is_cut_off and not self._is_waiting:
+        if self._connection.is_cut_off and any(map(_is_answer, found)):
+            # librdkafka says only once that nobody is there, and what has come now may have been on
+            # its way before that.
+            self._connection.check_cut_off()
+        if not self._connection.is_cut_off:
+            self._is_waiting = False
+        elif not self._is_waiting:
             self._is_waiting = True
             if not self._settings.quiet:
                 typer.echo("note: no broker can be reached; trying again", err=True)
@@ -123,3 +127,11 @@ class Reader(ABC):
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise CliError(Exit.FAILED, f"{where}: {error.str()}", "start again with another -o")
         raise self._connection.explain(error, where)
+
+
+def _is_answer(message: Any) -> bool:
+    """Whether a broker was there to give it."""
+    from confluent_kafka import KafkaError
+
+    error = message.error()
+    return error is None or error.code() == KafkaError._PARTITION_EOF

@@ -103,9 +103,15 @@ pub enum Answer {
 /// See the module.
 #[derive(Debug)]
 pub struct Inbox {
-    messages: Mutex<Vec<Message>>,
+    queue: Mutex<Queue>,
     fd: OwnedFd,
     asleep: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    messages: Vec<Message>,
+    is_closed: bool,
 }
 
 impl Inbox {
@@ -113,7 +119,7 @@ impl Inbox {
     pub fn new() -> std::io::Result<Inbox> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Inbox {
-            messages: Mutex::default(),
+            queue: Mutex::default(),
             fd,
             asleep: AtomicBool::new(false),
         })
@@ -126,8 +132,7 @@ impl Inbox {
 
     /// Sends one message.
     pub fn send(&self, message: Message) {
-        self.messages.lock().push(message);
-        self.wake();
+        self.send_all(&mut vec![message]);
     }
 
     /// Sends all of `batch`, in order, with one wake at most, and leaves it empty.
@@ -135,8 +140,23 @@ impl Inbox {
         if batch.is_empty() {
             return;
         }
-        self.messages.lock().append(batch);
+        let mut queue = self.queue.lock();
+        if queue.is_closed {
+            drop(queue);
+            batch.clear();
+            return;
+        }
+        queue.messages.append(batch);
+        drop(queue);
         self.wake();
+    }
+
+    /// The receiver is gone: what is there is handed out, and what comes later is dropped, a
+    /// connection that moves here among it.
+    pub fn close(&self) -> Vec<Message> {
+        let mut queue = self.queue.lock();
+        queue.is_closed = true;
+        std::mem::take(&mut queue.messages)
     }
 
     fn wake(&self) {
@@ -150,7 +170,7 @@ impl Inbox {
     /// lost wake impossible.
     pub fn prepare_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        if self.messages.lock().is_empty() {
+        if self.queue.lock().messages.is_empty() {
             return true;
         }
         self.asleep.store(false, Ordering::SeqCst);
@@ -165,6 +185,6 @@ impl Inbox {
     /// Takes all messages into `into`, which must be empty.
     pub fn take(&self, into: &mut Vec<Message>) {
         debug_assert!(into.is_empty());
-        std::mem::swap(&mut *self.messages.lock(), into);
+        std::mem::swap(&mut self.queue.lock().messages, into);
     }
 }

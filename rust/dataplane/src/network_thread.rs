@@ -91,13 +91,14 @@ impl NetworkThread {
         let mut messages = Vec::new();
         loop {
             self.wait(&mut events);
+            // Before the image: a connection that moves here has been answered from that image at most.
+            self.inbox.take(&mut messages);
             self.cx.refresh();
             if self.steering.begin_turn() {
                 let now_ms = self.cx.now.mono_ms;
                 let courses = self.connections.iter_mut().map(|conn| &mut conn.course);
                 self.steering.relieve(courses, now_ms);
             }
-            self.inbox.take(&mut messages);
             for message in messages.drain(..) {
                 self.receive(message);
             }
@@ -129,6 +130,12 @@ impl NetworkThread {
         for token in self.connections.tokens() {
             if let Some(conn) = self.connections.take(token) {
                 self.close(conn, Close::Shutdown);
+            }
+        }
+        for message in self.inbox.close() {
+            if let Message::Move(mut conn) = message {
+                conn.received.clear(&self.cx.shared.budget);
+                self.cx.shared.budget.release(conn.id);
             }
         }
     }
@@ -262,8 +269,10 @@ impl NetworkThread {
         let Some(mut conn) = self.connections.take(token) else {
             return;
         };
+        let began_ns = self.steering.measures().then(mono_ns);
         match act(&mut self.cx, &mut conn) {
             Ok(()) => {
+                conn.course.spent_since(began_ns);
                 self.connections.put_back(conn);
                 self.list(token);
             }
@@ -336,9 +345,7 @@ impl NetworkThread {
             let began_ns = self.steering.measures().then(mono_ns);
             match self.visit(&mut conn) {
                 Ok(()) => {
-                    if let Some(began_ns) = began_ns {
-                        conn.course.spent_ns += mono_ns() - began_ns;
-                    }
+                    conn.course.spent_since(began_ns);
                     self.keep_or_move(conn);
                 }
                 Err(close) => self.close(conn, close),
@@ -367,14 +374,17 @@ impl NetworkThread {
     }
 
     fn visit(&mut self, conn: &mut Connection) -> Result<(), Close> {
+        if std::mem::take(&mut conn.gave_way) {
+            output::flush(&mut self.cx, conn, &mut self.copy_buffer)?;
+        }
         for round in 0.. {
             output::borrow_memory(&mut self.cx, conn);
             pump(&mut self.cx, conn, &mut self.receive_buffer)?;
             output::settle(&mut self.cx, conn);
-            // Another thread wakes up while this one sends; who waits on this one goes first, once.
-            let has_woken = self.cx.outbox.has_own();
+            // Another thread wakes up while this one sends; who waits on this one goes first, where
+            // that delays nobody for long.
+            conn.gave_way = self.cx.outbox.has_own() && !self.steering.measures();
             self.cx.outbox.deliver(&self.cx.shared.inboxes);
-            conn.gave_way = has_woken && !conn.gave_way;
             if conn.gave_way {
                 self.cx.again.push(conn.token);
                 return Ok(());

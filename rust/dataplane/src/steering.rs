@@ -31,11 +31,11 @@ const GATHER_BELOW: f64 = 0.25;
 /// A thread with more than this to do gives something away.
 const SPREAD_ABOVE: f64 = 0.5;
 
-/// The busier of two threads has to gain this by it.
-const SPREAD_GAIN: f64 = 0.2;
+/// Two threads whose loads are no farther apart are even.
+const SPREAD_DISTANCE: f64 = 0.2;
 
 /// Share of its thread's time below which a connection is not worth a move.
-const SHARE_MIN: f64 = 0.02;
+const SHARE_MIN: f64 = 0.005;
 
 /// What is known of one connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,6 +58,13 @@ impl Course {
         };
     }
 
+    /// Time was spent on it, if that is measured: since when.
+    pub fn spent_since(&mut self, began_ns: Option<u64>) {
+        if let Some(began_ns) = began_ns {
+            self.spent_ns += mono_ns() - began_ns;
+        }
+    }
+
     fn may_move(&self, now_ms: i64) -> bool {
         self.rests_until_ms <= now_ms
     }
@@ -73,6 +80,8 @@ pub struct Steering {
     /// Each thread's working time when the window began.
     worked_ns: Vec<u64>,
     window_began_ns: u64,
+    /// Length of the last window.
+    window_ns: u64,
     turn_began_ns: u64,
 }
 
@@ -86,25 +95,28 @@ impl Steering {
             worked_ns: threads.iter().map(|one| one.worked_ns.get()).collect(),
             threads: threads.to_vec(),
             window_began_ns: now_ns,
+            window_ns: WINDOW_NS,
             turn_began_ns: now_ns,
         }
     }
 
-    /// A turn begins; true when a window is over and the loads are new.
+    /// A turn begins; true when a window is over in which connections were measured.
     pub fn begin_turn(&mut self) -> bool {
         self.turn_began_ns = mono_ns();
         let elapsed_ns = self.turn_began_ns - self.window_began_ns;
         if self.threads.len() < 2 || elapsed_ns < WINDOW_NS {
             return false;
         }
+        let has_measured = self.measures();
         self.window_began_ns = self.turn_began_ns;
+        self.window_ns = elapsed_ns;
         for (index, thread) in self.threads.iter().enumerate() {
             let worked_ns = thread.worked_ns.get();
             let in_window_ns = worked_ns.wrapping_sub(self.worked_ns[index]);
             self.loads[index] = in_window_ns as f64 / elapsed_ns as f64;
             self.worked_ns[index] = worked_ns;
         }
-        true
+        has_measured
     }
 
     /// A turn is over.
@@ -134,7 +146,8 @@ impl Steering {
     }
 
     /// At the end of a window: which of the connections goes where, if this thread has too much to
-    /// do. What was measured of them is forgotten.
+    /// do. What was measured of them is forgotten, and whoever was to move and could not sits this
+    /// round out: what was right a window ago need not be right any more.
     pub fn relieve<'a>(&self, courses: impl Iterator<Item = &'a mut Course>, now_ms: i64) {
         let own = self.loads[self.thread];
         let others = self.loads.iter().enumerate();
@@ -144,7 +157,10 @@ impl Steering {
         let Some((to, other)) = idlest else { return };
         let mut best: Option<(f64, &mut Course)> = None;
         for course in courses {
-            let share = std::mem::take(&mut course.spent_ns) as f64 / WINDOW_NS as f64;
+            let share = std::mem::take(&mut course.spent_ns) as f64 / self.window_ns as f64;
+            if course.to.take().is_some() {
+                continue;
+            }
             let after = (own - share).max(other + share);
             let is_better = best.as_ref().is_none_or(|(least, _)| after < *least);
             if share >= SHARE_MIN && is_better && course.may_move(now_ms) {
@@ -153,7 +169,8 @@ impl Steering {
         }
         if let Some((after, course)) = best
             && own > SPREAD_ABOVE
-            && after < own - SPREAD_GAIN
+            && own - other > SPREAD_DISTANCE
+            && after < own
         {
             course.to = Some(to);
         }
@@ -235,6 +252,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_many_small_things_is_given_away_one_by_one() {
+        let mut given = relieved(&[0.9, 0.0], &[0.02; 45]);
+        given.retain(Option::is_some);
+        assert_eq!(given, [Some(1)]);
+    }
+
+    #[test]
+    fn who_could_not_move_sits_a_round_out() {
+        let steering = steering(&[0.9, 0.0]);
+        let mut courses = [spent(0.4), spent(0.3)];
+        let marks = |courses: &[Course; 2]| courses.map(|course| course.to);
+        steering.relieve(courses.iter_mut(), 0);
+        assert_eq!(marks(&courses), [Some(1), None]);
+        courses[0].spent_ns = spent(0.4).spent_ns;
+        courses[1].spent_ns = spent(0.3).spent_ns;
+        steering.relieve(courses.iter_mut(), 0);
+        assert_eq!(marks(&courses), [None, Some(1)]);
+    }
+
+    #[test]
     fn nothing_moves_that_helps_nobody() {
         assert_eq!(
             relieved(&[0.45, 0.0], &[0.2, 0.25]),
@@ -253,7 +290,7 @@ mod tests {
         assert!(!steering.begin_turn(), "the window has just begun");
         threads[1].worked_ns.add(WINDOW_NS);
         steering.window_began_ns -= 2 * WINDOW_NS;
-        assert!(steering.begin_turn());
+        assert!(!steering.begin_turn(), "nothing was measured");
         assert!((0.3..=0.5).contains(&steering.loads[1]), "{steering:?}");
         assert_eq!(steering.loads[0], 0.0);
         steering.end_turn();

@@ -14,8 +14,6 @@ mod endings;
 mod isolation;
 #[path = "lagging.rs"]
 mod lagging;
-#[path = "leadership.rs"]
-mod leadership;
 #[path = "long_poll.rs"]
 mod long_poll;
 #[path = "offset_commits.rs"]
