@@ -1,5 +1,6 @@
 """Makes any message of any API and version, from its field table."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -15,15 +16,46 @@ from pyrklog.protocol.fields import (
     WireType,
     field_table,
 )
+from pyrklog.protocol.inter_broker import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    CONTROLLED_SHUTDOWN,
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+)
 from pyrklog.protocol.registry import API_KEYS, find_api
 
-CASES: list[tuple[Api[Any, Any], str, int]] = [
-    (api, kind, version)
-    for api in map(find_api, API_KEYS)
-    for kind in ("request", "response")
-    for version in range(api.versions[0], api.versions[1] + 1)
-]
-CASE_IDS = [f"{api.name}-{kind}-v{version}" for api, kind, version in CASES]
+INTER_BROKER: tuple[Api[Any, Any], ...] = (
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    CONTROLLED_SHUTDOWN,
+    ALTER_PARTITION,
+    ALLOCATE_PRODUCER_IDS,
+)
+Case = tuple[Api[Any, Any], str, int]
+
+
+def _cases(apis: Iterable[Api[Any, Any]]) -> list[Case]:
+    return [
+        (api, kind, version)
+        for api in apis
+        for kind in ("request", "response")
+        for version in range(api.versions[0], api.versions[1] + 1)
+    ]
+
+
+CASES = _cases(map(find_api, API_KEYS))
+"""What clients say and hear."""
+
+ALL_CASES = CASES + _cases(INTER_BROKER)
+
+
+def ids(cases: Iterable[Case]) -> list[str]:
+    """How the tests of these cases are called."""
+    return [f"{api.name}-{kind}-v{version}" for api, kind, version in cases]
+
 
 _INTEGERS = {
     "b": (-(2**7), 2**7 - 1),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.fields import NO_UUID, Message, field_table
-from tests.unit.protocol.messages import CASE_IDS, CASES, decode, encode, messages
+from tests.unit.protocol.messages import CASES, decode, encode, ids, messages
 
 # kafka-python turns a bit set into a set of bit numbers under another name; its bytes are compared.
 _RENAMED = {"cluster_authorized_operations", "authorized_operations"}
@@ -46,7 +46,7 @@ def _assert_same(name: str, left: Any, right: Any, version: int) -> None:
         assert left == right, name
 
 
-@pytest.mark.parametrize(("api", "kind", "version"), CASES, ids=CASE_IDS)
+@pytest.mark.parametrize(("api", "kind", "version"), CASES, ids=ids(CASES))
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_kafka_python_reads_what_we_write_and_writes_the_same_bytes(
