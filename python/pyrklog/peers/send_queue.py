@@ -1,0 +1,88 @@
+"""The controller's way to one other broker: a queue, and one request at a time.
+
+A broker takes the controller's requests in the order in which they were decided. What cannot be
+delivered is tried again until it can be, or until the broker is given up: then the queue goes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from pyrklog.controller import wire
+from pyrklog.controller.requests import ControlRequest, ControlResponse
+from pyrklog.logs import get_logger
+from pyrklog.peers.connection import PeerConnection, PeerError
+from pyrklog.protocol import DecodeError
+
+RETRY_SECONDS = 0.1
+
+log = get_logger("peers")
+
+Answered = Callable[[ControlResponse], None]
+Encode = Callable[[ControlRequest], bytes]
+
+
+class SendQueue:
+    """See the module. Is a :class:`pyrklog.controller.requests.BrokerChannel`."""
+
+    def __init__(self, broker: int, connection: PeerConnection, encode: Encode) -> None:
+        """``encode`` makes a request's body when its turn has come."""
+        self.broker = broker
+        self._connection = connection
+        self._encode = encode
+        self._waiting: deque[tuple[ControlRequest, Answered]] = deque()
+        self._posted = trio.Event()
+        self._is_reachable = True
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def post(self, request: ControlRequest, answered: Answered) -> None:
+        """Puts a request at the end of the queue; see ``BrokerChannel``."""
+        self._waiting.append((request, answered))
+        self._posted.set()
+
+    async def run(self) -> None:
+        """Sends what is posted until it is cancelled; what waits then is never answered."""
+        try:
+            while True:
+                while not self._waiting:
+                    self._posted = trio.Event()
+                    await self._posted.wait()
+                request, answered = self._waiting[0]
+                response = await self._exchange(request)
+                self._waiting.popleft()
+                answered(response)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._connection.close()
+
+    async def _exchange(self, request: ControlRequest) -> ControlResponse:
+        api = wire.api_of(request)
+        body = self._encode(request)
+        while True:
+            try:
+                answer = await self._connection.call(api, api.versions[1], body)
+                response = wire.decode_response(request, answer)
+            except (PeerError, DecodeError) as error:
+                self._failed(error)
+                await trio.sleep(RETRY_SECONDS)
+                continue
+            if not self._is_reachable:
+                self._is_reachable = True
+                log.info("broker_reached_again", broker=self.broker)
+            return response
+
+    def _failed(self, error: Exception) -> None:
+        """Said once, not at each try."""
+        if self._is_reachable:
+            self._is_reachable = False
+            log.warning(
+                "broker_unreachable",
+                broker=self.broker,
+                reason=str(error),
+                waiting=len(self._waiting),
+            )

@@ -1,0 +1,155 @@
+"""A connection to another broker, against one that behaves, and ones that do not."""
+
+import struct
+
+import pytest
+import trio
+
+from pyrklog.peers.connection import (
+    ANSWER_BYTES_MAX,
+    Address,
+    PeerConnection,
+    PeerError,
+    PeerRefusedError,
+)
+from pyrklog.protocol.inter_broker import ALTER_PARTITION
+from tests.unit.peers.fake_peer import Answer, FakePeer, echo, free_address
+
+TIMEOUT_S = 20.0
+
+
+def connection(address: Address | None, timeout_s: float = TIMEOUT_S) -> PeerConnection:
+    return PeerConnection(lambda: address, client_id="broker-1", timeout_seconds=timeout_s)
+
+
+async def call(peer: PeerConnection, body: bytes) -> bytes:
+    return await peer.call(ALTER_PARTITION, 3, body)
+
+
+async def echoing(frame: bytes) -> bytes:
+    return echo(frame)
+
+
+async def test_requests_go_over_one_connection_and_are_answered() -> None:
+    frames = []
+
+    async def answer(frame: bytes) -> bytes:
+        frames.append(frame)
+        return echo(frame)
+
+    peer = FakePeer(answer)
+    async with peer.listening():
+        sender = connection(peer.address)
+        large = bytes(1_000_000)
+        assert [await call(sender, body) for body in (b"one", b"", large)] == [b"one", b"", large]
+        await sender.close()
+    assert peer.connections == 1
+    head = struct.pack(">hhih8sb", 56, 3, 1, 8, b"broker-1", 0)
+    assert frames[0] == head + b"one"
+
+
+async def test_tagged_fields_of_the_header_are_skipped() -> None:
+    async def answer(frame: bytes) -> bytes:
+        return frame[4:8] + b"\x02\x00\x03abc\x07\x00" + b"body"
+
+    peer = FakePeer(answer)
+    async with peer.listening():
+        sender = connection(peer.address)
+        assert await call(sender, b"") == b"body"
+        await sender.close()
+
+
+async def test_nobody_listens() -> None:
+    sender = connection(await free_address())
+    with pytest.raises(PeerRefusedError, match="refuses connections"):
+        await call(sender, b"")
+
+
+async def test_its_address_is_not_known() -> None:
+    with pytest.raises(PeerError, match="not known"):
+        await call(connection(None), b"")
+
+
+async def close(_frame: bytes) -> None:
+    return None
+
+
+async def another_id(frame: bytes) -> bytes:
+    return b"\0\0\0\x63" + echo(frame)[4:]
+
+
+async def no_header(_frame: bytes) -> bytes:
+    return b"\0\0"
+
+
+async def lying_tags(frame: bytes) -> bytes:
+    return frame[4:8] + b"\x01\x00\x7fabc"
+
+
+@pytest.mark.parametrize("bad", [close, another_id, no_header, lying_tags])
+async def test_after_a_bad_answer_it_connects_anew(bad: Answer) -> None:
+    answers = [bad, echoing]
+
+    async def answer(frame: bytes) -> bytes | None:
+        return await answers.pop(0)(frame)
+
+    peer = FakePeer(answer)
+    async with peer.listening():
+        sender = connection(peer.address)
+        with pytest.raises(PeerError):
+            await call(sender, b"one")
+        assert await call(sender, b"two") == b"two"
+        await sender.close()
+    assert peer.connections == 2
+
+
+@pytest.mark.parametrize("length", [-1, ANSWER_BYTES_MAX + 1])
+async def test_a_length_that_cannot_be_is_refused_before_it_is_waited_for(length: int) -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1000)
+        await stream.send_all(struct.pack(">i", length))
+        await stream.receive_some(1)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, serve, 0)
+        sender = connection(("127.0.0.1", listeners[0].socket.getsockname()[1]))
+        with pytest.raises(PeerError, match=str(length)):
+            await call(sender, b"")
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_that_does_not_come_is_given_up() -> None:
+    async def answer(frame: bytes) -> bytes:
+        if frame.endswith(b"slow"):
+            await trio.sleep_forever()
+        return echo(frame)
+
+    peer = FakePeer(answer)
+    async with peer.listening():
+        sender = connection(peer.address, timeout_s=0.05)
+        with pytest.raises(PeerError, match="no answer"):
+            await call(sender, b"slow")
+        sender = connection(peer.address)
+        assert await call(sender, b"fast") == b"fast"
+        await sender.close()
+
+
+async def test_a_cancelled_call_leaves_no_answer_for_the_next_one() -> None:
+    seen = trio.Event()
+
+    async def answer(frame: bytes) -> bytes:
+        if frame.endswith(b"slow"):
+            seen.set()
+            await trio.sleep_forever()
+        return echo(frame)
+
+    peer = FakePeer(answer)
+    async with peer.listening():
+        sender = connection(peer.address)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call, sender, b"slow")
+            await seen.wait()
+            nursery.cancel_scope.cancel()
+        assert await call(sender, b"fast") == b"fast"
+        await sender.close()
+    assert peer.connections == 2

@@ -1,0 +1,107 @@
+"""The controller's queue to one broker: in order, until it is delivered."""
+
+import struct
+
+import pytest
+import trio
+import trio.testing
+
+from pyrklog.controller import wire
+from pyrklog.controller.requests import (
+    ControlRequest,
+    ControlResponse,
+    StopReplica,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from pyrklog.errors import ErrorCode
+from pyrklog.peers.connection import Address, PeerConnection
+from pyrklog.peers.send_queue import SendQueue
+from pyrklog.protocol.inter_broker import STOP_REPLICA
+from tests.unit.peers.fake_peer import FakePeer, free_address
+
+
+def stop(partition: int) -> StopReplicaRequest:
+    return StopReplicaRequest(1, 1, 1, [StopReplica("t", partition, 0, False)])
+
+
+class Obedient:
+    """Takes every order, unless it is to fail first."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.partitions: list[int] = []
+        self._failures = failures
+
+    async def answer(self, frame: bytes) -> bytes | None:
+        (client_id_len,) = struct.unpack_from(">h", frame, 8)
+        request = wire.decode_request(STOP_REPLICA, frame[11 + client_id_len :], 4)
+        assert isinstance(request, StopReplicaRequest)
+        if self._failures:
+            self._failures -= 1
+            return None
+        key = request.replicas[0].topic, request.replicas[0].partition
+        self.partitions.append(key[1])
+        response = StopReplicaResponse(ErrorCode.NONE, {key: ErrorCode.NONE})
+        return frame[4:8] + b"\0" + wire.encode_response(request, response)
+
+
+class Controller:
+    """Posts, and waits for answers."""
+
+    def __init__(self, address: Address | None) -> None:
+        self.address = address
+        connection = PeerConnection(lambda: self.address, client_id="1", timeout_seconds=20)
+        self.queue = SendQueue(2, connection, self._encode)
+        self.answers: list[ControlResponse] = []
+        self._answered = trio.Event()
+
+    def _encode(self, request: ControlRequest) -> bytes:
+        return wire.encode_request(request, {}, "PLAINTEXT")
+
+    def post(self, partition: int) -> None:
+        self.queue.post(stop(partition), self._take)
+
+    def _take(self, response: ControlResponse) -> None:
+        self.answers.append(response)
+        self._answered.set()
+        self._answered = trio.Event()
+
+    async def wait_for(self, count: int) -> None:
+        with trio.fail_after(20):
+            while len(self.answers) < count:
+                await self._answered.wait()
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+async def test_all_is_delivered_in_order_whatever_fails_in_between(failures: int) -> None:
+    broker = Obedient(failures)
+    peer = FakePeer(broker.answer)
+    async with peer.listening(), trio.open_nursery() as nursery:
+        controller = Controller(peer.address)
+        for partition in range(5):
+            controller.post(partition)
+        nursery.start_soon(controller.queue.run)
+        await controller.wait_for(5)
+        controller.post(5)
+        await controller.wait_for(6)
+        nursery.cancel_scope.cancel()
+    assert broker.partitions == list(range(6))
+    last = StopReplicaResponse(ErrorCode.NONE, {("t", 5): ErrorCode.NONE})
+    assert controller.answers[-1] == last
+    assert peer.connections == 1 + failures
+
+
+async def test_a_broker_that_comes_later_gets_what_was_meant_for_it() -> None:
+    broker = Obedient()
+    peer = FakePeer(broker.answer)
+    controller = Controller(await free_address())
+    controller.post(0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.queue.run)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(controller.queue) == 1
+        async with peer.listening():
+            controller.address = peer.address
+            await controller.wait_for(1)
+            nursery.cancel_scope.cancel()
+    assert (broker.partitions, len(controller.queue)) == ([0], 0)
