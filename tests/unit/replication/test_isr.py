@@ -129,7 +129,7 @@ class WrittenByController:
         self.committed = committed
 
     def alter(self, proposal: Proposal) -> Committed | ErrorCode:
-        isr, leader_epoch, partition_epoch = self.committed
+        _, leader_epoch, partition_epoch = self.committed
         if proposal.leader_epoch < leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if proposal.partition_epoch != partition_epoch:
