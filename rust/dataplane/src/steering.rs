@@ -155,12 +155,17 @@ impl Steering {
             .filter(|(index, _)| *index != self.thread)
             .min_by(|(_, a), (_, b)| a.total_cmp(b));
         let Some((to, other)) = idlest else { return };
+        let measured: Vec<(f64, &mut Course)> = courses
+            .map(|course| (std::mem::take(&mut course.spent_ns) as f64, course))
+            .collect();
+        let all: f64 = measured.iter().map(|(spent, _)| spent).sum();
         let mut best: Option<(f64, &mut Course)> = None;
-        for course in courses {
-            let share = std::mem::take(&mut course.spent_ns) as f64 / self.window_ns as f64;
-            if course.to.take().is_some() {
+        for (spent, course) in measured {
+            if course.to.take().is_some() || spent == 0.0 {
                 continue;
             }
+            // What a turn costs besides belongs to those that it was for: who is alone has it all.
+            let share = (spent / self.window_ns as f64).max(own * spent / all);
             let after = (own - share).max(other + share);
             let is_better = best.as_ref().is_none_or(|(least, _)| after < *least);
             if share >= SHARE_MIN && is_better && course.may_move(now_ms) {
@@ -278,7 +283,10 @@ mod tests {
             [None, None],
             "not busy"
         );
-        assert_eq!(relieved(&[0.9, 0.0], &[0.9]), [None], "all it has");
+        for share in [0.9, 0.7] {
+            let alone = relieved(&[0.9, 0.0], &[share, 0.0]);
+            assert_eq!(alone, [None, None], "all it has");
+        }
         let both_busy = relieved(&[0.9, 0.85], &[0.5, 0.4]);
         assert_eq!(both_busy, [None, None]);
     }
