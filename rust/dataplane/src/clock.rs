@@ -7,6 +7,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 pub struct Now {
     /// Monotonic milliseconds: deadlines and idle times.
     pub mono_ms: i64,
+    /// The same reading in nanoseconds: how long something took.
+    pub mono_ns: u64,
     /// Milliseconds since the Unix epoch: record timestamps, retention.
     pub wall_ms: i64,
 }
@@ -14,8 +16,10 @@ pub struct Now {
 impl Now {
     /// Reads both clocks.
     pub fn read() -> Now {
+        let mono = clock_gettime(ClockId::Monotonic);
         Now {
-            mono_ms: milliseconds(clock_gettime(ClockId::Monotonic)),
+            mono_ms: milliseconds(mono),
+            mono_ns: nanoseconds(mono),
             wall_ms: milliseconds(clock_gettime(ClockId::Realtime)),
         }
     }
@@ -28,7 +32,10 @@ pub fn mono_ms() -> i64 {
 
 /// Reads the monotonic clock alone, in nanoseconds.
 pub fn mono_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
+    nanoseconds(clock_gettime(ClockId::Monotonic))
+}
+
+fn nanoseconds(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

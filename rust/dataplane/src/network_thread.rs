@@ -94,7 +94,7 @@ impl NetworkThread {
             // Before the image: a connection that moves here has been answered from that image at most.
             self.inbox.take(&mut messages);
             self.cx.refresh();
-            if self.steering.begin_turn() {
+            if self.steering.begin_turn(self.cx.now.mono_ns) {
                 let now_ms = self.cx.now.mono_ms;
                 let courses = self.connections.iter_mut().map(|conn| &mut conn.course);
                 self.steering.relieve(courses, now_ms);

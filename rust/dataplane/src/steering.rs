@@ -101,8 +101,8 @@ impl Steering {
     }
 
     /// A turn begins; true when a window is over in which connections were measured.
-    pub fn begin_turn(&mut self) -> bool {
-        self.turn_began_ns = mono_ns();
+    pub fn begin_turn(&mut self, now_ns: u64) -> bool {
+        self.turn_began_ns = now_ns;
         let elapsed_ns = self.turn_began_ns - self.window_began_ns;
         if self.threads.len() < 2 || elapsed_ns < WINDOW_NS {
             return false;
@@ -295,10 +295,10 @@ mod tests {
     fn the_load_is_the_share_of_the_time_worked() {
         let threads: Vec<Arc<ThreadStatistics>> = vec![Arc::default(), Arc::default()];
         let mut steering = Steering::new(0, &threads);
-        assert!(!steering.begin_turn(), "the window has just begun");
+        assert!(!steering.begin_turn(mono_ns()), "the window has just begun");
         threads[1].worked_ns.add(WINDOW_NS);
         steering.window_began_ns -= 2 * WINDOW_NS;
-        assert!(!steering.begin_turn(), "nothing was measured");
+        assert!(!steering.begin_turn(mono_ns()), "nothing was measured");
         assert!((0.3..=0.5).contains(&steering.loads[1]), "{steering:?}");
         assert_eq!(steering.loads[0], 0.0);
         steering.end_turn();

@@ -63,7 +63,7 @@ class PlainReader(Reader):
         return self._poll(limit, wait_s)
 
     def written(self, messages: Sequence[Any]) -> None:
-        raise NotImplementedError
+        pytest.fail(f"nobody prints here: {messages}")
 
 
 @pytest.fixture
