@@ -46,6 +46,8 @@ pub struct TruncateJob {
     segments: Arc<Vec<Arc<Segment>>>,
     snapshots: Vec<i64>,
     offset: i64,
+    /// Nothing is kept: the log begins anew at the offset.
+    restarts: bool,
     log_start: i64,
     expiry: Expiry,
     jitter_seed: u64,
@@ -67,24 +69,64 @@ impl Log {
         now_ms: i64,
         producer_id_expiration_ms: i64,
     ) -> Result<Option<TruncateJob>, TruncateError> {
-        if let Some(reason) = self.poisoned() {
-            return Err(TruncateError::Poisoned(reason.to_owned()));
-        }
-        if offset >= self.end.offset {
+        if self.poisoned().is_none() && offset >= self.end.offset {
             self.truncating = false;
             return Ok(None);
+        }
+        self.truncate_job(offset, false, now_ms, producer_id_expiration_ms)
+            .map(Some)
+    }
+
+    /// Begins to throw everything away, so that the log is empty and goes on at `offset`: what a
+    /// follower does whose log ends below its leader's first offset. The rest is as with
+    /// [`Log::begin_truncation`].
+    ///
+    /// # Errors
+    /// [`TruncateError`].
+    pub fn begin_restart(
+        &mut self,
+        offset: i64,
+        now_ms: i64,
+        producer_id_expiration_ms: i64,
+    ) -> Result<TruncateJob, TruncateError> {
+        self.truncate_job(offset, true, now_ms, producer_id_expiration_ms)
+    }
+
+    /// Epochs that began at the log end and have no record are not known any more. Queue the log at
+    /// its writer if [`Log::has_unwritten`] says so.
+    pub fn forget_empty_epochs(&mut self) {
+        if self.epochs.truncate_from_end(self.end.offset) {
+            self.write_epochs();
+        }
+    }
+
+    /// A truncation that was found busy is not wanted any more: appends go through again.
+    pub fn give_up_truncation(&mut self) {
+        self.truncating = false;
+    }
+
+    fn truncate_job(
+        &mut self,
+        offset: i64,
+        restarts: bool,
+        now_ms: i64,
+        producer_id_expiration_ms: i64,
+    ) -> Result<TruncateJob, TruncateError> {
+        if let Some(reason) = self.poisoned() {
+            return Err(TruncateError::Poisoned(reason.to_owned()));
         }
         self.truncating = true;
         if self.has_unwritten() || self.sync.in_flight {
             return Err(TruncateError::Busy);
         }
-        Ok(Some(TruncateJob {
+        Ok(TruncateJob {
             env: self.env.clone(),
             folder: self.folder.clone(),
             config: self.config.clone(),
             segments: self.segments.clone(),
             snapshots: self.snapshots.iter().copied().collect(),
             offset,
+            restarts,
             log_start: self.log_start,
             expiry: Expiry {
                 now_ms,
@@ -93,7 +135,7 @@ impl Log {
             jitter_seed: self.jitter_seed,
             loaded: None,
             slot: self.cache.as_ref().and_then(LogCache::slot_now),
-        }))
+        })
     }
 
     /// Installs what is left and lets appends through again; after an error the log is poisoned.
@@ -115,7 +157,7 @@ impl Log {
         self.end = LogPosition::at(end_offset, loaded.active.base_offset(), loaded.active.size);
         self.gated = self.end;
         self.written = self.end;
-        if self.high_watermark.offset >= end_offset {
+        if job.restarts || self.high_watermark.offset >= end_offset {
             self.high_watermark = self.end;
         }
         self.log_start = loaded.log_start;
@@ -135,7 +177,10 @@ impl Log {
         }
         self.snapshots = loaded.snapshots;
         self.aborted = loaded.aborted;
-        self.sync.recovery_point = recovery_point.min(end_offset);
+        self.sync.recovery_point = match job.restarts {
+            true => end_offset,
+            false => recovery_point.min(end_offset),
+        };
         // What was not synced before is not now; the segments are others.
         let unsynced = |segment: &&Arc<Segment>| {
             let next = self
@@ -167,15 +212,18 @@ impl TruncateJob {
         for &offset in self
             .snapshots
             .iter()
-            .filter(|offset| **offset > self.offset)
+            .filter(|offset| self.restarts || **offset > self.offset)
         {
             missing_is_fine(
                 disk.remove_file(&self.folder.segment_file(offset, FileKind::Snapshot)),
             )?;
         }
-        let kept = self
-            .segments
-            .partition_point(|s| s.base_offset() <= self.offset);
+        let kept = match self.restarts {
+            true => 0,
+            false => self
+                .segments
+                .partition_point(|s| s.base_offset() <= self.offset),
+        };
         for segment in self.segments[kept..].iter().rev() {
             for kind in [
                 FileKind::Log,
@@ -189,6 +237,10 @@ impl TruncateJob {
         }
         if let Some(last) = self.segments[..kept].last() {
             self.cut_segment(last)?;
+        }
+        if self.restarts {
+            let epochs = self.folder.file(names::LEADER_EPOCH_CHECKPOINT);
+            missing_is_fine(disk.remove_file(&epochs))?;
         }
         disk.sync_dir(&self.folder.path())?;
         missing_is_fine(disk.remove_file(&marker))?;
@@ -205,7 +257,10 @@ impl TruncateJob {
         let state = OpenState {
             clean: true,
             recovery_point: self.offset,
-            log_start_offset: self.log_start.min(self.offset),
+            log_start_offset: match self.restarts {
+                true => self.offset,
+                false => self.log_start.min(self.offset),
+            },
             high_watermark: self.offset,
         };
         let loaded = loader.load(state, &mut OpenReport::default())?;

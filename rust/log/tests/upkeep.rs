@@ -228,6 +228,54 @@ fn truncation_waits_for_the_writer_and_blocks_appends() {
 }
 
 #[test]
+fn a_truncation_that_is_not_wanted_any_more_lets_appends_through() {
+    let mut rig = filled(small());
+    rig.append(&mut batch(1, &["queued"])).unwrap();
+    let busy = rig.log.begin_truncation(5, rig.now_ms, i64::MAX);
+    assert!(matches!(busy, Err(TruncateError::Busy)));
+    rig.log.give_up_truncation();
+    let end = rig.log.log_end_offset();
+    assert_eq!(rig.put(&["behind it"]).base_offset, end);
+}
+
+#[test]
+fn a_log_that_begins_anew_is_empty_and_goes_on_elsewhere() {
+    for is_behind in [true, false] {
+        let mut rig = filled(small());
+        let offset = if is_behind { 1_000 } else { 3 };
+        rig.drain();
+        let mut job = rig.log.begin_restart(offset, rig.now_ms, i64::MAX).unwrap();
+        let result = job.execute();
+        rig.log.complete_truncation(job, result);
+        let log = &rig.log;
+        let ends = (log.log_start_offset(), log.log_end_offset());
+        assert_eq!(ends, (offset, offset));
+        assert_eq!((log.high_watermark(), log.gated_end()), (offset, offset));
+        assert_eq!((log.latest_epoch(), log.producer_count()), (None, 0));
+        assert_eq!(log.recovery_point(), offset);
+        assert_eq!(rig.put(&["first"]).base_offset, offset);
+        rig.drain();
+        rig.restart_killed();
+        rig.drain();
+        assert_eq!(rig.log.log_start_offset(), offset);
+        assert_eq!(rig.contents(), [(offset, "first".to_owned())]);
+    }
+}
+
+#[test]
+fn an_epoch_without_records_can_be_forgotten() {
+    let mut rig = filled(small());
+    let before = rig.log.latest_epoch();
+    rig.log.assign_epoch_start(99);
+    assert_eq!(rig.log.latest_epoch(), Some(99));
+    rig.log.forget_empty_epochs();
+    assert_eq!(rig.log.latest_epoch(), before);
+    rig.drain();
+    rig.log.forget_empty_epochs();
+    assert!(!rig.log.has_unwritten(), "nothing has changed");
+}
+
+#[test]
 fn a_failed_truncation_poisons() {
     let mut rig = filled(small());
     let mut job = rig
