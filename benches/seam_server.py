@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
-from pyrklog.dataplane import CorePlane, PlaneSettings, Request, Session
+from pyrklog.core_plane import CorePlane
+from pyrklog.dataplane import PlaneSettings, Request, Session
 from pyrklog.groups.table import Heartbeat, OffsetCommit
 from pyrklog.image import BrokerImage, ImageDelta
 
@@ -36,6 +37,11 @@ class Answerer:
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         """Nobody here asks for topics."""
         self._plane.close_request(request_id)
+
+    def on_follower_caught_up(
+        self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
+    ) -> None:
+        raise AssertionError(topic)
 
     def on_log_dir_failed(
         self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
@@ -80,6 +86,7 @@ def _settings(folder: str) -> PlaneSettings:
         retention_check_interval_ms=300_000,
         producer_id_expiration_ms=86_400_000,
         auto_create_topics=False,
+        cluster=None,
     )
 
 

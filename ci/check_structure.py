@@ -23,7 +23,7 @@ RUST_ROOTS = ("rust", "benches")
 PYTHON_ROOTS = ("python", "tests", "ci", "benches", "demo")
 CORE = "pyrklog._core"
 CORE_IMPORTERS = (
-    "python/pyrklog/dataplane.py",
+    "python/pyrklog/core_plane.py",
     "python/pyrklog/groups/table.py",
     "python/pyrklog/offline.py",
 )
@@ -42,6 +42,7 @@ PURE_FILES = frozenset({"python/pyrklog/adoption/batches.py", "python/pyrklog/ad
 SLOW_FOR_CLI = frozenset(
     {
         "pyrklog.broker",
+        "pyrklog.core_plane",
         "pyrklog.dataplane",
         "pyrklog.offline",
         "confluent_kafka",

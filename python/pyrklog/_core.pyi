@@ -9,9 +9,12 @@ from typing import Literal, final
 __all__ = [
     "ApiRow",
     "BrokerImage",
+    "ClusterConfig",
     "CommitBatch",
     "DataPlane",
     "Event",
+    "FollowerCaughtUp",
+    "FollowerSpec",
     "ForeignLogDirError",
     "Heartbeat",
     "ImageDelta",
@@ -96,7 +99,25 @@ class PlaneConfig:
         retention_check_interval_ms: int,
         producer_id_expiration_ms: int,
         auto_create_topics: bool,
+        cluster: ClusterConfig | None,
     ) -> PlaneConfig: ...
+
+@final
+class ClusterConfig:
+    """Of a broker that is one of a cluster."""
+
+    def __new__(
+        cls,
+        *,
+        listener: str,
+        fetchers: int,
+        fetch_wait_max_ms: int,
+        fetch_min_bytes: int,
+        fetch_max_bytes: int,
+        fetch_response_max_bytes: int,
+        fetch_backoff_ms: int,
+        socket_timeout_ms: int,
+    ) -> ClusterConfig: ...
 
 @final
 class BrokerImage:
@@ -180,6 +201,19 @@ class LeaderSpec:
         isr: Sequence[int],
         is_new: bool,
     ) -> LeaderSpec: ...
+
+@final
+class FollowerSpec:
+    def __new__(
+        cls,
+        *,
+        topic: str,
+        partition: int,
+        leader: int,
+        leader_epoch: int,
+        replicas: Sequence[int],
+        is_new: bool,
+    ) -> FollowerSpec: ...
 
 @final
 class Session:
@@ -286,7 +320,8 @@ class TopicsMissing:
 
 @final
 class PartitionsDone:
-    """Ticket of ``become_leaders`` and ``stop_partitions``: one error code a spec, 0 = done."""
+    """Ticket of ``become_leaders``, ``become_followers`` and ``stop_partitions``: one error code a
+    spec, 0 = done."""
 
     __match_args__ = ("ticket", "errors")
     ticket: int
@@ -354,6 +389,17 @@ class ShutdownDone:
     clean: bool
 
 @final
+class FollowerCaughtUp:
+    """A follower that may join the in-sync replicas; its broker epoch is -1 where unknown."""
+
+    __match_args__ = ("topic", "partition", "leader_epoch", "broker", "broker_epoch")
+    topic: str
+    partition: int
+    leader_epoch: int
+    broker: int
+    broker_epoch: int
+
+@final
 class LogDirFailed:
     __match_args__ = ("path", "reason", "partitions")
     path: str
@@ -378,6 +424,7 @@ Event = (
     | InternalAppended
     | InternalReadDone
     | ShutdownDone
+    | FollowerCaughtUp
     | LogDirFailed
     | Notice
 )
@@ -390,6 +437,18 @@ class DataPlane:
     def listen(self, listener: str, host: str, port: int) -> int: ...
     def apply_image(self, delta: ImageDelta) -> None: ...
     def become_leaders(self, specs: Sequence[LeaderSpec]) -> int: ...
+    def become_followers(self, specs: Sequence[FollowerSpec]) -> int: ...
+    def set_isr(
+        self,
+        topic: str,
+        partition: int,
+        leader_epoch: int,
+        members: Sequence[int],
+        isr: Sequence[int],
+    ) -> bool: ...
+    def lagging_followers(self, max_lag_ms: int) -> list[tuple[str, int, int, list[int]]]:
+        """(topic, partition, leader epoch, brokers)."""
+    def set_broker_epoch(self, epoch: int) -> None: ...
     def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> int:
         """Each (topic, partition, delete)."""
     def delete_records(self, targets: Sequence[tuple[str, int, int]]) -> int:

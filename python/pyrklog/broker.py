@@ -25,42 +25,45 @@ from pyrklog.admin.configs import ConfigAdmin
 from pyrklog.admin.producer_ids import ProducerIds
 from pyrklog.admin.service import Administration
 from pyrklog.admin.topics import TopicAdmin
-from pyrklog.cache_place import cache_place
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
+from pyrklog.controller.asked import AskedController
 from pyrklog.controller.driver import ControllerDriver, ControllerSettings
 from pyrklog.controller.service import ClusterService
 from pyrklog.controller.state_log import StateChangeLog
-from pyrklog.dataplane import CorePlane, Plane, PlaneSettings
+from pyrklog.core_plane import CorePlane
+from pyrklog.dataplane import Plane, PlaneSettings
 from pyrklog.errors import EX_IO, StartError, TemporaryError
 from pyrklog.events import EventHandler, Handlers
 from pyrklog.folders import compare_folders, warn_of_full_disks, warn_of_unconfirmed
 from pyrklog.identity import (
+    DirectoryIdentity,
     choose_cluster_id,
+    choose_member_id,
     choose_node_id,
     create_paths,
-    memory_bytes,
+    enter_cluster,
     read_identities,
 )
+from pyrklog.membership.current_store import CurrentStore
+from pyrklog.membership.member import Member
+from pyrklog.membership.place import metadata_place
 from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
-from pyrklog.metastore.embedded import open_store
-from pyrklog.metastore.interface import (
-    Create,
-    Metastore,
-    NodeExistsError,
-    Set,
-    Stat,
-    StoreFailedError,
-)
+from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
+from pyrklog.peers.own_channel import Channels, OwnChannel
+from pyrklog.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
 
 if TYPE_CHECKING:
     from pyrklog.controller.requests import TopicPartition
     from pyrklog.groups.driver import GroupCoordinator
+    from pyrklog.peers.peers import Peers
 
 LEADERS_WAIT_SECONDS = 0.3
 """How much later a broker listens so that the partitions it knew are led when clients return."""
+SESSION_END_SECONDS = 3.0
+"""ZooKeeper notices the end of a session a tick or two after its time-out."""
 SHUTDOWN_GRACE_MS = 1200
 SHUTDOWN_LIMIT_SECONDS = 1.7
 """SIGTERM to exit within two seconds, the closing of the store included."""
@@ -135,42 +138,66 @@ class Broker:
             log.warning("option_ignored", notice=notice)
         _raise_file_limit()
         identities = read_identities(self.config.log_dirs)
-        opened = await open_store(self.config.meta_dir)
-        try:
-            store = opened.session()
+        async with metadata_place(self.config) as connect:
+            store = CurrentStore(await connect())
             try:
-                await create_paths(store, znodes.PERSISTENT_PATHS)
-                node_id = await choose_node_id(self.config.configured_node_id, identities, store)
-                cluster_id = await choose_cluster_id(store, identities)
-                plane = self._make_plane(self._plane_settings(node_id, cluster_id))
+                node_id, cluster_id = await self._identify(identities, store)
+                plane = self._make_plane(plane_settings(self.config, node_id, cluster_id))
+                member = Member(
+                    node_id,
+                    store,
+                    connect,
+                    self._registration,
+                    registration_wait_seconds=self._registration_wait_seconds(),
+                )
                 known_dirs = {item.directory for item in identities}
-                await self._run_with(node_id, cluster_id, store, plane, known_dirs)
+                await self._run_with(member, cluster_id, plane, known_dirs)
             except StoreFailedError as error:
                 raise StartError(f"The broker cannot go on: {error.reason}.") from None
+            except SessionExpiredError:
+                raise TemporaryError(
+                    "The session with ZooKeeper ended while the broker started.",
+                    fix="look at ZooKeeper, and start the broker again",
+                ) from None
             finally:
                 self._state_log.close()
-                with trio.CancelScope(shield=True):
-                    await store.close()
-        finally:
-            await opened.close()
+                await store.close()
         log.info("stopped", exit_code=self._exit_code)
         return self._exit_code
 
+    async def _identify(
+        self, identities: Sequence[DirectoryIdentity], store: Metastore
+    ) -> tuple[int, str]:
+        """This broker's number and the cluster's id."""
+        config = self.config
+        if config.zookeeper is not None:
+            await enter_cluster(store, config.zookeeper)
+        await create_paths(store, znodes.PERSISTENT_PATHS)
+        if config.zookeeper is None:
+            node_id = await choose_node_id(config.configured_node_id, identities, store)
+        else:
+            node_id = await choose_member_id(
+                config.configured_node_id,
+                identities,
+                store,
+                reserved_max=config.integer("reserved.broker.max.id"),
+                generates=config.boolean("broker.id.generation.enable"),
+            )
+        return node_id, await choose_cluster_id(store, identities)
+
     async def _run_with(
-        self,
-        node_id: int,
-        cluster_id: str,
-        store: Metastore,
-        plane: Plane,
-        known_dirs: Collection[Path],
+        self, member: Member, cluster_id: str, plane: Plane, known_dirs: Collection[Path]
     ) -> None:
-        await self._adopt(node_id, cluster_id, store, plane)
+        node_id, store = member.node_id, member.store
+        in_cluster = self.config.zookeeper is not None
+        if not in_cluster:
+            await self._adopt(node_id, cluster_id, store, plane)
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
         controller = ControllerDriver(
             node_id,
             store,
-            lambda _: replication,
+            self._channels(node_id, replication),
             self._controller_settings(metadata),
             self._state_log,
         )
@@ -178,6 +205,8 @@ class Broker:
             node_id, cluster_id, store, plane, metadata, replication, controller
         )
         self.service = service
+        asked = AskedController(controller)
+        peers = self._peers(metadata, replication, controller, asked, plane)
         groups = cache(partial(self._groups, metadata, replication, service, plane))
         async with trio.open_nursery() as nursery:
             events = EventHandler(
@@ -186,7 +215,7 @@ class Broker:
                 store=store,
                 service=service,
                 replication=replication,
-                load_handlers=lambda: _load_handlers(service, groups(), plane),
+                load_handlers=lambda: _load_handlers(service, groups(), replication, asked, plane),
                 log_dir_count=len(self.config.log_dirs),
                 on_all_log_dirs_failed=self._all_log_dirs_failed,
                 nursery=nursery,
@@ -194,26 +223,21 @@ class Broker:
             nursery.start_soon(self._watch_signals)
             nursery.start_soon(plane.run, events)
             nursery.start_soon(replication.run)
-            # A listener on any free port must be bound before its port can be registered.
-            self._listen(plane, [item for item in self.config.listeners.bound if not item.port])
-            replication.replicas.broker_epoch = await self._register(node_id, store)
+            if peers is not None:
+                nursery.start_soon(peers.run)
+            nursery.start_soon(member.keep_session)
+            # A listener on any free port must be bound before its port can be registered, and the
+            # brokers of a cluster expect one that is registered to listen.
+            early = [item for item in self.config.listeners.bound if in_cluster or not item.port]
+            self._listen(plane, early)
             being_deleted = await store.children(znodes.DELETE_TOPICS)
-            await nursery.start(metadata.run)
-            await nursery.start(controller.run)
-            await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
-            unknown = compare_folders(
-                node_id,
-                plane.found_partitions(),
-                metadata.image,
-                being_deleted,
-                self.config.log_dirs,
-                known_dirs,
+            await nursery.start(
+                member.belong, replication.registered, (metadata.run, controller.run)
             )
-            service.reserve_topics(unknown)
-            warn_of_unconfirmed(metadata.image)
-            warn_of_full_disks(self.config.log_dirs)
+            await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
+            self._look_at_folders(metadata, plane, service, being_deleted, known_dirs)
             await _wait_for_leaders(node_id, metadata, replication)
-            self._listen(plane, [item for item in self.config.listeners.bound if item.port])
+            self._listen(plane, [item for item in self.config.listeners.bound if item not in early])
             self.ready.set()
             seconds = banner.seconds_since_exec()
             await self._announce(seconds, cluster_id, node_id)
@@ -224,8 +248,30 @@ class Broker:
             await trio.to_thread.run_sync(events.preload)
             _collect_garbage_from_now_on()
             await self._end.wait()
+            if peers is not None:
+                await peers.leave(member.broker_epoch)
             await self._shut_down(plane)
             nursery.cancel_scope.cancel()
+
+    def _look_at_folders(
+        self,
+        metadata: Metadata,
+        plane: Plane,
+        service: Administration,
+        being_deleted: Sequence[str],
+        known_dirs: Collection[Path],
+    ) -> None:
+        unknown = compare_folders(
+            metadata.node_id,
+            plane.found_partitions(),
+            metadata.image,
+            being_deleted,
+            self.config.log_dirs,
+            known_dirs,
+        )
+        service.reserve_topics(unknown)
+        warn_of_unconfirmed(metadata.image)
+        warn_of_full_disks(self.config.log_dirs)
 
     async def _adopt(self, node_id: int, cluster_id: str, store: Metastore, plane: Plane) -> None:
         """Takes over topics of a directory that another broker wrote; see docs/adoption.md."""
@@ -240,6 +286,30 @@ class Broker:
             await adopt(node_id, store, found, self.config.log_dirs, segment_bytes, zookeeper)
 
     # --- parts -----------------------------------------------------------------------------------
+
+    def _channels(self, node_id: int, replication: ReplicationDriver) -> Channels:
+        if self.config.zookeeper is None:
+            return OwnChannel(replication)
+        from pyrklog.peers.channels import PeerChannels
+
+        return PeerChannels(node_id, replication, self.config.listeners.inter_broker)
+
+    def _peers(
+        self,
+        metadata: Metadata,
+        replication: ReplicationDriver,
+        controller: ControllerDriver,
+        asked: AskedController,
+        plane: Plane,
+    ) -> Peers | None:
+        """What only a broker of a cluster has."""
+        if self.config.zookeeper is None:
+            return None
+        from pyrklog.peers.peers import Peers
+
+        return Peers(
+            self.config, metadata, replication, plane, asked, lambda: controller.controller_id
+        )
 
     def _service(
         self,
@@ -299,50 +369,6 @@ class Broker:
             imbalance_percent=self.config.integer("leader.imbalance.per.broker.percentage"),
         )
 
-    def _plane_settings(self, node_id: int, cluster_id: str) -> PlaneSettings:
-        number = self.config.integer
-        cache_max_bytes = number("pyrklog.cache.max.bytes")
-        unwritten_max_bytes = number("pyrklog.unwritten.max.bytes")
-        place = cache_place(self.config.string("pyrklog.cache.dir"), cache_max_bytes)
-        if place.reason is not None:
-            log.info("no_block_cache", reason=place.reason)
-        return PlaneSettings(
-            node_id=node_id,
-            cluster_id=cluster_id,
-            log_dirs=[str(path) for path in self.config.log_dirs],
-            network_threads=number("num.network.threads"),
-            reader_threads=number("num.io.threads"),
-            recovery_threads_per_dir=number("num.recovery.threads.per.data.dir"),
-            writer_threads_per_dir=number("pyrklog.writer.threads.per.data.dir"),
-            socket_request_max_bytes=number("socket.request.max.bytes"),
-            receive_buffers_max_bytes=self.config.receive_buffers_max_bytes(memory_bytes()),
-            control_queue_max_requests=number("queued.max.requests"),
-            connections_max_idle_ms=number("connections.max.idle.ms"),
-            max_connections=number("max.connections"),
-            max_connections_per_ip=number("max.connections.per.ip"),
-            socket_send_buffer_bytes=number("socket.send.buffer.bytes"),
-            socket_receive_buffer_bytes=number("socket.receive.buffer.bytes"),
-            fetch_max_bytes=number("fetch.max.bytes"),
-            fetch_session_slots=number("max.incremental.fetch.session.cache.slots"),
-            fetch_read_path=self.config.string("fetch.read.path") or "auto",
-            unwritten_max_bytes=None if unwritten_max_bytes < 0 else unwritten_max_bytes,
-            cache_dir=None if place.directory is None else str(place.directory),
-            cache_max_bytes=None if cache_max_bytes < 0 else cache_max_bytes,
-            cache_flush_bytes=number("pyrklog.cache.flush.bytes"),
-            cache_flush_ms=number("pyrklog.cache.flush.ms"),
-            cache_direct_min_bytes=number("pyrklog.cache.direct.min.bytes"),
-            recovery_checkpoint_interval_ms=number("log.flush.offset.checkpoint.interval.ms"),
-            log_start_checkpoint_interval_ms=number(
-                "log.flush.start.offset.checkpoint.interval.ms"
-            ),
-            high_watermark_checkpoint_interval_ms=number(
-                "replica.high.watermark.checkpoint.interval.ms"
-            ),
-            retention_check_interval_ms=number("log.retention.check.interval.ms"),
-            producer_id_expiration_ms=number("producer.id.expiration.ms"),
-            auto_create_topics=self.config.boolean("auto.create.topics.enable"),
-        )
-
     # --- start -----------------------------------------------------------------------------------
 
     def _listen(self, plane: Plane, endpoints: Sequence[Endpoint]) -> None:
@@ -358,30 +384,19 @@ class Broker:
             for bound, shown in zip(listeners.bound, listeners.advertised, strict=True)
         ]
 
-    async def _register(self, node_id: int, store: Metastore) -> int:
-        """Puts the broker into /brokers/ids; returns its epoch."""
-        registration = znodes.BrokerRegistration(
+    def _registration(self) -> znodes.BrokerRegistration:
+        return znodes.BrokerRegistration(
             self._advertised(),
             self.config.listeners.protocols,
             self.config.string("broker.rack"),
             time.time_ns() // 1_000_000,
         )
-        path = znodes.broker_path(node_id)
-        try:
-            results = await store.multi(
-                [
-                    Create(path, b"", ephemeral=True),
-                    Set(path, znodes.encode_broker(registration), 0),
-                ]
-            )
-        except NodeExistsError:
-            raise TemporaryError(
-                f"Another broker is registered as number {node_id}.",
-                fix="give this one another broker.id, or wait until the other's session ends",
-            ) from None
-        stat = results[1]
-        assert isinstance(stat, Stat)
-        return stat.czxid
+
+    def _registration_wait_seconds(self) -> float:
+        """An earlier life of this broker, killed, is registered until its session ends."""
+        if self.config.zookeeper is None:
+            return 0.0
+        return self.config.integer("zookeeper.session.timeout.ms") / 1000 + SESSION_END_SECONDS
 
     async def _announce(self, seconds: float, cluster_id: str, node_id: int) -> None:
         bound = [item._replace(port=self.ports[item.name]) for item in self.config.listeners.bound]
@@ -476,10 +491,16 @@ async def _wait_for_leaders(
         await metadata.changes.wait_until(are_settled)
 
 
-def _load_handlers(service: Administration, groups: GroupCoordinator, plane: Plane) -> Handlers:
+def _load_handlers(
+    service: Administration,
+    groups: GroupCoordinator,
+    replication: ReplicationDriver,
+    asked: AskedController,
+    plane: Plane,
+) -> Handlers:
     from pyrklog.handlers import build_handlers
 
-    return build_handlers(service, groups, plane.park)
+    return build_handlers(service, groups, replication, asked, plane.park)
 
 
 def _raise_file_limit() -> None:

@@ -1,33 +1,18 @@
-"""The Rust data plane as Trio sees it; the only importer of ``pyrklog._core``.
+"""The Rust data plane as the rest of the broker knows it: :class:`Plane`, and its values.
 
-:class:`Plane` is what the rest of the broker knows; :class:`CorePlane` is the real one and
-``pyrklog.testing.fake_plane`` keeps a second one for tests. Slow commands return tickets, which
-complete as events; here they become awaitable.
+``core_plane.py`` has the real one, ``testing/fake_plane.py`` a second one for tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import trio
-
-from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
-from pyrklog.image import ImageDelta, LeaderSpec, TopicImage
-from pyrklog.internal_log import (
-    AppendResult,
-    InternalBatch,
-    InternalRead,
-    InternalRecord,
-    NewRecord,
-    Producer,
-)
+from pyrklog.image import FollowerSpec, ImageDelta, LeaderSpec
+from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
 
 if TYPE_CHECKING:
-    from pyrklog import _core
     from pyrklog._core import CommitBatch, Heartbeat, OffsetCommit
-
-EVENTS_PER_TURN_MAX = 512
 
 
 class Session(Protocol):
@@ -77,6 +62,28 @@ class LogDirUsage(NamedTuple):
     partitions: Sequence[tuple[str, int, int, int]]
 
 
+class ClusterSettings(NamedTuple):
+    """How brokers reach and follow each other; field by field `_core.ClusterConfig`."""
+
+    listener: str
+    fetchers: int
+    fetch_wait_max_ms: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_response_max_bytes: int
+    fetch_backoff_ms: int
+    socket_timeout_ms: int
+
+
+class LaggingFollowers(NamedTuple):
+    """In-sync followers of a partition that are not caught up."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    brokers: Sequence[int]
+
+
 class PlaneSettings(NamedTuple):
     """What is fixed for the life of the process; field by field `_core.PlaneConfig`."""
 
@@ -110,6 +117,8 @@ class PlaneSettings(NamedTuple):
     retention_check_interval_ms: int
     producer_id_expiration_ms: int
     auto_create_topics: bool
+    cluster: ClusterSettings | None
+    """None for a broker that is alone."""
 
 
 class PlaneListener(Protocol):
@@ -126,6 +135,11 @@ class PlaneListener(Protocol):
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         """A Metadata request that waits for topics; to answer with ``resume``."""
+
+    def on_follower_caught_up(
+        self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
+    ) -> None:
+        """A follower may join the in-sync replicas."""
 
     def on_log_dir_failed(
         self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
@@ -153,6 +167,26 @@ class Plane(Protocol):
 
     async def become_leaders(self, specs: Sequence[LeaderSpec]) -> Sequence[int]:
         """Opens or creates logs and serves them; one error code a spec, 0 = done."""
+
+    async def become_followers(self, specs: Sequence[FollowerSpec]) -> Sequence[int]:
+        """Opens or creates logs and fetches from their leaders; one error code a spec, 0 = done."""
+
+    def set_isr(
+        self,
+        topic: str,
+        partition: int,
+        leader_epoch: int,
+        members: Sequence[int],
+        isr: Sequence[int],
+    ) -> bool:
+        """In-sync replicas of a led partition: those written, and ``members`` with those besides
+        that are about to join. False where it is not led in that epoch."""
+
+    def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
+        """Of all led partitions."""
+
+    def set_broker_epoch(self, epoch: int) -> None:
+        """This broker is registered under this epoch."""
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
         """Each (topic, partition, delete); one error code a spec, 0 = done."""
@@ -234,341 +268,3 @@ class Plane(Protocol):
 
     async def run(self, listener: PlaneListener) -> None:
         """Hands out events until cancelled."""
-
-
-class CorePlane:
-    """:class:`Plane` over ``_core.DataPlane``."""
-
-    def __init__(self, settings: PlaneSettings) -> None:
-        """Creates and locks the log directories; raises :class:`StartError` and its kin."""
-        from pyrklog import _core
-
-        self._core = _core
-        try:
-            config = _core.PlaneConfig(**settings._asdict())
-            self._plane = _core.DataPlane(config)
-        except _core.LogDirLockedError as error:
-            raise TemporaryError(_with_holder(str(error), settings.log_dirs)) from None
-        except _core.ForeignLogDirError as error:
-            raise ConfigError(str(error)) from None
-        except _core.LogDirError as error:
-            raise StartError(str(error)) from None
-        except (ValueError, OverflowError) as error:
-            raise ConfigError(f"The data plane refuses its configuration: {error}.") from None
-        self._waiting: dict[int, _Ticket] = {}
-
-    def found_partitions(self) -> Sequence[FoundPartition]:
-        return [FoundPartition(*item) for item in self._plane.found_partitions()]
-
-    def listen(self, listener: str, host: str, port: int) -> int:
-        try:
-            return self._plane.listen(listener, host, port)
-        except OSError as error:
-            raise _listen_error(listener, host, port, error) from None
-
-    def apply_image(self, delta: ImageDelta) -> None:
-        core = self._core
-        self._plane.apply_image(
-            core.ImageDelta(
-                version=delta.version,
-                controller_id=delta.controller_id,
-                brokers=[
-                    core.BrokerImage(id=item.id, rack=item.rack, endpoints=item.endpoints)
-                    for item in delta.brokers
-                ],
-                topics=self._core_topics(delta.topics),
-                removed_topics=delta.removed_topics,
-            )
-        )
-
-    def _core_topics(self, topics: Sequence[TopicImage]) -> list[_core.TopicImage]:
-        core = self._core
-        # Most topics share one set of options: convert each set once.
-        logs: dict[tuple[object, ...], _core.LogConfig] = {}
-        converted = []
-        for topic in topics:
-            log = logs.get(topic.log)
-            if log is None:
-                log = logs[topic.log] = core.LogConfig(**topic.log._asdict())
-            converted.append(
-                core.TopicImage(
-                    name=topic.name,
-                    id=topic.id,
-                    internal=topic.internal,
-                    log=log,
-                    min_insync_replicas=topic.min_insync_replicas,
-                    partitions=[
-                        core.PartitionImage(
-                            index=item.partition,
-                            leader=item.leader,
-                            leader_epoch=item.leader_epoch,
-                            replicas=item.replicas,
-                            isr=item.isr,
-                            offline=item.offline,
-                        )
-                        for item in topic.partitions
-                    ],
-                )
-            )
-        return converted
-
-    async def become_leaders(self, specs: Sequence[LeaderSpec]) -> Sequence[int]:
-        core = self._core
-        converted = [
-            core.LeaderSpec(
-                topic=spec.topic,
-                partition=spec.partition,
-                leader_epoch=spec.leader_epoch,
-                replicas=spec.replicas,
-                isr=spec.isr,
-                is_new=spec.is_new,
-            )
-            for spec in specs
-        ]
-        done: _core.PartitionsDone = await self._ticket(
-            lambda: self._plane.become_leaders(converted)
-        )
-        return done.errors
-
-    async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
-        done: _core.PartitionsDone = await self._ticket(lambda: self._plane.stop_partitions(specs))
-        return done.errors
-
-    async def delete_records(
-        self, targets: Sequence[tuple[str, int, int]]
-    ) -> Sequence[tuple[int, int]]:
-        done: _core.RecordsDeleted = await self._ticket(lambda: self._plane.delete_records(targets))
-        return done.results
-
-    async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
-        done: _core.LogDirsDescribed = await self._ticket(self._plane.describe_log_dirs)
-        return [
-            LogDirUsage(d.path, d.error_code, d.total_bytes, d.usable_bytes, d.partitions)
-            for d in done.log_dirs
-        ]
-
-    def append_internal(
-        self,
-        topic: str,
-        partition: int,
-        records: Sequence[NewRecord],
-        *,
-        timestamp_ms: int,
-        codec: int,
-        expected_epoch: int,
-        producer: Producer | None = None,
-    ) -> Awaitable[AppendResult]:
-        waiter = _Ticket(_append_result)
-        try:
-            ticket = self._plane.append_internal(
-                topic,
-                partition,
-                records,
-                timestamp_ms=timestamp_ms,
-                codec=codec,
-                expected_epoch=expected_epoch,
-                producer=producer,
-            )
-        except self._core.PlaneClosedError:
-            waiter.outcome = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        else:
-            # It stays until its event comes, whether anyone awaits it or not.
-            self._waiting[ticket] = waiter
-        return waiter
-
-    def append_commits(
-        self,
-        topic: str,
-        partition: int,
-        commits: Sequence[OffsetCommit],
-        *,
-        timestamp_ms: int,
-        codec: int,
-        expected_epoch: int,
-    ) -> CommitBatch | None:
-        try:
-            return self._plane.append_commits(
-                topic,
-                partition,
-                commits,
-                timestamp_ms=timestamp_ms,
-                codec=codec,
-                expected_epoch=expected_epoch,
-            )
-        except self._core.PlaneClosedError:
-            return None
-
-    def time_out_commits(self, commits: CommitBatch) -> None:
-        self._plane.time_out_commits(commits)
-
-    async def read_internal(
-        self, topic: str, partition: int, offset: int, *, max_bytes: int
-    ) -> InternalRead:
-        done: _core.InternalReadDone = await self._ticket(
-            lambda: self._plane.read_internal(topic, partition, offset, max_bytes=max_bytes)
-        )
-        batches = [_internal_batch(batch) for batch in done.batches]
-        return InternalRead(ErrorCode(done.error), batches, done.next_offset, done.end_offset)
-
-    def reply(self, request_id: int, body: bytes) -> None:
-        self._plane.reply(request_id, body)
-
-    def answer_heartbeat(self, heartbeat: Heartbeat, error: int) -> None:
-        self._plane.answer_heartbeat(heartbeat, error)
-
-    def resume(self, request_id: int, errors: Mapping[str, int]) -> None:
-        self._plane.resume(request_id, errors)
-
-    def close_request(self, request_id: int) -> None:
-        self._plane.close_request(request_id)
-
-    def park(self, request_id: int) -> None:
-        self._plane.park(request_id)
-
-    def statistics(self) -> Mapping[str, int]:
-        return self._plane.statistics()
-
-    async def shutdown(self, grace_ms: int) -> bool:
-        done: _core.ShutdownDone = await self._ticket(lambda: self._plane.shutdown(grace_ms))
-        return done.clean
-
-    async def run(self, listener: PlaneListener) -> None:
-        descriptor = self._plane.event_fd()
-        while True:
-            await trio.lowlevel.wait_readable(descriptor)
-            events = self._plane.drain_events(EVENTS_PER_TURN_MAX)
-            for event in events:
-                self._dispatch(event, listener)
-
-    def _dispatch(self, event: _core.Event, listener: PlaneListener) -> None:
-        core = self._core
-        match event:
-            case core.Request():
-                listener.on_request(event)
-            case core.Heartbeat():
-                listener.on_heartbeat(event)
-            case core.OffsetCommit():
-                listener.on_offset_commit(event)
-            case core.TopicsMissing(request_id, topics, session):
-                listener.on_topics_missing(request_id, topics, session)
-            case core.LogDirFailed(path, reason, partitions):
-                listener.on_log_dir_failed(path, reason, partitions)
-            case core.Notice(name, fields, level):
-                listener.on_notice(name, fields, level)
-            case (
-                core.PartitionsDone()
-                | core.RecordsDeleted()
-                | core.LogDirsDescribed()
-                | core.InternalAppended()
-                | core.InternalReadDone()
-                | core.ShutdownDone()
-            ):
-                waiter = self._waiting.pop(event.ticket, None)
-                if waiter is not None:
-                    waiter.complete(event)
-
-    async def _ticket(self, command: Callable[[], int]) -> Any:
-        """Issues the command and waits for its event (no turn hands it out before this one)."""
-        try:
-            ticket = command()
-        except self._core.PlaneClosedError:
-            # The broker is ending, and cancels whoever asked when the plane is done.
-            await trio.sleep_forever()
-        waiter = self._waiting[ticket] = _Ticket()
-        try:
-            return await waiter
-        finally:
-            self._waiting.pop(ticket, None)
-
-
-class _Ticket:
-    """A command under way; awaited, it gives what ``convert`` makes of its event."""
-
-    __slots__ = ("_convert", "_done", "outcome")
-
-    def __init__(self, convert: Callable[[Any], Any] | None = None) -> None:
-        self.outcome: Any = None
-        self._convert = convert
-        self._done: trio.Event | None = None
-
-    def complete(self, event: Any) -> None:
-        self.outcome = event if self._convert is None else self._convert(event)
-        if self._done is not None:
-            self._done.set()
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._wait().__await__()
-
-    async def _wait(self) -> Any:
-        if self.outcome is not None:
-            await trio.lowlevel.checkpoint()
-            return self.outcome
-        if self._done is None:
-            self._done = trio.Event()
-        await self._done.wait()
-        return self.outcome
-
-
-def _append_result(done: _core.InternalAppended) -> AppendResult:
-    return AppendResult(ErrorCode(done.error), done.base_offset)
-
-
-def _internal_batch(batch: _core.InternalBatch) -> InternalBatch:
-    return InternalBatch(
-        batch.base_offset,
-        batch.last_offset,
-        batch.producer_id,
-        batch.is_transactional,
-        batch.is_control,
-        list(map(InternalRecord._make, batch.records)),
-        batch.damage,
-    )
-
-
-def _with_holder(message: str, log_dirs: Sequence[str]) -> str:
-    from pathlib import Path
-
-    from pyrklog.diagnosis import lock_holder
-
-    holders = [lock_holder(Path(path) / ".lock") for path in log_dirs if path in message]
-    known = [holder for holder in holders if holder is not None]
-    return f"{message} (it is {known[0]})" if known else message
-
-
-def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartError:
-    import errno
-
-    where = f"{host or '*'}:{port}"
-    if error.errno == errno.EADDRINUSE:
-        from pyrklog.diagnosis import port_holder
-
-        return TemporaryError(
-            f"{where} is taken by {port_holder(port) or 'another program'}.",
-            fix=f"stop it, or choose another port with --listen {host}:{port + 1}",
-        )
-    if error.errno in (errno.EADDRNOTAVAIL, None):  # None: a name that cannot be looked up
-        return ConfigError(
-            f"{where} is no address of this machine (listener {listener}).",
-            fix="listen on one of its own, or on 0.0.0.0 for all of them",
-        )
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return ConfigError(f"No permission to listen on {where}; ports below 1024 need root.")
-    return StartError(f"Cannot listen on {where}: {error}.")
-
-
-def api_table() -> Sequence[_core.ApiRow]:
-    """The APIs that the broker serves: key, name, versions, owner."""
-    from pyrklog import _core
-
-    return _core.api_table()
-
-
-def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[Mapping[str, object]]:
-    """What a file of a log directory holds, row by row; see ``rust/log/src/dump.rs``.
-
-    Damage is a row with ``kind`` "damage". Raises :class:`OSError` where the file cannot be read
-    and :class:`ValueError` where it is none of ours.
-    """
-    from pyrklog import _core
-
-    return _core.dump_file(path, records=records, verify=verify)

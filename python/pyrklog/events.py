@@ -89,6 +89,13 @@ class EventHandler:
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         self._nursery.start_soon(self._create_missing, request_id, list(topics), session)
 
+    def on_follower_caught_up(
+        self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
+    ) -> None:
+        if self._replication.isrs is not None:
+            key = (topic, partition)
+            self._replication.isrs.caught_up(key, leader_epoch, broker, broker_epoch)
+
     def on_log_dir_failed(
         self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
     ) -> None:
@@ -148,6 +155,7 @@ class EventHandler:
         self, request_id: int, topics: Sequence[str], session: Session
     ) -> None:
         try:
+            await self._service.wait_for_brokers()
             errors = await self._service.auto_create_topics(topics)
         except Exception as error:
             log.error("auto_create_failed", exc_info=error, topics=list(topics)[:10])

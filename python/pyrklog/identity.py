@@ -75,7 +75,8 @@ async def choose_node_id(
                 fix=f"set broker.id={remembered}, or choose another directory with --data",
             )
         return remembered
-    chosen = configured if configured >= 0 else _node_id_of(identities)
+    known = configured if configured >= 0 else _known_node_id(identities)
+    chosen = DEFAULT_NODE_ID if known is None else known
     _refuse_foreign(chosen, identities)
     try:
         content = json.dumps({"version": 1, "broker": chosen}).encode()
@@ -83,6 +84,47 @@ async def choose_node_id(
     except NodeExistsError:
         raise ConfigError("The metadata store is in use by another broker.") from None
     return chosen
+
+
+async def choose_member_id(
+    configured: int,
+    identities: Sequence[DirectoryIdentity],
+    store: Metastore,
+    *,
+    reserved_max: int,
+    generates: bool,
+) -> int:
+    """``broker.id``, else the log directories' number, else the next one of the cluster.
+
+    Those begin behind ``reserved_max``; without ``generates`` a number has to be given.
+    """
+    chosen = configured if configured >= 0 else _known_node_id(identities)
+    if chosen is not None:
+        _refuse_foreign(chosen, identities)
+        return chosen
+    if not generates:
+        raise ConfigError(
+            "A broker of a cluster needs a number.",
+            fix="set broker.id, or broker.id.generation.enable=true",
+        )
+    stat = await store.set(znodes.BROKER_SEQUENCE, b"")
+    return reserved_max + stat.version
+
+
+async def enter_cluster(store: Metastore, connect: str) -> None:
+    """Refuses to join brokers of another kind, and marks a new cluster as ours.
+
+    An Apache Kafka broker could become controller of ours, or the other way round; neither knows
+    what the other keeps under its own paths.
+    """
+    cluster, mark = await store.get_many([znodes.CLUSTER_ID, znodes.OWN_ROOT])
+    if cluster is not None and mark is None:
+        raise ConfigError(
+            f"ZooKeeper ({connect}) keeps the metadata of an Apache Kafka cluster.",
+            fix="choose another chroot, or set zookeeper.connect= for a broker that is alone",
+        )
+    if mark is None:
+        await create_paths(store, [znodes.OWN_ROOT])
 
 
 def _refuse_foreign(node_id: int, identities: Sequence[DirectoryIdentity]) -> None:
@@ -103,7 +145,7 @@ def decode_node(data: bytes) -> int:
         raise StartError(f"The metadata store holds no broker number at {NODE_PATH}.") from None
 
 
-def _node_id_of(identities: Sequence[DirectoryIdentity]) -> int:
+def _known_node_id(identities: Sequence[DirectoryIdentity]) -> int | None:
     known = {item.node_id: item.directory for item in identities if item.node_id is not None}
     if len(known) > 1:
         listed = ", ".join(f"{directory}: {node}" for node, directory in sorted(known.items()))
@@ -111,7 +153,7 @@ def _node_id_of(identities: Sequence[DirectoryIdentity]) -> int:
             f"The log directories belong to different brokers ({listed}).",
             fix="give each broker its own log.dirs",
         )
-    return next(iter(known), DEFAULT_NODE_ID)
+    return next(iter(known), None)
 
 
 async def create_paths(store: Metastore, paths: Sequence[str]) -> None:

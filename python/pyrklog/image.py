@@ -109,6 +109,17 @@ class LeaderSpec(NamedTuple):
     is_new: bool
 
 
+class FollowerSpec(NamedTuple):
+    """This broker follows another in the partition and this epoch; -1 = there is no leader."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: Sequence[int]
+    is_new: bool
+
+
 class TopicEntry:
     """A topic in the image."""
 

@@ -1,7 +1,8 @@
-"""What can be asked of a broker's shared memory while no broker runs."""
+"""What can be asked of a broker's shared memory and files while no broker runs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 
@@ -44,3 +45,14 @@ def remove_arena(path: str, *, force: bool) -> None:
     from pyrklog import _core
 
     _core.remove_arena(path, force=force)
+
+
+def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[Mapping[str, object]]:
+    """What a file of a log directory holds, row by row; see ``rust/log/src/dump.rs``.
+
+    Damage is a row with ``kind`` "damage". Raises :class:`OSError` where the file cannot be read
+    and :class:`ValueError` where it is none of ours.
+    """
+    from pyrklog import _core
+
+    return _core.dump_file(path, records=records, verify=verify)

@@ -72,7 +72,7 @@ pub fn api_versions(out: &mut Vec<u8>, request: &RequestHeader<'_>) -> io::Resul
     if version > max_version(key::API_VERSIONS) {
         return Err(wrong(format!("ApiVersions {version} is not spoken here")));
     }
-    let mut response = ApiVersionsResponse::of_table();
+    let mut response = ApiVersionsResponse::of_table(false);
     response.apis.retain(|api| SPOKEN.contains(&api.key));
     response.apis.push(ApiVersion {
         key: key::INIT_PRODUCER_ID,

@@ -36,6 +36,8 @@ from pyrklog.metadata import Metadata
 from pyrklog.metastore.interface import MetastoreError
 
 HIGH_WATERMARK = -1
+BROKERS_WAIT_SECONDS = 20.0
+"""Shorter than the clients' request time-outs."""
 
 
 class Administration:
@@ -70,6 +72,16 @@ class Administration:
         self, specs: Sequence[TopicSpec], *, validate_only: bool, timeout_ms: int
     ) -> list[TopicResult]:
         return await self._topics.create(specs, validate_only=validate_only, timeout_ms=timeout_ms)
+
+    async def create_own_topic(self, spec: TopicSpec, *, timeout_ms: int) -> TopicResult:
+        [result] = await self._topics.create(
+            [spec], validate_only=False, timeout_ms=timeout_ms, as_controller=False
+        )
+        return result
+
+    async def wait_for_brokers(self) -> None:
+        with trio.move_on_after(BROKERS_WAIT_SECONDS):
+            await self._metadata.changes.wait_until(lambda: bool(self._metadata.image.brokers))
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         return await self._topics.auto_create(names)

@@ -67,10 +67,18 @@ class TopicAdmin:
     # --- create ----------------------------------------------------------------------------------
 
     async def create(
-        self, specs: Sequence[TopicSpec], *, validate_only: bool, timeout_ms: int
+        self,
+        specs: Sequence[TopicSpec],
+        *,
+        validate_only: bool,
+        timeout_ms: int,
+        as_controller: bool = True,
     ) -> list[TopicResult]:
-        """See ``ClusterService.create_topics``."""
-        results, planned = self._plan_all(specs)
+        """See ``ClusterService.create_topics``; any broker may create what it needs itself.
+
+        The store takes a topic once, whoever writes it.
+        """
+        results, planned = self._plan_all(specs, as_controller)
         if validate_only:
             return [result._replace(topic_id=NO_TOPIC_ID) for result in results]
         if not planned:
@@ -89,7 +97,7 @@ class TopicAdmin:
         return results
 
     def _plan_all(
-        self, specs: Sequence[TopicSpec]
+        self, specs: Sequence[TopicSpec], as_controller: bool
     ) -> tuple[list[TopicResult], dict[int, znodes.TopicAssignment]]:
         results = []
         planned: dict[int, znodes.TopicAssignment] = {}
@@ -98,8 +106,8 @@ class TopicAdmin:
         partitions = 0
         for index, spec in enumerate(specs):
             try:
-                if not self._is_controller():
-                    raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+                if as_controller:
+                    self._check_controller()
                 if named[spec.name] > 1:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, f"The request names '{spec.name}' twice."
@@ -117,6 +125,10 @@ class TopicAdmin:
             planned[index] = plan
             results.append(self._success(spec, plan))
         return results, planned
+
+    def _check_controller(self) -> None:
+        if not self._is_controller():
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
 
     def _check_reserved(self, name: str) -> None:
         if name in self.reserved:
@@ -258,7 +270,10 @@ class TopicAdmin:
             return errors
         timeout_ms = int(AUTO_CREATE_WAIT_SECONDS * 1000)
         results = await self.create(
-            [TopicSpec(name) for name in wanted], validate_only=False, timeout_ms=timeout_ms
+            [TopicSpec(name) for name in wanted],
+            validate_only=False,
+            timeout_ms=timeout_ms,
+            as_controller=False,
         )
         late = {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER}
         existing = [r.name for r in results if r.error is ErrorCode.TOPIC_ALREADY_EXISTS]
@@ -315,8 +330,7 @@ class TopicAdmin:
         ]
 
     def _resolve(self, ref: TopicRef) -> tuple[str, bytes]:
-        if not self._is_controller():
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+        self._check_controller()
         if not self._metadata.config.boolean("delete.topic.enable"):
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
         name = ref.name
@@ -411,8 +425,7 @@ class TopicAdmin:
 
     async def _add_to(self, spec: PartitionsSpec, validate_only: bool) -> bytes | None:
         """The topic's id; None when it was changed meanwhile and is to be looked at anew."""
-        if not self._is_controller():
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+        self._check_controller()
         path = znodes.topic_path(spec.name)
         unknown = ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{spec.name}' does not exist."

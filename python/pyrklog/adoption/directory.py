@@ -9,8 +9,9 @@ from pathlib import Path
 from pyrklog.adoption.batches import BatchError, read_values
 from pyrklog.adoption.kraft import KraftMetadata, replay
 from pyrklog.adoption.plan import METADATA_TOPIC
-from pyrklog.dataplane import FoundPartition, dump_file
+from pyrklog.dataplane import FoundPartition
 from pyrklog.errors import ConfigError
+from pyrklog.offline import dump_file
 from pyrklog.protocol.primitives import DecodeError
 
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"

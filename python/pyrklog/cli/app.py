@@ -6,7 +6,17 @@ import typer
 
 from pyrklog.cli import arena, consume, group, log, produce, serve, topic
 from pyrklog.cli.failures import ending, guarded
-from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
+from pyrklog.cli.options import (
+    AdoptZooKeeper,
+    Bootstrap,
+    BrokerId,
+    Properties,
+    Quiet,
+    Timeout,
+    Verbose,
+    ZooKeeper,
+    settings,
+)
 
 HELP = """A distributed log broker that speaks Kafka's protocol, and tools for any Kafka.
 
@@ -103,15 +113,9 @@ def serve_command(
             show_default=False,
         ),
     ] = None,
-    adopt_zookeeper: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT/CHROOT",
-            help="Where the topics' options are, at the first start on a directory of a Kafka "
-            "with ZooKeeper.",
-            show_default=False,
-        ),
-    ] = None,
+    zookeeper: ZooKeeper = None,
+    broker_id: BrokerId = None,
+    adopt_zookeeper: AdoptZooKeeper = None,
     check: Annotated[
         bool, typer.Option("--check", help="Check the configuration and end (0 good, 78 not).")
     ] = False,
@@ -132,5 +136,7 @@ def serve_command(
         print_config=print_config,
         tmp=tmp,
         adopt_zookeeper=adopt_zookeeper,
+        zookeeper=zookeeper,
+        broker_id=broker_id,
     )
     raise typer.Exit(ending(serve.serve, options))

@@ -27,6 +27,31 @@ class OutputFormat(StrEnum):
     NAME = "name"
 
 
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT/CHROOT",
+        help="Be a broker of the cluster that ZooKeeper keeps there; without it, one alone.",
+        show_default=False,
+    ),
+]
+BrokerId = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N",
+        help="Number of the broker in its cluster. Default: the data's, else the next one.",
+        show_default=False,
+    ),
+]
+AdoptZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT/CHROOT",
+        help="Where the topics' options are, at the first start on a directory of a Kafka "
+        "with ZooKeeper.",
+        show_default=False,
+    ),
+]
 Bootstrap = Annotated[
     str | None,
     typer.Option(

@@ -15,6 +15,8 @@ _VALUES = {
     "--data": "data",
     "--listen": "listen",
     "--config": "config",
+    "--zookeeper": "zookeeper",
+    "--broker-id": "broker_id",
     "--adopt-zookeeper": "adopt_zookeeper",
 }
 _FLAGS = {"--check": "check", "--print-config": "print_config", "--tmp": "tmp"}
@@ -32,6 +34,8 @@ class ServeOptions:
     print_config: bool = False
     tmp: bool = False
     adopt_zookeeper: str | None = None
+    zookeeper: str | None = None
+    broker_id: str | None = None
 
 
 def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
@@ -92,8 +96,13 @@ def _serve(options: ServeOptions, data: str | None) -> int:
 
             raise ConfigError("--data takes a directory, not ''", fix="for example --data .data")
         flags["pyrklog.data.dir"] = data
-    if options.adopt_zookeeper is not None:
-        flags["pyrklog.adopt.zookeeper"] = options.adopt_zookeeper
+    for name, text in (
+        ("pyrklog.adopt.zookeeper", options.adopt_zookeeper),
+        ("zookeeper.connect", options.zookeeper),
+        ("broker.id", options.broker_id),
+    ):
+        if text is not None:
+            flags[name] = text
     if options.listen is not None:
         flags["listeners"] = _listeners(options.listen)
     config = load_config(

@@ -124,6 +124,11 @@ class BrokerConfig:
         return self._values[name]
 
     @property
+    def zookeeper(self) -> str | None:
+        """``zookeeper.connect``; None for a broker that is alone."""
+        return self.string("zookeeper.connect")
+
+    @property
     def configured_node_id(self) -> int:
         """``broker.id`` or ``node.id``; -1 where neither is given."""
         broker_id, node_id = self.integer("broker.id"), self.integer("node.id")
@@ -213,6 +218,8 @@ class BrokerConfig:
         places = self.places
         for name, option in sorted(OPTIONS.items()):
             value = places[name].text if name in places else option.format(self._values[name])
+            if option.is_secret and value:
+                value = "[hidden]"
             given = self.given.get(name)
             rows.append((name, value or "", given.origin if given else "default"))
         return rows

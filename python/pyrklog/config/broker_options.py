@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from pyrklog.config.option import CLUSTER_WIDE, INT_MAX, Value, boolean, integer, long, string
+from pyrklog.config.option import (
+    CLUSTER_WIDE,
+    INT_MAX,
+    Value,
+    boolean,
+    integer,
+    long,
+    password,
+    string,
+)
 
 FETCH_READ_PATHS = ("auto", "sendfile", "copy")
 
@@ -36,6 +45,121 @@ IDENTITY = (
         "broker.rack",
         None,
         "Rack (or zone) of this broker; replicas of a partition are spread over racks.",
+    ),
+)
+
+CLUSTER = (
+    string(
+        "zookeeper.connect",
+        None,
+        "ZooKeeper of the cluster that this broker belongs to: HOST:PORT[,HOST:PORT...][/CHROOT]. "
+        "Without it the broker is alone, on its embedded metadata store.",
+        importance="high",
+    ),
+    integer(
+        "zookeeper.session.timeout.ms",
+        6000,
+        "A broker that ZooKeeper has not heard of for this long is dead. Kafka's default is 18000.",
+        importance="high",
+        minimum=1,
+    ),
+    integer(
+        "zookeeper.connection.timeout.ms",
+        18000,
+        "How long a start waits for ZooKeeper.",
+        importance="high",
+        minimum=1,
+    ),
+    password(
+        "pyrklog.zookeeper.digest",
+        "USER:PASSWORD by which ZooKeeper knows this broker (its digest scheme).",
+    ),
+    boolean("zookeeper.ssl.client.enable", False, "Speaks TLS with ZooKeeper."),
+    string(
+        "zookeeper.ssl.truststore.location",
+        None,
+        "PEM file of the certificates that ZooKeeper's own must come from.",
+    ),
+    string(
+        "zookeeper.ssl.keystore.location",
+        None,
+        "PEM file with this broker's certificate and its key, where ZooKeeper asks for one.",
+    ),
+    password("zookeeper.ssl.keystore.password", "Password of the key in that file."),
+    string(
+        "zookeeper.ssl.endpoint.identification.algorithm",
+        "HTTPS",
+        "HTTPS compares ZooKeeper's name with its certificate; an empty value does not.",
+        importance="low",
+    ),
+    boolean(
+        "broker.id.generation.enable",
+        True,
+        "Without broker.id, a new broker of a cluster takes the next free number.",
+    ),
+    integer(
+        "reserved.broker.max.id",
+        1000,
+        "Numbers that are taken that way begin behind this one.",
+        minimum=0,
+    ),
+)
+
+REPLICATION = (
+    integer(
+        "num.replica.fetchers",
+        1,
+        "Threads, each with a connection, that fetch from each other broker.",
+        importance="high",
+        minimum=1,
+        maximum=1024,
+    ),
+    long(
+        "replica.lag.time.max.ms",
+        30000,
+        "A follower that has not had everything for this long is not in sync any more.",
+        importance="high",
+        minimum=1,
+    ),
+    integer(
+        "replica.fetch.wait.max.ms",
+        500,
+        "How long a follower's request waits at the leader for something new.",
+        importance="high",
+        minimum=1,
+    ),
+    integer(
+        "replica.fetch.min.bytes",
+        1,
+        "Bytes that it waits for.",
+        importance="high",
+        minimum=1,
+    ),
+    integer(
+        "replica.fetch.max.bytes",
+        1048576,
+        "Bytes of one partition in an answer, but for a first batch that is larger.",
+        minimum=1,
+    ),
+    integer(
+        "replica.fetch.response.max.bytes",
+        10485760,
+        "Bytes of a whole answer, but for a first batch that is larger.",
+        minimum=1,
+    ),
+    integer(
+        "replica.fetch.backoff.ms",
+        1000,
+        "How long a partition, or a leader, that failed is left alone, at most; the first pause is "
+        "20 ms, each one in a row twice as long.",
+        minimum=1,
+    ),
+    integer(
+        "replica.socket.timeout.ms",
+        30000,
+        "How long a follower waits for an answer beyond replica.fetch.wait.max.ms.",
+        importance="high",
+        minimum=1,
     ),
 )
 
@@ -342,4 +466,4 @@ TOPICS = (
     ),
 )
 
-BROKER_OPTIONS = (*IDENTITY, *PLACES, *NETWORK, *READING, *STORAGE, *TOPICS)
+BROKER_OPTIONS = (*IDENTITY, *CLUSTER, *REPLICATION, *PLACES, *NETWORK, *READING, *STORAGE, *TOPICS)

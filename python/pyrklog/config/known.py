@@ -21,7 +21,7 @@ JVM_ONLY = frozenset(_JVM_ONLY.split())
 
 _WITHOUT_EFFECT = """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-    background.threads broker.heartbeat.interval.ms broker.id.generation.enable
+    background.threads broker.heartbeat.interval.ms
     broker.session.timeout.ms compression.gzip.level compression.lz4.level compression.zstd.level
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
@@ -58,7 +58,7 @@ _WITHOUT_EFFECT = """
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
     metrics.num.samples metrics.recording.level metrics.sample.window.ms
-    num.replica.alter.log.dirs.threads num.replica.fetchers offsets.commit.required.acks
+    num.replica.alter.log.dirs.threads offsets.commit.required.acks
     password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
     password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
     process.roles producer.id.expiration.check.interval.ms
@@ -73,11 +73,10 @@ _WITHOUT_EFFECT = """
     remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
     remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
     remote.log.reader.max.pending.tasks remote.log.reader.threads
-    remote.log.storage.manager.impl.prefix remote.log.storage.system.enable replica.fetch.backoff.ms
-    replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
-    replica.fetch.wait.max.ms replica.lag.time.max.ms replica.socket.receive.buffer.bytes
-    replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds
-    request.timeout.ms reserved.broker.max.id sasl.enabled.mechanisms sasl.jaas.config
+    remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
+    replica.socket.receive.buffer.bytes
+    replication.quota.window.num replication.quota.window.size.seconds
+    request.timeout.ms sasl.enabled.mechanisms sasl.jaas.config
     sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
     sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
     sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
@@ -106,13 +105,13 @@ _WITHOUT_EFFECT = """
     transaction.state.log.num.partitions transaction.state.log.replication.factor
     transaction.state.log.segment.bytes transactional.id.expiration.ms
     unclean.leader.election.interval.ms unstable.api.versions.enable
-    unstable.feature.versions.enable zookeeper.connect zookeeper.connection.timeout.ms
+    unstable.feature.versions.enable
     zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
-    zookeeper.metadata.migration.min.batch.size zookeeper.session.timeout.ms zookeeper.set.acl
-    zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
-    zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
-    zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type
-    zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
+    zookeeper.metadata.migration.min.batch.size zookeeper.set.acl
+    zookeeper.ssl.cipher.suites zookeeper.ssl.crl.enable
+    zookeeper.ssl.enabled.protocols
+    zookeeper.ssl.keystore.type
+    zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol
     zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
 """
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())

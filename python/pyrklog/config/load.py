@@ -137,6 +137,11 @@ def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
 def _check_together(config: BrokerConfig) -> None:
     """What only shows when options are taken together; each property raises its own error."""
     _ = config.configured_node_id, config.log_dirs, config.meta_dir
+    if config.zookeeper is not None and config.string("pyrklog.adopt.zookeeper") is not None:
+        raise ConfigError(
+            "pyrklog.adopt.zookeeper is for a broker that is alone; zookeeper.connect is set.",
+            fix="adopt with zookeeper.connect= (empty)",
+        )
     left_out = config.listeners.left_out
     if left_out:
         names = ", ".join(left_out)

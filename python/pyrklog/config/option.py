@@ -16,6 +16,7 @@ from pyrklog.controller.service import (
     TYPE_INT,
     TYPE_LIST,
     TYPE_LONG,
+    TYPE_PASSWORD,
     TYPE_SHORT,
     TYPE_STRING,
 )
@@ -42,6 +43,7 @@ _TYPE_NAMES = {
     TYPE_LONG: "long",
     TYPE_DOUBLE: "double",
     TYPE_LIST: "list",
+    TYPE_PASSWORD: "password",
 }
 
 
@@ -84,6 +86,11 @@ class Option(NamedTuple):
         if isinstance(value, tuple):
             return ",".join(value)
         return str(value)
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the value is shown to nobody."""
+        return self.type == TYPE_PASSWORD
 
     @property
     def type_name(self) -> str:
@@ -166,6 +173,11 @@ def double(name: str, default: float, documentation: str, **more: object) -> Opt
 def string(name: str, default: str | None, documentation: str, **more: object) -> Option:
     """A text option."""
     return Option(name, TYPE_STRING, default, documentation, **more)  # type: ignore[arg-type]
+
+
+def password(name: str, documentation: str, **more: object) -> Option:
+    """A text that is shown to nobody; unset unless it is given."""
+    return Option(name, TYPE_PASSWORD, None, documentation, **more)  # type: ignore[arg-type]
 
 
 def items(name: str, default: tuple[str, ...], documentation: str, **more: object) -> Option:

@@ -208,14 +208,18 @@ def describe_broker_options(
         if name in settled:
             default = [item for item in candidates if item.source == SOURCE_DEFAULT]
             candidates = [settled[name], *default]
-        synonyms = [Synonym(name, item.text, item.source) for item in candidates]
+        secret = option.is_secret
+        synonyms = [
+            Synonym(name, None if secret else item.text, item.source) for item in candidates
+        ]
+        value = settled[name].text if name in settled else option.format(broker.value(name))
         entries.append(
             ConfigEntry(
                 name=name,
-                value=settled[name].text if name in settled else option.format(broker.value(name)),
+                value=None if secret else value,
                 read_only=option.update_mode == "read-only",
                 source=synonyms[0].source if synonyms else SOURCE_DEFAULT,
-                sensitive=False,
+                sensitive=secret,
                 synonyms=synonyms if include_synonyms else (),
                 type=option.type,
                 documentation=option.documentation if include_documentation else None,

@@ -30,7 +30,6 @@ from pyrklog.controller.effects import (
 )
 from pyrklog.controller.machine import Controller
 from pyrklog.controller.requests import (
-    BrokerChannel,
     ControlResponse,
     LeaderAndIsrResponse,
     StopReplicaResponse,
@@ -45,14 +44,17 @@ from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     BadVersionError,
     Create,
+    Delete,
     Metastore,
     NodeExistsError,
     NoNodeError,
+    SessionExpiredError,
     Set,
     Stat,
     StoreFailedError,
     WatchEvent,
 )
+from pyrklog.peers.own_channel import Channels
 
 FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5
@@ -90,7 +92,7 @@ class ControllerDriver:
         self,
         node_id: int,
         store: Metastore,
-        channel: Callable[[int], BrokerChannel],
+        channels: Channels,
         settings: ControllerSettings,
         state_log: StateChangeLog,
     ) -> None:
@@ -99,11 +101,12 @@ class ControllerDriver:
         """Who leads, as far as this broker knows; -1 = nobody."""
         self.changes = Changes()
         self._store = store
-        self._channel = channel
+        self._channels = channels
         self._settings = settings
         self._state_log = state_log
         self._moved = trio.Event()
-        self._announced = False
+        self._has_known_one = False
+        self._is_started = False
         self._term: Term | None = None
         self._machine: Controller | None = None
         self._events_in, self._events = trio.open_memory_channel[tuple[Hashable, Handler]](math.inf)
@@ -116,7 +119,12 @@ class ControllerDriver:
         return self._term is not None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Takes part until cancelled; started when a controller is known to this broker."""
+        """Takes part until cancelled; started when a controller is known to this broker.
+
+        May be run again in the next session. Raises :class:`SessionExpiredError` at a session's
+        end, and what keeps the first controller of a start from leading.
+        """
+        self._is_started = False
         while True:
             self._moved = trio.Event()
             try:
@@ -128,13 +136,15 @@ class ControllerDriver:
                     await self._lead(term, task_status)
             except ControllerMovedError:
                 log.warning("controller_moved")
+            except SessionExpiredError:
+                raise
             except StoreFailedError as error:
-                if not self._announced:
+                if not self._has_known_one:
                     raise
                 log.error("controller_store_failed", reason=error.reason)
                 await self._step_down()
             except Exception as error:
-                if not self._announced:
+                if not self._has_known_one:
                     raise
                 # A bug, then. What is led goes on being served; the next term begins afresh with
                 # what the store holds.
@@ -150,8 +160,9 @@ class ControllerDriver:
         """This term failed: another broker may do better, or this one a little later."""
         try:
             if self._term is not None:
-                await self._store.delete(znodes.CONTROLLER)
-        except (NoNodeError, StoreFailedError):
+                # Only this term's: another broker may lead by now.
+                await self._store.multi([self._term.check(), Delete(znodes.CONTROLLER)])
+        except (NoNodeError, BadVersionError, StoreFailedError):
             pass  # nothing to hand over, or no way to
         await trio.sleep(STORE_RETRY_SECONDS)
 
@@ -180,7 +191,6 @@ class ControllerDriver:
             return None
         stat = results[1]
         assert isinstance(stat, Stat)
-        await self._store.exists(znodes.CONTROLLER, self._controller_changed)
         return Term(epoch + 1, stat.version)
 
     async def _read_epoch(self) -> tuple[int, int]:
@@ -198,7 +208,11 @@ class ControllerDriver:
         try:
             node = await self._store.get(znodes.CONTROLLER, self._controller_changed)
             self.controller_id = znodes.decode_controller(node.data)
-        except NoNodeError:
+            if node.stat.ephemeral_owner == self._store.session_id:
+                # Of a term that has failed: nobody leads as long as it is there.
+                self.controller_id = -1
+                await self._store.delete(znodes.CONTROLLER, node.stat.version)
+        except (NoNodeError, BadVersionError):
             self.controller_id = -1
             self._moved.set()
         except znodes.ZnodeError as error:
@@ -218,20 +232,18 @@ class ControllerDriver:
             self.node_id, term.epoch, delete_topic_enable=self._settings.delete_topic_enable
         )
         log.info("controller_elected", broker=self.node_id, epoch=term.epoch)
-        brokers = await self._read_brokers()
-        snapshot = await self._read_snapshot()
-        self._known_topics = set(snapshot.topics)
-        await self._perform(machine.start(brokers, snapshot))
-        self.controller_id = self.node_id
-        self.changes.notify()
-        self._announce(task_status)
-        await self._log_dir_events()
         failure: Exception | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._resign_when_moved, nursery.cancel_scope)
-            if self._settings.rebalance_interval_seconds is not None:
-                nursery.start_soon(self._rebalance_timer, self._settings.rebalance_interval_seconds)
+            await nursery.start(self._channels.run)
             try:
+                await self._take_over(machine)
+                self._announce(task_status)
+                if self._settings.rebalance_interval_seconds is not None:
+                    nursery.start_soon(
+                        self._rebalance_timer, self._settings.rebalance_interval_seconds
+                    )
+                await self._log_dir_events()
                 async for key, handler in self._events:
                     self._queued.discard(key)
                     await handler()
@@ -241,14 +253,34 @@ class ControllerDriver:
         if failure is not None:
             raise failure
 
+    async def _take_over(self, machine: Controller) -> None:
+        brokers = await self._read_brokers()
+        snapshot = await self._read_snapshot()
+        self._known_topics = set(snapshot.topics)
+        self._channels.live(brokers)
+        await self._perform(machine.start(brokers, snapshot))
+        self.controller_id = self.node_id
+        self.changes.notify()
+
     def _announce(self, task_status: trio.TaskStatus[None]) -> None:
-        if not self._announced:
-            self._announced = True
+        self._has_known_one = True
+        if not self._is_started:
+            self._is_started = True
             task_status.started()
 
     async def _resign_when_moved(self, scope: trio.CancelScope) -> None:
-        await self._moved.wait()
+        while await self._is_elected():
+            await self._moved.wait()
+            self._moved = trio.Event()
         scope.cancel()
+
+    async def _is_elected(self) -> bool:
+        """Whether /controller is this session's own; a watch tells of lost connections, too."""
+        try:
+            node = await self._store.get(znodes.CONTROLLER, self._controller_changed)
+        except (NoNodeError, SessionExpiredError, StoreFailedError):
+            return False
+        return node.stat.ephemeral_owner == self._store.session_id
 
     async def _rebalance_timer(self, interval_seconds: int) -> None:
         await trio.sleep(FIRST_REBALANCE_SECONDS)
@@ -269,6 +301,23 @@ class ControllerDriver:
     def _current(self) -> Controller:
         assert self._machine is not None
         return self._machine
+
+    async def perform(self, procedure: Callable[[Controller], Steps]) -> bool:
+        """Runs a procedure in its turn; False where this broker does not lead, or no longer."""
+        term = self._term
+        if term is None or self._machine is None:
+            return False
+        is_done = False
+
+        async def take_turn() -> None:
+            nonlocal is_done
+            await self._perform(procedure(self._current()))
+            is_done = True
+            self.changes.notify()
+
+        self._queue(object(), take_turn)
+        await self.changes.wait_until(lambda: is_done or self._term is not term)
+        return is_done
 
     # --- watches ---------------------------------------------------------------------------------
 
@@ -303,6 +352,7 @@ class ControllerDriver:
 
     async def _on_brokers(self) -> None:
         brokers = await self._read_brokers()
+        self._channels.live(brokers)
         await self._perform(self._current().brokers_changed(brokers))
 
     async def _read_snapshot(self) -> Snapshot:
@@ -382,7 +432,7 @@ class ControllerDriver:
                     log.log("error" if event.endswith("_failed") else "info", event, fields)
                 return None
             case Send(broker, request):
-                self._channel(broker).post(request, self._answer_of(broker))
+                self._channels.to(broker).post(request, self._answer_of(broker))
                 return None
             case WriteStates(writes):
                 return await store_writes.write_states(self._store, self._fence(), writes)

@@ -92,6 +92,8 @@ def without_replica(current: Leadership, broker: int, controller_epoch: int) -> 
         return None
     isr = current.isr if len(current.isr) == 1 else tuple(b for b in current.isr if b != broker)
     leader = -1 if current.leader == broker else current.leader
+    if (leader, isr) == (current.leader, current.isr):
+        return None
     return Leadership(
         leader, current.leader_epoch + 1, isr, controller_epoch, current.recovery_state
     )

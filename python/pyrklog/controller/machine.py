@@ -18,9 +18,17 @@ from pyrklog.controller.effects import (
     UnmarkDeletion,
 )
 from pyrklog.controller.election import preferred_election
+from pyrklog.controller.isr_changes import IsrChanges
+from pyrklog.controller.leaving import Leaving
 from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.replicas import Replica, ReplicaChanges
-from pyrklog.controller.requests import LeaderAndIsrResponse, StopReplicaResponse, TopicPartition
+from pyrklog.controller.requests import (
+    AlterPartitionRequest,
+    IsrChangeResult,
+    LeaderAndIsrResponse,
+    StopReplicaResponse,
+    TopicPartition,
+)
 from pyrklog.controller.state import (
     ControllerState,
     LiveBroker,
@@ -41,6 +49,8 @@ class Controller:
         self._batch = RequestBatch(self.state)
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
+        self._isr_changes = IsrChanges(self.state, self._batch)
+        self._leaving = Leaving(self.state, self._batch, self._partitions, self._replicas)
         self._delete_topic_enable = delete_topic_enable
 
     # --- start ---------------------------------------------------------------------------------
@@ -73,6 +83,15 @@ class Controller:
                 self._batch.leader_and_isr(partition.replicas, partition)
         if offline:
             yield from self._partitions.to_online(offline)
+        # Of brokers that have gone while nobody led.
+        yield from self._replicas.to_offline(
+            [
+                (partition, broker)
+                for partition in state.partitions()
+                for broker, found in partition.replica_states.items()
+                if found is ReplicaState.OFFLINE
+            ]
+        )
         yield from self._batch.flush()
         if missing:
             yield UnmarkDeletion(missing)
@@ -145,8 +164,8 @@ class Controller:
 
     def _brokers_came(self, came: Sequence[int]) -> Steps:
         state = self.state
-        # The old brokers learn of the new ones, the new ones of everything.
-        self._batch.update_metadata(state.brokers, ())
+        # The old brokers learn of the new ones, the new ones of everything at once.
+        self._batch.update_metadata(state.brokers.keys() - set(came), ())
         yield from self._batch.flush()
         self._batch.update_metadata(came, state.partitions())
         back = [
@@ -197,6 +216,21 @@ class Controller:
         if back:
             self._batch.update_metadata(state.brokers, back)
             yield from self._batch.flush()
+
+    def knows(self, broker: int, broker_epoch: int) -> bool:
+        """Whether this is the present life of a live broker."""
+        live = self.state.brokers.get(broker)
+        return live is not None and live.epoch == broker_epoch
+
+    def alter_partitions(
+        self, request: AlterPartitionRequest, results: list[IsrChangeResult]
+    ) -> Steps:
+        """A leader asks for other ISRs; ``results`` gets one for each change."""
+        yield from self._isr_changes.alter(request, results)
+
+    def shut_down(self, broker: int, remaining: list[TopicPartition]) -> Steps:
+        """A broker is about to end; ``remaining`` gets what it still leads."""
+        yield from self._leaving.shut_down(broker, remaining)
 
     # --- topics --------------------------------------------------------------------------------
 

@@ -95,6 +95,64 @@ class StopReplicaResponse(NamedTuple):
     errors: Mapping[TopicPartition, ErrorCode]
 
 
+class IsrChange(NamedTuple):
+    """The ISR that a leader wants for one partition (AlterPartition, KIP-497)."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    """The version of the state that it builds on."""
+    isr: Sequence[tuple[int, int]]
+    """(broker, its epoch as the leader knows it, -1 = unknown; KIP-903)."""
+    recovery_state: int
+
+
+class IsrChangeResult(NamedTuple):
+    """What holds of the partition now; with an error the rest means nothing."""
+
+    topic_id: bytes
+    partition: int
+    error: ErrorCode
+    leader: int = -1
+    leader_epoch: int = -1
+    isr: Sequence[int] = ()
+    partition_epoch: int = -1
+    recovery_state: int = 0
+
+
+class AlterPartitionRequest(NamedTuple):
+    """A leader asks for other ISRs."""
+
+    broker: int
+    broker_epoch: int
+    changes: Sequence[IsrChange]
+
+
+class AlterPartitionResponse(NamedTuple):
+    """``error`` refuses the whole request."""
+
+    error: ErrorCode
+    results: Sequence[IsrChangeResult]
+
+
+class ControlledShutdownResponse(NamedTuple):
+    """The partitions that the leaving broker still leads."""
+
+    error: ErrorCode
+    remaining: Sequence[TopicPartition]
+
+
+class ControllerService(Protocol):
+    """What brokers ask the controller; NOT_CONTROLLER where another broker is that."""
+
+    async def alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Writes ISRs, each by compare-and-set."""
+
+    async def shut_down(self, broker: int, broker_epoch: int) -> ControlledShutdownResponse:
+        """Others lead what a broker leads that is about to end."""
+
+
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 

@@ -227,7 +227,16 @@ class ClusterService(Protocol):
     async def create_topics(
         self, specs: Sequence[TopicSpec], *, validate_only: bool, timeout_ms: int
     ) -> list[TopicResult]:
-        """Creates topics; done when every partition leader serves (or REQUEST_TIMED_OUT)."""
+        """Creates topics; done when every partition leader serves (or REQUEST_TIMED_OUT).
+
+        NOT_CONTROLLER where another broker is the controller.
+        """
+
+    async def create_own_topic(self, spec: TopicSpec, *, timeout_ms: int) -> TopicResult:
+        """Creates a topic that this broker needs for itself, controller or not."""
+
+    async def wait_for_brokers(self) -> None:
+        """Waits until this broker knows of the cluster, but not for ever."""
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Creates missing topics with the broker's defaults, for a Metadata request.

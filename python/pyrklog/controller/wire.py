@@ -150,9 +150,8 @@ def _stop_replica(request: StopReplicaRequest) -> wire.StopReplicaRequest:
     )
 
 
-def decode_request(api: Api[Any, Any], body: bytes, version: int) -> ControlRequest:
-    """The request in a body. Raises :class:`DecodeError`."""
-    message = api.decode_request(body, version)
+def request_of(message: Any) -> ControlRequest:
+    """The request that a message of one of these APIs carries."""
     match message:
         case wire.LeaderAndIsrRequest():
             return LeaderAndIsrRequest(
@@ -186,7 +185,7 @@ def decode_request(api: Api[Any, Any], body: bytes, version: int) -> ControlRequ
                 ],
             )
         case _:
-            raise TypeError(f"{api.name} is no request of a controller")
+            raise TypeError(f"{type(message).__name__} is no request of a controller")
 
 
 def _led_topic(topic: wire.LeaderAndIsrTopicState) -> TopicPartitions:
@@ -236,23 +235,18 @@ def _told_broker(broker: wire.UpdateMetadataBroker) -> BrokerImage:
     return BrokerImage(broker.id, broker.rack, endpoints)
 
 
-def encode_response(request: ControlRequest, response: ControlResponse) -> bytes:
-    """The body of the answer to ``request``."""
-    api = api_of(request)
-    message: Any
+def response_message(request: ControlRequest, response: ControlResponse) -> Any:
+    """The message that carries the answer to ``request``."""
     if isinstance(response, ErrorCode):
-        message = wire.UpdateMetadataResponse(response)
-    elif isinstance(request, LeaderAndIsrRequest):
-        message = wire.LeaderAndIsrResponse(
+        return wire.UpdateMetadataResponse(response)
+    if isinstance(request, LeaderAndIsrRequest):
+        return wire.LeaderAndIsrResponse(
             response.error, _errors_by_id(request.topics, response.errors)
         )
-    else:
-        errors = response.errors.items()
-        message = wire.StopReplicaResponse(
-            response.error,
-            [wire.StopReplicaPartitionError(*key, error) for key, error in errors],
-        )
-    return api.encode_response(message, api.versions[1])
+    errors = response.errors.items()
+    return wire.StopReplicaResponse(
+        response.error, [wire.StopReplicaPartitionError(*key, error) for key, error in errors]
+    )
 
 
 def _errors_by_id(
@@ -276,12 +270,12 @@ def decode_response(request: ControlRequest, body: bytes) -> ControlResponse:
     message = api.decode_response(body, api.versions[1])
     match message:
         case wire.UpdateMetadataResponse():
-            return _error(message.error_code)
+            return error_of(message.error_code)
         case wire.LeaderAndIsrResponse():
             assert isinstance(request, LeaderAndIsrRequest)
             names = {topic.topic_id: topic.topic for topic in request.topics}
             return LeaderAndIsrResponse(
-                _error(message.error_code),
+                error_of(message.error_code),
                 _errors(
                     (names[topic.topic_id], item.partition_index, item.error_code)
                     for topic in message.topics
@@ -291,7 +285,7 @@ def decode_response(request: ControlRequest, body: bytes) -> ControlResponse:
             )
         case wire.StopReplicaResponse():
             return StopReplicaResponse(
-                _error(message.error_code),
+                error_of(message.error_code),
                 _errors(
                     (item.topic_name, item.partition_index, item.error_code)
                     for item in message.partition_errors
@@ -302,10 +296,11 @@ def decode_response(request: ControlRequest, body: bytes) -> ControlResponse:
 
 
 def _errors(items: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, ErrorCode]:
-    return {(topic, partition): _error(code) for topic, partition, code in items}
+    return {(topic, partition): error_of(code) for topic, partition, code in items}
 
 
-def _error(code: int) -> ErrorCode:
+def error_of(code: int) -> ErrorCode:
+    """An error that we do not know is UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(code)
     except ValueError:

@@ -57,20 +57,17 @@ class ClusterOffsetsTopic:
 
     async def create(self) -> ErrorCode:
         config = self._metadata.config
-        [result] = await self._service.create_topics(
-            [
-                TopicSpec(
-                    OFFSETS_TOPIC,
-                    partition_count=config.integer("offsets.topic.num.partitions"),
-                    replication_factor=self._replication_factor(),
-                    configs={
-                        "cleanup.policy": "compact",
-                        "compression.type": "producer",
-                        "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
-                    },
-                )
-            ],
-            validate_only=False,
+        result = await self._service.create_own_topic(
+            TopicSpec(
+                OFFSETS_TOPIC,
+                partition_count=config.integer("offsets.topic.num.partitions"),
+                replication_factor=self._replication_factor(),
+                configs={
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
+                },
+            ),
             timeout_ms=CREATION_TIMEOUT_MS,
         )
         exists = result.error is ErrorCode.TOPIC_ALREADY_EXISTS

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from pyrklog.controller.requests import BrokerChannel, ControllerService
 from pyrklog.controller.service import ClusterService
 from pyrklog.groups.service import GroupService
 
@@ -62,6 +63,10 @@ class Context:
 
     service: ClusterService
     groups: GroupService
+    orders: BrokerChannel
+    """Takes the controller's orders."""
+    controller: ControllerService
+    """What other brokers ask this one as the controller."""
     session: Session
     api_version: int
     park: Callable[[], None]

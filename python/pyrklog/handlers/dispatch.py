@@ -6,6 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from pyrklog.controller.requests import BrokerChannel, ControllerService
 from pyrklog.controller.service import ClusterService
 from pyrklog.groups.service import GroupService
 from pyrklog.groups.table import Heartbeat, OffsetCommit
@@ -21,6 +22,10 @@ HandlerNow = Callable[[Context, Any], Any]
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
 
 ROUTES: dict[int, tuple[str, str]] = {
+    4: ("inter_broker", "leader_and_isr"),
+    5: ("inter_broker", "stop_replica"),
+    6: ("inter_broker", "update_metadata"),
+    7: ("to_controller", "controlled_shutdown"),
     8: ("offsets", "offset_commit"),
     9: ("offsets", "offset_fetch"),
     10: ("coordinators", "find_coordinator"),
@@ -42,6 +47,7 @@ ROUTES: dict[int, tuple[str, str]] = {
     44: ("configs", "incremental_alter_configs"),
     46: ("reassignments", "list_partition_reassignments"),
     47: ("offsets", "offset_delete"),
+    56: ("to_controller", "alter_partition"),
     60: ("cluster", "describe_cluster"),
 }
 """API key -> (module in this package, name of the handler)."""
@@ -77,11 +83,18 @@ class Handlers:
     """Answers requests; modules are imported at the first request that needs them."""
 
     def __init__(
-        self, service: ClusterService, groups: GroupService, park: Callable[[int], None]
+        self,
+        service: ClusterService,
+        groups: GroupService,
+        orders: BrokerChannel,
+        controller: ControllerService,
+        park: Callable[[int], None],
     ) -> None:
         """``park`` takes the number of a request whose answer waits for other clients."""
         self._service = service
         self._groups = groups
+        self._orders = orders
+        self._controller = controller
         self._park = park
         self._routes: dict[int, Route] = {}
 
@@ -132,6 +145,8 @@ class Handlers:
         return Context(
             self._service,
             self._groups,
+            self._orders,
+            self._controller,
             request.session,
             request.api_version,
             partial(self._park, request.id),
@@ -158,7 +173,11 @@ class Handlers:
 
 
 def build_handlers(
-    service: ClusterService, groups: GroupService, park: Callable[[int], None]
+    service: ClusterService,
+    groups: GroupService,
+    orders: BrokerChannel,
+    controller: ControllerService,
+    park: Callable[[int], None],
 ) -> Handlers:
-    """The handlers of a broker whose control plane is ``service`` and ``groups``."""
-    return Handlers(service, groups, park)
+    """The handlers of a broker whose control plane these are."""
+    return Handlers(service, groups, orders, controller, park)

@@ -44,6 +44,8 @@ PERSISTENT_PATHS = (
 )
 """What every Kafka cluster has from its first start."""
 
+OWN_ROOT = "/pyrklog"
+"""Below it lies what Kafka does not know."""
 ADOPTION = "/pyrklog/adoption"
 """Our own: what was taken over from another broker's directory, and when."""
 

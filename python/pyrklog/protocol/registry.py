@@ -6,6 +6,10 @@ from typing import Any
 from pyrklog.protocol.api import Api
 
 _PLACES: dict[int, tuple[str, str]] = {
+    4: ("inter_broker", "LEADER_AND_ISR"),
+    5: ("inter_broker", "STOP_REPLICA"),
+    6: ("inter_broker", "UPDATE_METADATA"),
+    7: ("inter_broker", "CONTROLLED_SHUTDOWN"),
     8: ("offsets", "OFFSET_COMMIT"),
     9: ("offsets", "OFFSET_FETCH"),
     10: ("coordinators", "FIND_COORDINATOR"),
@@ -27,6 +31,7 @@ _PLACES: dict[int, tuple[str, str]] = {
     44: ("configs", "INCREMENTAL_ALTER_CONFIGS"),
     46: ("reassignments", "LIST_PARTITION_REASSIGNMENTS"),
     47: ("offsets", "OFFSET_DELETE"),
+    56: ("inter_broker", "ALTER_PARTITION"),
     60: ("cluster", "DESCRIBE_CLUSTER"),
 }
 

@@ -18,14 +18,33 @@ from pyrklog.controller.requests import (
 )
 from pyrklog.dataplane import Plane
 from pyrklog.errors import ErrorCode
-from pyrklog.image import LeaderSpec
+from pyrklog.image import FollowerSpec, LeaderSpec
 from pyrklog.logs import get_logger
 from pyrklog.metadata import Metadata
+from pyrklog.replication.isr_keeper import IsrKeeper
 from pyrklog.replication.machine import LeadershipDecision, Replicas
 
 Answered = Callable[[ControlResponse], None]
+_Specs = Sequence[LeaderSpec | FollowerSpec]
 
 log = get_logger("replication")
+
+
+class _Gathered:
+    """The answer to a LeaderAndIsr, of which parts are under way."""
+
+    def __init__(self, errors: dict[TopicPartition, ErrorCode], answered: Answered) -> None:
+        self.waits_for = 0
+        self._errors = errors
+        self._answered = answered
+
+    def take(self, specs: _Specs, codes: Sequence[int]) -> None:
+        """One part is there."""
+        for spec, code in zip(specs, codes, strict=True):
+            self._errors[(spec.topic, spec.partition)] = ErrorCode(code)
+        self.waits_for -= 1
+        if not self.waits_for:
+            self._answered(LeaderAndIsrResponse(ErrorCode.NONE, self._errors))
 
 
 class ReplicationDriver:
@@ -38,8 +57,15 @@ class ReplicationDriver:
         self._orders_in, self._orders = trio.open_memory_channel[tuple[ControlRequest, Answered]](
             math.inf
         )
+        self.isrs: IsrKeeper | None = None
+        """Where there are other brokers."""
         self._stopping: dict[TopicPartition, trio.Event] = {}
         """Replicas whose deletion is under way: a topic of the same name waits for it."""
+
+    async def registered(self, broker_epoch: int) -> None:
+        """This broker is registered: orders for earlier epochs do not concern it."""
+        self.replicas.broker_epoch = broker_epoch
+        self._plane.set_broker_epoch(broker_epoch)
 
     def post(self, request: ControlRequest, answered: Answered) -> None:
         """See ``BrokerChannel``; the bound is the controller's, which waits for answers."""
@@ -58,6 +84,8 @@ class ReplicationDriver:
                     if error is ErrorCode.NONE:
                         await self._metadata.load_options_of(request.topics)
                         self._metadata.take_metadata(request)
+                        if self.isrs is not None:
+                            self.isrs.brokers_changed()
                     answered(error)
 
     async def _lead(
@@ -69,25 +97,45 @@ class ReplicationDriver:
             return
         await self._metadata.load_options_of(request.topics)
         self._metadata.take_partitions(request.topics)
-        nursery.start_soon(self._carry_out, decision, answered)
-
-    async def _carry_out(self, decision: LeadershipDecision, answered: Answered) -> None:
-        errors = dict(decision.errors)
-        if decision.stop:
-            stopped = await self._plane.stop_partitions([(*key, False) for key in decision.stop])
-            for key, code in zip(decision.stop, stopped, strict=True):
-                errors[key] = _stop_error(code)
+        self._tell_isrs(request, decision)
+        gathered = _Gathered(decision.errors, answered)
+        # Each hands its specs to the plane at its first step, so that orders keep their order.
         if decision.lead:
-            await self._wait_for_deletions(decision.lead)
-            codes = await self._plane.become_leaders(decision.lead)
-            overtaken = self.replicas.lead_done(decision.lead, codes)
-            self._report(decision.lead, codes, overtaken)
-            for spec, code in zip(decision.lead, codes, strict=True):
-                errors[(spec.topic, spec.partition)] = ErrorCode(code)
-            self._metadata.changes.notify()
-        answered(LeaderAndIsrResponse(ErrorCode.NONE, errors))
+            gathered.waits_for += 1
+            nursery.start_soon(self._lead_all, decision.lead, gathered)
+        if decision.follow:
+            gathered.waits_for += 1
+            nursery.start_soon(self._follow_all, decision.follow, gathered)
+        if not gathered.waits_for:
+            answered(LeaderAndIsrResponse(ErrorCode.NONE, decision.errors))
 
-    async def _wait_for_deletions(self, specs: Sequence[LeaderSpec]) -> None:
+    def _tell_isrs(self, request: LeaderAndIsrRequest, decision: LeadershipDecision) -> None:
+        if self.isrs is None:
+            return
+        led = {(spec.topic, spec.partition) for spec in decision.lead}
+        for topic in request.topics:
+            for info in topic.partitions:
+                if (topic.topic, info.partition) in led:
+                    self.isrs.leads(topic.topic, topic.topic_id, info)
+        for spec in decision.follow:
+            self.isrs.leads_no_more((spec.topic, spec.partition))
+
+    async def _lead_all(self, specs: Sequence[LeaderSpec], gathered: _Gathered) -> None:
+        await self._wait_for_deletions(specs)
+        codes = await self._plane.become_leaders(specs)
+        overtaken = self.replicas.done(specs, codes)
+        self._report("leading", specs, codes, overtaken)
+        gathered.take(specs, codes)
+        self._metadata.changes.notify()
+
+    async def _follow_all(self, specs: Sequence[FollowerSpec], gathered: _Gathered) -> None:
+        await self._wait_for_deletions(specs)
+        codes = await self._plane.become_followers(specs)
+        overtaken = self.replicas.done(specs, codes)
+        self._report("following", specs, codes, overtaken)
+        gathered.take(specs, codes)
+
+    async def _wait_for_deletions(self, specs: _Specs) -> None:
         for spec in specs:
             deletion = self._stopping.get((spec.topic, spec.partition))
             if deletion is not None:
@@ -95,7 +143,8 @@ class ReplicationDriver:
 
     def _report(
         self,
-        specs: Sequence[LeaderSpec],
+        what: str,
+        specs: _Specs,
         codes: Sequence[int],
         overtaken: Collection[TopicPartition],
     ) -> None:
@@ -104,10 +153,10 @@ class ReplicationDriver:
             for spec, code in zip(specs, codes, strict=True)
             if code and (spec.topic, spec.partition) not in overtaken
         ]
-        log.info("leading", partitions=codes.count(0), failed=len(failed))
+        log.info(what, partitions=codes.count(0), failed=len(failed))
         for spec, code in failed:
             log.error(
-                "leading_failed",
+                f"{what}_failed",
                 topic=spec.topic,
                 partition=spec.partition,
                 error=ErrorCode(code).name,
@@ -122,6 +171,8 @@ class ReplicationDriver:
         done = trio.Event()
         for topic, partition, _ in decision.stop:
             self._stopping[(topic, partition)] = done
+            if self.isrs is not None:
+                self.isrs.leads_no_more((topic, partition))
 
         async def carry_out() -> None:
             errors = dict(decision.errors)
@@ -141,6 +192,9 @@ class ReplicationDriver:
     def log_dir_failed(self, partitions: Sequence[TopicPartition]) -> None:
         """The plane lost a log directory."""
         self.replicas.log_dir_failed(partitions)
+        if self.isrs is not None:
+            for key in partitions:
+                self.isrs.leads_no_more(key)
         self._metadata.changes.notify()
 
 

@@ -20,7 +20,7 @@ from pyrklog.controller.requests import (
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
-from pyrklog.image import LeaderSpec
+from pyrklog.image import FollowerSpec, LeaderSpec
 
 UNKNOWN_BROKER_EPOCH = -1
 
@@ -47,8 +47,8 @@ class LeadershipDecision(NamedTuple):
     """Partitions that are answered at once."""
     lead: list[LeaderSpec]
     """To the plane; their answers come with its ticket."""
-    stop: list[TopicPartition]
-    """Led by another broker now: to stop serving here."""
+    follow: list[FollowerSpec]
+    """The same for what another broker leads, or nobody."""
 
 
 class StopDecision(NamedTuple):
@@ -105,7 +105,16 @@ class Replicas:
         leads = info.leader == self.node_id
         self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads)
         if not leads:
-            decision.stop.append(key)
+            decision.follow.append(
+                FollowerSpec(
+                    topic,
+                    info.partition,
+                    info.leader,
+                    info.leader_epoch,
+                    info.replicas,
+                    info.is_new,
+                )
+            )
             return
         decision.lead.append(
             LeaderSpec(
@@ -127,7 +136,9 @@ class Replicas:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
-    def lead_done(self, specs: Sequence[LeaderSpec], errors: Sequence[int]) -> set[TopicPartition]:
+    def done(
+        self, specs: Sequence[LeaderSpec | FollowerSpec], errors: Sequence[int]
+    ) -> set[TopicPartition]:
         """The plane's answers: what is led is served, what failed is off.
 
         Returns the partitions that a later order has overtaken; their answers mean nothing.
@@ -141,7 +152,7 @@ class Replicas:
             if known is None or known.leader_epoch != spec.leader_epoch:
                 overtaken.add(key)
                 continue
-            known.serving = error == ErrorCode.NONE
+            known.serving = known.leads and error == ErrorCode.NONE
             if error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
                 del self.hosted[key]  # so that the same order may come again
         return overtaken

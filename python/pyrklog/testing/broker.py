@@ -103,8 +103,8 @@ class TestBroker:
         )
         self._reader.start()
         with self._told:
-            told = self._told.wait_for(lambda: start.port or start.ended, timeout_s)
-        if start.port:
+            told = self._told.wait_for(lambda: start.is_ready or start.ended, timeout_s)
+        if start.is_ready:
             self.port = start.port
             return self
         if not told:
@@ -193,14 +193,16 @@ class TestBroker:
         self.close()
 
     def _read(self, output: IO[str], start: "_Start") -> None:
-        """Drains the process's output, so that it never blocks, and notes when it listens."""
+        """Drains the process's output, so that it never blocks, and notes when it is ready."""
         with output:
             for line in output:
                 self.log.append(line.rstrip("\n"))
                 start.lines.append(line.rstrip("\n"))
-                if not start.port and (port := _listening_port(line)):
+                start.port = start.port or _listening_port(line)
+                # A broker of a cluster listens before it knows the cluster.
+                if '"event": "ready"' in line:
                     with self._told:
-                        start.port = port
+                        start.is_ready = True
                         self._told.notify_all()
         with self._told:
             start.ended = True
@@ -212,6 +214,7 @@ class _Start:
 
     def __init__(self) -> None:
         self.port = 0
+        self.is_ready = False
         self.ended = False
         self.lines: deque[str] = deque(maxlen=_LOG_LINES_MAX)
 

@@ -14,6 +14,7 @@ import trio
 
 from pyrklog.dataplane import (
     FoundPartition,
+    LaggingFollowers,
     LogDirUsage,
     PlaneListener,
     PlaneSettings,
@@ -22,7 +23,7 @@ from pyrklog.dataplane import (
 )
 from pyrklog.errors import ErrorCode, TemporaryError
 from pyrklog.groups.table import Heartbeat, OffsetCommit
-from pyrklog.image import ImageDelta, LeaderSpec, PartitionImage, TopicImage
+from pyrklog.image import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
 from pyrklog.testing.fake_offsets import FakeLog
 
@@ -59,6 +60,12 @@ class FakePlane:
         self.deltas: list[ImageDelta] = []
         self.topics: dict[str, TopicImage] = {}
         self.led: dict[tuple[str, int], LeaderSpec] = {}
+        self.followed: dict[tuple[str, int], FollowerSpec] = {}
+        self.isrs: dict[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        """Members and written in-sync replicas, where they were set."""
+        self.lagging: list[LaggingFollowers] = []
+        """What ``lagging_followers`` shall answer."""
+        self.broker_epoch = -1
         self.stopped: list[tuple[str, int, bool]] = []
         self.deleted_records: list[tuple[str, int, int]] = []
         self.ports: dict[str, int] = {}
@@ -168,7 +175,45 @@ class FakePlane:
         if known is not None and spec.leader_epoch < known.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         self.led[key] = spec
+        self.followed.pop(key, None)
         return ErrorCode.NONE
+
+    async def become_followers(self, specs: Sequence[FollowerSpec]) -> Sequence[int]:
+        assert specs
+        for spec in specs:
+            assert spec.partition < len(self.topics[spec.topic].partitions)
+        await self._answering.wait()
+        codes = [self._follow(spec) for spec in specs]
+        self._notify()
+        return codes
+
+    def _follow(self, spec: FollowerSpec) -> int:
+        key = (spec.topic, spec.partition)
+        if key in self.failing:
+            return self.failing[key]
+        self.led.pop(key, None)
+        self.followed[key] = spec
+        return ErrorCode.NONE
+
+    def set_isr(
+        self,
+        topic: str,
+        partition: int,
+        leader_epoch: int,
+        members: Sequence[int],
+        isr: Sequence[int],
+    ) -> bool:
+        spec = self.led.get((topic, partition))
+        if spec is None or spec.leader_epoch != leader_epoch:
+            return False
+        self.isrs[(topic, partition)] = (tuple(members), tuple(isr))
+        return True
+
+    def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
+        return self.lagging
+
+    def set_broker_epoch(self, epoch: int) -> None:
+        self.broker_epoch = epoch
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
         assert specs
@@ -177,6 +222,7 @@ class FakePlane:
         for topic, partition, delete in specs:
             codes.append(int(self.failing.get((topic, partition), ErrorCode.NONE)))
             self.led.pop((topic, partition), None)
+            self.followed.pop((topic, partition), None)
             self.stopped.append((topic, partition, delete))
         self._notify()
         return codes

@@ -23,7 +23,7 @@ impl PlaneConfig {
         cache_dir, cache_max_bytes, cache_flush_bytes, cache_flush_ms, cache_direct_min_bytes,
         recovery_checkpoint_interval_ms, log_start_checkpoint_interval_ms,
         high_watermark_checkpoint_interval_ms, retention_check_interval_ms,
-        producer_id_expiration_ms, auto_create_topics
+        producer_id_expiration_ms, auto_create_topics, cluster
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -60,6 +60,7 @@ impl PlaneConfig {
         retention_check_interval_ms: i64,
         producer_id_expiration_ms: i64,
         auto_create_topics: bool,
+        cluster: Option<&Bound<'_, ClusterConfig>>,
     ) -> PyResult<Self> {
         Ok(Self(api::PlaneConfig {
             node_id,
@@ -94,7 +95,46 @@ impl PlaneConfig {
             retention_check_interval_ms,
             producer_id_expiration_ms,
             auto_create_topics,
+            cluster: cluster.map(|cluster| cluster.get().0.clone()),
         }))
+    }
+}
+
+/// `api::ClusterConfig`.
+#[pyclass(frozen, module = "pyrklog._core")]
+pub struct ClusterConfig(pub api::ClusterConfig);
+
+#[pymethods]
+impl ClusterConfig {
+    #[new]
+    #[pyo3(signature = (
+        *, listener, fetchers, fetch_wait_max_ms, fetch_min_bytes, fetch_max_bytes,
+        fetch_response_max_bytes, fetch_backoff_ms, socket_timeout_ms
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one keyword a field, as in the stub"
+    )]
+    fn new(
+        listener: String,
+        fetchers: usize,
+        fetch_wait_max_ms: i32,
+        fetch_min_bytes: i32,
+        fetch_max_bytes: i32,
+        fetch_response_max_bytes: i32,
+        fetch_backoff_ms: i64,
+        socket_timeout_ms: i64,
+    ) -> Self {
+        Self(api::ClusterConfig {
+            listener,
+            fetchers,
+            fetch_wait_max_ms,
+            fetch_min_bytes,
+            fetch_max_bytes,
+            fetch_response_max_bytes,
+            fetch_backoff_ms,
+            socket_timeout_ms,
+        })
     }
 }
 

@@ -84,6 +84,16 @@ pub struct ShutdownDone {
     clean: bool,
 }
 
+/// `Event::FollowerCaughtUp`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct FollowerCaughtUp {
+    topic: String,
+    partition: i32,
+    leader_epoch: i32,
+    broker: i32,
+    broker_epoch: i64,
+}
+
 /// `Event::LogDirFailed`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
 pub struct LogDirFailed {
@@ -121,6 +131,7 @@ match_args! {
     LogDirsDescribed: "ticket" "log_dirs";
     InternalAppended: "ticket" "error" "base_offset";
     ShutdownDone: "ticket" "clean";
+    FollowerCaughtUp: "topic" "partition" "leader_epoch" "broker" "broker_epoch";
     LogDirFailed: "path" "reason" "partitions";
     Notice: "event" "fields" "level";
 }
@@ -137,6 +148,7 @@ pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         py.get_type::<InternalAppended>(),
         py.get_type::<InternalReadDone>(),
         py.get_type::<ShutdownDone>(),
+        py.get_type::<FollowerCaughtUp>(),
         py.get_type::<LogDirFailed>(),
         py.get_type::<Notice>(),
     ];
@@ -170,6 +182,14 @@ pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
         }
         .into_py_any(py),
         Event::Ticket { id, outcome } => ticket(py, id, outcome),
+        Event::FollowerCaughtUp(told) => FollowerCaughtUp {
+            topic: told.topic,
+            partition: told.partition,
+            leader_epoch: told.leader_epoch,
+            broker: told.broker,
+            broker_epoch: told.broker_epoch,
+        }
+        .into_py_any(py),
         Event::LogDirFailed {
             path,
             reason,

@@ -132,6 +132,33 @@ impl LeaderSpec {
     }
 }
 
+/// `api::FollowerSpec`.
+#[pyclass(frozen, module = "pyrklog._core")]
+pub struct FollowerSpec(pub api::FollowerSpec);
+
+#[pymethods]
+impl FollowerSpec {
+    #[new]
+    #[pyo3(signature = (*, topic, partition, leader, leader_epoch, replicas, is_new))]
+    fn new(
+        topic: String,
+        partition: i32,
+        leader: i32,
+        leader_epoch: i32,
+        replicas: Vec<i32>,
+        is_new: bool,
+    ) -> Self {
+        Self(api::FollowerSpec {
+            topic,
+            partition,
+            leader,
+            leader_epoch,
+            replicas,
+            is_new,
+        })
+    }
+}
+
 /// Clones what the Python objects wrap.
 pub fn inner<T: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync, U: Clone>(
     wrapped: &[Bound<'_, T>],

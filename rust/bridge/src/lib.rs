@@ -26,18 +26,20 @@ mod _core {
     #[pymodule_export]
     use crate::arenas::{drain_arena, list_arenas, remove_arena};
     #[pymodule_export]
-    use crate::config::PlaneConfig;
+    use crate::config::{ClusterConfig, PlaneConfig};
     #[pymodule_export]
     use crate::dump::dump_file;
     #[pymodule_export]
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
     #[pymodule_export]
     use crate::events::{
-        InternalAppended, LogDirDescription, LogDirFailed, LogDirsDescribed, Notice,
-        PartitionsDone, RecordsDeleted, Request, Session, ShutdownDone, TopicsMissing,
+        FollowerCaughtUp, InternalAppended, LogDirDescription, LogDirFailed, LogDirsDescribed,
+        Notice, PartitionsDone, RecordsDeleted, Request, Session, ShutdownDone, TopicsMissing,
     };
     #[pymodule_export]
-    use crate::image::{BrokerImage, ImageDelta, LeaderSpec, PartitionImage, TopicImage};
+    use crate::image::{
+        BrokerImage, FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage,
+    };
     #[pymodule_export]
     use crate::internal::{InternalBatch, InternalReadDone};
     #[pymodule_export]

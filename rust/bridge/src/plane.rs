@@ -9,7 +9,7 @@ use pyrklog_dataplane::api;
 use crate::config::PlaneConfig;
 use crate::errors;
 use crate::events::{self, text};
-use crate::image::{ImageDelta, LeaderSpec, inner};
+use crate::image::{FollowerSpec, ImageDelta, LeaderSpec, inner};
 use crate::internal::{Record, borrowed};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 use crate::offsets::CommitBatch;
@@ -57,6 +57,47 @@ impl DataPlane {
         let specs = inner(&specs, |spec| &spec.0);
         py.detach(|| self.0.become_leaders(specs))
             .map_err(errors::closed)
+    }
+
+    fn become_followers(
+        &self,
+        py: Python<'_>,
+        specs: Vec<Bound<'_, FollowerSpec>>,
+    ) -> PyResult<api::TicketId> {
+        let specs = inner(&specs, |spec| &spec.0);
+        py.detach(|| self.0.become_followers(specs))
+            .map_err(errors::closed)
+    }
+
+    fn set_isr(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        leader_epoch: i32,
+        members: Vec<i32>,
+        isr: Vec<i32>,
+    ) -> bool {
+        py.detach(|| {
+            self.0
+                .set_isr(topic, partition, leader_epoch, &members, &isr)
+        })
+    }
+
+    fn lagging_followers(
+        &self,
+        py: Python<'_>,
+        max_lag_ms: i64,
+    ) -> Vec<(String, i32, i32, Vec<i32>)> {
+        let found = py.detach(|| self.0.lagging_followers(max_lag_ms));
+        found
+            .into_iter()
+            .map(|one| (one.topic, one.partition, one.leader_epoch, one.brokers))
+            .collect()
+    }
+
+    fn set_broker_epoch(&self, epoch: i64) {
+        self.0.set_broker_epoch(epoch);
     }
 
     fn stop_partitions(

@@ -71,6 +71,30 @@ pub struct PlaneConfig {
     /// `auto.create.topics.enable`: a Metadata request that names a missing topic, and allows it,
     /// raises [`Event::TopicsMissing`] instead of an answer.
     pub auto_create_topics: bool,
+    /// Of a broker that is one of a cluster. With it, the broker serves what only brokers ask.
+    pub cluster: Option<ClusterConfig>,
+}
+
+/// How brokers of a cluster reach and follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// The listener on which brokers reach each other.
+    pub listener: String,
+    /// `num.replica.fetchers`: threads, connections and sessions for each leader.
+    pub fetchers: usize,
+    /// `replica.fetch.wait.max.ms`.
+    pub fetch_wait_max_ms: i32,
+    /// `replica.fetch.min.bytes`.
+    pub fetch_min_bytes: i32,
+    /// `replica.fetch.max.bytes`, of one partition.
+    pub fetch_max_bytes: i32,
+    /// `replica.fetch.response.max.bytes`.
+    pub fetch_response_max_bytes: i32,
+    /// `replica.fetch.backoff.ms`: how long a partition or a leader that failed is left alone, at
+    /// most.
+    pub fetch_backoff_ms: i64,
+    /// `replica.socket.timeout.ms`.
+    pub socket_timeout_ms: i64,
 }
 
 /// The block cache (`docs/block-cache.md`).
@@ -201,6 +225,52 @@ pub struct LeaderSpec {
     pub is_new: bool,
 }
 
+/// `become_followers`: this broker follows another in this partition and epoch.
+#[derive(Clone, Debug)]
+pub struct FollowerSpec {
+    /// Topic name; it must be in the image already.
+    pub topic: String,
+    /// Partition index.
+    pub partition: i32,
+    /// The leader's broker id; -1 while there is none: then nothing is fetched.
+    pub leader: i32,
+    /// As with [`LeaderSpec`].
+    pub leader_epoch: i32,
+    /// Assigned replicas.
+    pub replicas: Vec<i32>,
+    /// As with [`LeaderSpec`].
+    pub is_new: bool,
+}
+
+/// A follower that may join the in-sync replicas of a partition: its log reaches the high watermark
+/// and the leader epoch's start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaughtUp {
+    /// Topic name.
+    pub topic: String,
+    /// Partition index.
+    pub partition: i32,
+    /// This broker's leader epoch.
+    pub leader_epoch: i32,
+    /// The follower's broker id.
+    pub broker: i32,
+    /// The broker epoch under which it fetched, -1 unknown.
+    pub broker_epoch: i64,
+}
+
+/// In-sync followers of a partition that have fallen behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// Topic name.
+    pub topic: String,
+    /// Partition index.
+    pub partition: i32,
+    /// This broker's leader epoch.
+    pub leader_epoch: i32,
+    /// The followers' broker ids.
+    pub brokers: Vec<i32>,
+}
+
 /// `stop_partitions`: this broker no longer holds the partition, or only stops serving it.
 #[derive(Clone, Debug)]
 pub struct StopSpec {
@@ -245,6 +315,8 @@ pub enum Event {
         /// What the command's documentation says.
         outcome: TicketOutcome,
     },
+    /// A follower has caught up. Told once, until the in-sync replicas are set again.
+    FollowerCaughtUp(CaughtUp),
     /// A log directory failed; its partitions are offline and answer KAFKA_STORAGE_ERROR.
     LogDirFailed {
         /// The directory.
@@ -298,7 +370,7 @@ pub struct ControlRequest {
 /// The result of a slow command.
 #[derive(Debug)]
 pub enum TicketOutcome {
-    /// `become_leaders`, `stop_partitions`: one error code a spec, in order; 0 = done.
+    /// `become_leaders`, `become_followers`, `stop_partitions`: one error code a spec, in order; 0 = done.
     Partitions(Vec<i16>),
     /// `delete_records`: (error code, low watermark or -1), in order.
     DeleteRecords(Vec<(i16, i64)>),

@@ -6,16 +6,31 @@ use pyrklog_wire::api::{self, key};
 use pyrklog_wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use pyrklog_wire::{DecodeError, ErrorCode};
 
-/// The body of each version's answer, by version.
-static ANSWERS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let response = ApiVersionsResponse::of_table();
-    (0..=api::max_version(key::API_VERSIONS))
-        .map(|version| encode(&response, version))
-        .collect()
-});
+/// Encoded answers of one kind of broker.
+struct Answers {
+    /// The body of each version's answer, by version.
+    by_version: Vec<Vec<u8>>,
+    unsupported: Vec<u8>,
+}
 
-static UNSUPPORTED: LazyLock<Vec<u8>> =
-    LazyLock::new(|| encode(&ApiVersionsResponse::of_unsupported_version(), 0));
+static ALONE: LazyLock<Answers> = LazyLock::new(|| Answers::new(false));
+static IN_CLUSTER: LazyLock<Answers> = LazyLock::new(|| Answers::new(true));
+
+impl Answers {
+    fn new(brokers: bool) -> Answers {
+        let response = ApiVersionsResponse::of_table(brokers);
+        Answers {
+            by_version: (0..=api::max_version(key::API_VERSIONS))
+                .map(|version| encode(&response, version))
+                .collect(),
+            unsupported: encode(&ApiVersionsResponse::of_unsupported_version(brokers), 0),
+        }
+    }
+
+    fn of(in_cluster: bool) -> &'static Answers {
+        if in_cluster { &IN_CLUSTER } else { &ALONE }
+    }
+}
 
 fn encode(response: &ApiVersionsResponse, version: i16) -> Vec<u8> {
     let mut body = Vec::new();
@@ -24,15 +39,22 @@ fn encode(response: &ApiVersionsResponse, version: i16) -> Vec<u8> {
 }
 
 /// Appends the body of the answer to a request of a version that is served: the list, or
-/// INVALID_REQUEST without it when the client's name or version is malformed (KIP-511).
+/// INVALID_REQUEST without it when the client's name or version is malformed (KIP-511). What only
+/// brokers ask for is listed `in_cluster`.
 ///
 /// # Errors
 /// Malformed bytes; the connection is to be closed.
-pub fn answer(body: &[u8], version: i16, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+pub fn answer(
+    body: &[u8],
+    version: i16,
+    in_cluster: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
     let request = ApiVersionsRequest::decode(body, version)?;
     if request.is_valid(version) {
         // Decoding has checked the version.
-        out.extend_from_slice(&ANSWERS[usize::from(version.unsigned_abs())]);
+        let answers = &Answers::of(in_cluster).by_version;
+        out.extend_from_slice(&answers[usize::from(version.unsigned_abs())]);
     } else {
         let error_code = ErrorCode::INVALID_REQUEST;
         ApiVersionsResponse {
@@ -47,8 +69,8 @@ pub fn answer(body: &[u8], version: i16, out: &mut Vec<u8>) -> Result<(), Decode
 
 /// Appends the body of the answer to a version that is not served: in the form of version 0, the
 /// error and the list, from which the client chooses again. The response header is the classic one.
-pub fn answer_unsupported(out: &mut Vec<u8>) {
-    out.extend_from_slice(&UNSUPPORTED);
+pub fn answer_unsupported(in_cluster: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(&Answers::of(in_cluster).unsupported);
 }
 
 #[cfg(test)]
@@ -64,10 +86,13 @@ mod tests {
                 client_software_version: "1",
             };
             asking.encode(&mut request, version);
-            let mut body = Vec::new();
-            answer(&request, version, &mut body).unwrap();
-            let response = ApiVersionsResponse::decode(&body, version).unwrap();
-            assert_eq!(response, ApiVersionsResponse::of_table(), "{version}");
+            for in_cluster in [false, true] {
+                let mut body = Vec::new();
+                answer(&request, version, in_cluster, &mut body).unwrap();
+                let response = ApiVersionsResponse::decode(&body, version).unwrap();
+                let table = ApiVersionsResponse::of_table(in_cluster);
+                assert_eq!(response, table, "{version}");
+            }
         }
     }
 
@@ -80,7 +105,7 @@ mod tests {
         };
         asking.encode(&mut request, 3);
         let mut body = Vec::new();
-        answer(&request, 3, &mut body).unwrap();
+        answer(&request, 3, false, &mut body).unwrap();
         let response = ApiVersionsResponse::decode(&body, 3).unwrap();
         assert_eq!(
             (response.error_code, response.apis.len()),
@@ -91,12 +116,12 @@ mod tests {
     #[test]
     fn an_unknown_version_is_told_the_list_in_version_0() {
         let mut body = Vec::new();
-        answer_unsupported(&mut body);
+        answer_unsupported(false, &mut body);
         let response = ApiVersionsResponse::decode(&body, 0).unwrap();
         assert_eq!(response.error_code, ErrorCode::UNSUPPORTED_VERSION);
-        assert_eq!(response.apis, ApiVersionsResponse::of_table().apis);
-        assert!(answer(&[], 5, &mut body).is_err());
-        assert!(answer(&[], -1, &mut body).is_err());
-        assert!(answer(&[], 3, &mut body).is_err());
+        assert_eq!(response.apis, ApiVersionsResponse::of_table(false).apis);
+        assert!(answer(&[], 5, false, &mut body).is_err());
+        assert!(answer(&[], -1, false, &mut body).is_err());
+        assert!(answer(&[], 3, false, &mut body).is_err());
     }
 }

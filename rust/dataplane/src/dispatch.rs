@@ -44,7 +44,9 @@ pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Re
         correlation_id,
         ..
     } = header;
-    let Some(row) = api::lookup(api_key) else {
+    let in_cluster = cx.shared.config.cluster.is_some();
+    let served = api::lookup(api_key).filter(|row| in_cluster || !row.is_between_brokers);
+    let Some(row) = served else {
         return Err(Close::Protocol(format!("API key {api_key} is unknown")));
     };
     if api_key == key::PRODUCE && row.serves(api_version) {
@@ -75,7 +77,7 @@ pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Re
     borrow_memory(cx, conn);
     cx.statistics.request(api_key);
     if !row.advertises(api_version) {
-        return refuse_version(conn, row, correlation_id, api_version);
+        return refuse_version(cx, conn, row, correlation_id, api_version);
     }
     match api_key {
         key::PRODUCE => produce_old::refuse(conn, header, frame, body_start),
@@ -84,7 +86,7 @@ pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Re
         key::OFFSET_FOR_LEADER_EPOCH => {
             offset_for_leader_epoch::handle(cx, conn, header, frame, body_start)
         }
-        key::API_VERSIONS => answer_api_versions(conn, header, frame, body_start),
+        key::API_VERSIONS => answer_api_versions(cx, conn, header, frame, body_start),
         key::METADATA => begin_metadata(cx, conn, header, frame, body_start),
         _ if row.owner == Owner::Python => to_control_plane(cx, conn, header, frame, body_start),
         _ => Err(Close::Protocol(format!("{} is not served", row.name))),
@@ -94,6 +96,7 @@ pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Re
 /// ApiVersions alone can say what would have been right; for any other API the client would read
 /// the answer in the wrong form, so the connection closes (as Kafka does).
 fn refuse_version(
+    cx: &Context,
     conn: &mut Connection,
     row: &ApiRow,
     correlation_id: i32,
@@ -107,12 +110,13 @@ fn refuse_version(
     }
     let frame = conn.out.begin_frame();
     encode_response_header(conn.out.memory(), row.key, 0, correlation_id);
-    api_versions::answer_unsupported(conn.out.memory());
+    api_versions::answer_unsupported(cx.shared.config.cluster.is_some(), conn.out.memory());
     conn.out.end_frame(frame);
     Ok(Step::Taken)
 }
 
 fn answer_api_versions(
+    cx: &Context,
     conn: &mut Connection,
     header: RequestHeader<'_>,
     frame: &[u8],
@@ -126,7 +130,9 @@ fn answer_api_versions(
     } = header;
     let open = conn.out.begin_frame();
     encode_response_header(conn.out.memory(), api_key, api_version, correlation_id);
-    api_versions::answer(&frame[body_start..], api_version, conn.out.memory())
+    let body = &frame[body_start..];
+    let in_cluster = cx.shared.config.cluster.is_some();
+    api_versions::answer(body, api_version, in_cluster, conn.out.memory())
         .map_err(|error| Close::Protocol(format!("ApiVersions v{api_version}: {error}")))?;
     conn.out.end_frame(open);
     Ok(Step::Taken)
@@ -148,6 +154,13 @@ fn begin_metadata(
     let plan = metadata::plan(&cx.image, &frame[body_start..], api_version, auto_create)
         .map_err(|error| Close::Protocol(format!("Metadata v{api_version}: {error}")))?;
     let topics = match plan {
+        // A broker of a cluster listens before it knows the cluster: nobody is told that there are
+        // no brokers and no topics.
+        MetadataPlan::Answer
+            if cx.shared.config.cluster.is_some() && cx.image.brokers().is_empty() =>
+        {
+            Vec::new()
+        }
         MetadataPlan::Answer => {
             let body = &frame[body_start..];
             answer_metadata(cx, conn, api_version, correlation_id, body, &[])?;

@@ -15,6 +15,7 @@ use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{FetchResponseHead, FetchResponseWriter};
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 
+use crate::api::{CaughtUp, Event};
 use crate::cold_reads::FetchJob;
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
@@ -78,7 +79,8 @@ pub fn handle(
     };
     let limit = cx.shared.config.fetch_max_bytes;
     let max_wait_ms = i64::from(request.max_wait_ms.max(0));
-    let parts = find_parts(cx, conn, &context, request.replica_id);
+    let replica = (request.replica_id, request.replica_epoch);
+    let parts = find_parts(cx, conn, &context, replica);
     let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0).min(limit);
     let terms = Terms {
         api_version,
@@ -98,15 +100,15 @@ fn find_parts(
     cx: &mut Context,
     conn: &Connection,
     context: &FetchContext,
-    replica_id: i32,
+    replica: (i32, i64),
 ) -> Vec<FetchPart> {
     let mut parts = Vec::with_capacity(context.len());
     for position in 0..context.len() {
         let partition = find_part(cx, conn, context, position).and_then(|partition| {
-            if replica_id >= 0 {
+            if replica.0 >= 0 {
                 let target = context.target(position);
                 let (epoch, offset) = (target.current_leader_epoch, target.fetch_offset);
-                follower_fetches(cx, &partition, replica_id, epoch, offset)?;
+                follower_fetches(cx, &partition, replica, epoch, offset)?;
             }
             Ok(partition)
         });
@@ -140,19 +142,21 @@ fn find_part(
     Ok(Arc::clone(partition))
 }
 
-/// A replica's fetch tells how far its log reaches, which may raise the high watermark.
+/// The fetch of a replica (broker id and epoch) tells how far its log reaches, which may raise the
+/// high watermark, and may make it one that is in sync.
 fn follower_fetches(
     cx: &mut Context,
     partition: &Partition,
-    replica_id: i32,
+    replica: (i32, i64),
     leader_epoch: i32,
     offset: i64,
 ) -> Result<(), ErrorCode> {
+    let (broker, broker_epoch) = replica;
     let mut state = partition.lock();
     state.led()?;
     state.check_epoch(leader_epoch)?;
-    let end_offset = state.led()?.log_end_offset();
-    if !state.follower_fetched(replica_id, offset.min(end_offset)) {
+    let fetched = state.follower_fetched(broker, offset, broker_epoch, cx.now.mono_ms);
+    let Some(has_caught_up) = fetched else {
         // As Kafka: with an epoch the caller knows the leader but not the assignment.
         let is_fenced = leader_epoch >= 0;
         return Err(if is_fenced {
@@ -160,8 +164,17 @@ fn follower_fetches(
         } else {
             ErrorCode::NOT_LEADER_OR_FOLLOWER
         });
-    }
+    };
     state.release(usize::MAX, &mut cx.outbox);
+    if has_caught_up {
+        cx.shared.events.push(Event::FollowerCaughtUp(CaughtUp {
+            topic: partition.topic.name.to_string(),
+            partition: partition.index,
+            leader_epoch: state.leader_epoch,
+            broker,
+            broker_epoch,
+        }));
+    }
     Ok(())
 }
 

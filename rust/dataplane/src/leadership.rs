@@ -1,4 +1,4 @@
-//! Taking up, changing and giving up the leadership of partitions.
+//! Taking up, changing and giving up partitions: leading, following, stopping.
 //!
 //! What lies in memory changes at once, on the caller's thread, so that the order of the commands
 //! is the order of their effects; opening, closing and deleting files follow as commands of the
@@ -8,15 +8,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use parking_lot::MutexGuard;
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
-use crate::api::{LeaderSpec, StopSpec, TicketId};
+use crate::api::{FollowerSpec, LeaderSpec, StopSpec, TicketId};
 use crate::clock::Now;
 use crate::commands::{Command, Gathering};
 use crate::image::{Image, TopicState};
 use crate::log_dir::LogDirState;
-use crate::partition::{Partition, Role, Topic};
+use crate::partition::{Decision, Partition, PartitionState, Role, Topic};
 use crate::registry::Held;
 use crate::shared::Shared;
 use crate::syncer::Deletion;
@@ -24,16 +25,56 @@ use crate::syncer::Deletion;
 /// How long a stopped partition's last bytes may take to be written, looked at this often.
 const DRAIN_LOOK_MS: u64 = 2;
 
+/// What the controller wants of one partition.
+#[derive(Debug)]
+struct Order {
+    topic: String,
+    partition: i32,
+    /// `None`: this broker.
+    leader: Option<i32>,
+    leader_epoch: i32,
+    replicas: Vec<i32>,
+    isr: Vec<i32>,
+    is_new: bool,
+}
+
 /// Makes this broker the leader; see [`crate::DataPlane::become_leaders`].
 pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId {
+    let order = |spec: LeaderSpec| Order {
+        topic: spec.topic,
+        partition: spec.partition,
+        leader: None,
+        leader_epoch: spec.leader_epoch,
+        replicas: spec.replicas,
+        isr: spec.isr,
+        is_new: spec.is_new,
+    };
+    carry_out(shared, specs.into_iter().map(order).collect())
+}
+
+/// Makes this broker follow others; see [`crate::DataPlane::become_followers`].
+pub fn become_followers(shared: &Arc<Shared>, specs: Vec<FollowerSpec>) -> TicketId {
+    let order = |spec: FollowerSpec| Order {
+        topic: spec.topic,
+        partition: spec.partition,
+        leader: Some(spec.leader),
+        leader_epoch: spec.leader_epoch,
+        replicas: spec.replicas,
+        isr: Vec::new(),
+        is_new: spec.is_new,
+    };
+    carry_out(shared, specs.into_iter().map(order).collect())
+}
+
+fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
     let ticket = shared.commands.ticket();
     let image = shared.image.load_full();
     let held = shared.registry.load();
-    let mut codes = vec![0; specs.len()];
+    let mut codes = vec![0; orders.len()];
     let mut fresh = Fresh::default();
     let mut due: Vec<(usize, Arc<Partition>)> = Vec::new();
-    for (index, spec) in specs.iter().enumerate() {
-        match take_up(shared, &image, &held, &mut fresh, spec) {
+    for (index, order) in orders.iter().enumerate() {
+        match take_up(shared, &image, &held, &mut fresh, order) {
             Ok(partition) => due.push((index, partition)),
             Err(error) => codes[index] = error.0,
         }
@@ -53,6 +94,7 @@ pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId 
             dir: partition.dir.index,
             run: Box::new(move |shared| {
                 let code = load(shared, &partition);
+                shared.fetchers.follow(shared, &partition);
                 gathering.done(shared, index, code.0);
             }),
         }
@@ -74,38 +116,47 @@ fn take_up(
     image: &Image,
     held: &Held,
     fresh: &mut Fresh,
-    spec: &LeaderSpec,
+    order: &Order,
 ) -> Result<Arc<Partition>, ErrorCode> {
     let wanted = image
-        .topic(&spec.topic)
+        .topic(&order.topic)
         .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-    if spec.partition < 0 {
+    if order.partition < 0 {
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
-    let key = (spec.topic.clone(), spec.partition);
+    let key = (order.topic.clone(), order.partition);
     let known = held
-        .partition(&spec.topic, spec.partition)
+        .partition(&order.topic, order.partition)
         .filter(|partition| partition.topic.id == wanted.id)
         .or_else(|| fresh.partitions.get(&key));
     let partition = match known {
         Some(partition) => Arc::clone(partition),
         None => {
-            let dir = choose_dir(shared, spec)?;
+            let dir = choose_dir(shared, order)?;
             let topic = topic_of(held, fresh, wanted);
             let node_id = shared.config.node_id;
-            let partition = Arc::new(Partition::new(topic, spec.partition, dir, node_id));
+            let partition = Arc::new(Partition::new(topic, order.partition, dir, node_id));
             fresh.partitions.insert(key, Arc::clone(&partition));
             partition
         }
     };
     let mut outbox = shared.outbox();
     let mut state = partition.lock();
-    if !state.set_leadership(spec.leader_epoch, &spec.replicas, &spec.isr) {
+    let decision = Decision {
+        leader: order.leader,
+        leader_epoch: order.leader_epoch,
+        replicas: &order.replicas,
+        isr: &order.isr,
+    };
+    if !state.set_leadership(decision, Now::read().mono_ms) {
         return Err(ErrorCode::FENCED_LEADER_EPOCH);
+    }
+    if order.leader.is_some() {
+        state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
     state.release(usize::MAX, &mut outbox);
     // Whoever waits in an older epoch is told so now.
-    state.internal.fence(spec.leader_epoch, &mut outbox);
+    state.internal.fence(order.leader_epoch, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&shared.inboxes);
@@ -122,25 +173,32 @@ fn topic_of(held: &Held, fresh: &mut Fresh, wanted: &TopicState) -> Arc<Topic> {
     }
 }
 
-fn choose_dir(shared: &Shared, spec: &LeaderSpec) -> Result<Arc<LogDirState>, ErrorCode> {
-    if let Some(index) = shared.placement.dir_of(&spec.topic, spec.partition) {
+fn choose_dir(shared: &Shared, order: &Order) -> Result<Arc<LogDirState>, ErrorCode> {
+    if let Some(index) = shared.placement.dir_of(&order.topic, order.partition) {
         return Ok(Arc::clone(&shared.dirs[index]));
     }
-    if !spec.is_new && shared.has_failed_dir() {
+    if !order.is_new && shared.has_failed_dir() {
         // It may lie in the directory that cannot be read: an empty one beside it would be worse.
         return Err(ErrorCode::KAFKA_STORAGE_ERROR);
     }
     let chosen = shared
         .placement
-        .choose(&spec.topic, spec.partition, &shared.dirs);
+        .choose(&order.topic, order.partition, &shared.dirs);
     chosen.cloned().ok_or(ErrorCode::KAFKA_STORAGE_ERROR)
 }
 
 /// Opens the log if that is still to be done; the answer is the partition's state.
 fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
-    if partition.lock().role != Role::Loading {
+    let state = partition.lock();
+    if state.role != Role::Loading {
+        drop(state);
         return outcome(partition);
     }
+    if state.log.is_some() {
+        take_office(shared, partition, state);
+        return outcome(partition);
+    }
+    drop(state);
     let (topic, index, dir) = (&partition.topic, partition.index, &partition.dir);
     let config = Arc::clone(&topic.settings().log);
     if config.flush_ms < i64::MAX {
@@ -195,6 +253,7 @@ pub fn load_again(shared: &Arc<Shared>, partitions: Vec<Arc<Partition>>) {
             dir: partition.dir.index,
             run: Box::new(move |shared| {
                 load(shared, &partition);
+                shared.fetchers.follow(shared, &partition);
             }),
         });
     shared.commands.submit(shared, commands);
@@ -202,7 +261,7 @@ pub fn load_again(shared: &Arc<Shared>, partitions: Vec<Arc<Partition>>) {
 
 fn outcome(partition: &Partition) -> ErrorCode {
     match partition.lock().role {
-        Role::Leader => ErrorCode::NONE,
+        Role::Leader | Role::Follower => ErrorCode::NONE,
         Role::Offline => ErrorCode::KAFKA_STORAGE_ERROR,
         Role::Loading | Role::Stopped => ErrorCode::NOT_LEADER_OR_FOLLOWER,
     }
@@ -211,18 +270,26 @@ fn outcome(partition: &Partition) -> ErrorCode {
 fn serve(shared: &Shared, partition: &Arc<Partition>, mut log: Log) {
     // The options may have changed while the log was being opened.
     log.set_config(Arc::clone(&partition.topic.settings().log));
-    let mut outbox = shared.outbox();
     let mut state = partition.lock();
+    // What was found in the block cache is still to be written.
+    state.log = Some(log);
+    state.count_unwritten(&partition.dir);
+    take_office(shared, partition, state);
+}
+
+/// The log is there: what was decided last takes effect.
+fn take_office(
+    shared: &Shared,
+    partition: &Arc<Partition>,
+    mut state: MutexGuard<'_, PartitionState>,
+) {
+    let mut outbox = shared.outbox();
     match state.role {
-        Role::Loading if !partition.dir.has_failed() => state.role = Role::Leader,
+        Role::Loading if !partition.dir.has_failed() => state.take_office(),
         Role::Loading => state.role = Role::Offline,
         // Stopped in the meantime: the command that follows closes or deletes it.
         _ => {}
     }
-    log.assign_epoch_start(state.leader_epoch);
-    // What was found in the block cache is still to be written.
-    state.log = Some(log);
-    state.count_unwritten(&partition.dir);
     state.release(usize::MAX, &mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&shared.inboxes);

@@ -199,6 +199,13 @@ fn look(
     let mut state = partition.lock();
     state.led()?;
     state.check_epoch(wanted.current_leader_epoch)?;
+    if wanted.timestamp == LATEST_TIMESTAMP
+        && isolation != Isolation::LogEnd
+        && !state.knows_latest()
+    {
+        // What the leader of an earlier epoch has shown as latest may lie above.
+        return Err(ErrorCode::OFFSET_NOT_AVAILABLE);
+    }
     let log = state.led()?;
     if wanted.timestamp == LATEST_TIERED_TIMESTAMP {
         // Nothing is tiered.

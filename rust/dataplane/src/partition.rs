@@ -14,8 +14,8 @@ use pyrklog_log::{Appended, Isolation, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
 use crate::api::TopicId;
+use crate::followers::{Follower, high_watermark};
 use crate::hash::FastMap;
-use crate::high_watermark::{Follower, high_watermark};
 use crate::image::TopicState;
 use crate::inbox::{Message, Token};
 use crate::internal_waiters::InternalWaiters;
@@ -78,14 +78,29 @@ impl Topic {
 /// What a partition does here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Its log is being opened.
+    /// Its log is being opened, or it is about to lead instead of following.
     Loading,
     /// It serves.
     Leader,
+    /// It fetches from its leader.
+    Follower,
     /// Its log directory failed.
     Offline,
     /// It is no longer held here.
     Stopped,
+}
+
+/// What the controller has decided for a partition.
+#[derive(Clone, Copy, Debug)]
+pub struct Decision<'a> {
+    /// The leader, `None` for this broker.
+    pub leader: Option<i32>,
+    /// Leader epoch.
+    pub leader_epoch: i32,
+    /// Assigned replicas.
+    pub replicas: &'a [i32],
+    /// In-sync replicas.
+    pub isr: &'a [i32],
 }
 
 /// A produce request's partition that is appended and waits to be acknowledged.
@@ -139,9 +154,15 @@ pub struct PartitionState {
     pub leader_epoch: i32,
     /// Assigned replicas.
     pub replicas: Vec<i32>,
-    /// In-sync replicas.
+    /// In-sync replicas, as the controller has written them: what `min.insync.replicas` counts.
     pub isr: Vec<i32>,
-    /// The log; present while the role is `Leader`.
+    /// Whom this broker follows; `None` where it is to lead.
+    pub leader: Option<i32>,
+    /// The leader's high watermark as it last told, while this broker follows.
+    pub leader_high_watermark: i64,
+    /// Its log start offset as it last told: what is gone there goes here, too.
+    pub leader_log_start: i64,
+    /// The log; present while the role is `Leader` or `Follower`.
     pub log: Option<Log>,
     /// What its directory counts as not written of this partition.
     pub unwritten: Unwritten,
@@ -156,6 +177,10 @@ pub struct PartitionState {
     topic: Arc<Topic>,
     node_id: i32,
     followers: Vec<Follower>,
+    /// The in-sync replicas, and those that are about to join: what the high watermark waits for.
+    members: Vec<i32>,
+    /// Where the leader epoch begins, while this broker leads.
+    epoch_start: i64,
     gate_waiters: VecDeque<ProduceWaiter>,
     replication_waiters: VecDeque<ProduceWaiter>,
     fetch_waiters: FastMap<Token, FetchWaiter>,
@@ -178,6 +203,9 @@ impl Partition {
             leader_epoch: -1,
             replicas: Vec::new(),
             isr: Vec::new(),
+            leader: None,
+            leader_high_watermark: -1,
+            leader_log_start: -1,
             log: None,
             unwritten: Unwritten::default(),
             queued: false,
@@ -187,6 +215,8 @@ impl Partition {
             topic: Arc::clone(&topic),
             node_id,
             followers: Vec::new(),
+            members: Vec::new(),
+            epoch_start: -1,
             gate_waiters: VecDeque::new(),
             replication_waiters: VecDeque::new(),
             fetch_waiters: FastMap::default(),
@@ -259,29 +289,99 @@ impl PartitionState {
     }
 
     /// Takes the controller's decision. False for one that is older than what is known.
-    pub fn set_leadership(&mut self, leader_epoch: i32, replicas: &[i32], isr: &[i32]) -> bool {
-        if leader_epoch < self.leader_epoch {
+    ///
+    /// A follower that is to lead is `Loading` until [`PartitionState::take_office`]: its log may
+    /// be in the middle of a truncation, and where its epoch begins is known only behind that.
+    pub fn set_leadership(&mut self, decision: Decision<'_>, now_ms: i64) -> bool {
+        if decision.leader_epoch < self.leader_epoch {
             return false;
         }
-        let is_new_epoch = leader_epoch > self.leader_epoch;
-        self.leader_epoch = leader_epoch;
-        self.replicas = replicas.to_vec();
-        self.isr = isr.to_vec();
-        let mut followers = Vec::with_capacity(replicas.len());
-        for id in replicas.iter().copied().filter(|id| *id != self.node_id) {
+        let is_new_epoch = decision.leader_epoch > self.leader_epoch;
+        self.leader_epoch = decision.leader_epoch;
+        self.leader = decision.leader;
+        self.replicas = decision.replicas.to_vec();
+        self.isr = decision.isr.to_vec();
+        self.members = decision.isr.to_vec();
+        let mut followers = Vec::with_capacity(self.replicas.len());
+        for id in self
+            .replicas
+            .iter()
+            .copied()
+            .filter(|id| *id != self.node_id)
+        {
             let known = self.followers.iter().find(|follower| follower.id == id);
             // What a follower fetched in an older epoch says nothing about its log in this one.
-            let log_end_offset = match known {
-                Some(follower) if !is_new_epoch => follower.log_end_offset,
-                _ => -1,
-            };
-            followers.push(Follower { id, log_end_offset });
+            followers.push(match known {
+                Some(follower) if !is_new_epoch => *follower,
+                _ => Follower::new(id, now_ms),
+            });
         }
         self.followers = followers;
-        if is_new_epoch && let Some(log) = &mut self.log {
-            log.assign_epoch_start(leader_epoch);
+        match (self.role, decision.leader) {
+            (Role::Leader | Role::Follower, Some(_)) => {
+                self.role = Role::Follower;
+                self.leader_high_watermark = -1;
+                self.leader_log_start = -1;
+            }
+            (Role::Follower, None) => self.role = Role::Loading,
+            (Role::Leader, None) if is_new_epoch => self.begin_epoch(),
+            _ => {}
         }
         true
+    }
+
+    fn begin_epoch(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.assign_epoch_start(self.leader_epoch);
+            self.epoch_start = log.log_end_offset();
+        }
+    }
+
+    /// The log is open, and nothing of an earlier decision is under way: from now on the partition
+    /// does what the last decision says.
+    pub fn take_office(&mut self) {
+        if self.leader.is_none() {
+            self.role = Role::Leader;
+            self.begin_epoch();
+        } else {
+            self.role = Role::Follower;
+            self.leader_high_watermark = -1;
+            self.leader_log_start = -1;
+        }
+    }
+
+    /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
+    /// written. False where this broker does not lead in that epoch.
+    pub fn set_isr(&mut self, leader_epoch: i32, members: &[i32], isr: &[i32]) -> bool {
+        if self.leader.is_some() || leader_epoch != self.leader_epoch {
+            return false;
+        }
+        self.members = members.to_vec();
+        self.isr = isr.to_vec();
+        for follower in &mut self.followers {
+            follower.ask_again();
+        }
+        true
+    }
+
+    /// The in-sync followers that have not been caught up for longer than `max_lag_ms`.
+    pub fn behind(&self, now_ms: i64, max_lag_ms: i64) -> Vec<i32> {
+        let (Role::Leader, Some(log)) = (self.role, &self.log) else {
+            return Vec::new();
+        };
+        let end = log.log_end_offset();
+        let in_sync = self.followers.iter().filter(|f| self.isr.contains(&f.id));
+        in_sync
+            .filter(|follower| follower.is_behind(end, now_ms, max_lag_ms))
+            .map(|follower| follower.id)
+            .collect()
+    }
+
+    /// Whether every record of earlier epochs is known to be replicated: before, nobody can say
+    /// which is the latest offset.
+    pub fn knows_latest(&self) -> bool {
+        let log = self.log.as_ref();
+        log.is_some_and(|log| log.high_watermark() >= self.epoch_start)
     }
 
     /// Whether enough replicas are in sync for acks=-1.
@@ -324,15 +424,24 @@ impl PartitionState {
         )
     }
 
-    /// A follower's fetch says how far its log reaches; false when it is not a replica.
-    pub fn follower_fetched(&mut self, id: i32, offset: i64) -> bool {
-        match self.followers.iter_mut().find(|follower| follower.id == id) {
-            Some(follower) => {
-                follower.log_end_offset = offset;
-                true
-            }
-            None => false,
-        }
+    /// A follower's fetch says how far its log reaches. `Some(true)`: it may join the in-sync
+    /// replicas, which is to be told. `None`: it is not a replica.
+    pub fn follower_fetched(
+        &mut self,
+        id: i32,
+        offset: i64,
+        broker_epoch: i64,
+        now_ms: i64,
+    ) -> Option<bool> {
+        let log = self.log.as_ref()?;
+        let end = log.log_end_offset();
+        let needed = log.high_watermark().max(self.epoch_start);
+        let follower = self
+            .followers
+            .iter_mut()
+            .find(|follower| follower.id == id)?;
+        follower.fetches(offset.min(end), end, broker_epoch, now_ms);
+        Some(!self.members.contains(&id) && follower.tells_of_reaching(needed))
     }
 
     /// A batch was appended: counts it, and tells whoever waited for the gate where it stands above
@@ -358,8 +467,22 @@ impl PartitionState {
             return false;
         };
         let gated_end = log.gated_end();
-        let moved = high_watermark(self.node_id, gated_end, &self.isr, &self.followers)
-            .is_some_and(|offset| log.advance_high_watermark(offset));
+        let allowed = match self.role {
+            Role::Follower => Some(self.leader_high_watermark),
+            Role::Loading => None,
+            // As long as it is not enough for acks=-1, nothing more is shown to anyone: what a
+            // consumer has seen must outlive any one broker.
+            _ if self.isr.len() < self.replicas.len()
+                && self.isr.len() < min_isr_of(&self.topic) =>
+            {
+                None
+            }
+            _ => high_watermark(self.node_id, gated_end, &self.members, &self.followers),
+        };
+        let moved = allowed.is_some_and(|offset| log.advance_high_watermark(offset));
+        if self.role == Role::Follower {
+            follow_log_start(log, self.leader_log_start);
+        }
         let reached = log.high_watermark();
         answer_up_to(&mut self.gate_waiters, gated_end, ErrorCode::NONE, outbox);
         self.internal.begin_reads(gated_end, outbox);
@@ -414,6 +537,19 @@ impl PartitionState {
         self.internal.fail(error, outbox);
         self.wake_fetches(outbox);
     }
+}
+
+/// Only as far as it is known to be replicated.
+fn follow_log_start(log: &mut Log, leader_log_start: i64) {
+    let target = leader_log_start.min(log.high_watermark());
+    if target > log.log_start_offset() {
+        // A log that fails says so at its directory.
+        let _ = log.advance_log_start(target);
+    }
+}
+
+fn min_isr_of(topic: &Topic) -> usize {
+    usize::try_from(topic.settings().min_insync_replicas).unwrap_or(0)
 }
 
 fn answer_up_to(

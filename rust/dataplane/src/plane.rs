@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
@@ -13,15 +14,16 @@ use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
 
 use crate::acceptor::Listener;
 use crate::api::{
-    Event, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord, PlaneConfig,
-    RequestId, StopSpec, TicketId, TicketOutcome,
+    Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
+    PlaneConfig, RequestId, StopSpec, TicketId, TicketOutcome,
 };
+use crate::clock::mono_ms;
 use crate::image::ImageError;
 use crate::inbox::{Answer, Message};
 use crate::log_dir::LogDirState;
 use crate::offset_commit::{CommitBatch, OffsetCommit};
 use crate::parking::Park;
-use crate::partition::TopicSettings;
+use crate::partition::{Partition, TopicSettings};
 use crate::placement::Placement;
 use crate::request_channel::Place;
 use crate::shared::Shared;
@@ -218,6 +220,68 @@ impl DataPlane {
         let ticket = leadership::become_leaders(&self.shared, specs);
         drop(closed);
         Ok(ticket)
+    }
+
+    /// This broker follows others in these partitions: opens, recovers or creates their logs, then
+    /// fetches from the leaders. Clients get NOT_LEADER_OR_FOLLOWER at once. Completes as
+    /// [`TicketOutcome::Partitions`], when the logs are open.
+    ///
+    /// # Errors
+    /// The plane was shut down.
+    pub fn become_followers(&self, specs: Vec<FollowerSpec>) -> Result<TicketId, Closed> {
+        let closed = self.open_for_commands()?;
+        let ticket = leadership::become_followers(&self.shared, specs);
+        drop(closed);
+        Ok(ticket)
+    }
+
+    /// The in-sync replicas of a partition that this broker leads in this epoch: `isr` is what the
+    /// controller has written and `min.insync.replicas` counts, `members` has those besides that
+    /// are about to join, whom the high watermark waits for already. False where this broker does
+    /// not lead in that epoch.
+    pub fn set_isr(
+        &self,
+        topic: &str,
+        partition: i32,
+        leader_epoch: i32,
+        members: &[i32],
+        isr: &[i32],
+    ) -> bool {
+        let Some(partition) = self.shared.registry.partition(topic, partition) else {
+            return false;
+        };
+        let mut outbox = self.shared.outbox();
+        let mut state = partition.lock();
+        let is_set = state.set_isr(leader_epoch, members, isr);
+        if is_set && state.release(usize::MAX, &mut outbox) {
+            partition.dir.syncer.high_watermark_moved();
+        }
+        drop(state);
+        outbox.deliver(&self.shared.inboxes);
+        is_set
+    }
+
+    /// In-sync followers that have not been caught up for longer than `max_lag_ms`
+    /// (`replica.lag.time.max.ms`), of all partitions that this broker leads.
+    pub fn lagging_followers(&self, max_lag_ms: i64) -> Vec<Behind> {
+        let now_ms = mono_ms();
+        let held = self.shared.registry.load();
+        let behind = |partition: &Arc<Partition>| {
+            let state = partition.lock();
+            let brokers = state.behind(now_ms, max_lag_ms);
+            (!brokers.is_empty()).then(|| Behind {
+                topic: partition.topic.name.to_string(),
+                partition: partition.index,
+                leader_epoch: state.leader_epoch,
+                brokers,
+            })
+        };
+        held.partitions().filter_map(behind).collect()
+    }
+
+    /// This broker is registered under this epoch.
+    pub fn set_broker_epoch(&self, epoch: i64) {
+        self.shared.broker_epoch.store(epoch, Ordering::Relaxed);
     }
 
     /// Stops serving these partitions; with `delete`, removes them. Completes as

@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -16,6 +16,7 @@ use crate::api::{Event, PlaneConfig};
 use crate::commands::CommandQueue;
 use crate::events::EventQueue;
 use crate::fetch_session::SessionCache;
+use crate::follower::Fetchers;
 use crate::image::Image;
 use crate::inbox::Inbox;
 use crate::log_dir::LogDirState;
@@ -53,6 +54,10 @@ pub struct Shared {
     pub readers: Arc<ReaderPool>,
     /// Slow commands.
     pub commands: CommandQueue,
+    /// The threads that follow other brokers.
+    pub fetchers: Fetchers,
+    /// Of this broker's registration, -1 before the first.
+    pub broker_epoch: AtomicI64,
     /// Fetch sessions (KIP-227).
     pub sessions: Mutex<SessionCache>,
     /// The bound on receive memory.
@@ -106,6 +111,8 @@ impl Shared {
             dirs,
             unusable_dirs,
             inboxes,
+            fetchers: Fetchers::default(),
+            broker_epoch: AtomicI64::new(-1),
             sessions: Mutex::new(SessionCache::new(config.fetch_session_slots)),
             budget,
             limits: ConnectionLimits::new(config.max_connections, config.max_connections_per_ip)?,
@@ -164,7 +171,7 @@ impl Shared {
             }
             partitions.push((partition.topic.name.to_string(), partition.index));
             let mut state = partition.lock();
-            if state.role == Role::Leader {
+            if matches!(state.role, Role::Leader | Role::Follower) {
                 state.role = Role::Offline;
                 state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
             }

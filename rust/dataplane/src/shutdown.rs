@@ -19,9 +19,6 @@ use crate::partition::Role;
 use crate::shared::Shared;
 use crate::threads::Threads;
 
-/// `brokerEpoch` in the marker of a broker that is not registered with a KRaft controller.
-const NO_BROKER_EPOCH: i64 = -1;
-
 /// Ends in order; true when every log directory is marked clean.
 pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> bool {
     let deadline_ms = mono_ms() + grace_ms.max(0);
@@ -31,6 +28,7 @@ pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> b
         inbox.send(Message::Drain { deadline_ms });
     }
     threads.join_network();
+    shared.fetchers.stop();
     shared.readers.stop();
     threads.join_readers(&shared.readers);
     shared.is_stopping.store(true, Ordering::Release);
@@ -112,7 +110,7 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     write(dir.write_log_starts(shared))?;
     write(dir.write_high_watermarks(shared))?;
     dir.files
-        .mark_clean(NO_BROKER_EPOCH)
+        .mark_clean(shared.broker_epoch.load(Ordering::Relaxed))
         .map_err(|error| format!("marking it clean: {error}"))?;
     // It is made anew; a volume that another broker takes over shall have its space.
     let removed = dir.files.remove_reserve();
@@ -132,6 +130,7 @@ pub fn end_at_once(shared: &Arc<Shared>, threads: &Threads) {
         dir.writer.stop();
     }
     shared.commands.stop();
+    shared.fetchers.stop();
     threads.join_network();
     threads.join_readers(&shared.readers);
     threads.join_storage();

@@ -76,7 +76,7 @@ fn every_api_of_the_table_survives_a_garbage_body() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.create("t", 1);
-    for row in TABLE {
+    for row in TABLE.iter().filter(|row| !row.is_between_brokers) {
         for version in row.min_version..=row.max_version {
             for body in [&[][..], &[0xff; 64], &[0x00; 7], &[0x7f; 200]] {
                 let mut client = test.client();
@@ -102,7 +102,7 @@ fn an_unknown_version_of_api_versions_is_told_the_known_ones() {
     assert_eq!(frame[..4], client.correlation_id.to_be_bytes());
     let response = ApiVersionsResponse::decode(&frame[4..], 0).unwrap();
     assert_eq!(response.error_code, ErrorCode::UNSUPPORTED_VERSION);
-    assert_eq!(response.apis.len(), TABLE.len());
+    assert_eq!(response.apis, ApiVersionsResponse::of_table(false).apis);
     // And the connection lives.
     client.call(key::API_VERSIONS, 0, &[]);
 }

@@ -34,6 +34,8 @@ pub struct ApiRow {
     pub flexible_since: i16,
     /// Who answers.
     pub owner: Owner,
+    /// Only for the brokers of a cluster: a broker that is alone neither advertises nor serves it.
+    pub is_between_brokers: bool,
 }
 
 impl ApiRow {
@@ -60,6 +62,9 @@ pub mod key {
     pub const FETCH: i16 = 1;
     pub const LIST_OFFSETS: i16 = 2;
     pub const METADATA: i16 = 3;
+    pub const LEADER_AND_ISR: i16 = 4;
+    pub const STOP_REPLICA: i16 = 5;
+    pub const UPDATE_METADATA: i16 = 6;
     pub const CONTROLLED_SHUTDOWN: i16 = 7;
     pub const OFFSET_COMMIT: i16 = 8;
     pub const OFFSET_FETCH: i16 = 9;
@@ -84,6 +89,7 @@ pub mod key {
     pub const INCREMENTAL_ALTER_CONFIGS: i16 = 44;
     pub const LIST_PARTITION_REASSIGNMENTS: i16 = 46;
     pub const OFFSET_DELETE: i16 = 47;
+    pub const ALTER_PARTITION: i16 = 56;
     pub const DESCRIBE_CLUSTER: i16 = 60;
 }
 
@@ -112,6 +118,20 @@ const fn row(
         min_served,
         flexible_since,
         owner,
+        is_between_brokers: false,
+    }
+}
+
+/// What only brokers ask each other.
+const fn between(
+    key: i16,
+    name: &'static str,
+    versions: (i16, i16),
+    flexible_since: i16,
+) -> ApiRow {
+    ApiRow {
+        is_between_brokers: true,
+        ..row(key, name, versions, flexible_since, Owner::Python)
     }
 }
 
@@ -121,6 +141,10 @@ pub const TABLE: &[ApiRow] = &[
     row(key::FETCH, "Fetch", (4, 17), 12, Owner::Rust),
     row(key::LIST_OFFSETS, "ListOffsets", (1, 9), 6, Owner::Rust),
     row(key::METADATA, "Metadata", (0, 12), 9, Owner::Rust),
+    between(key::LEADER_AND_ISR, "LeaderAndIsr", (7, 7), 4),
+    between(key::STOP_REPLICA, "StopReplica", (4, 4), 2),
+    between(key::UPDATE_METADATA, "UpdateMetadata", (8, 8), 6),
+    between(key::CONTROLLED_SHUTDOWN, "ControlledShutdown", (3, 3), 3),
     row(key::OFFSET_COMMIT, "OffsetCommit", (2, 9), 8, Owner::Python),
     row(key::OFFSET_FETCH, "OffsetFetch", (1, 9), 6, Owner::Python),
     // librdkafka takes a broker whose range lacks 0 for one that does not know LZ4.
@@ -211,6 +235,7 @@ pub const TABLE: &[ApiRow] = &[
         NEVER_FLEXIBLE,
         Owner::Python,
     ),
+    between(key::ALTER_PARTITION, "AlterPartition", (0, 3), 0),
     row(
         key::DESCRIBE_CLUSTER,
         "DescribeCluster",
@@ -260,7 +285,7 @@ mod tests {
             assert!(row.advertises(row.min_version) && row.serves(row.max_version));
             assert!(!row.advertises(row.max_version + 1) && !row.serves(row.min_version - 1));
         }
-        assert_eq!(lookup(4), None);
+        assert_eq!(lookup(25), None);
         assert_eq!(lookup(-1), None);
     }
 

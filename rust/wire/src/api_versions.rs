@@ -117,20 +117,24 @@ pub struct ApiVersionsResponse {
 }
 
 impl ApiVersionsResponse {
-    /// What this broker advertises.
-    pub fn of_table() -> Self {
+    /// What a broker advertises, with or without what only `brokers` of a cluster ask for.
+    pub fn of_table(brokers: bool) -> Self {
+        let rows = api::TABLE.iter();
         ApiVersionsResponse {
             error_code: ErrorCode::NONE,
-            apis: api::TABLE.iter().map(ApiVersion::from).collect(),
+            apis: rows
+                .filter(|row| brokers || !row.is_between_brokers)
+                .map(ApiVersion::from)
+                .collect(),
             throttle_ms: 0,
         }
     }
 
     /// The same with UNSUPPORTED_VERSION, to be encoded as version 0.
-    pub fn of_unsupported_version() -> Self {
+    pub fn of_unsupported_version(brokers: bool) -> Self {
         ApiVersionsResponse {
             error_code: ErrorCode::UNSUPPORTED_VERSION,
-            ..Self::of_table()
+            ..Self::of_table(brokers)
         }
     }
 
@@ -209,7 +213,7 @@ mod tests {
     #[test]
     fn an_unsupported_version_gets_the_whole_list_in_version_0() {
         let mut body = Vec::new();
-        ApiVersionsResponse::of_unsupported_version().encode(&mut body, 0);
+        ApiVersionsResponse::of_unsupported_version(true).encode(&mut body, 0);
         assert_eq!(body[..2], [0, 35]);
         assert_eq!(body.len(), 2 + 4 + 6 * api::TABLE.len());
         let decoded = ApiVersionsResponse::decode(&body, 0).unwrap();

@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from pyrklog import _core
-from pyrklog.dataplane import CorePlane, Plane, PlaneSettings, Request, Session
+from pyrklog.core_plane import CorePlane
+from pyrklog.dataplane import Plane, PlaneSettings, Request, Session
 from pyrklog.errors import ErrorCode
 from pyrklog.image import (
     BrokerImage,
@@ -67,6 +68,11 @@ class Silent:
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         raise AssertionError(topics)
 
+    def on_follower_caught_up(
+        self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
+    ) -> None:
+        raise AssertionError(topic)
+
     def on_log_dir_failed(
         self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
     ) -> None:
@@ -108,6 +114,7 @@ def settings(folder: Path) -> PlaneSettings:
         retention_check_interval_ms=300_000,
         producer_id_expiration_ms=86_400_000,
         auto_create_topics=False,
+        cluster=None,
     )
 
 

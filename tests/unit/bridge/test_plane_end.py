@@ -7,9 +7,10 @@ import trio
 import trio.testing
 
 from pyrklog import _core
-from pyrklog.broker import Broker
 from pyrklog.config import load_config
-from pyrklog.dataplane import CorePlane, Request, Session
+from pyrklog.core_plane import CorePlane
+from pyrklog.dataplane import Request, Session
+from pyrklog.plane_settings import plane_settings
 
 
 class Listener:
@@ -30,6 +31,11 @@ class Listener:
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         raise AssertionError(topics)
 
+    def on_follower_caught_up(
+        self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
+    ) -> None:
+        raise AssertionError(topic)
+
     def on_log_dir_failed(
         self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
     ) -> None:
@@ -41,7 +47,7 @@ class Listener:
 
 async def test_a_command_after_the_shutdown_never_completes(tmp_path: Path) -> None:
     config = load_config(flags={"pyrklog.data.dir": str(tmp_path)})
-    plane = CorePlane(Broker(config)._plane_settings(1, "cluster"))
+    plane = CorePlane(plane_settings(config, 1, "cluster"))
     completed = []
 
     async def ask() -> None:

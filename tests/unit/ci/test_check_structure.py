@@ -10,7 +10,7 @@ from ci.rust_source import code_only, functions, without_tests
 ROOT = Path(__file__).parents[3]
 
 CLEAN = {
-    "python/pyrklog/dataplane.py": "from pyrklog import _core\n",
+    "python/pyrklog/core_plane.py": "from pyrklog import _core\n",
     "python/pyrklog/controller/machine.py": "from ..names import NAME\nfrom typing import Any\n",
     "python/pyrklog/controller/driver.py": "import trio\nfrom . import machine\n",
     "python/pyrklog/names.py": "NAME = 1\n",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pyrklog import dataplane
+from pyrklog import offline
 from pyrklog.cli.app import app
 
 BATCH = {"kind": "batch", "position": 0, "base_offset": 5, "crc": 77, "valid": True}
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             if verify:
                 yield DAMAGE
 
-    monkeypatch.setattr(dataplane, "dump_file", dump_file)
+    monkeypatch.setattr(offline, "dump_file", dump_file)
     return tmp_path
 
 

@@ -25,6 +25,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["--data", "d", "--listen", ":0"], ServeOptions(data="d", listen=":0")),
         (["--data=d", "--config=f"], ServeOptions(data="d", config="f")),
         (["--adopt-zookeeper", "z:1/k"], ServeOptions(adopt_zookeeper="z:1/k")),
+        (
+            ["--zookeeper", "z:1/k", "--broker-id=3"],
+            ServeOptions(zookeeper="z:1/k", broker_id="3"),
+        ),
         (["--set", "a=1", "--set=b=2=3"], ServeOptions(sets=["a=1", "b=2=3"])),
         (
             ["--check", "--print-config", "--tmp"],

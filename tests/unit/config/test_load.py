@@ -6,6 +6,7 @@ import pytest
 
 from pyrklog.config import load_config
 from pyrklog.config.listeners import Endpoint
+from pyrklog.config.topic import describe_broker_options
 from pyrklog.errors import ConfigError
 
 ZOOKEEPER_MODE = """
@@ -88,7 +89,10 @@ def test_kafkas_own_file_for_zookeeper_mode_is_read_unchanged(tmp_path: Path) ->
     assert config.log_dirs == [Path("/var/lib/kafka/a"), Path("/var/lib/kafka/b")]
     assert config.meta_dir == Path("/var/lib/kafka/a-meta")
     ignored = " ".join(config.notices)
-    assert "zookeeper.connect (server.properties line 16) has no effect" in ignored
+    assert config.zookeeper == "localhost:2181"
+    assert config.integer("zookeeper.connection.timeout.ms") == 18000
+    assert "zookeeper.connect" not in ignored
+    assert "transaction.state.log.replication.factor (server.properties line 12)" in ignored
     assert "num.partitions" not in ignored
 
 
@@ -98,6 +102,20 @@ def test_kafkas_own_file_for_kraft_mode_is_read_unchanged(tmp_path: Path) -> Non
     assert config.listeners.bound == [Endpoint("PLAINTEXT", "", 9092)]
     assert config.listeners.advertised == [Endpoint("PLAINTEXT", "localhost", 9092)]
     assert any("CONTROLLER is left out" in notice for notice in config.notices)
+
+
+def test_passwords_are_shown_to_nobody() -> None:
+    config = load_config(overrides=["pyrklog.zookeeper.digest=me:secret"])
+    assert config.string("pyrklog.zookeeper.digest") == "me:secret"
+    assert "secret" not in str(config.explain())
+    shown = describe_broker_options(
+        config,
+        ["pyrklog.zookeeper.digest"],
+        include_synonyms=True,
+        include_documentation=False,
+    )
+    assert [(item.value, item.sensitive) for item in shown] == [(None, True)]
+    assert "secret" not in str(shown)
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,19 @@ from pyrklog.controller.state import IllegalTransitionError
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.errors import ErrorCode
 from pyrklog.identity import create_paths
+from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore, open_store
-from pyrklog.metastore.interface import Create, Set
+from pyrklog.metastore.interface import (
+    CHANGED,
+    Create,
+    Metastore,
+    Node,
+    Set,
+    Watch,
+    WatchEvent,
+)
+from pyrklog.peers.own_channel import OwnChannel
 from tests.unit.controller.runner import assignment, request_line
 
 
@@ -81,12 +91,15 @@ class Cluster:
         return session
 
     def driver(
-        self, broker: int, rebalance_interval_seconds: int | None = None
+        self,
+        broker: int,
+        rebalance_interval_seconds: int | None = None,
+        store: Metastore | None = None,
     ) -> ControllerDriver:
         return ControllerDriver(
             broker,
-            self.sessions[broker],
-            lambda _: self.brokers,
+            store or self.sessions[broker],
+            OwnChannel(self.brokers),
             ControllerSettings(
                 unclean_topics=lambda overrides: frozenset(self.unclean & overrides.keys()),
                 delete_topic_enable=True,
@@ -184,6 +197,57 @@ async def test_the_second_follows_and_takes_over(cluster: Cluster, nursery: trio
         "leader_epoch": 1,
         "isr": [2],
     }
+
+
+class Jumpy(CurrentStore):
+    """A store whose connection can be lost: every watch is called then."""
+
+    def __init__(self, session: EmbeddedSession) -> None:
+        super().__init__(session)
+        self._given: list[tuple[str, Watch]] = []
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        if watch is not None:
+            self._given.append((path, watch))
+        return await super().get(path, watch)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        if watch is not None:
+            self._given.append((path, watch))
+        return await super().children(path, watch)
+
+    def lose_connection(self) -> None:
+        given, self._given = self._given, []
+        for path, watch in given:
+            watch(WatchEvent(CHANGED, path))
+
+
+async def test_a_lost_connection_is_no_reason_to_resign(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    session = await cluster.register(1)
+    store = Jumpy(session)
+    driver = cluster.driver(1, store=store)
+    await nursery.start(driver.run)
+    for round_ in range(3):
+        store.lose_connection()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert driver.leads
+        await cluster.create_topic(f"t{round_}", (1,))
+        await cluster.brokers.wait_told(f"lead t{round_}-0:1@0 new")
+    assert (await session.get(znodes.CONTROLLER_EPOCH)).data == b"1"
+
+
+async def test_what_an_earlier_term_of_the_session_left_is_no_controller(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    session = await cluster.register(1)
+    await session.create(znodes.CONTROLLER, znodes.encode_controller(1, 0), ephemeral=True)
+    driver = cluster.driver(1)
+    nursery.start_soon(driver.run)
+    with trio.fail_after(10):
+        await driver.changes.wait_until(lambda: driver.controller_id == 1)
+    assert driver.leads
 
 
 async def test_a_topic_from_its_znode_to_its_leaders(

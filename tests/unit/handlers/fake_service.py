@@ -1,10 +1,17 @@
 """A control plane that answers what it was told to, and remembers what it was asked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyrklog.controller import service
+from pyrklog.controller.requests import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownResponse,
+    ControlRequest,
+    ControlResponse,
+)
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.driver import GroupCoordinator
 from pyrklog.groups.interfaces import GroupOptions
@@ -74,6 +81,15 @@ class FakeService:
             "create_topics", specs, validate_only=validate_only, timeout_ms=timeout_ms
         )
         return result
+
+    async def create_own_topic(
+        self, spec: service.TopicSpec, *, timeout_ms: int
+    ) -> service.TopicResult:
+        result: service.TopicResult = self._answer("create_own_topic", spec, timeout_ms=timeout_ms)
+        return result
+
+    async def wait_for_brokers(self) -> None:
+        self._answer("wait_for_brokers")
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         result: dict[str, ErrorCode] = self._answer("auto_create_topics", names)
@@ -166,6 +182,23 @@ class FakeService:
         return result
 
 
+class ReplicaOrders:
+    """Takes orders and never answers."""
+
+    def post(self, request: ControlRequest, answered: Callable[[ControlResponse], None]) -> None:
+        pass
+
+
+class NoController:
+    """Refuses whatever it is asked."""
+
+    async def alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER, [])
+
+    async def shut_down(self, broker: int, broker_epoch: int) -> ControlledShutdownResponse:
+        return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER, [])
+
+
 def make_handlers(fake: FakeService, groups: GroupService | None = None) -> Handlers:
     """Handlers over a control plane; without ``groups`` there are none."""
     topic = FakeTopic(None, {})
@@ -177,7 +210,7 @@ def make_handlers(fake: FakeService, groups: GroupService | None = None) -> Hand
         wall_ms=lambda: 0,
         fresh_id=lambda: "id",
     )
-    return build_handlers(fake, groups or idle, lambda _: None)
+    return build_handlers(fake, groups or idle, ReplicaOrders(), NoController(), lambda _: None)
 
 
 async def ask(

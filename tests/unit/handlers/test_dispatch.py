@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyrklog import dataplane
+from pyrklog import core_plane
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.dispatch import ROUTES, load_route
 from pyrklog.protocol import DecodeError
@@ -30,7 +30,7 @@ REQUESTS = [
 def test_the_routes_are_what_the_wire_advertises() -> None:
     advertised = {
         row.key: (row.name, row.min_version, row.max_version, row.flexible_since)
-        for row in dataplane.api_table()
+        for row in core_plane.api_table()
         if row.owner == "python"
     }
     served = {

@@ -34,7 +34,7 @@ class Obedient:
 
     async def answer(self, frame: bytes) -> bytes | None:
         (client_id_len,) = struct.unpack_from(">h", frame, 8)
-        request = wire.decode_request(STOP_REPLICA, frame[11 + client_id_len :], 4)
+        request = wire.request_of(STOP_REPLICA.decode_request(frame[11 + client_id_len :], 4))
         assert isinstance(request, StopReplicaRequest)
         if self._failures:
             self._failures -= 1
@@ -42,7 +42,11 @@ class Obedient:
         key = request.replicas[0].topic, request.replicas[0].partition
         self.partitions.append(key[1])
         response = StopReplicaResponse(ErrorCode.NONE, {key: ErrorCode.NONE})
-        return frame[4:8] + b"\0" + wire.encode_response(request, response)
+        return (
+            frame[4:8]
+            + b"\0"
+            + STOP_REPLICA.encode_response(wire.response_message(request, response), 4)
+        )
 
 
 class Controller:

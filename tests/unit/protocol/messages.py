@@ -46,7 +46,7 @@ def _cases(apis: Iterable[Api[Any, Any]]) -> list[Case]:
     ]
 
 
-CASES = _cases(map(find_api, API_KEYS))
+CASES = _cases(api for api in map(find_api, API_KEYS) if api not in INTER_BROKER)
 """What clients say and hear."""
 
 ALL_CASES = CASES + _cases(INTER_BROKER)

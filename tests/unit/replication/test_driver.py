@@ -150,7 +150,8 @@ async def test_stale_orders_do_not_touch_the_image(bench: Bench) -> None:
 async def test_losing_leadership_stops_serving(bench: Bench) -> None:
     await bench.lead(topic("t", 0))
     await bench.lead(topic("t", 1, leader=-1))
-    assert bench.plane.stopped == [("t", 0, False)]
+    assert list(bench.plane.followed) == [("t", 0)]
+    assert not bench.plane.led
     assert not bench.driver.replicas.is_serving(("t", 0))
 
 

@@ -11,7 +11,7 @@ from pyrklog.controller.requests import (
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
-from pyrklog.image import LeaderSpec
+from pyrklog.image import FollowerSpec, LeaderSpec
 from pyrklog.replication.machine import LeadershipDecision, Replicas, StopDecision
 
 ME, OTHER = 1, 2
@@ -68,7 +68,7 @@ def hosting() -> Replicas:
     replicas = Replicas(ME)
     replicas.broker_epoch = 10
     decision = told(replicas, info(leader_epoch=5))
-    replicas.lead_done(decision.lead, [0])
+    replicas.done(decision.lead, [0])
     return replicas
 
 
@@ -76,9 +76,9 @@ def test_becoming_leader() -> None:
     replicas = Replicas(ME)
     decision = told(replicas, info(is_new=True))
     assert decision.lead == [LeaderSpec("t", 0, 0, (ME, OTHER), (ME, OTHER), True)]
-    assert (decision.error, decision.errors, decision.stop) == (ErrorCode.NONE, {}, [])
+    assert (decision.error, decision.errors, decision.follow) == (ErrorCode.NONE, {}, [])
     assert not replicas.is_serving(KEY), "not before the plane says so"
-    replicas.lead_done(decision.lead, [ErrorCode.NONE])
+    replicas.done(decision.lead, [ErrorCode.NONE])
     assert replicas.is_serving(KEY)
 
 
@@ -86,14 +86,15 @@ def test_an_answer_that_a_later_order_has_overtaken() -> None:
     replicas = Replicas(ME)
     first = told(replicas, info(leader_epoch=5)).lead
     told(replicas, info(leader_epoch=6))
-    assert replicas.lead_done(first, [ErrorCode.NOT_LEADER_OR_FOLLOWER]) == {KEY}
+    assert replicas.done(first, [ErrorCode.NOT_LEADER_OR_FOLLOWER]) == {KEY}
     assert KEY in replicas.hosted
 
 
 def test_another_broker_leads_now() -> None:
     replicas = hosting()
     decision = told(replicas, info(OTHER, 6))
-    assert (decision.lead, decision.stop) == ([], [KEY])
+    assert decision.lead == []
+    assert decision.follow == [FollowerSpec("t", 0, OTHER, 6, (ME, OTHER), False)]
     assert not replicas.is_serving(KEY)
 
 
@@ -139,7 +140,7 @@ def test_a_partition_of_other_brokers_or_of_another_topic() -> None:
 def test_a_log_that_does_not_open() -> None:
     replicas = Replicas(ME)
     decision = told(replicas, info(), info(partition=1))
-    replicas.lead_done(decision.lead, [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE])
+    replicas.done(decision.lead, [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE])
     assert not replicas.is_serving(KEY)
     assert replicas.is_serving(("t", 1))
     # Whatever comes next, the directory has failed until the broker starts again.
@@ -150,7 +151,7 @@ def test_a_log_that_does_not_open() -> None:
 def test_an_order_that_failed_otherwise_may_come_again() -> None:
     replicas = Replicas(ME)
     decision = told(replicas, info())
-    replicas.lead_done(decision.lead, [ErrorCode.UNKNOWN_SERVER_ERROR])
+    replicas.done(decision.lead, [ErrorCode.UNKNOWN_SERVER_ERROR])
     assert len(told(replicas, info()).lead) == 1
 
 
@@ -158,8 +159,8 @@ def test_an_answer_that_was_overtaken_counts_for_nothing() -> None:
     replicas = Replicas(ME)
     first = told(replicas, info())
     second = told(replicas, info(OTHER, 1))
-    assert second.stop == [KEY]
-    replicas.lead_done(first.lead, [ErrorCode.NONE])
+    assert [(spec.topic, spec.partition) for spec in second.follow] == [KEY]
+    replicas.done(first.lead, [ErrorCode.NONE])
     assert not replicas.is_serving(KEY)
 
 
@@ -194,7 +195,7 @@ def test_waiting_for_a_partition_ends_when_it_serves_or_cannot() -> None:
     assert not replicas.is_settled(KEY), "the controller has not said anything yet"
     decision = told(replicas, info())
     assert not replicas.is_settled(KEY), "its log is being opened"
-    replicas.lead_done(decision.lead, [0])
+    replicas.done(decision.lead, [0])
     assert replicas.is_settled(KEY)
     told(replicas, info(leader=OTHER, leader_epoch=1))
     assert replicas.is_settled(KEY), "another broker leads"

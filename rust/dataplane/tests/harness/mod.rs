@@ -71,6 +71,7 @@ pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
         retention_check_interval_ms: 300_000,
         producer_id_expiration_ms: 86_400_000,
         auto_create_topics: true,
+        cluster: None,
     }
 }
 
@@ -80,6 +81,14 @@ pub fn cache(log_dirs: &[PathBuf]) -> CacheConfig {
         dir: log_dirs[0].parent().map(PathBuf::from),
         max_bytes: Some(64 << 20),
         ..CacheConfig::off()
+    }
+}
+
+fn broker_image(id: i32, port: u16) -> BrokerImage {
+    BrokerImage {
+        id,
+        rack: None,
+        endpoints: vec![("PLAINTEXT".into(), "127.0.0.1".into(), port)],
     }
 }
 
@@ -100,6 +109,8 @@ pub struct TestPlane {
     pub topic_id: Option<TopicId>,
     /// Events that nobody waited for yet.
     pub events: Vec<Event>,
+    /// The brokers of the image.
+    brokers: Vec<BrokerImage>,
 }
 
 impl TestPlane {
@@ -140,14 +151,19 @@ impl TestPlane {
             image_version: 0,
             topic_id: None,
             events: Vec::new(),
+            brokers: vec![broker_image(1, port)],
         };
-        let broker = BrokerImage {
-            id: node_id,
-            rack: None,
-            endpoints: vec![("PLAINTEXT".into(), "127.0.0.1".into(), port)],
-        };
-        test.apply(vec![], vec![broker], vec![]);
+        test.apply(vec![], vec![broker_image(node_id, port)], vec![]);
         test
+    }
+
+    /// These brokers live, each with its port.
+    pub fn know(&mut self, brokers: &[(i32, u16)]) {
+        self.brokers = brokers
+            .iter()
+            .map(|(id, port)| broker_image(*id, *port))
+            .collect();
+        self.apply(vec![], vec![], vec![]);
     }
 
     fn apply(
@@ -158,11 +174,7 @@ impl TestPlane {
     ) {
         self.image_version += 1;
         let brokers = if brokers.is_empty() {
-            vec![BrokerImage {
-                id: 1,
-                rack: None,
-                endpoints: vec![("PLAINTEXT".into(), "127.0.0.1".into(), self.port)],
-            }]
+            self.brokers.clone()
         } else {
             brokers
         };
@@ -230,6 +242,14 @@ impl TestPlane {
 
     pub fn become_leaders(&mut self, specs: Vec<LeaderSpec>) -> Vec<i16> {
         let ticket = self.plane.become_leaders(specs).unwrap();
+        match self.ticket(ticket) {
+            TicketOutcome::Partitions(codes) => codes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn become_followers(&mut self, specs: Vec<FollowerSpec>) -> Vec<i16> {
+        let ticket = self.plane.become_followers(specs).unwrap();
         match self.ticket(ticket) {
             TicketOutcome::Partitions(codes) => codes,
             other => panic!("{other:?}"),

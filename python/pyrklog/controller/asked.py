@@ -1,0 +1,55 @@
+"""The controller as brokers ask it: the one implementation of ``ControllerService``."""
+
+from __future__ import annotations
+
+from pyrklog.controller.driver import ControllerDriver
+from pyrklog.controller.effects import Steps
+from pyrklog.controller.machine import Controller
+from pyrklog.controller.requests import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownResponse,
+    ControllerService,
+    IsrChangeResult,
+    TopicPartition,
+)
+from pyrklog.errors import ErrorCode
+
+
+class AskedController:
+    """Requests take their turn among the controller's events."""
+
+    def __init__(self, driver: ControllerDriver) -> None:
+        self._driver = driver
+
+    async def alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        results: list[IsrChangeResult] = []
+        errors: list[ErrorCode] = []
+
+        def procedure(controller: Controller) -> Steps:
+            if not controller.knows(request.broker, request.broker_epoch):
+                errors.append(ErrorCode.STALE_BROKER_EPOCH)
+                return
+            yield from controller.alter_partitions(request, results)
+
+        if not await self._driver.perform(procedure):
+            return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER, [])
+        return AlterPartitionResponse(errors[0] if errors else ErrorCode.NONE, results)
+
+    async def shut_down(self, broker: int, broker_epoch: int) -> ControlledShutdownResponse:
+        remaining: list[TopicPartition] = []
+        errors: list[ErrorCode] = []
+
+        def procedure(controller: Controller) -> Steps:
+            if not controller.knows(broker, broker_epoch):
+                errors.append(ErrorCode.STALE_BROKER_EPOCH)
+                return
+            yield from controller.shut_down(broker, remaining)
+
+        if not await self._driver.perform(procedure):
+            return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER, [])
+        return ControlledShutdownResponse(errors[0] if errors else ErrorCode.NONE, remaining)
+
+
+def _is_the_service(asked: AskedController) -> ControllerService:
+    return asked  # the type checker holds the class to the interface

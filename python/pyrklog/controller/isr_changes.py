@@ -1,0 +1,152 @@
+"""AlterPartition: the leader proposes an ISR, the controller checks and writes it. Pure.
+
+The order of the checks is Kafka's (3.9). What is written bumps the partition epoch alone; all
+brokers learn of it by UpdateMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyrklog.controller.batch import RequestBatch
+from pyrklog.controller.effects import ReadStates, StateChange, StateWrite, Steps, WriteStates
+from pyrklog.controller.requests import (
+    AlterPartitionRequest,
+    IsrChange,
+    IsrChangeResult,
+    TopicPartition,
+)
+from pyrklog.controller.state import ControllerState, Partition
+from pyrklog.errors import ErrorCode
+from pyrklog.metastore.znodes import RECOVERING, Leadership
+
+UNKNOWN_EPOCH = -1
+
+_Wanted = dict[TopicPartition, tuple[IsrChange, Partition, Leadership]]
+
+
+class IsrChanges:
+    """Procedures over the proposals of leaders."""
+
+    def __init__(self, state: ControllerState, batch: RequestBatch) -> None:
+        self._state = state
+        self._batch = batch
+
+    def alter(self, request: AlterPartitionRequest, results: list[IsrChangeResult]) -> Steps:
+        """Checks and writes; ``results`` gets one for each change, in no order."""
+        wanted: _Wanted = {}
+        for change in request.changes:
+            partition = self._find(change.topic_id, change.partition)
+            refusal = self._refusal(change, partition)
+            if refusal is not None:
+                results.append(IsrChangeResult(change.topic_id, change.partition, refusal))
+                continue
+            assert partition is not None
+            before = partition.leadership
+            assert before is not None
+            after = before._replace(
+                isr=tuple(broker for broker, _ in change.isr),
+                controller_epoch=self._state.epoch,
+                recovery_state=change.recovery_state,
+            )
+            if set(after.isr) == set(before.isr) and after.recovery_state == before.recovery_state:
+                results.append(_result(change, partition))
+            else:
+                wanted[partition.key] = (change, partition, after)
+        if wanted:
+            yield from self._write(wanted, results)
+            yield from self._batch.flush()
+
+    def _find(self, topic_id: bytes, index: int) -> Partition | None:
+        for topic in self._state.topics.values():
+            if topic.id == topic_id:
+                return topic.partitions.get(index)
+        return None
+
+    def _refusal(self, change: IsrChange, partition: Partition | None) -> ErrorCode | None:
+        if partition is None or partition.topic.name in self._state.to_delete:
+            known = any(topic.id == change.topic_id for topic in self._state.topics.values())
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
+        current = partition.leadership
+        if current is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if (
+            change.leader_epoch > current.leader_epoch
+            or change.partition_epoch > partition.partition_epoch
+        ):
+            # The leader knows more than we do: another controller has decided since.
+            return ErrorCode.NOT_CONTROLLER
+        if change.leader_epoch < current.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if {broker for broker, _ in change.isr} == set(current.isr) and (
+            change.recovery_state == current.recovery_state
+        ):
+            return None
+        if change.partition_epoch < partition.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        if change.recovery_state == RECOVERING and len(change.isr) > 1:
+            return ErrorCode.INVALID_REQUEST
+        if not all(self._may_join(broker, epoch, partition) for broker, epoch in change.isr):
+            return ErrorCode.INELIGIBLE_REPLICA
+        return None
+
+    def _may_join(self, broker: int, epoch: int, partition: Partition) -> bool:
+        state = self._state
+        if broker not in partition.replicas or not state.is_live(broker, partition.key):
+            return False
+        if broker in state.shutting_down:
+            return False
+        return epoch in (UNKNOWN_EPOCH, state.brokers[broker].epoch)
+
+    def _write(self, wanted: _Wanted, results: list[IsrChangeResult]) -> Steps:
+        writes = [
+            StateWrite(key, after, partition.partition_epoch)
+            for key, (_, partition, after) in wanted.items()
+        ]
+        written: dict[TopicPartition, int | None] = yield WriteStates(writes)
+        stale = [key for key, version in written.items() if version is None]
+        for key, (change, partition, after) in wanted.items():
+            version = written[key]
+            if version is None:
+                error = ErrorCode.INVALID_UPDATE_VERSION
+                results.append(IsrChangeResult(change.topic_id, change.partition, error))
+                continue
+            before = partition.leadership
+            partition.lead(after, version)
+            self._batch.update_metadata(self._state.brokers, [partition])
+            results.append(_result(change, partition))
+            yield self._changed(partition, before.isr if before else ())
+        if stale:
+            found: dict[TopicPartition, tuple[Leadership, int]] = yield ReadStates(stale)
+            for key, (leadership, version) in found.items():
+                wanted[key][1].lead(leadership, version)
+
+    def _changed(self, partition: Partition, before: Sequence[int]) -> StateChange:
+        assert partition.leadership is not None
+        return StateChange(
+            "isr_changed",
+            {
+                "topic": partition.topic.name,
+                "partition": partition.index,
+                "from": list(before),
+                "to": list(partition.leadership.isr),
+                "leader_epoch": partition.leadership.leader_epoch,
+                "partition_epoch": partition.partition_epoch,
+                "controller_epoch": self._state.epoch,
+            },
+        )
+
+
+def _result(change: IsrChange, partition: Partition) -> IsrChangeResult:
+    current = partition.leadership
+    assert current is not None
+    return IsrChangeResult(
+        change.topic_id,
+        change.partition,
+        ErrorCode.NONE,
+        current.leader,
+        current.leader_epoch,
+        current.isr,
+        partition.partition_epoch,
+        current.recovery_state,
+    )

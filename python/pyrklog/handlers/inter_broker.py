@@ -1,0 +1,85 @@
+"""LeaderAndIsr, UpdateMetadata, StopReplica: what the controller orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from pyrklog.controller import wire
+from pyrklog.controller.requests import (
+    ControlResponse,
+    LeaderAndIsrResponse,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+)
+from pyrklog.errors import ErrorCode
+from pyrklog.handlers.context import Context
+from pyrklog.protocol.inter_broker import (
+    LeaderAndIsrRequest as LeaderAndIsrMessage,
+)
+from pyrklog.protocol.inter_broker import (
+    StopReplicaRequest as StopReplicaMessage,
+)
+from pyrklog.protocol.inter_broker import (
+    UpdateMetadataRequest as UpdateMetadataMessage,
+)
+
+
+async def _carried_out(context: Context, message: Any) -> Any:
+    """Hands the order to the replicas, in the order of arrival, and waits for their answer."""
+    order = wire.request_of(message)
+    done = trio.Event()
+    answers: list[ControlResponse] = []
+
+    def answered(response: ControlResponse) -> None:
+        answers.append(response)
+        done.set()
+
+    context.orders.post(order, answered)
+    await done.wait()
+    return wire.response_message(order, answers[0])
+
+
+def _refused(message: Any, code: ErrorCode) -> Any:
+    order = wire.request_of(message)
+    response: ControlResponse
+    if isinstance(order, UpdateMetadataRequest):
+        response = code
+    elif isinstance(message, LeaderAndIsrMessage):
+        response = LeaderAndIsrResponse(code, {})
+    else:
+        response = StopReplicaResponse(code, {})
+    return wire.response_message(order, response)
+
+
+async def leader_and_isr(context: Context, message: LeaderAndIsrMessage) -> Any:
+    """Lead or follow."""
+    return await _carried_out(context, message)
+
+
+def leader_and_isr_error(message: LeaderAndIsrMessage, code: ErrorCode, _text: str | None) -> Any:
+    """Nothing is led or followed anew."""
+    return _refused(message, code)
+
+
+async def update_metadata(context: Context, message: UpdateMetadataMessage) -> Any:
+    """What clients shall be told."""
+    return await _carried_out(context, message)
+
+
+def update_metadata_error(
+    message: UpdateMetadataMessage, code: ErrorCode, _text: str | None
+) -> Any:
+    """Clients are told what they were told before."""
+    return _refused(message, code)
+
+
+async def stop_replica(context: Context, message: StopReplicaMessage) -> Any:
+    """Stop serving, and perhaps delete."""
+    return await _carried_out(context, message)
+
+
+def stop_replica_error(message: StopReplicaMessage, code: ErrorCode, _text: str | None) -> Any:
+    """Everything goes on."""
+    return _refused(message, code)

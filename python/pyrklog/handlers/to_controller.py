@@ -1,0 +1,51 @@
+"""AlterPartition and ControlledShutdown: what brokers ask the controller."""
+
+from __future__ import annotations
+
+from pyrklog.controller.requests import AlterPartitionResponse, ControlledShutdownResponse
+from pyrklog.controller.service import NO_TOPIC_ID
+from pyrklog.controller.to_controller import (
+    alter_partition_request,
+    altered_message,
+    left_message,
+)
+from pyrklog.errors import ErrorCode
+from pyrklog.handlers.context import Context
+from pyrklog.protocol import inter_broker as wire
+
+
+async def alter_partition(
+    context: Context, message: wire.AlterPartitionRequest
+) -> wire.AlterPartitionResponse:
+    """Other ISRs for partitions that the asking broker leads."""
+    ids: dict[str, bytes] = {}
+
+    def id_of(name: str) -> bytes:
+        topic = context.service.topic(name)
+        return ids.setdefault(name, topic.topic_id if topic is not None else NO_TOPIC_ID)
+
+    request = alter_partition_request(message, context.api_version, id_of)
+    response = await context.controller.alter_partitions(request)
+    return altered_message(response, ((topic_id, name) for name, topic_id in ids.items()))
+
+
+def alter_partition_error(
+    _message: wire.AlterPartitionRequest, code: ErrorCode, _text: str | None
+) -> wire.AlterPartitionResponse:
+    """Nothing is changed."""
+    return altered_message(AlterPartitionResponse(code, []))
+
+
+async def controlled_shutdown(
+    context: Context, message: wire.ControlledShutdownRequest
+) -> wire.ControlledShutdownResponse:
+    """Others lead what the asking broker leads."""
+    response = await context.controller.shut_down(message.broker_id, message.broker_epoch)
+    return left_message(response)
+
+
+def controlled_shutdown_error(
+    _message: wire.ControlledShutdownRequest, code: ErrorCode, _text: str | None
+) -> wire.ControlledShutdownResponse:
+    """Everything stays as it is."""
+    return left_message(ControlledShutdownResponse(code, []))

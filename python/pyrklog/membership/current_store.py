@@ -1,0 +1,98 @@
+"""The session of the moment, for those who outlive one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import trio
+
+from pyrklog.metastore.interface import (
+    Metastore,
+    Node,
+    Operation,
+    SessionExpiredError,
+    Stat,
+    Watch,
+)
+from pyrklog.metastore.single_writes import Outcome, SingleWrites
+
+Result = TypeVar("Result")
+
+
+class CurrentStore(SingleWrites):
+    """A :class:`Metastore` that goes on when a session has ended and the next one begins.
+
+    Calls that come between two sessions wait for the next. A read without a watch that was under
+    way when its session ended is made again there; a write, and a read with a watch, fails with
+    :class:`SessionExpiredError`: whether the write has happened, and what the watch has missed,
+    only the caller can find out.
+    """
+
+    def __init__(self, session: Metastore) -> None:
+        self._session: Metastore | None = session
+        self._changed = trio.Event()
+        self.session_id = session.session_id
+
+    def take(self, session: Metastore) -> None:
+        """The next session."""
+        self.session_id = session.session_id
+        self._change(session)
+
+    def lose(self) -> Metastore | None:
+        """The session has ended: calls wait from now on. Returns it, to be closed."""
+        session = self._session
+        self._change(None)
+        return session
+
+    def _change(self, session: Metastore | None) -> None:
+        self._session = session
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    async def session(self) -> Metastore:
+        """The session of the moment; waits for one."""
+        while self._session is None:
+            await self._changed.wait()
+        return self._session
+
+    async def _read(
+        self, watch: Watch | None, read: Callable[[Metastore], Awaitable[Result]]
+    ) -> Result:
+        while True:
+            session = await self.session()
+            try:
+                return await read(session)
+            except SessionExpiredError:
+                if watch is not None:
+                    raise
+            while self._session is session:
+                await self._changed.wait()
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        return await self._read(watch, lambda session: session.get(path, watch))
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        return await self._read(watch, lambda session: session.get_many(paths, watch))
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        return await self._read(watch, lambda session: session.exists(path, watch))
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return await self._read(watch, lambda session: session.children(path, watch))
+
+    async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
+        return await (await self.session()).multis(transactions)
+
+    async def wait_expired(self) -> None:
+        await (await self.session()).wait_expired()
+
+    async def close(self) -> None:
+        session = self.lose()
+        if session is not None:
+            with trio.CancelScope(shield=True):
+                await session.close()
+
+
+def _is_a_metastore(store: CurrentStore) -> Metastore:
+    return store  # the type checker holds the class to the interface

@@ -1,0 +1,184 @@
+"""Belonging to the cluster: sessions that end and begin again, and this broker's registration.
+
+A broker belongs while its session lives. What hangs on a session (watches, the controller's term,
+the registration) is started anew with the next one; what serves clients goes on meanwhile
+(``docs/cluster.md``, section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from pyrklog.errors import StartError, TemporaryError
+from pyrklog.logs import get_logger
+from pyrklog.membership.current_store import CurrentStore
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import (
+    Create,
+    Metastore,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    Set,
+    Stat,
+)
+
+CONNECT_RETRY_SECONDS = 1.0
+
+log = get_logger("membership")
+
+Connect = Callable[[], Awaitable[Metastore]]
+"""Begins a session; raises :class:`TemporaryError` when the store cannot be reached."""
+Registered = Callable[[int], Awaitable[None]]
+"""Called with the broker epoch."""
+Part = Callable[..., Awaitable[None]]
+"""Runs until cancelled; takes ``task_status``."""
+
+
+class Member:
+    """See the module."""
+
+    def __init__(
+        self,
+        node_id: int,
+        store: CurrentStore,
+        connect: Connect,
+        registration: Callable[[], znodes.BrokerRegistration],
+        *,
+        registration_wait_seconds: float,
+    ) -> None:
+        """``store`` has its first session, ``connect`` makes the later ones.
+
+        ``registration_wait_seconds`` bounds the wait for an earlier registration of the same broker
+        to go: the session of a process that was killed outlives it.
+        """
+        self.node_id = node_id
+        self.store = store
+        self.broker_epoch = -1
+        self._connect = connect
+        self._registration = registration
+        self._registration_wait_seconds = registration_wait_seconds
+        self._cluster_id: bytes | None = None
+        self._belonging = trio.Lock()
+        """Held while something of a session runs."""
+
+    async def keep_session(self) -> None:
+        """Begins a new session whenever one has ended, until cancelled."""
+        self._cluster_id = (await self.store.get(znodes.CLUSTER_ID)).data
+        while True:
+            await self.store.wait_expired()
+            log.warning("session_ended", broker=self.node_id)
+            ended = self.store.lose()
+            assert ended is not None
+            with trio.CancelScope(shield=True):
+                await ended.close()
+            # Nothing of the old session may act in the new one.
+            async with self._belonging:
+                session = await self._connect_again()
+            self.store.take(session)
+
+    async def _connect_again(self) -> Metastore:
+        is_told = False
+        while True:
+            try:
+                session = await self._connect()
+            except TemporaryError as error:
+                if not is_told:
+                    log.error("store_unreachable", reason=error.what)
+                    is_told = True
+                await trio.sleep(CONNECT_RETRY_SECONDS)
+                continue
+            (node,) = await session.get_many([znodes.CLUSTER_ID])
+            if node is None or node.data != self._cluster_id:
+                with trio.CancelScope(shield=True):
+                    await session.close()
+                raise StartError(
+                    "The metadata store is another cluster's now, or has lost its data.",
+                    fix="restore it; the broker's own data is untouched",
+                )
+            log.info("session_began", broker=self.node_id)
+            return session
+
+    async def belong(
+        self,
+        registered: Registered,
+        parts: tuple[Part, ...],
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Registers the broker and runs ``parts``, in each session anew, until cancelled.
+
+        Started when all parts have started for the first time. Raises :class:`TemporaryError` when
+        another broker is registered under the same number.
+        """
+        has_begun = False
+        while True:
+            session = await self.store.session()
+            async with self._belonging, trio.open_nursery() as nursery:
+                nursery.start_soon(_cancel_when_expired, session, nursery.cancel_scope)
+                try:
+                    self.broker_epoch = await self._register()
+                    await registered(self.broker_epoch)
+                    for part in parts:
+                        await nursery.start(_last_out, part)
+                except SessionExpiredError:
+                    nursery.cancel_scope.cancel()
+                    continue
+                if not has_begun:
+                    has_begun = True
+                    task_status.started()
+
+    async def _register(self) -> int:
+        """Puts the broker into /brokers/ids; returns its epoch."""
+        path = znodes.broker_path(self.node_id)
+        data = znodes.encode_broker(self._registration())
+        deadline = trio.current_time() + self._registration_wait_seconds
+        while True:
+            try:
+                results = await self.store.multi(
+                    [Create(path, b"", ephemeral=True), Set(path, data, 0)]
+                )
+            except NodeExistsError:
+                if trio.current_time() >= deadline:
+                    break
+                with trio.move_on_at(deadline):
+                    await self._wait_gone(path)
+                continue
+            stat = results[1]
+            assert isinstance(stat, Stat)
+            log.info("registered", broker=self.node_id, broker_epoch=stat.czxid)
+            return stat.czxid
+        raise TemporaryError(
+            f"Another broker is registered as number {self.node_id}.",
+            fix="give this one another broker.id, or wait until the other's session ends",
+        )
+
+    async def _wait_gone(self, path: str) -> None:
+        changed = trio.Event()
+        try:
+            node = await self.store.get(path, lambda _: changed.set())
+        except NoNodeError:
+            return
+        log.warning(
+            "registration_waits",
+            broker=self.node_id,
+            reason="a session that has not ended yet holds this number",
+            owner=f"{node.stat.ephemeral_owner:#x}",
+        )
+        await changed.wait()
+
+
+async def _cancel_when_expired(session: Metastore, scope: trio.CancelScope) -> None:
+    await session.wait_expired()
+    scope.cancel()
+
+
+async def _last_out(
+    part: Part, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Runs a part; one that sees the end of the session first waits until it is ended itself."""
+    try:
+        await part(task_status=task_status)
+    except* SessionExpiredError:
+        await trio.sleep_forever()

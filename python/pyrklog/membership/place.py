@@ -1,0 +1,80 @@
+"""Where the cluster's metadata is: embedded beside the broker's data, or in ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.errors import ConfigError, StartError
+from pyrklog.membership.member import Connect
+from pyrklog.metastore.interface import Metastore
+
+if TYPE_CHECKING:
+    from pyrklog.metastore.zookeeper import ZooKeeperAddress
+
+
+@asynccontextmanager
+async def metadata_place(config: BrokerConfig) -> AsyncIterator[Connect]:
+    """What begins sessions with the broker's metadata store, as long as the context is open.
+
+    Raises :class:`StartError` where there is no such store.
+    """
+    if config.zookeeper is not None:
+        yield _in_zookeeper(config, config.zookeeper)
+        return
+    from pyrklog.metastore.embedded import open_store
+
+    opened = await open_store(config.meta_dir)
+
+    async def begin() -> Metastore:
+        return opened.session()
+
+    try:
+        yield begin
+    finally:
+        await opened.close()
+
+
+def _in_zookeeper(config: BrokerConfig, connect: str) -> Connect:
+    try:
+        from pyrklog.metastore import zookeeper
+    except ImportError:
+        raise ConfigError(
+            "A broker of a cluster needs the package kazoo.", fix="pip install 'pyrklog[zookeeper]'"
+        ) from None
+    try:
+        # The state-change log is kept here in a cluster, too.
+        config.meta_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartError(f"{config.meta_dir} cannot be made: {error.strerror}.") from None
+    address = _address(config, connect)
+
+    async def begin() -> Metastore:
+        return await zookeeper.connect(address)
+
+    return begin
+
+
+def _address(config: BrokerConfig, connect: str) -> ZooKeeperAddress:
+    from pyrklog.metastore.zookeeper import TlsFiles, ZooKeeperAddress
+
+    tls = None
+    if config.boolean("zookeeper.ssl.client.enable"):
+        keystore = config.string("zookeeper.ssl.keystore.location")
+        tls = TlsFiles(
+            ca=config.string("zookeeper.ssl.truststore.location"),
+            certificate=keystore,
+            key=keystore,
+            key_password=config.string("zookeeper.ssl.keystore.password"),
+            verifies_host=config.string("zookeeper.ssl.endpoint.identification.algorithm")
+            is not None,
+        )
+    return ZooKeeperAddress(
+        connect,
+        config.integer("zookeeper.session.timeout.ms"),
+        config.integer("zookeeper.connection.timeout.ms"),
+        config.string("pyrklog.zookeeper.digest"),
+        tls,
+    )

@@ -1,0 +1,102 @@
+"""The controller's ways to the brokers of a cluster: one queue and one connection each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import trio
+
+from pyrklog.controller import wire
+from pyrklog.controller.requests import BrokerChannel, ControlRequest
+from pyrklog.controller.state import LiveBroker
+from pyrklog.image import BrokerImage
+from pyrklog.peers.connection import Address, PeerConnection
+from pyrklog.peers.own_channel import Channels
+from pyrklog.peers.send_queue import SendQueue
+
+ANSWER_TIMEOUT_SECONDS = 30.0
+"""Kafka's ``controller.socket.timeout.ms``."""
+
+
+class _Queue:
+    """A queue to one life of a broker."""
+
+    def __init__(self, queue: SendQueue, epoch: int) -> None:
+        self.queue = queue
+        self.epoch = epoch
+        self._scope = trio.CancelScope()
+
+    async def run(self) -> None:
+        with self._scope:
+            await self.queue.run()
+
+    def end(self) -> None:
+        self._scope.cancel()
+
+
+class PeerChannels:
+    """See the module. The controller's own broker is called without a connection."""
+
+    def __init__(self, node_id: int, own: BrokerChannel, listener: str) -> None:
+        """``listener`` names the one on which brokers reach each other."""
+        self._node_id = node_id
+        self._own = own
+        self._listener = listener
+        self._queues: dict[int, _Queue] = {}
+        self._images: dict[int, BrokerImage] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+            self._queues.clear()
+
+    def live(self, brokers: Mapping[int, LiveBroker]) -> None:
+        self._images = {broker: item.image for broker, item in brokers.items()}
+        for broker, item in list(self._queues.items()):
+            if broker not in brokers or brokers[broker].epoch != item.epoch:
+                self._queues.pop(broker).end()
+        for broker, live in brokers.items():
+            if broker != self._node_id and broker not in self._queues:
+                self._begin(broker, live.epoch)
+
+    def _begin(self, broker: int, epoch: int) -> None:
+        assert self._nursery is not None, "begun before it runs"
+        connection = PeerConnection(
+            self._address_of(broker),
+            client_id=f"controller-{self._node_id}",
+            timeout_seconds=ANSWER_TIMEOUT_SECONDS,
+        )
+        item = _Queue(SendQueue(broker, connection, self._encode), epoch)
+        self._queues[broker] = item
+        self._nursery.start_soon(item.run)
+
+    def _encode(self, request: ControlRequest) -> bytes:
+        return wire.encode_request(request, self._images, self._listener)
+
+    def _address_of(self, broker: int) -> Callable[[], Address | None]:
+        def find() -> Address | None:
+            image = self._images.get(broker)
+            return address_of(image, self._listener) if image is not None else None
+
+        return find
+
+    def to(self, broker: int) -> BrokerChannel:
+        return self._own if broker == self._node_id else self._queues[broker].queue
+
+
+def address_of(broker: BrokerImage, listener: str) -> Address | None:
+    """Where the broker listens for other brokers; None where it does not."""
+    for name, host, port in broker.endpoints:
+        if name == listener:
+            return host, port
+    return None
+
+
+def _are_channels(channels: PeerChannels) -> Channels:
+    return channels  # the type checker holds the class to the interface

@@ -1,0 +1,106 @@
+"""What a broker of a cluster has beside what every broker has: put together, no policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.controller.requests import ControllerService
+from pyrklog.dataplane import Plane
+from pyrklog.errors import ErrorCode
+from pyrklog.logs import get_logger
+from pyrklog.metadata import Metadata
+from pyrklog.peers.connection import PeerError
+from pyrklog.peers.controller_link import ControllerLink
+from pyrklog.replication.driver import ReplicationDriver
+from pyrklog.replication.isr_keeper import IsrKeeper
+
+ASK_RETRY_SECONDS = 0.1
+LEAVE_TRIES = 3
+"""Kafka's ``controlled.shutdown.max.retries``."""
+LEAVE_RETRY_SECONDS = 0.1
+LEAVE_LIMIT_SECONDS = 5.0
+
+log = get_logger("peers")
+
+
+class Peers:
+    """The link to the controller, and the in-sync replicas that are kept by it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: Metadata,
+        replication: ReplicationDriver,
+        plane: Plane,
+        own: ControllerService,
+        controller_id: Callable[[], int],
+    ) -> None:
+        self._link = ControllerLink(metadata, controller_id, own, config.listeners.inter_broker)
+        self._isrs = IsrKeeper(
+            metadata.node_id,
+            plane,
+            live_brokers=lambda: {broker.id for broker in metadata.image.brokers},
+            broker_epoch=lambda: replication.replicas.broker_epoch,
+            on_proposed=self._has_proposals,
+        )
+        self._max_lag_ms = config.integer("replica.lag.time.max.ms")
+        self._proposed = trio.Event()
+        replication.isrs = self._isrs
+
+    def _has_proposals(self) -> None:
+        self._proposed.set()
+
+    async def run(self) -> None:
+        """Keeps the in-sync replicas until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._look_for_laggards)
+                nursery.start_soon(self._alter_partitions)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._link.close()
+
+    async def _look_for_laggards(self) -> None:
+        while True:
+            await trio.sleep(self._max_lag_ms / 2000)
+            self._isrs.look_for_laggards(self._max_lag_ms)
+
+    async def _alter_partitions(self) -> None:
+        """One request at a time, with all that is proposed."""
+        while True:
+            asked = self._isrs.proposals
+            if not asked:
+                self._proposed = trio.Event()
+                await self._proposed.wait()
+                continue
+            try:
+                response = await self._link.alter_partitions(self._isrs.request(asked))
+            except PeerError as error:
+                log.warning("isr_not_asked", reason=str(error), partitions=len(asked))
+                is_done = False
+            else:
+                is_done = self._isrs.take(asked, response)
+            if not is_done:
+                await trio.sleep(ASK_RETRY_SECONDS)
+
+    async def leave(self, broker_epoch: int) -> None:
+        """Others take over what this broker leads, as far as they can, before it ends."""
+        with trio.move_on_after(LEAVE_LIMIT_SECONDS) as scope:
+            for _ in range(LEAVE_TRIES):
+                try:
+                    response = await self._link.shut_down(broker_epoch)
+                except PeerError as error:
+                    log.warning("not_left", reason=str(error))
+                else:
+                    if response.error is ErrorCode.NONE and not response.remaining:
+                        log.info("left")
+                        return
+                    log.warning(
+                        "not_left", error=response.error.name, remaining=len(response.remaining)
+                    )
+                await trio.sleep(LEAVE_RETRY_SECONDS)
+        if scope.cancelled_caught:
+            log.warning("not_left", reason=f"no answer within {LEAVE_LIMIT_SECONDS:g} s")

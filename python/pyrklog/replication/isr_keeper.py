@@ -1,0 +1,205 @@
+"""The ISRs of the partitions that this broker leads: who may join, who has to leave.
+
+The plane says who has caught up and who is behind; :mod:`.isr` decides what to ask for; the
+controller writes it (AlterPartition). Proposals of many partitions go in one request, one request
+at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from pyrklog.controller.requests import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    IsrChange,
+    PartitionInfo,
+    TopicPartition,
+)
+from pyrklog.dataplane import Plane
+from pyrklog.errors import ErrorCode
+from pyrklog.logs import get_logger
+from pyrklog.replication.isr import Committed, InSyncReplicas, Proposal
+
+UNKNOWN_EPOCH = -1
+
+log = get_logger("replication")
+
+
+class Led(NamedTuple):
+    """A partition that this broker leads."""
+
+    topic_id: bytes
+    replicas: InSyncReplicas
+    broker_epochs: dict[int, int]
+    """Of followers, as they fetch."""
+    recovery_state: int
+
+
+class IsrKeeper:
+    """See the module."""
+
+    def __init__(
+        self,
+        node_id: int,
+        plane: Plane,
+        *,
+        live_brokers: Callable[[], Collection[int]],
+        broker_epoch: Callable[[], int],
+        on_proposed: Callable[[], None],
+    ) -> None:
+        """``on_proposed`` is called when there is something to ask for."""
+        self._node_id = node_id
+        self._plane = plane
+        self._live_brokers = live_brokers
+        self._broker_epoch = broker_epoch
+        self._on_proposed = on_proposed
+        self._led: dict[TopicPartition, Led] = {}
+        self._proposals: dict[TopicPartition, Proposal] = {}
+        """To be asked for; a partition has one at a time."""
+        self._too_early: set[TopicPartition] = set()
+        """A follower has caught up of which it is not known that it lives."""
+
+    # --- what the controller says ----------------------------------------------------------------
+
+    def leads(self, topic: str, topic_id: bytes, info: PartitionInfo) -> None:
+        """This broker leads the partition, as a LeaderAndIsr says."""
+        key = (topic, info.partition)
+        committed = Committed(info.isr, info.leader_epoch, info.partition_epoch)
+        known = self._led.get(key)
+        if known is None or known.topic_id != topic_id:
+            replicas = InSyncReplicas(self._node_id, committed)
+            self._led[key] = Led(topic_id, replicas, {}, info.recovery_state)
+        else:
+            known.replicas.told(committed)
+        self._proposals.pop(key, None)
+
+    def brokers_changed(self) -> None:
+        """There is a new look at which brokers live."""
+        early, self._too_early = self._too_early, set()
+        for key in early:
+            if key in self._led:
+                self._tell_plane(key, self._led[key])
+
+    def leads_no_more(self, key: TopicPartition) -> None:
+        """Another broker leads it, or it is stopped."""
+        self._led.pop(key, None)
+        self._proposals.pop(key, None)
+
+    # --- what the plane says ---------------------------------------------------------------------
+
+    def caught_up(
+        self, key: TopicPartition, leader_epoch: int, broker: int, broker_epoch: int
+    ) -> None:
+        """A follower's log reaches the high watermark and the epoch's start."""
+        led = self._led.get(key)
+        if led is None or led.replicas.committed.leader_epoch != leader_epoch:
+            return
+        led.broker_epochs[broker] = broker_epoch
+        if broker not in self._live_brokers():
+            # The controller would refuse: when more brokers live, the plane says it again.
+            self._too_early.add(key)
+            return
+        self._propose(key, led, led.replicas.caught_up([broker]))
+
+    def look_for_laggards(self, max_lag_ms: int) -> None:
+        """Who has not been caught up for so long has to leave."""
+        for found in self._plane.lagging_followers(max_lag_ms):
+            key = (found.topic, found.partition)
+            led = self._led.get(key)
+            if led is not None and led.replicas.committed.leader_epoch == found.leader_epoch:
+                self._propose(key, led, led.replicas.behind(found.brokers))
+
+    def _propose(self, key: TopicPartition, led: Led, proposal: Proposal | None) -> None:
+        if proposal is None:
+            return
+        self._proposals[key] = proposal
+        # Who is to join counts from now on: whatever the controller decides, it has the records.
+        self._tell_plane(key, led)
+        self._on_proposed()
+
+    def _tell_plane(self, key: TopicPartition, led: Led) -> None:
+        replicas = led.replicas
+        self._plane.set_isr(
+            *key, replicas.committed.leader_epoch, replicas.maximal, replicas.committed.isr
+        )
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    @property
+    def proposals(self) -> Mapping[TopicPartition, Proposal]:
+        """What is to be asked for now."""
+        return dict(self._proposals)
+
+    def request(self, asked: Mapping[TopicPartition, Proposal]) -> AlterPartitionRequest:
+        """What asks for it."""
+        changes = []
+        for key, proposal in asked.items():
+            led = self._led[key]
+            members = [(b, self._epoch_of(led, b)) for b in proposal.isr]
+            changes.append(
+                IsrChange(
+                    led.topic_id,
+                    key[1],
+                    proposal.leader_epoch,
+                    proposal.partition_epoch,
+                    members,
+                    led.recovery_state if len(members) == 1 else 0,
+                )
+            )
+        return AlterPartitionRequest(self._node_id, self._broker_epoch(), changes)
+
+    def _epoch_of(self, led: Led, broker: int) -> int:
+        if broker == self._node_id:
+            return self._broker_epoch()
+        return led.broker_epochs.get(broker, UNKNOWN_EPOCH)
+
+    def take(
+        self, asked: Mapping[TopicPartition, Proposal], response: AlterPartitionResponse
+    ) -> bool:
+        """The answer to that request; false where the next one is to wait a little."""
+        if response.error is not ErrorCode.NONE:
+            log.warning("isr_refused", error=response.error.name, partitions=len(asked))
+            return False
+        answers = {(item.topic_id, item.partition): item for item in response.results}
+        is_done = True
+        for key, proposal in asked.items():
+            led = self._led.get(key)
+            if led is None or self._proposals.get(key) != proposal:
+                continue  # overtaken by a newer decision
+            answer = answers.get((led.topic_id, key[1]))
+            if answer is None:
+                is_done = False
+                continue
+            if answer.error is ErrorCode.NONE:
+                written = Committed(tuple(answer.isr), answer.leader_epoch, answer.partition_epoch)
+                if led.replicas.done(proposal, written):
+                    self._report(key, proposal, written)
+                again = False
+            else:
+                again = led.replicas.failed(proposal, answer.error)
+                # Not at once, whatever it is: the plane may ask for the same at the next fetch.
+                is_done = False
+                log.info(
+                    "isr_change_refused",
+                    topic=key[0],
+                    partition=key[1],
+                    isr=list(proposal.isr),
+                    error=answer.error.name,
+                )
+            if again:
+                continue
+            del self._proposals[key]
+            self._tell_plane(key, led)
+        return is_done
+
+    def _report(self, key: TopicPartition, proposal: Proposal, written: Committed) -> None:
+        log.info(
+            "isr_changed",
+            topic=key[0],
+            partition=key[1],
+            isr=list(written.isr),
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=written.partition_epoch,
+        )

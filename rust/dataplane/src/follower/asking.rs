@@ -1,0 +1,297 @@
+//! What a follower asks its leader for: the client's side of an incremental fetch session. Pure.
+
+use std::collections::HashMap;
+
+use pyrklog_wire::fetch::{
+    FetchPartition, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
+};
+
+use crate::api::TopicId;
+
+/// Kafka's version between brokers of 3.9.
+pub const FETCH_VERSION: i16 = 17;
+
+/// A partition, as the wire names it.
+pub type Key = (TopicId, i32);
+
+/// What is asked of one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The leader epoch in which it is followed.
+    pub leader_epoch: i32,
+    /// The own log's end.
+    pub offset: i64,
+    /// Epoch of the last record, -1 for an empty log.
+    pub last_epoch: i32,
+    /// The own log's start.
+    pub log_start: i64,
+}
+
+/// Who asks, and for how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// This broker.
+    pub broker: i32,
+    /// Its epoch, -1 unknown.
+    pub broker_epoch: i64,
+    /// `replica.fetch.wait.max.ms`.
+    pub max_wait_ms: i32,
+    /// `replica.fetch.min.bytes`.
+    pub min_bytes: i32,
+    /// `replica.fetch.response.max.bytes`.
+    pub max_bytes: i32,
+    /// `replica.fetch.max.bytes`.
+    pub partition_max_bytes: i32,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Session {
+    id: i32,
+    epoch: i32,
+    asked: HashMap<Key, Ask>,
+}
+
+impl Session {
+    /// The leader knows nothing of it any more, or nobody can tell: the next request is whole, and
+    /// ends the session that there may be.
+    pub fn reset(&mut self) {
+        self.epoch = 0;
+        self.asked.clear();
+    }
+
+    /// Appends the body of a request for what is `wanted`, and for nothing else.
+    pub fn ask(&mut self, wanted: &HashMap<Key, Ask>, terms: Terms, out: &mut Vec<u8>) {
+        let is_new = self.epoch == 0;
+        let mut changed: Vec<(Key, Ask)> = wanted
+            .iter()
+            .filter(|(key, ask)| is_new || self.asked.get(*key) != Some(*ask))
+            .map(|(key, ask)| (*key, *ask))
+            .collect();
+        changed.sort_unstable_by_key(|(key, _)| *key);
+        let mut dropped: Vec<Key> = self
+            .asked
+            .keys()
+            .filter(|key| !is_new && !wanted.contains_key(*key))
+            .copied()
+            .collect();
+        dropped.sort_unstable();
+        let partitions: Vec<FetchPartition> = changed
+            .iter()
+            .map(|((_, index), ask)| partition(*index, *ask, terms.partition_max_bytes))
+            .collect();
+        let topics: Vec<FetchTopicToWrite<'_>> = runs(&changed, |(key, _)| key.0)
+            .map(|(id, range)| FetchTopicToWrite {
+                name: "",
+                id,
+                partitions: &partitions[range],
+            })
+            .collect();
+        let indexes: Vec<i32> = dropped.iter().map(|(_, index)| *index).collect();
+        let forgotten: Vec<ForgottenTopicToWrite<'_>> = runs(&dropped, |key| key.0)
+            .map(|(id, range)| ForgottenTopicToWrite {
+                name: "",
+                id,
+                partitions: &indexes[range],
+            })
+            .collect();
+        FetchRequestToWrite {
+            cluster_id: None,
+            replica_id: terms.broker,
+            replica_epoch: terms.broker_epoch,
+            max_wait_ms: terms.max_wait_ms,
+            min_bytes: terms.min_bytes,
+            max_bytes: terms.max_bytes,
+            isolation_level: 0,
+            session_id: self.id,
+            session_epoch: self.epoch,
+            topics: &topics,
+            forgotten: &forgotten,
+            rack_id: "",
+        }
+        .encode(out, FETCH_VERSION);
+        self.asked.clone_from(wanted);
+    }
+
+    /// The leader has answered; `id` is what it calls the session now, 0 for none.
+    pub fn answered(&mut self, id: i32) {
+        if id == 0 {
+            *self = Session::default();
+            return;
+        }
+        self.id = id;
+        self.epoch = match self.epoch {
+            i32::MAX => 1,
+            epoch => epoch + 1,
+        };
+    }
+
+    /// What was asked of a partition in the last request, or before it in the session.
+    pub fn asked(&self, key: &Key) -> Option<Ask> {
+        self.asked.get(key).copied()
+    }
+}
+
+fn partition(index: i32, ask: Ask, max_bytes: i32) -> FetchPartition {
+    FetchPartition {
+        index,
+        current_leader_epoch: ask.leader_epoch,
+        fetch_offset: ask.offset,
+        last_fetched_epoch: ask.last_epoch,
+        log_start_offset: ask.log_start,
+        max_bytes,
+        directory_id: [0; 16],
+    }
+}
+
+/// The topics of a sorted list, each with the places that it takes.
+fn runs<T>(
+    sorted: &[T],
+    topic: impl Fn(&T) -> TopicId,
+) -> impl Iterator<Item = (TopicId, std::ops::Range<usize>)> {
+    let mut begin = 0;
+    std::iter::from_fn(move || {
+        let id = topic(sorted.get(begin)?);
+        let len = sorted[begin..]
+            .iter()
+            .take_while(|item| topic(item) == id)
+            .count();
+        let range = begin..begin + len;
+        begin += len;
+        Some((id, range))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pyrklog_wire::fetch::FetchRequest;
+
+    use super::*;
+
+    const A: TopicId = [1; 16];
+    const B: TopicId = [2; 16];
+    const TERMS: Terms = Terms {
+        broker: 3,
+        broker_epoch: 77,
+        max_wait_ms: 500,
+        min_bytes: 1,
+        max_bytes: 1000,
+        partition_max_bytes: 100,
+    };
+
+    fn at(offset: i64) -> Ask {
+        Ask {
+            leader_epoch: 5,
+            offset,
+            last_epoch: 4,
+            log_start: 0,
+        }
+    }
+
+    fn asked(session: &mut Session, wanted: &[(Key, Ask)]) -> FetchRequest {
+        let mut body = Vec::new();
+        session.ask(&wanted.iter().copied().collect(), TERMS, &mut body);
+        let mut request = FetchRequest::default();
+        request.decode(&body, 0, FETCH_VERSION).unwrap();
+        request
+    }
+
+    fn offsets(request: &FetchRequest) -> Vec<(TopicId, i32, i64)> {
+        request
+            .topics
+            .iter()
+            .flat_map(|topic| {
+                let partitions = request.partitions_of(topic);
+                partitions
+                    .iter()
+                    .map(|p| (topic.id, p.index, p.fetch_offset))
+                    .collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    fn forgotten(request: &FetchRequest) -> Vec<(TopicId, i32)> {
+        request
+            .forgotten
+            .iter()
+            .flat_map(|topic| request.forgotten_of(topic).iter().map(|i| (topic.id, *i)))
+            .collect()
+    }
+
+    #[test]
+    fn the_first_request_is_whole_and_says_who_asks() {
+        let mut session = Session::default();
+        let request = asked(
+            &mut session,
+            &[((B, 0), at(7)), ((A, 1), at(8)), ((A, 0), at(9))],
+        );
+        assert_eq!((request.session_id, request.session_epoch), (0, 0));
+        assert_eq!((request.replica_id, request.replica_epoch), (3, 77));
+        assert_eq!(offsets(&request), [(A, 0, 9), (A, 1, 8), (B, 0, 7)]);
+        let first = request.partitions[0];
+        assert_eq!(
+            (first.current_leader_epoch, first.last_fetched_epoch),
+            (5, 4)
+        );
+        assert_eq!(first.max_bytes, 100);
+    }
+
+    #[test]
+    fn later_ones_name_what_has_changed() {
+        let mut session = Session::default();
+        asked(
+            &mut session,
+            &[((A, 0), at(1)), ((A, 1), at(1)), ((B, 0), at(1))],
+        );
+        session.answered(42);
+        let request = asked(
+            &mut session,
+            &[((A, 0), at(2)), ((A, 1), at(1)), ((B, 1), at(0))],
+        );
+        assert_eq!((request.session_id, request.session_epoch), (42, 1));
+        assert_eq!(offsets(&request), [(A, 0, 2), (B, 1, 0)]);
+        assert_eq!(forgotten(&request), [(B, 0)]);
+        assert_eq!(session.asked(&(A, 1)), Some(at(1)));
+        assert_eq!(session.asked(&(B, 0)), None);
+        session.answered(42);
+        let request = asked(
+            &mut session,
+            &[((A, 0), at(2)), ((A, 1), at(1)), ((B, 1), at(0))],
+        );
+        assert_eq!(request.session_epoch, 2);
+        assert!(request.topics.is_empty() && request.forgotten.is_empty());
+    }
+
+    #[test]
+    fn without_a_session_every_request_is_whole() {
+        let mut session = Session::default();
+        for _ in 0..2 {
+            let request = asked(&mut session, &[((A, 0), at(1))]);
+            assert_eq!((request.session_id, request.session_epoch), (0, 0));
+            assert_eq!(offsets(&request), [(A, 0, 1)]);
+            assert!(request.forgotten.is_empty());
+            session.answered(0);
+        }
+        session.answered(7);
+        asked(&mut session, &[((A, 0), at(1))]);
+        session.reset();
+        let request = asked(&mut session, &[((A, 0), at(1))]);
+        assert_eq!(
+            (request.session_id, request.session_epoch),
+            (7, 0),
+            "ends the old one"
+        );
+        assert_eq!(offsets(&request), [(A, 0, 1)]);
+    }
+
+    #[test]
+    fn the_epoch_starts_again_at_one() {
+        let mut session = Session {
+            id: 9,
+            epoch: i32::MAX,
+            asked: HashMap::new(),
+        };
+        session.answered(9);
+        assert_eq!(session.epoch, 1);
+    }
+}

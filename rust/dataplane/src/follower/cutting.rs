@@ -1,0 +1,190 @@
+//! Cutting off what the leader has not: a command of the loader threads, since it waits for disks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyrklog_log::{Log, TruncateError, TruncateJob};
+use pyrklog_wire::fetch::EpochEndOffset;
+
+use super::taking::Carried;
+use crate::clock::Now;
+use crate::commands::Command;
+use crate::partition::{Partition, PartitionState, Role};
+use crate::shared::Shared;
+
+/// How often it is looked whether everything is written.
+const DRAIN_LOOK: Duration = Duration::from_millis(2);
+
+/// Why the log is to be cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The leader's log has this end of the newest epoch that is not above our last one.
+    Diverging(EpochEndOffset),
+    /// Our end lies outside of the leader's log.
+    Outside {
+        /// The leader's log start offset.
+        start: i64,
+        /// The leader's log end offset.
+        end: i64,
+    },
+    /// Our log, which is empty, has to begin elsewhere to take this.
+    BeginsAt(Box<Carried>),
+}
+
+impl Cut {
+    fn reason(&self) -> &'static str {
+        match self {
+            Cut::Diverging(_) => "the leader's epochs end earlier",
+            Cut::Outside { .. } => "its end lies outside of the leader's log",
+            Cut::BeginsAt(_) => "the leader's log begins within a batch",
+        }
+    }
+}
+
+/// What is to be done to a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    Keep,
+    To(i64),
+    RestartAt(i64),
+}
+
+/// Cuts behind whatever else is to be done for the partition, then follows again. Without effect
+/// where another decision has come by then.
+pub fn submit(shared: &Arc<Shared>, partition: Arc<Partition>, leader_epoch: i32, cut: Cut) {
+    let command = Command {
+        key: (Arc::clone(&partition.topic.name), partition.index),
+        dir: partition.dir.index,
+        run: Box::new(move |shared| {
+            carry_out(shared, &partition, leader_epoch, cut);
+            shared.fetchers.follow(shared, &partition);
+        }),
+    };
+    shared.commands.submit(shared, [command]);
+}
+
+fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, leader_epoch: i32, cut: Cut) {
+    let Some((mut job, plan, end)) = begin(shared, partition, leader_epoch, &cut) else {
+        return;
+    };
+    let result = job.execute();
+    let failure = result.as_ref().err().map(ToString::to_string);
+    let mut state = partition.lock();
+    if let Some(log) = &mut state.log {
+        log.complete_truncation(job, result);
+    }
+    state.count_unwritten(&partition.dir);
+    let recovery_point = state.log.as_ref().map(Log::recovery_point);
+    drop(state);
+    match (failure, recovery_point) {
+        (None, Some(offset)) => {
+            write_recovery_point(shared, partition, offset);
+            tell(shared, partition, cut.reason(), plan, end);
+            if let Cut::BeginsAt(carried) = cut {
+                carried.take(shared, partition);
+            }
+        }
+        (Some(reason), _) => {
+            let reason = format!(
+                "truncating {}-{}: {reason}",
+                partition.topic.name, partition.index
+            );
+            shared.fail_dir(&partition.dir, reason);
+        }
+        _ => {}
+    }
+}
+
+/// Waits until all is written; `None` where nothing is to be cut any more. With the job, what it
+/// does and where the log ended.
+fn begin(
+    shared: &Arc<Shared>,
+    partition: &Arc<Partition>,
+    leader_epoch: i32,
+    cut: &Cut,
+) -> Option<(TruncateJob, Plan, i64)> {
+    let now_ms = Now::read().wall_ms;
+    let expiration_ms = shared.config.producer_id_expiration_ms;
+    loop {
+        let mut state = partition.lock();
+        let is_wanted = state.role == Role::Follower && state.leader_epoch == leader_epoch;
+        let PartitionState { log, .. } = &mut *state;
+        let log = log.as_mut()?;
+        if !is_wanted || partition.dir.has_failed() || shared.is_ending() {
+            log.give_up_truncation();
+            return None;
+        }
+        let plan = plan(log, cut);
+        let end = log.log_end_offset();
+        let begun = match plan {
+            Plan::Keep => {
+                log.give_up_truncation();
+                // It led, and appended nothing: an epoch without records must not be asked about.
+                log.forget_empty_epochs();
+                partition.unlock_and_write_all(state);
+                return None;
+            }
+            Plan::To(offset) => log.begin_truncation(offset, now_ms, expiration_ms),
+            Plan::RestartAt(offset) => log.begin_restart(offset, now_ms, expiration_ms).map(Some),
+        };
+        match begun {
+            Ok(job) => return job.map(|job| (job, plan, end)),
+            Err(TruncateError::Poisoned(_)) => return None,
+            Err(TruncateError::Busy) => {
+                partition.unlock_and_write_all(state);
+                std::thread::sleep(DRAIN_LOOK);
+            }
+        }
+    }
+}
+
+/// KIP-101 and KIP-279: never further than to where both logs are known to agree.
+fn plan(log: &Log, cut: &Cut) -> Plan {
+    let own_end = log.log_end_offset();
+    let offset = match cut {
+        Cut::Outside { start, .. } if *start > own_end => return Plan::RestartAt(*start),
+        Cut::Outside { end, .. } => *end,
+        Cut::BeginsAt(carried) => return Plan::RestartAt(carried.offset()),
+        Cut::Diverging(leader) if leader.end_offset < 0 => log.high_watermark(),
+        Cut::Diverging(leader) => match log.end_offset_for_epoch(leader.epoch) {
+            (-1, _) => leader.end_offset,
+            (epoch, end) if epoch == leader.epoch => end.min(leader.end_offset),
+            // Of an epoch that the leader does not know: back to the one before, and ask again.
+            (_, end) => end,
+        },
+    };
+    if offset < own_end {
+        Plan::To(offset.max(0))
+    } else {
+        Plan::Keep
+    }
+}
+
+/// A recovery point behind the end would let the next start take for synced what is not.
+fn write_recovery_point(shared: &Arc<Shared>, partition: &Partition, offset: i64) {
+    let (topic, index) = (&*partition.topic.name, partition.index);
+    let written = partition
+        .dir
+        .files
+        .write_recovery_points(&[(topic, index, offset)]);
+    if let Err(error) = written {
+        let reason = format!("truncating {topic}-{index}: {error}");
+        shared.fail_dir(&partition.dir, reason);
+    }
+}
+
+fn tell(shared: &Shared, partition: &Partition, reason: &str, plan: Plan, end: i64) {
+    let (event, offset) = match plan {
+        Plan::Keep => return,
+        Plan::To(offset) => ("replica_truncated", offset),
+        Plan::RestartAt(offset) => ("replica_restarted", offset),
+    };
+    let fields = vec![
+        ("topic", partition.topic.name.to_string()),
+        ("partition", partition.index.to_string()),
+        ("from", end.to_string()),
+        ("to", offset.to_string()),
+        ("reason", reason.to_owned()),
+    ];
+    shared.events.notice(event, "info", fields);
+}

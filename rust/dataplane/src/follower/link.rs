@@ -1,0 +1,177 @@
+//! The connection to a leader: a request, its answer, the next request.
+
+use std::io::{self, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use pyrklog_wire::header::{RequestHeader, parse_response_header};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::clock::mono_ms;
+
+/// How long a connection may take to be made, and a request to be sent.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// More than any answer that was asked for: a stream that is no answer.
+const ANSWER_BYTES_MAX: usize = 1 << 30;
+
+/// Memory for an answer is asked for in steps of so much, not as the other side announces it.
+const RECEIVE_STEP_BYTES: usize = 1 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The plane ends, or the partitions to ask for have changed.
+    #[error("it was not waited for")]
+    Interrupted,
+    /// The connection failed, or there is none.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// What came is no answer.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Link {
+    stream: TcpStream,
+    correlation_id: i32,
+    frame: Vec<u8>,
+}
+
+impl Link {
+    /// Connects. Errors: as the system says.
+    pub fn connect(host: &str, port: u16) -> io::Result<Link> {
+        let mut failure = io::Error::other(format!("{host} has no address"));
+        for address in (host, port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, SEND_TIMEOUT) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_write_timeout(Some(SEND_TIMEOUT))?;
+                    return Ok(Link {
+                        stream,
+                        correlation_id: 0,
+                        frame: Vec::new(),
+                    });
+                }
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Sends a request and receives its answer: the frame, and where the body begins in it. Give
+    /// the frame back with [`Link::recycle`].
+    ///
+    /// `interrupt` becomes readable where waiting has no point any more; that is looked at only
+    /// until the answer has begun to arrive.
+    ///
+    /// # Errors
+    /// [`LinkError`]; the link is of no use any more.
+    pub fn exchange(
+        &mut self,
+        api_key: i16,
+        api_version: i16,
+        client_id: &str,
+        timeout_ms: i64,
+        interrupt: BorrowedFd<'_>,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(Vec<u8>, usize), LinkError> {
+        self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
+        let correlation_id = self.correlation_id;
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        frame.extend([0; 4]);
+        RequestHeader {
+            api_key,
+            api_version,
+            correlation_id,
+            client_id: Some(client_id),
+        }
+        .encode(&mut frame);
+        encode(&mut frame);
+        let len = u32::try_from(frame.len() - 4).map_err(io::Error::other)?;
+        frame[..4].copy_from_slice(&len.to_be_bytes());
+        self.stream.write_all(&frame)?;
+        self.receive(&mut frame, mono_ms() + timeout_ms, interrupt)?;
+        let (received, body) = parse_response_header(&frame, api_key, api_version)
+            .map_err(|error| LinkError::Malformed(error.to_string()))?;
+        if received != correlation_id {
+            let message = format!("answer {received} to request {correlation_id}");
+            return Err(LinkError::Malformed(message));
+        }
+        Ok((frame, body))
+    }
+
+    /// The memory of a frame serves again.
+    pub fn recycle(&mut self, frame: Vec<u8>) {
+        self.frame = frame;
+    }
+
+    fn receive(
+        &mut self,
+        frame: &mut Vec<u8>,
+        deadline_ms: i64,
+        interrupt: BorrowedFd<'_>,
+    ) -> Result<(), LinkError> {
+        frame.clear();
+        self.wait(Some(interrupt), deadline_ms)?;
+        self.fill(frame, 4, deadline_ms)?;
+        let len = u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize;
+        if len > ANSWER_BYTES_MAX {
+            return Err(LinkError::Malformed(format!("an answer of {len} bytes")));
+        }
+        frame.clear();
+        self.fill(frame, len, deadline_ms)
+    }
+
+    /// Reads until `frame` has `len` bytes.
+    fn fill(&mut self, frame: &mut Vec<u8>, len: usize, deadline_ms: i64) -> Result<(), LinkError> {
+        let mut filled = 0;
+        while filled < len {
+            if frame.len() == filled {
+                frame.resize(len.min(filled + RECEIVE_STEP_BYTES), 0);
+            }
+            self.wait(None, deadline_ms)?;
+            let count = io::Read::read(&mut self.stream, &mut frame[filled..])?;
+            if count == 0 {
+                let error = io::Error::new(io::ErrorKind::UnexpectedEof, "it was closed");
+                return Err(error.into());
+            }
+            filled += count;
+        }
+        Ok(())
+    }
+
+    /// Waits until there is something to read.
+    fn wait(&self, interrupt: Option<BorrowedFd<'_>>, deadline_ms: i64) -> Result<(), LinkError> {
+        loop {
+            let left_ms = deadline_ms - mono_ms();
+            if left_ms <= 0 {
+                let error = io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
+                return Err(error.into());
+            }
+            let mut fds = vec![PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
+            fds.extend(interrupt.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            match poll(&mut fds, Some(&timespec(left_ms))) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+            if !fds[0].revents().is_empty() {
+                return Ok(());
+            }
+            if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
+                return Err(LinkError::Interrupted);
+            }
+        }
+    }
+}
+
+fn timespec(milliseconds: i64) -> Timespec {
+    Timespec {
+        tv_sec: milliseconds / 1000,
+        tv_nsec: milliseconds % 1000 * 1_000_000,
+    }
+}

@@ -1,0 +1,317 @@
+//! What an answer means for one partition: records to append, or a reason why not.
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use pyrklog_log::validate::validate_replica;
+use pyrklog_log::{AppendError, BatchInfo, Log, Origin};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::api::key;
+use pyrklog_wire::batch::{BatchHeader, HEADER_LEN};
+use pyrklog_wire::fetch::{EpochEndOffset, FetchPartitionResponse};
+use pyrklog_wire::list_offsets::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
+};
+
+use super::asking::{Ask, Key};
+use super::link::{Link, LinkError};
+use crate::clock::Now;
+use crate::outbox::Outbox;
+use crate::partition::{Partition, PartitionState, Role};
+use crate::shared::Shared;
+
+/// Kafka's version between brokers of 3.9.
+const LIST_OFFSETS_VERSION: i16 = 9;
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+
+/// The answer to what was asked of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Which.
+    pub key: Key,
+    /// What was asked.
+    pub ask: Ask,
+    /// Where its record bytes lie in the answer's frame.
+    pub records: Range<usize>,
+    error: ErrorCode,
+    diverging: Option<EpochEndOffset>,
+    high_watermark: i64,
+    log_start: i64,
+}
+
+impl Answer {
+    /// From a decoded answer, whose bytes lie in `frame`.
+    pub fn new(key: Key, ask: Ask, partition: &FetchPartitionResponse<'_>, frame: &[u8]) -> Answer {
+        let records = partition.records.unwrap_or_default();
+        let begin = match records.is_empty() {
+            true => 0,
+            false => records.as_ptr().addr() - frame.as_ptr().addr(),
+        };
+        Answer {
+            key,
+            ask,
+            records: begin..begin + records.len(),
+            error: partition.head.error_code,
+            diverging: partition.tail.diverging_epoch,
+            high_watermark: partition.head.high_watermark,
+            log_start: partition.head.log_start_offset,
+        }
+    }
+}
+
+/// What became of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// There was nothing in it, or it does not count any more.
+    Nothing,
+    /// Something was appended.
+    Progress,
+    /// To be asked again after a pause; with the reason where somebody should read it.
+    Later(Option<String>),
+    /// The leader has a newer epoch.
+    Fenced,
+    /// Our log has what the leader's has not.
+    Diverges(EpochEndOffset),
+    /// Our log's end lies outside of the leader's log.
+    OutOfRange,
+    /// Our log is empty, and its first offset lies within a batch (records were deleted up to
+    /// there): it is to begin where the batch does.
+    BeginsAt(Box<Carried>),
+}
+
+/// An answer that can be taken once the log begins anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    answer: Answer,
+    records: Vec<u8>,
+}
+
+impl Carried {
+    fn new(answer: &Answer, offset: i64, records: &[u8]) -> Carried {
+        let ask = Ask {
+            offset,
+            log_start: offset,
+            ..answer.ask
+        };
+        Carried {
+            answer: Answer {
+                ask,
+                ..answer.clone()
+            },
+            records: records.to_vec(),
+        }
+    }
+
+    /// Where the log is to begin.
+    pub fn offset(&self) -> i64 {
+        self.answer.ask.offset
+    }
+
+    /// The log begins there now.
+    pub fn take(mut self, shared: &Shared, partition: &Arc<Partition>) -> Taken {
+        take(shared, partition, &self.answer, &mut self.records)
+    }
+}
+
+/// Takes an answer: appends what is in it, if it still counts.
+pub fn take(
+    shared: &Shared,
+    partition: &Arc<Partition>,
+    answer: &Answer,
+    records: &mut [u8],
+) -> Taken {
+    match answer.error {
+        ErrorCode::NONE => {}
+        ErrorCode::OFFSET_OUT_OF_RANGE => return Taken::OutOfRange,
+        ErrorCode::FENCED_LEADER_EPOCH => return Taken::Fenced,
+        // The leader has not heard yet of what we were told, or leads no more.
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+        | ErrorCode::UNKNOWN_LEADER_EPOCH
+        | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        | ErrorCode::UNKNOWN_TOPIC_ID
+        | ErrorCode::INCONSISTENT_TOPIC_ID
+        | ErrorCode::KAFKA_STORAGE_ERROR
+        | ErrorCode::OFFSET_NOT_AVAILABLE => return Taken::Later(None),
+        error => return Taken::Later(Some(format!("the leader answers {error:?}"))),
+    }
+    // Records that come with it are those of a log that is not ours.
+    if let Some(end) = answer.diverging {
+        return Taken::Diverges(end);
+    }
+    let batches = match checked(records, answer) {
+        Ok(batches) => batches,
+        Err(Unfit::Because(reason)) => return Taken::Later(Some(reason)),
+        Err(Unfit::BeginsAt(offset)) => {
+            return Taken::BeginsAt(Box::new(Carried::new(answer, offset, records)));
+        }
+    };
+    append(shared, partition, answer, records, &batches)
+}
+
+/// Why batches cannot be appended.
+enum Unfit {
+    /// One sentence.
+    Because(String),
+    /// The log is empty and begins within a batch, which begins here.
+    BeginsAt(i64),
+}
+
+/// The whole batches, each with its place: checksums, offsets that rise, epochs that do not fall and
+/// are not above the leader's.
+fn checked(records: &[u8], answer: &Answer) -> Result<Vec<(Range<usize>, BatchInfo)>, Unfit> {
+    let mut batches = Vec::new();
+    let mut begin = 0;
+    let mut next_offset = answer.ask.offset;
+    let mut last_epoch = answer.ask.last_epoch;
+    while records.len() - begin >= HEADER_LEN {
+        let rest = &records[begin..];
+        let at = |error: &dyn std::fmt::Display| {
+            Unfit::Because(format!("behind offset {next_offset}: {error}"))
+        };
+        let header = BatchHeader::parse(rest).map_err(|error| at(&error))?;
+        let len = header.total_len();
+        // The last batch may have been cut off.
+        if len > rest.len() {
+            break;
+        }
+        let info = validate_replica(&rest[..len]).map_err(|error| at(&error.message))?;
+        let end = info.base_offset + i64::from(info.last_offset_delta) + 1;
+        if end > next_offset {
+            if info.base_offset < next_offset {
+                let is_empty = answer.ask.log_start == answer.ask.offset;
+                if is_empty && batches.is_empty() {
+                    return Err(Unfit::BeginsAt(info.base_offset));
+                }
+                return Err(at(&format!("a batch that begins at {}", info.base_offset)));
+            }
+            if info.leader_epoch < last_epoch || info.leader_epoch > answer.ask.leader_epoch {
+                return Err(at(&format!("a batch of epoch {}", info.leader_epoch)));
+            }
+            next_offset = end;
+            last_epoch = info.leader_epoch;
+            batches.push((begin..begin + len, info));
+        }
+        begin += len;
+    }
+    Ok(batches)
+}
+
+fn append(
+    shared: &Shared,
+    partition: &Arc<Partition>,
+    answer: &Answer,
+    records: &mut [u8],
+    batches: &[(Range<usize>, BatchInfo)],
+) -> Taken {
+    let now_ms = Now::read().wall_ms;
+    let mut outbox = shared.outbox();
+    let mut state = partition.lock();
+    let counts = state.role == Role::Follower
+        && state.leader_epoch == answer.ask.leader_epoch
+        && state.log.as_ref().map(Log::log_end_offset) == Some(answer.ask.offset);
+    if !counts {
+        return Taken::Nothing;
+    }
+    state.leader_high_watermark = answer.high_watermark;
+    state.leader_log_start = answer.log_start;
+    let mut taken = Taken::Nothing;
+    for (range, info) in batches {
+        let batch = &mut records[range.clone()];
+        match append_one(&mut state, partition, batch, info, now_ms, &mut outbox) {
+            Ok(()) => taken = Taken::Progress,
+            // Its log directory says what is wrong with it.
+            Err(AppendError::Poisoned(_) | AppendError::Full | AppendError::Truncating) => {
+                taken = Taken::Later(None);
+                break;
+            }
+            Err(error) => {
+                taken = Taken::Later(Some(error.to_string()));
+                break;
+            }
+        }
+    }
+    if state.release(0, &mut outbox) {
+        partition.dir.syncer.high_watermark_moved();
+    }
+    partition.unlock_and_write(state);
+    outbox.deliver(&shared.inboxes);
+    taken
+}
+
+fn append_one(
+    state: &mut PartitionState,
+    partition: &Partition,
+    batch: &mut [u8],
+    info: &BatchInfo,
+    now_ms: i64,
+    outbox: &mut Outbox,
+) -> Result<(), AppendError> {
+    let leader_epoch = state.leader_epoch;
+    if let Some(log) = &mut state.log {
+        let appended = log.append(batch, info, Origin::Replication, leader_epoch, now_ms)?;
+        state.appended(&appended, &partition.dir, outbox);
+    }
+    Ok(())
+}
+
+/// The leader's log start and log end offset; `None` where it does not say.
+pub fn ask_ends(
+    link: &mut Link,
+    client_id: &str,
+    broker: i32,
+    partition: &Partition,
+    leader_epoch: i32,
+    timeout_ms: i64,
+    interrupt: BorrowedFd<'_>,
+) -> Result<Option<(i64, i64)>, LinkError> {
+    let mut ends = [0; 2];
+    for (end, timestamp) in ends.iter_mut().zip([EARLIEST, LATEST]) {
+        let request = ListOffsetsRequest {
+            replica_id: broker,
+            isolation_level: 0,
+            topics: vec![ListOffsetsTopic {
+                name: &partition.topic.name,
+                partitions: vec![ListOffsetsPartition {
+                    index: partition.index,
+                    current_leader_epoch: leader_epoch,
+                    timestamp,
+                }],
+            }],
+        };
+        let (frame, body) = link.exchange(
+            key::LIST_OFFSETS,
+            LIST_OFFSETS_VERSION,
+            client_id,
+            timeout_ms,
+            interrupt,
+            |out| request.encode(out, LIST_OFFSETS_VERSION),
+        )?;
+        let response = ListOffsetsResponse::decode(&frame[body..], LIST_OFFSETS_VERSION)
+            .map_err(|error| LinkError::Malformed(error.to_string()))?;
+        let found = response
+            .topics
+            .iter()
+            .flat_map(|topic| &topic.partitions)
+            .find(|found| found.index == partition.index);
+        match found {
+            Some(found) if found.error_code == ErrorCode::NONE && found.offset >= 0 => {
+                *end = found.offset;
+            }
+            _ => return Ok(None),
+        }
+        link.recycle(frame);
+    }
+    Ok(Some((ends[0], ends[1])))
+}
+
+/// Something about a replica that an operator should read.
+pub fn tell(shared: &Shared, partition: &Partition, event: &'static str, reason: &str) {
+    let fields = vec![
+        ("topic", partition.topic.name.to_string()),
+        ("partition", partition.index.to_string()),
+        ("reason", reason.to_owned()),
+    ];
+    shared.events.notice(event, "error", fields);
+}

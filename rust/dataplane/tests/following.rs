@@ -1,0 +1,413 @@
+//! One plane follows another: what is copied, what is cut off, who is in sync.
+
+mod harness;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use harness::*;
+use pyrklog_dataplane::api::{
+    Behind, CacheConfig, CaughtUp, ClusterConfig, Event, FollowerSpec, LeaderSpec, PlaneConfig,
+    TopicConfig,
+};
+use pyrklog_log::RealDisk;
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::api::key;
+
+const BOTH: [i32; 2] = [1, 2];
+
+fn cluster_config(dir: &Path, node_id: i32) -> PlaneConfig {
+    let mut config = config(vec![dir.join(format!("logs{node_id}"))]);
+    config.cache = cache(&config.log_dirs);
+    config.node_id = node_id;
+    config.cluster = Some(ClusterConfig {
+        listener: "PLAINTEXT".into(),
+        fetchers: 1,
+        fetch_wait_max_ms: 50,
+        fetch_min_bytes: 1,
+        fetch_max_bytes: 1 << 20,
+        fetch_response_max_bytes: 10 << 20,
+        fetch_backoff_ms: 100,
+        socket_timeout_ms: 5_000,
+    });
+    config
+}
+
+/// Brokers 1 and 2 and a topic `t` of one partition on both.
+struct Pair {
+    _dir: tempfile::TempDir,
+    planes: [TestPlane; 2],
+    config: TopicConfig,
+}
+
+impl Pair {
+    fn start() -> Pair {
+        Pair::start_with(topic_config(), |_| {})
+    }
+
+    fn start_with(options: TopicConfig, change: impl Fn(&mut PlaneConfig)) -> Pair {
+        let dir = tempfile::tempdir().unwrap();
+        let planes = [1, 2].map(|node_id| {
+            let mut config = cluster_config(dir.path(), node_id);
+            change(&mut config);
+            TestPlane::start_with(config, Arc::new(RealDisk))
+        });
+        let mut pair = Pair {
+            _dir: dir,
+            planes,
+            config: options,
+        };
+        let brokers = [(1, pair.planes[0].port), (2, pair.planes[1].port)];
+        for plane in &mut pair.planes {
+            plane.know(&brokers);
+            plane.describe_topic("t", 1, &pair.config);
+        }
+        pair
+    }
+
+    fn plane(&mut self, broker: i32) -> &mut TestPlane {
+        &mut self.planes[broker as usize - 1]
+    }
+
+    fn lead(&mut self, broker: i32, leader_epoch: i32, isr: &[i32]) {
+        let spec = LeaderSpec {
+            replicas: BOTH.to_vec(),
+            isr: isr.to_vec(),
+            ..TestPlane::leader_spec("t", 0, leader_epoch)
+        };
+        assert_eq!(self.plane(broker).become_leaders(vec![spec]), [0]);
+    }
+
+    fn follow(&mut self, broker: i32, leader: i32, leader_epoch: i32) {
+        let spec = FollowerSpec {
+            topic: "t".into(),
+            partition: 0,
+            leader,
+            leader_epoch,
+            replicas: BOTH.to_vec(),
+            is_new: false,
+        };
+        assert_eq!(self.plane(broker).become_followers(vec![spec]), [0]);
+    }
+
+    /// Produces with acks=1; the offset.
+    fn produce(&mut self, broker: i32, value: &[u8]) -> i64 {
+        let mut client = self.plane(broker).client();
+        let (error, offset) = client.produce("t", 0, &batch(&[value]));
+        assert_eq!(error, ErrorCode::NONE);
+        offset
+    }
+
+    /// Waits until what clients of `leader` may read reaches the offset.
+    fn wait_visible(&mut self, leader: i32, high_watermark: i64) {
+        let plane = self.plane(leader);
+        eventually("the high watermark", || {
+            let seen = plane.client().list_offset("t", 0, -1);
+            (seen.offset == high_watermark).then_some(())
+        });
+    }
+
+    fn size_bytes(&mut self, broker: i32) -> i64 {
+        let plane = self.plane(broker);
+        let ticket = plane.plane.describe_log_dirs().unwrap();
+        let pyrklog_dataplane::api::TicketOutcome::LogDirs(dirs) = plane.ticket(ticket) else {
+            panic!()
+        };
+        let partitions = dirs.iter().flat_map(|dir| &dir.partitions);
+        partitions.map(|(_, _, size, _)| *size).sum()
+    }
+
+    /// Waits until both logs have the same number of bytes.
+    fn wait_copied(&mut self) {
+        eventually("both logs alike", || {
+            let sizes = (self.size_bytes(1), self.size_bytes(2));
+            (sizes.0 == sizes.1 && sizes.0 > 0).then_some(())
+        });
+    }
+
+    /// What a broker has, read as its leader in a new epoch.
+    fn values(&mut self, broker: i32, leader_epoch: i32) -> Vec<u8> {
+        self.lead(broker, leader_epoch, &[broker]);
+        let plane = self.plane(broker);
+        let end = eventually("a latest offset", || {
+            let found = plane.client().list_offset("t", 0, -1);
+            (found.error_code == ErrorCode::NONE).then_some(found.offset)
+        });
+        let mut all = Vec::new();
+        let mut offset = plane.client().list_offset("t", 0, -2).offset;
+        while offset < end {
+            let found = plane.client().fetch_one("t", 0, offset);
+            assert_eq!(found.error, ErrorCode::NONE);
+            all.extend(&found.records);
+            offset += found.batches().len() as i64;
+        }
+        all
+    }
+}
+
+#[test]
+fn a_follower_has_what_its_leader_has() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    pair.produce(1, b"before");
+    pair.follow(2, 1, 0);
+    pair.produce(1, b"after");
+    pair.wait_visible(1, 2);
+    // acks=all is answered once the follower has it.
+    let record = batch(&[b"to all"]);
+    let body = produce_body(PRODUCE_VERSION, -1, 30_000, "t", &[(0, Some(&record))]);
+    let mut client = pair.plane(1).client();
+    let answer = client.call(key::PRODUCE, PRODUCE_VERSION, &body);
+    assert_eq!(produced(&answer, PRODUCE_VERSION), (ErrorCode::NONE, 2));
+    // Clients are sent to the leader.
+    let found = pair.plane(2).client().fetch_one("t", 0, 0);
+    assert_eq!(found.error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(
+        pair.plane(2).client().produce("t", 0, &record).0,
+        found.error
+    );
+    let first = pair.values(1, 1);
+    assert_eq!(pair.values(2, 2), first);
+}
+
+#[test]
+fn without_a_block_cache_the_next_fetch_waits_for_the_file() {
+    let mut pair = Pair::start_with(topic_config(), |config| config.cache = CacheConfig::off());
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    for number in 0..200u8 {
+        pair.produce(1, &[number]);
+    }
+    pair.wait_visible(1, 200);
+    let first = pair.values(1, 1);
+    assert_eq!(pair.values(2, 2), first);
+}
+
+#[test]
+fn who_has_caught_up_is_told_once() {
+    let mut pair = Pair::start();
+    pair.plane(2).plane.set_broker_epoch(77);
+    pair.lead(1, 3, &[1]);
+    pair.produce(1, b"a");
+    pair.follow(2, 1, 3);
+    let is_it = |event: &Event| matches!(event, Event::FollowerCaughtUp(_));
+    let Event::FollowerCaughtUp(told) = pair.plane(1).wait_for("a follower", is_it) else {
+        panic!()
+    };
+    let expected = CaughtUp {
+        topic: "t".into(),
+        partition: 0,
+        leader_epoch: 3,
+        broker: 2,
+        broker_epoch: 77,
+    };
+    assert_eq!(told, expected);
+    pair.produce(1, b"b");
+    pair.wait_copied();
+    let plane = pair.plane(1);
+    assert!(!plane.plane.drain_events(100).iter().any(is_it), "once");
+    // The control plane says that it may not join; it asks again.
+    assert!(plane.plane.set_isr("t", 0, 3, &[1], &[1]));
+    plane.wait_for("the follower again", is_it);
+    assert!(
+        !plane.plane.set_isr("t", 0, 2, &BOTH, &BOTH),
+        "an older epoch"
+    );
+    assert!(plane.plane.set_isr("t", 0, 3, &BOTH, &[1]));
+    pair.produce(1, b"c");
+    pair.wait_visible(1, 3);
+}
+
+#[test]
+fn an_in_sync_follower_that_stays_away_is_behind() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    pair.produce(1, b"a");
+    assert_eq!(pair.plane(1).plane.lagging_followers(60_000), []);
+    let plane = pair.plane(1);
+    let found = eventually("a laggard", || {
+        let found = plane.plane.lagging_followers(20);
+        (!found.is_empty()).then_some(found)
+    });
+    let expected = Behind {
+        topic: "t".into(),
+        partition: 0,
+        leader_epoch: 0,
+        brokers: vec![2],
+    };
+    assert_eq!(found, [expected]);
+    pair.follow(2, 1, 0);
+    pair.wait_visible(1, 1);
+    assert_eq!(pair.plane(1).plane.lagging_followers(20), []);
+}
+
+#[test]
+fn what_the_new_leader_has_not_is_cut_off() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    pair.produce(1, b"on both");
+    pair.wait_visible(1, 1);
+    // Broker 2 leads while 1 does not know it, and takes records that 2 will never see.
+    pair.lead(2, 1, &[2]);
+    for value in [&b"lost 1"[..], b"lost 2", b"lost 3"] {
+        pair.produce(1, value);
+    }
+    pair.produce(2, b"kept");
+    pair.follow(1, 2, 1);
+    let cut = pair.plane(1).wait_for_notice("replica_truncated");
+    let field = |name: &str| cut.iter().find(|(n, _)| *n == name).unwrap().1.clone();
+    assert_eq!((field("from"), field("to")), ("4".into(), "1".into()));
+    pair.wait_copied();
+    let kept = pair.values(2, 2);
+    assert_eq!(pair.values(1, 3), kept);
+}
+
+#[test]
+fn an_epoch_in_which_nothing_was_appended_is_no_reason_to_ask_for_ever() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    pair.produce(1, b"a");
+    pair.wait_visible(1, 1);
+    // 2 leads in an epoch of which 1 never hears, and appends nothing.
+    pair.lead(2, 1, &[2]);
+    pair.lead(1, 2, &BOTH);
+    pair.follow(2, 1, 2);
+    pair.produce(1, b"b");
+    pair.wait_visible(1, 2);
+    let first = pair.values(1, 3);
+    assert_eq!(pair.values(2, 4), first);
+}
+
+#[test]
+fn a_log_that_ends_below_the_leaders_first_offset_begins_anew() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &[1]);
+    for _ in 0..5 {
+        pair.produce(1, b"gone");
+    }
+    pair.follow(2, 1, 0);
+    pair.wait_copied();
+    // While 2 is away, everything that it has goes.
+    pair.follow(2, -1, 1);
+    pair.lead(1, 2, &[1]);
+    for _ in 0..5 {
+        pair.produce(1, b"kept");
+    }
+    let plane = pair.plane(1);
+    let ticket = plane
+        .plane
+        .delete_records(vec![("t".into(), 0, 8)])
+        .unwrap();
+    plane.ticket(ticket);
+    pair.follow(2, 1, 3);
+    pair.lead(1, 3, &BOTH);
+    let restarted = pair.plane(2).wait_for_notice("replica_restarted");
+    assert!(restarted.contains(&("to", "8".into())), "{restarted:?}");
+    pair.produce(1, b"new");
+    pair.wait_visible(1, 11);
+    pair.lead(2, 4, &[2]);
+    assert_eq!(pair.plane(2).client().list_offset("t", 0, -2).offset, 8);
+    assert_eq!(
+        pair.plane(2).client().fetch_one("t", 0, 8).batches(),
+        [8, 9, 10]
+    );
+}
+
+#[test]
+fn a_log_may_begin_within_a_batch() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &[1]);
+    let mut client = pair.plane(1).client();
+    let values: [&[u8]; 6] = [b"0", b"1", b"2", b"3", b"4", b"5"];
+    let (error, _) = client.produce("t", 0, &batch(&values));
+    assert_eq!(error, ErrorCode::NONE);
+    let plane = pair.plane(1);
+    let ticket = plane
+        .plane
+        .delete_records(vec![("t".into(), 0, 4)])
+        .unwrap();
+    plane.ticket(ticket);
+    pair.follow(2, 1, 1);
+    pair.lead(1, 1, &BOTH);
+    pair.produce(1, b"6");
+    pair.wait_visible(1, 7);
+    pair.lead(2, 2, &[2]);
+    let client = &mut pair.plane(2).client();
+    assert_eq!(client.fetch_one("t", 0, 4).batches(), [0, 6]);
+    assert_eq!(client.list_offset("t", 0, -2).offset, 4);
+}
+
+#[test]
+fn records_that_are_deleted_at_the_leader_are_deleted_here() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    for _ in 0..5 {
+        pair.produce(1, b"v");
+    }
+    pair.wait_visible(1, 5);
+    let plane = pair.plane(1);
+    let ticket = plane
+        .plane
+        .delete_records(vec![("t".into(), 0, 3)])
+        .unwrap();
+    plane.ticket(ticket);
+    pair.produce(1, b"v");
+    pair.wait_visible(1, 6);
+    // Heard with an answer, and done as soon as the high watermark allows it.
+    eventually("the log start", || {
+        pair.produce(1, b"v");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        pair.lead(2, 1, &[2]);
+        let start = pair.plane(2).client().list_offset("t", 0, -2).offset;
+        (start == 3).then_some(())
+    });
+}
+
+#[test]
+fn a_leader_that_goes_away_is_waited_for() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    let port = pair.plane(1).port;
+    pair.plane(2).know(&[(1, 1), (2, 2)]);
+    pair.follow(2, 1, 0);
+    pair.plane(2).wait_for_notice("leader_unreachable");
+    pair.produce(1, b"v");
+    pair.plane(2).know(&[(1, port), (2, 2)]);
+    pair.plane(2).wait_for_notice("leader_reached_again");
+    pair.wait_visible(1, 1);
+}
+
+#[test]
+fn a_new_leader_does_not_show_less_than_the_old_one() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    pair.produce(1, b"a");
+    pair.wait_visible(1, 1);
+    pair.wait_copied();
+    // Its high watermark is what the old leader told last, which may be less than it showed.
+    pair.lead(2, 1, &BOTH);
+    let latest = pair.plane(2).client().list_offset("t", 0, -1);
+    assert_eq!(latest.error_code, ErrorCode::OFFSET_NOT_AVAILABLE);
+    pair.follow(1, 2, 1);
+    pair.wait_visible(2, 1);
+    assert_eq!(pair.plane(2).client().list_offset("t", 0, -1).offset, 1);
+}
+
+#[test]
+fn it_ends_in_order_while_it_follows() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    pair.produce(1, b"v");
+    pair.wait_visible(1, 1);
+    let Pair {
+        planes: [leader, follower],
+        ..
+    } = pair;
+    assert!(follower.shutdown());
+    assert!(leader.shutdown());
+}

@@ -1,0 +1,152 @@
+"""Brokers that share a ZooKeeper: they find each other, lead apart, and outlive sessions."""
+
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from pyrklog.testing import BrokerExited, TestBroker
+from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster_clients import consume, create, leaders, produce
+from tests.support.zookeeper_server import ZooKeeperServer
+
+pytestmark = pytest.mark.jvm
+
+
+def test_three_brokers_are_one_cluster(cluster: BrokerCluster, topic: str) -> None:
+    admin = create(cluster, topic, 6)
+    metadata = admin.list_topics(timeout=30)
+    assert set(metadata.brokers) == {1, 2, 3}
+    assert metadata.controller_id == cluster.controller()
+    assert sorted(leaders(admin, topic).values()) == [1, 1, 2, 2, 3, 3]
+    for number, broker in cluster.brokers.items():
+        one = AdminClient({"bootstrap.servers": broker.bootstrap})
+        assert set(one.list_topics(timeout=30).brokers) == {1, 2, 3}, number
+        assert leaders(one, topic) == leaders(admin, topic), number
+    produce(cluster, topic, 6, [b"a", b"b"])
+    assert sorted(consume(cluster, topic, 12, "g")) == [b"a"] * 6 + [b"b"] * 6
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(
+        lambda: topic not in admin.list_topics(timeout=30).topics, "the topic is still there"
+    )
+    wait_until(lambda: cluster.store.exists(f"/brokers/topics/{topic}") is None, "its node stays")
+
+
+def test_any_broker_creates_the_topic_that_a_producer_names(
+    cluster: BrokerCluster, topic: str
+) -> None:
+    for number, broker in cluster.brokers.items():
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        name = f"{topic}-{number}"
+        producer.produce(name, b"v")
+        assert producer.flush(30) == 0, "it is still to be delivered"
+
+
+def test_a_killed_broker_comes_back_with_its_records(cluster: BrokerCluster, topic: str) -> None:
+    admin = create(cluster, topic, 3)
+    produce(cluster, topic, 3, [b"before"])
+    victim = next(n for n in cluster.brokers if n != cluster.controller())
+    cluster.brokers[victim].kill()
+    wait_until(lambda: victim not in cluster.registered(), "its session does not end")
+    wait_until(lambda: -1 in leaders(admin, topic).values(), "its partition is still led")
+    cluster.brokers[victim].start()
+    wait_until(lambda: -1 not in leaders(admin, topic).values(), "its partition is not led")
+    produce(cluster, topic, 3, [b"after"])
+    assert sorted(consume(cluster, topic, 6, "g")) == [b"after"] * 3 + [b"before"] * 3
+
+
+def test_a_broker_that_is_back_at_once_waits_for_the_end_of_its_session(
+    cluster: BrokerCluster, topic: str
+) -> None:
+    create(cluster, topic, 3)
+    victim = next(n for n in cluster.brokers if n != cluster.controller())
+    (epoch,) = [cluster.store.exists(f"/brokers/ids/{victim}").czxid]
+    cluster.brokers[victim].restart()
+    assert any("registration_waits" in line for line in cluster.brokers[victim].log)
+    assert cluster.store.exists(f"/brokers/ids/{victim}").czxid > epoch
+    produce(cluster, topic, 3, [b"v"])
+
+
+def test_another_broker_takes_over_when_the_controller_is_killed(
+    cluster: BrokerCluster, topic: str
+) -> None:
+    first = cluster.controller()
+    epoch = int(cluster.store.get("/controller_epoch")[0])
+    cluster.brokers[first].kill()
+    wait_until(lambda: cluster.json("/controller").get("brokerid") not in (None, first), "nobody")
+    assert int(cluster.store.get("/controller_epoch")[0]) == epoch + 1
+    second = cluster.controller()
+    admin = create(cluster, topic, 4, bootstrap=cluster.brokers[second].bootstrap)
+    assert set(leaders(admin, topic).values()) == set(cluster.brokers) - {first}
+    cluster.brokers[first].start()
+    wait_until(lambda: set(admin.list_topics(timeout=30).brokers) == {1, 2, 3}, "it is not back")
+
+
+def test_a_broker_whose_session_ended_registers_again_and_goes_on(
+    cluster: BrokerCluster, topic: str
+) -> None:
+    admin = create(cluster, topic, 3)
+    for number in (cluster.controller(), next(n for n in cluster.brokers)):
+        paused = cluster.brokers[number]
+        epoch = cluster.store.exists(f"/brokers/ids/{number}").czxid
+        paused.signal(signal.SIGSTOP)
+        wait_until(partial(cluster.is_gone, number), "its session lives")
+        paused.signal(signal.SIGCONT)
+        wait_until(partial(cluster.is_registered, number), "it does not come back")
+        assert cluster.store.exists(f"/brokers/ids/{number}").czxid > epoch
+        wait_until(lambda: -1 not in leaders(admin, topic).values(), "not all is led")
+        produce(cluster, topic, 3, [b"v"])
+
+
+def test_a_zookeeper_that_starts_again_ends_nothing(
+    new_cluster: Callable[..., BrokerCluster], tmp_path: Path, topic: str
+) -> None:
+    server = ZooKeeperServer(tmp_path / "own-zookeeper")
+    server.start()
+    try:
+        cluster = new_cluster(server.address).start()
+        admin = create(cluster, topic, 3)
+        server.kill()
+        # Producer ids come out of ZooKeeper; nothing else of this does.
+        produce(cluster, topic, 3, [b"without"], idempotent=False)
+        server.start()
+        produce(cluster, topic, 3, [b"with"])
+        wait_until(lambda: cluster.registered() == {1, 2, 3}, "not all are registered")
+        create(cluster, f"{topic}-later", 3)
+        assert -1 not in leaders(admin, topic).values()
+    finally:
+        server.kill()
+
+
+def test_a_number_of_its_own_for_a_broker_without_one(
+    zookeeper: ZooKeeperServer, tmp_path: Path, topic: str
+) -> None:
+    address = f"{zookeeper.address}/{topic}"
+    numbers = []
+    for name in ("a", "b"):
+        with TestBroker(tmp_path / name, arguments=["--zookeeper", address]) as broker:
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+            numbers.append(admin.list_topics(timeout=30).controller_id)
+    assert numbers == [1001, 1002]
+    with TestBroker(tmp_path / "a", arguments=["--zookeeper", address]) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        assert admin.list_topics(timeout=30).controller_id == 1001, "it kept its number"
+
+
+def test_a_broker_joins_neither_apaches_cluster_nor_a_second_one(
+    cluster: BrokerCluster, zookeeper: ZooKeeperServer, tmp_path: Path, topic: str
+) -> None:
+    cluster.store.create("/apache/cluster/id", b'{"version":"1","id":"x"}', makepath=True)
+    address = cluster.zookeeper + "/apache"
+    with pytest.raises(BrokerExited, match=r"(?s)exit code 78.*an Apache Kafka cluster"):
+        TestBroker(tmp_path / "new", arguments=["--zookeeper", address]).start()
+    cluster.brokers[1].stop()
+    other = ["--zookeeper", f"{zookeeper.address}/{topic}-other", "--broker-id", "1"]
+    with TestBroker(tmp_path / "first", arguments=other):
+        pass
+    with pytest.raises(BrokerExited, match=r"(?s)exit code 78.*cluster"):
+        TestBroker(cluster.brokers[1].data, arguments=other).start()

@@ -1,0 +1,168 @@
+"""Three replicas of everything: what is acknowledged by all survives any one broker."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
+
+pytestmark = pytest.mark.jvm
+
+ALL = {1, 2, 3}
+STRICT = {"min.insync.replicas": "2"}
+
+
+class Writer:
+    """An idempotent producer with acks=all that goes on until it is stopped."""
+
+    def __init__(self, cluster: BrokerCluster, topic: str, partitions: int) -> None:
+        self.acknowledged: list[set[int]] = [set() for _ in range(partitions)]
+        self.failed: list[object] = []
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 1,
+            }
+        )
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.acknowledged))
+
+    def _run(self) -> None:
+        number = 0
+        while not self._end.is_set():
+            for partition in range(len(self.acknowledged)):
+                self._producer.produce(
+                    self._topic,
+                    str(number).encode(),
+                    partition=partition,
+                    on_delivery=self._delivered,
+                )
+                number += 1
+            self._producer.poll(0.002)
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is not None:
+            self.failed.append(error)
+        else:
+            self.acknowledged[message.partition()].add(int(message.value()))  # type: ignore[attr-defined]
+
+    def go_on(self, count: int = 500) -> None:
+        """Returns when so many more are acknowledged."""
+        wanted = self.count + count
+        wait_until(lambda: self.count >= wanted, f"stands still at {self.count}")
+
+    def stop(self) -> None:
+        self._end.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+        assert not self.failed
+
+
+def check(cluster: BrokerCluster, topic: str, writer: Writer) -> None:
+    """Everything acknowledged is there, once, in order."""
+    found = [int(value) for value in consume(cluster, topic, writer.count, "checker")]
+    assert len(found) == len(set(found)), "some are there twice"
+    assert set(found) >= set().union(*writer.acknowledged)
+    for partition in range(len(writer.acknowledged)):
+        own = [number for number in found if number % len(writer.acknowledged) == partition]
+        assert own == sorted(own)
+
+
+def whole(admin: AdminClient, topic: str) -> Callable[[], bool]:
+    """Whether every partition has all replicas in sync."""
+    return lambda: all(isr == ALL for isr in in_sync(admin, topic).values())
+
+
+def test_each_broker_is_killed_once_under_load(cluster: BrokerCluster, topic: str) -> None:
+    admin = create(cluster, topic, 6, 3, options=STRICT)
+    writer = Writer(cluster, topic, 6)
+    writer.go_on()
+    try:
+        for number, broker in cluster.brokers.items():
+            broker.kill()
+            wait_until(
+                lambda number=number: number not in leaders(admin, topic).values(),  # type: ignore[misc]
+                "it still leads",
+            )
+            writer.go_on()
+            broker.start()
+            wait_until(whole(admin, topic), f"{in_sync(admin, topic)} after {number}")
+            writer.go_on()
+    finally:
+        writer.stop()
+    check(cluster, topic, writer)
+
+
+def test_a_broker_that_ends_in_order_is_not_missed(cluster: BrokerCluster, topic: str) -> None:
+    admin = create(cluster, topic, 6, 3, options=STRICT)
+    writer = Writer(cluster, topic, 6)
+    writer.go_on()
+    try:
+        for broker in cluster.brokers.values():
+            assert broker.stop() == 0
+            assert any('"event": "left"' in line for line in broker.log)
+            writer.go_on()
+            broker.start()
+            wait_until(whole(admin, topic), "not all are in sync again")
+    finally:
+        writer.stop()
+    check(cluster, topic, writer)
+
+
+def test_too_few_replicas_are_refused_and_taken_again(cluster: BrokerCluster, topic: str) -> None:
+    admin = create(cluster, topic, 1, 3, options=STRICT)
+    produce(cluster, topic, 1, [b"first"])
+    (leader,) = leaders(admin, topic).values()
+    others = [broker for number, broker in cluster.brokers.items() if number != leader]
+    for broker in others:
+        broker.kill()
+    wait_until(lambda: in_sync(admin, topic)[0] == {leader}, "the others are in sync still")
+    errors: list[str] = []
+    strict = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "acks": "all", "delivery.timeout.ms": 3_000}
+    )
+    strict.produce(topic, b"refused", on_delivery=lambda e, _: errors.append(e.name() if e else ""))
+    strict.flush(30)
+    assert errors in (["_MSG_TIMED_OUT"], ["NOT_ENOUGH_REPLICAS"])
+    for broker in others:
+        broker.start()
+    wait_until(whole(admin, topic), "not all are in sync again")
+    produce(cluster, topic, 1, [b"second"])
+    found = consume(cluster, topic, 2, "g")
+    assert found == [b"first", b"second"]
+
+
+def test_a_new_replica_of_a_topic_whose_beginning_is_gone_starts_there(
+    cluster: BrokerCluster, topic: str
+) -> None:
+    admin = create(cluster, topic, 1, 3)
+    produce(cluster, topic, 1, [b"x" * 20_000] * 5)
+    wait_until(whole(admin, topic), "not all are in sync")
+    (leader,) = leaders(admin, topic).values()
+    away = next(number for number in cluster.brokers if number != leader)
+    cluster.brokers[away].kill()
+    wait_until(lambda: away not in in_sync(admin, topic)[0], "it is in sync still")
+    produce(cluster, topic, 1, [b"y" * 20_000] * 100)
+    admin.delete_records([_at(topic, 60)])[_at(topic, 60)].result(30)
+    cluster.brokers[away].start()
+    wait_until(whole(admin, topic), "not all are in sync again")
+    assert any("replica_restarted" in line for line in cluster.brokers[away].log)
+    produce(cluster, topic, 1, [b"z"])
+
+
+def _at(topic: str, offset: int) -> object:
+    from confluent_kafka import TopicPartition
+
+    return TopicPartition(topic, 0, offset)

@@ -1,0 +1,98 @@
+"""Brokers of one cluster, on a ZooKeeper of their own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from pyrklog.testing import TestBroker
+
+PATIENCE_S = 60.0
+SESSION_TIMEOUT_MS = 2_000
+
+
+class BrokerCluster:
+    """Brokers by number; each can be killed, paused and started again. ``close`` ends all."""
+
+    def __init__(self, zookeeper: str, folder: Path, count: int = 3, **options: Any) -> None:
+        """``zookeeper`` is an address with a chroot that nobody else uses."""
+        self.zookeeper = zookeeper
+        self.brokers: dict[int, TestBroker] = {
+            number: self._broker(number, folder / f"broker{number}", options)
+            for number in range(1, count + 1)
+        }
+        self._client: KazooClient | None = None
+
+    def _broker(self, number: int, data: Path, options: Mapping[str, Any]) -> TestBroker:
+        return TestBroker(
+            data,
+            options={"zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS, **options},
+            arguments=["--zookeeper", self.zookeeper, "--broker-id", str(number)],
+        )
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers, for `bootstrap.servers`."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def start(self) -> BrokerCluster:
+        """Starts all brokers, and waits until each knows all."""
+        for broker in self.brokers.values():
+            broker.start()
+        return self
+
+    def close(self) -> None:
+        """Ends everything."""
+        for broker in self.brokers.values():
+            broker.close()
+        if self._client is not None:
+            self._client.stop()
+            self._client.close()
+
+    # --- what ZooKeeper holds ----------------------------------------------------------------
+
+    @property
+    def store(self) -> KazooClient:
+        """A session of the test's own."""
+        if self._client is None:
+            self._client = KazooClient(self.zookeeper)
+            self._client.start()
+        return self._client
+
+    def json(self, path: str) -> dict[str, Any]:
+        """The content of a node; empty where there is none."""
+        if self.store.exists(path) is None:
+            return {}
+        data, _ = self.store.get(path)
+        content: dict[str, Any] = json.loads(data)
+        return content
+
+    def controller(self) -> int:
+        """The controller's number; waits for one."""
+        wait_until(lambda: bool(self.json("/controller")), "no controller")
+        return int(self.json("/controller")["brokerid"])
+
+    def registered(self) -> set[int]:
+        """The brokers that ZooKeeper takes for alive."""
+        return {int(name) for name in self.store.get_children("/brokers/ids")}
+
+    def is_registered(self, number: int) -> bool:
+        """Whether the broker is one of them."""
+        return number in self.registered()
+
+    def is_gone(self, number: int) -> bool:
+        """Whether it is not."""
+        return number not in self.registered()
+
+
+def wait_until(condition: Callable[[], bool], otherwise: str, seconds: float = PATIENCE_S) -> None:
+    """Looks again and again until it is so; fails with ``otherwise``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.05)

@@ -1,0 +1,95 @@
+"""What tests of clusters do as clients (librdkafka)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from pyrklog.errors import ErrorCode
+from tests.support.cluster import PATIENCE_S, BrokerCluster, wait_until
+
+
+def create(
+    cluster: BrokerCluster,
+    topic: str,
+    partitions: int,
+    replicas: int = 1,
+    *,
+    bootstrap: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> AdminClient:
+    """Creates a topic, also while another broker becomes the controller."""
+    admin = AdminClient({"bootstrap.servers": bootstrap or cluster.bootstrap})
+
+    def is_created() -> bool:
+        new = NewTopic(topic, partitions, replicas, config=dict(options or {}))
+        try:
+            admin.create_topics([new])[topic].result(30)
+        except KafkaException as error:
+            # librdkafka does not look for the new one by itself.
+            if error.args[0].code() != ErrorCode.NOT_CONTROLLER:
+                raise
+            admin.list_topics(timeout=30)
+            return False
+        return True
+
+    wait_until(is_created, "no broker takes it")
+    return admin
+
+
+def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
+    """Leader of each partition, -1 for none."""
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    return {index: item.leader for index, item in partitions.items()}
+
+
+def in_sync(admin: AdminClient, topic: str) -> dict[int, set[int]]:
+    """In-sync replicas of each partition."""
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    return {index: set(item.isrs) for index, item in partitions.items()}
+
+
+def produce(
+    cluster: BrokerCluster,
+    topic: str,
+    partitions: int,
+    values: list[bytes],
+    *,
+    idempotent: bool = True,
+) -> None:
+    """Each value to each partition; fails unless all are acknowledged."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": idempotent})
+    for value in values:
+        for partition in range(partitions):
+            producer.produce(
+                topic,
+                value,
+                partition=partition,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+    assert producer.flush(60) == 0
+    assert not failed
+
+
+def consume(cluster: BrokerCluster, topic: str, count: int, group: str) -> list[bytes]:
+    """As a member of a group."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    found: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"only {len(found)} of {count}"
+        messages = consumer.consume(10_000, 0.5)
+        found += [item.value() or b"" for item in messages if item.error() is None]
+    consumer.close()
+    return found

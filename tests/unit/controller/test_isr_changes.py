@@ -1,0 +1,143 @@
+"""AlterPartition and ControlledShutdown at the controller."""
+
+import pytest
+
+from pyrklog.controller.requests import (
+    AlterPartitionRequest,
+    IsrChange,
+    IsrChangeResult,
+    TopicPartition,
+)
+from pyrklog.errors import ErrorCode
+from tests.unit.controller.runner import Runner, assignment, live
+
+ID = b"i" * 16
+UNKNOWN = -1
+
+
+def started(*brokers: int) -> Runner:
+    """Topic t with one partition on 1, 2, 3; the ISR is who lives."""
+    runner = Runner()
+    runner.start(live(*brokers))
+    new = {"t": assignment((1, 2, 3))}
+    runner.run(runner.controller.topics_changed(new, ["t"]))
+    return runner
+
+
+def change(
+    *isr: tuple[int, int] | int,
+    leader_epoch: int = 0,
+    partition_epoch: int = 0,
+    topic_id: bytes = ID,
+    partition: int = 0,
+    recovery_state: int = 0,
+) -> IsrChange:
+    members = [item if isinstance(item, tuple) else (item, UNKNOWN) for item in isr]
+    return IsrChange(topic_id, partition, leader_epoch, partition_epoch, members, recovery_state)
+
+
+def ask(runner: Runner, *changes: IsrChange) -> tuple[list[IsrChangeResult], list[str]]:
+    results: list[IsrChangeResult] = []
+    request = AlterPartitionRequest(1, 101, changes)
+    lines = runner.run(runner.controller.alter_partitions(request, results))
+    return results, lines
+
+
+def test_a_member_leaves_and_comes_back() -> None:
+    runner = started(1, 2, 3)
+    results, lines = ask(runner, change(1, 2))
+    assert results == [IsrChangeResult(ID, 0, ErrorCode.NONE, 1, 0, (1, 2), 1, 0)]
+    assert lines == [
+        "write t-0 leader 1 epoch 0 isr 1,2",
+        "1 <- metadata t-0:1@0 brokers 1,2,3",
+        "2 <- metadata t-0:1@0 brokers 1,2,3",
+        "3 <- metadata t-0:1@0 brokers 1,2,3",
+    ]
+    results, _ = ask(runner, change(1, 2, (3, 103), partition_epoch=1))
+    assert results[0].isr == (1, 2, 3)
+    assert results[0].partition_epoch == 2
+
+
+def test_what_is_written_already_is_a_success() -> None:
+    runner = started(1, 2, 3)
+    ask(runner, change(1, 2))
+    # The same again, as after an answer that was lost: its partition epoch is old by now.
+    results, lines = ask(runner, change(2, 1))
+    assert results == [IsrChangeResult(ID, 0, ErrorCode.NONE, 1, 0, (1, 2), 1, 0)]
+    assert lines == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (change(1, topic_id=b"u" * 16), ErrorCode.UNKNOWN_TOPIC_ID),
+        (change(1, partition=7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (change(1, leader_epoch=1), ErrorCode.NOT_CONTROLLER),
+        (change(1, partition_epoch=5), ErrorCode.NOT_CONTROLLER),
+        (change(1, 2, leader_epoch=-1), ErrorCode.FENCED_LEADER_EPOCH),
+        (change(1, 2, partition_epoch=-1), ErrorCode.INVALID_UPDATE_VERSION),
+        (change(1, 2, recovery_state=1), ErrorCode.INVALID_REQUEST),
+        (change(1, 4), ErrorCode.INELIGIBLE_REPLICA),
+        (change(1, (2, 99)), ErrorCode.INELIGIBLE_REPLICA),
+    ],
+)
+def test_what_is_refused(wrong: IsrChange, error: ErrorCode) -> None:
+    runner = started(1, 2, 3, 4)
+    before = runner.leadership("t", 0)
+    results, lines = ask(runner, wrong)
+    assert [item.error for item in results] == [error]
+    assert lines == []
+    assert runner.leadership("t", 0) == before
+
+
+def test_a_dead_broker_may_not_join() -> None:
+    runner = started(1, 2)
+    results, _ = ask(runner, change(1, 2, 3))
+    assert results[0].error is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_one_that_somebody_else_has_written_is_read_again() -> None:
+    runner = started(1, 2, 3)
+    leadership, version = runner.states[("t", 0)]
+    runner.states[("t", 0)] = (leadership._replace(isr=(1, 3)), version + 1)
+    results, lines = ask(runner, change(1, 2))
+    assert [item.error for item in results] == [ErrorCode.INVALID_UPDATE_VERSION]
+    assert lines == ["refused t-0", "read t-0"]
+    results, _ = ask(runner, change(1, partition_epoch=1))
+    assert results[0].error is ErrorCode.NONE
+
+
+def test_a_broker_that_leaves_hands_over() -> None:
+    runner = started(1, 2, 3)
+    remaining: list[TopicPartition] = []
+    lines = runner.run(runner.controller.shut_down(1, remaining))
+    assert remaining == []
+    assert runner.leadership("t", 0) == "leader 2 epoch 1 isr 2,3"
+    assert "2 <- lead t-0:2@1" in lines
+    results, _ = ask(runner, change(2, 3, 1, leader_epoch=1, partition_epoch=1))
+    assert results[0].error is ErrorCode.INELIGIBLE_REPLICA, "it is about to end"
+    remaining = []
+    lines = runner.run(runner.controller.shut_down(3, remaining))
+    assert remaining == []
+    assert runner.leadership("t", 0) == "leader 2 epoch 2 isr 2"
+    assert any(line.startswith("3 <- stop") for line in lines)
+
+
+def test_what_nobody_else_can_lead_remains() -> None:
+    runner = started(1, 2, 3)
+    ask(runner, change(1))
+    remaining: list[TopicPartition] = []
+    runner.run(runner.controller.shut_down(1, remaining))
+    assert remaining == [("t", 0)]
+    assert runner.leadership("t", 0) == "leader 1 epoch 0 isr 1"
+
+
+def test_a_broker_that_came_back_is_not_about_to_end() -> None:
+    runner = started(1, 2, 3)
+    runner.run(runner.controller.shut_down(1, []))
+    runner.run(runner.controller.brokers_changed(live(2, 3)))
+    runner.run(runner.controller.brokers_changed({**live(2, 3), **live(1, epoch=200)}))
+    epoch, version = runner.states[("t", 0)][0].leader_epoch, runner.states[("t", 0)][1]
+    results, _ = ask(runner, change(2, 3, (1, 201), leader_epoch=epoch, partition_epoch=version))
+    assert results[0].error is ErrorCode.NONE
+    assert results[0].isr == (2, 3, 1)

@@ -1,0 +1,176 @@
+"""Registration, and what happens at the end of a session."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from pyrklog.changes import Changes
+from pyrklog.errors import StartError, TemporaryError
+from pyrklog.identity import create_paths
+from pyrklog.membership.current_store import CurrentStore
+from pyrklog.membership.member import CONNECT_RETRY_SECONDS, Member
+from pyrklog.metastore import znodes
+from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore, open_store
+from pyrklog.metastore.interface import Create, Metastore
+
+PATH = znodes.broker_path(3)
+
+
+class Cluster:
+    """A store, the sessions that were begun, and a part that counts its starts."""
+
+    def __init__(self, opened: EmbeddedStore) -> None:
+        self.opened = opened
+        self.sessions: list[EmbeddedSession] = []
+        self.refusals = 0
+        self.epochs: list[int] = []
+        self.running = 0
+        self.starts = 0
+        self.changes = Changes()
+
+    async def connect(self) -> Metastore:
+        if self.refusals:
+            self.refusals -= 1
+            raise TemporaryError("nobody answers")
+        self.sessions.append(self.opened.session())
+        return self.sessions[-1]
+
+    def registration(self) -> znodes.BrokerRegistration:
+        return znodes.BrokerRegistration(
+            [("PLAINTEXT", "h", 1)], {"PLAINTEXT": "PLAINTEXT"}, "r", 0
+        )
+
+    async def registered(self, epoch: int) -> None:
+        self.epochs.append(epoch)
+
+    async def part(self, task_status: trio.TaskStatus[None]) -> None:
+        self.starts += 1
+        self.running += 1
+        assert self.running == 1, "a part of an earlier session still runs"
+        try:
+            task_status.started()
+            self.changes.notify()
+            await trio.sleep_forever()
+        finally:
+            self.running -= 1
+
+    async def member(self, wait_seconds: float = 5.0) -> Member:
+        store = CurrentStore(await self.connect())
+        return Member(
+            3, store, self.connect, self.registration, registration_wait_seconds=wait_seconds
+        )
+
+    @asynccontextmanager
+    async def belonging(self, member: Member) -> AsyncIterator[None]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(member.keep_session)
+            await nursery.start(member.belong, self.registered, (self.part,))
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        with trio.fail_after(60):
+            await self.changes.wait_until(condition)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    opened = await open_store(tmp_path / "meta")
+    session = opened.session()
+    await create_paths(session, znodes.PERSISTENT_PATHS)
+    await session.create(znodes.CLUSTER_ID, znodes.encode_cluster_id("c"))
+    yield Cluster(opened)
+    await opened.close()
+
+
+async def test_a_broker_registers_and_its_epoch_is_the_transaction(cluster: Cluster) -> None:
+    member = await cluster.member()
+    async with cluster.belonging(member):
+        node = await cluster.opened.session().get(PATH)
+        assert znodes.decode_broker(PATH, node.data) == cluster.registration()
+        assert node.stat.ephemeral_owner == member.store.session_id
+        assert cluster.epochs == [node.stat.czxid] == [member.broker_epoch]
+        assert cluster.starts == 1
+
+
+async def test_after_a_session_everything_of_it_begins_anew(cluster: Cluster) -> None:
+    member = await cluster.member()
+    async with cluster.belonging(member):
+        for life in (2, 3):
+            await cluster.sessions[-1].expire()
+            await cluster.until(lambda life=life: cluster.starts == life)  # type: ignore[misc]
+            node = await cluster.opened.session().get(PATH)
+            assert node.stat.ephemeral_owner == cluster.sessions[-1].session_id
+            assert cluster.epochs[-1] == node.stat.czxid
+        assert cluster.epochs == sorted(set(cluster.epochs))
+
+
+async def test_a_store_that_cannot_be_reached_is_tried_until_it_can(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    member = await cluster.member()
+    async with cluster.belonging(member):
+        cluster.refusals = 3
+        began = trio.current_time()
+        await cluster.sessions[-1].expire()
+        await cluster.until(lambda: cluster.starts == 2)
+        assert trio.current_time() - began >= 3 * CONNECT_RETRY_SECONDS
+
+
+async def test_a_store_of_another_cluster_is_not_entered(cluster: Cluster) -> None:
+    member = await cluster.member()
+    with pytest.RaisesGroup(pytest.RaisesExc(StartError, match="another cluster's")):
+        async with cluster.belonging(member):
+            await cluster.opened.session().set(znodes.CLUSTER_ID, znodes.encode_cluster_id("other"))
+            await cluster.sessions[-1].expire()
+            await trio.sleep_forever()
+
+
+async def test_an_earlier_life_is_waited_for(cluster: Cluster) -> None:
+    earlier = cluster.opened.session()
+    await earlier.multi([Create(PATH, b"", ephemeral=True)])
+    member = await cluster.member(wait_seconds=30.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(member.keep_session)
+        nursery.start_soon(member.belong, cluster.registered, (cluster.part,))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert cluster.epochs == []
+        await earlier.expire()
+        await cluster.until(lambda: cluster.starts == 1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_another_broker_of_the_same_number_keeps_it(cluster: Cluster) -> None:
+    other = cluster.opened.session()
+    await other.multi([Create(PATH, b"", ephemeral=True)])
+    member = await cluster.member(wait_seconds=0.05)
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(TemporaryError, match="registered as number 3"), flatten_subgroups=True
+    ):
+        async with cluster.belonging(member):
+            await trio.sleep_forever()
+    assert await cluster.opened.session().exists(PATH) is not None
+
+
+async def test_a_part_that_sees_the_end_first_does_not_end_the_broker(cluster: Cluster) -> None:
+    member = await cluster.member()
+
+    async def hasty(task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        if cluster.starts == 1:
+            await trio.sleep(0.01)
+            # Its session is lost without a word to anyone else yet.
+            await cluster.sessions[0].close()
+            await member.store.set("/x", b"")
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(member.keep_session)
+        await nursery.start(member.belong, cluster.registered, (cluster.part, hasty))
+        await trio.sleep(0.05)
+        assert cluster.starts == 1
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,131 @@
+"""Requests find the controller, wherever it is."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from pyrklog.config import load_config
+from pyrklog.controller.requests import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownResponse,
+)
+from pyrklog.errors import ErrorCode
+from pyrklog.image import BrokerImage
+from pyrklog.metadata import Metadata
+from pyrklog.metastore.embedded import open_store
+from pyrklog.peers.connection import Address, PeerError
+from pyrklog.peers.controller_link import ControllerLink
+from pyrklog.protocol.inter_broker import (
+    ALTER_PARTITION,
+    CONTROLLED_SHUTDOWN,
+)
+from pyrklog.protocol.inter_broker import (
+    AlterPartitionResponse as AlterPartitionMessage,
+)
+from pyrklog.protocol.inter_broker import (
+    ControlledShutdownResponse as ControlledShutdownMessage,
+)
+from pyrklog.testing.fake_plane import FakePlane
+from tests.unit.peers.fake_peer import FakePeer
+
+ME = 1
+NOTHING = AlterPartitionRequest(ME, 5, [])
+
+
+class Controller:
+    """Answers with a code, here or over the wire."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        self.code = code
+        self.asked = 0
+
+    async def alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        self.asked += 1
+        return AlterPartitionResponse(self.code, [])
+
+    async def shut_down(self, broker: int, broker_epoch: int) -> ControlledShutdownResponse:
+        self.asked += 1
+        return ControlledShutdownResponse(self.code, [("t", broker_epoch)])
+
+    async def answer(self, frame: bytes) -> bytes | None:
+        self.asked += 1
+        api: Any = ALTER_PARTITION if frame[:2] == b"\0\x38" else CONTROLLED_SHUTDOWN
+        message: Any = (
+            AlterPartitionMessage(error_code=self.code)
+            if api is ALTER_PARTITION
+            else ControlledShutdownMessage(error_code=self.code)
+        )
+        return frame[4:8] + b"\0" + bytes(api.encode_response(message, 3))
+
+
+class Bench:
+    """A link whose controller changes."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.controller_id = -1
+        self.own = Controller(ErrorCode.NONE)
+        self.metadata = metadata
+        self.link = ControllerLink(metadata, lambda: self.controller_id, self.own, "PLAINTEXT")
+
+    def know(self, *brokers: tuple[int, Address | None]) -> None:
+        images = [
+            BrokerImage(number, None, [("PLAINTEXT", *address)] if address else [])
+            for number, address in brokers
+        ]
+        self.metadata.image.set_brokers(self.controller_id, images)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    store = await open_store(tmp_path / "meta")
+    config = load_config(flags={"pyrklog.data.dir": str(tmp_path)})
+    made = Bench(Metadata(ME, config, store.session(), FakePlane()))
+    yield made
+    await made.link.close()
+    await store.close()
+
+
+@asynccontextmanager
+async def listening(code: ErrorCode) -> AsyncIterator[tuple[Controller, Address]]:
+    controller = Controller(code)
+    peer = FakePeer(controller.answer)
+    async with peer.listening():
+        assert peer.address is not None
+        yield controller, peer.address
+
+
+async def test_without_a_controller_nobody_is_asked(bench: Bench) -> None:
+    with pytest.raises(PeerError, match="no controller is known"):
+        await bench.link.alter_partitions(NOTHING)
+    bench.controller_id = 7
+    with pytest.raises(PeerError, match="address is not known"):
+        await bench.link.shut_down(5)
+
+
+async def test_oneself_is_asked_without_a_connection(bench: Bench) -> None:
+    bench.controller_id = ME
+    assert (await bench.link.alter_partitions(NOTHING)).error is ErrorCode.NONE
+    assert (await bench.link.shut_down(5)).remaining == [("t", 5)]
+    assert bench.own.asked == 2
+
+
+async def test_a_new_controller_is_asked_at_its_own_address(bench: Bench) -> None:
+    with trio.fail_after(10):
+        async with (
+            listening(ErrorCode.NOT_CONTROLLER) as (second, second_address),
+            listening(ErrorCode.STALE_BROKER_EPOCH) as (third, third_address),
+        ):
+            bench.know((ME, None), (2, second_address), (3, third_address))
+            bench.controller_id = 2
+            answer = await bench.link.alter_partitions(NOTHING)
+            assert answer.error is ErrorCode.NOT_CONTROLLER
+            bench.controller_id = 3
+            answer = await bench.link.alter_partitions(NOTHING)
+            assert answer.error is ErrorCode.STALE_BROKER_EPOCH
+            assert (await bench.link.shut_down(5)).error is ErrorCode.STALE_BROKER_EPOCH
+            assert (second.asked, third.asked, bench.own.asked) == (1, 2, 0)
