@@ -180,7 +180,9 @@ class Plane(Protocol):
         isr: Sequence[int],
     ) -> bool:
         """In-sync replicas of a led partition: those written, and ``members`` with those besides
-        that are about to join. False where it is not led in that epoch."""
+        that are about to join. False where it is not led in that epoch, or where one that would
+        join lacks what the high watermark has passed meanwhile (it is told again when it has it).
+        """
 
     def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
         """Of all led partitions."""

@@ -155,6 +155,9 @@ class EventHandler:
         self, request_id: int, topics: Sequence[str], session: Session
     ) -> None:
         try:
+            if not self._service.knows_brokers:
+                # What ends this wait is a request, too, and must find a place.
+                self._plane.park(request_id)
             await self._service.wait_for_brokers()
             errors = await self._service.auto_create_topics(topics)
         except Exception as error:

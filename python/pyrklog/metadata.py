@@ -163,6 +163,10 @@ class Metadata:
         names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
         # Whatever was announced before is in the options that are read from now on.
         self._last_change = names[-1] if names else ""
+        if self.image.topics:
+            # An earlier session has ended: whatever was announced meanwhile went unheard.
+            await self._load(list(self.image.topics))
+            self.publish()
         task_status.started()
         await self._purge(names)
         while True:

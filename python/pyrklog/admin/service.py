@@ -79,9 +79,13 @@ class Administration:
         )
         return result
 
+    @property
+    def knows_brokers(self) -> bool:
+        return bool(self._metadata.image.brokers)
+
     async def wait_for_brokers(self) -> None:
         with trio.move_on_after(BROKERS_WAIT_SECONDS):
-            await self._metadata.changes.wait_until(lambda: bool(self._metadata.image.brokers))
+            await self._metadata.changes.wait_until(lambda: self.knows_brokers)
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         return await self._topics.auto_create(names)

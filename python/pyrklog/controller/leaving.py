@@ -1,12 +1,11 @@
-"""A broker that ends in good order: others lead what it leads, then its replicas stop. Pure."""
+"""A broker that ends in good order: others lead what it leads, and it leaves all ISRs. Pure."""
 
 from __future__ import annotations
 
 from pyrklog.controller.batch import RequestBatch
 from pyrklog.controller.effects import StateChange, Steps
-from pyrklog.controller.election import shutdown_election
+from pyrklog.controller.election import shutdown_election, without_replica
 from pyrklog.controller.partitions import PartitionChanges
-from pyrklog.controller.replicas import ReplicaChanges
 from pyrklog.controller.requests import TopicPartition
 from pyrklog.controller.state import ControllerState, Partition
 
@@ -19,12 +18,10 @@ class Leaving:
         state: ControllerState,
         batch: RequestBatch,
         partitions: PartitionChanges,
-        replicas: ReplicaChanges,
     ) -> None:
         self._state = state
         self._batch = batch
         self._partitions = partitions
-        self._replicas = replicas
 
     def shut_down(self, broker: int, remaining: list[TopicPartition]) -> Steps:
         """``remaining`` gets the partitions that it still leads although others could."""
@@ -41,10 +38,13 @@ class Leaving:
         led = [partition for partition in shared if self._leads(broker, partition)]
         followed = [partition for partition in shared if partition not in led]
         yield from self._partitions.to_online(led, shutdown_election)
-        for partition in followed:
-            self._batch.stop_replica(broker, partition, delete=False)
-        yield from self._batch.flush()
-        yield from self._replicas.to_offline([(partition, broker) for partition in followed])
+        # It goes on following until it ends, so that no order meets it in the middle of that.
+        yield from self._partitions.write_changed(
+            followed,
+            lambda partition: (
+                partition.leadership and without_replica(partition.leadership, broker, state.epoch)
+            ),
+        )
         yield from self._batch.flush()
         remaining += [partition.key for partition in led if self._leads(broker, partition)]
 

@@ -50,7 +50,7 @@ class Controller:
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
         self._isr_changes = IsrChanges(self.state, self._batch)
-        self._leaving = Leaving(self.state, self._batch, self._partitions, self._replicas)
+        self._leaving = Leaving(self.state, self._batch, self._partitions)
         self._delete_topic_enable = delete_topic_enable
 
     # --- start ---------------------------------------------------------------------------------

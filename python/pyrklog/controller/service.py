@@ -235,6 +235,10 @@ class ClusterService(Protocol):
     async def create_own_topic(self, spec: TopicSpec, *, timeout_ms: int) -> TopicResult:
         """Creates a topic that this broker needs for itself, controller or not."""
 
+    @property
+    def knows_brokers(self) -> bool:
+        """Whether this broker knows of the cluster."""
+
     async def wait_for_brokers(self) -> None:
         """Waits until this broker knows of the cluster, but not for ever."""
 

@@ -86,6 +86,11 @@ class InSyncReplicas:
         self.pending = Proposal(isr, leader_epoch, partition_epoch)
         return self.pending
 
+    def withdraw(self, proposal: Proposal) -> None:
+        """It was not asked for, and nobody counts by it."""
+        if self.pending == proposal:
+            self.pending = None
+
     def told(self, committed: Committed) -> bool:
         """A LeaderAndIsr of this broker's leadership; false when it is not news."""
         before = self.committed

@@ -114,14 +114,17 @@ class IsrKeeper:
     def _propose(self, key: TopicPartition, led: Led, proposal: Proposal | None) -> None:
         if proposal is None:
             return
-        self._proposals[key] = proposal
         # Who is to join counts from now on: whatever the controller decides, it has the records.
-        self._tell_plane(key, led)
+        # Where it lacks some by now the plane refuses, and says again when it has them.
+        if not self._tell_plane(key, led):
+            led.replicas.withdraw(proposal)
+            return
+        self._proposals[key] = proposal
         self._on_proposed()
 
-    def _tell_plane(self, key: TopicPartition, led: Led) -> None:
+    def _tell_plane(self, key: TopicPartition, led: Led) -> bool:
         replicas = led.replicas
-        self._plane.set_isr(
+        return self._plane.set_isr(
             *key, replicas.committed.leader_epoch, replicas.maximal, replicas.committed.isr
         )
 

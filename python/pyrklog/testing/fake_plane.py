@@ -65,6 +65,8 @@ class FakePlane:
         """Members and written in-sync replicas, where they were set."""
         self.lagging: list[LaggingFollowers] = []
         """What ``lagging_followers`` shall answer."""
+        self.refuses_isrs = False
+        """Whether those who would join lack something by now."""
         self.broker_epoch = -1
         self.stopped: list[tuple[str, int, bool]] = []
         self.deleted_records: list[tuple[str, int, int]] = []
@@ -204,7 +206,7 @@ class FakePlane:
         isr: Sequence[int],
     ) -> bool:
         spec = self.led.get((topic, partition))
-        if spec is None or spec.leader_epoch != leader_epoch:
+        if spec is None or spec.leader_epoch != leader_epoch or self.refuses_isrs:
             return False
         self.isrs[(topic, partition)] = (tuple(members), tuple(isr))
         return True

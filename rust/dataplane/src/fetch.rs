@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use pyrklog_log::Isolation;
+use pyrklog_log::{Isolation, Log};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{FetchResponseHead, FetchResponseWriter};
@@ -21,7 +21,7 @@ use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::dispatch::Step;
 use crate::fetch_reply;
-use crate::fetch_session::FetchContext;
+use crate::fetch_session::{FetchContext, Target};
 use crate::fetch_work::{FetchPart, FetchWork, Terms};
 use crate::inbox::Token;
 use crate::output::borrow_memory;
@@ -106,9 +106,7 @@ fn find_parts(
     for position in 0..context.len() {
         let partition = find_part(cx, conn, context, position).and_then(|partition| {
             if replica.0 >= 0 {
-                let target = context.target(position);
-                let (epoch, offset) = (target.current_leader_epoch, target.fetch_offset);
-                follower_fetches(cx, &partition, replica, epoch, offset)?;
+                follower_fetches(cx, &partition, replica, context.target(position))?;
             }
             Ok(partition)
         });
@@ -148,24 +146,31 @@ fn follower_fetches(
     cx: &mut Context,
     partition: &Partition,
     replica: (i32, i64),
-    leader_epoch: i32,
-    offset: i64,
+    target: &Target,
 ) -> Result<(), ErrorCode> {
     let (broker, broker_epoch) = replica;
     let mut state = partition.lock();
     state.led()?;
-    state.check_epoch(leader_epoch)?;
+    state.check_epoch(target.current_leader_epoch)?;
+    // What it has beside our records, or instead of them, it still has to cut off: until then its
+    // end says nothing about ours.
+    let (offset, last_epoch) = (target.fetch_offset, target.last_fetched_epoch);
+    if state.is_follower(broker) && !agrees(state.led()?, offset, last_epoch) {
+        return Ok(());
+    }
     let fetched = state.follower_fetched(broker, offset, broker_epoch, cx.now.mono_ms);
     let Some(has_caught_up) = fetched else {
         // As Kafka: with an epoch the caller knows the leader but not the assignment.
-        let is_fenced = leader_epoch >= 0;
+        let is_fenced = target.current_leader_epoch >= 0;
         return Err(if is_fenced {
             ErrorCode::UNKNOWN_LEADER_EPOCH
         } else {
             ErrorCode::NOT_LEADER_OR_FOLLOWER
         });
     };
-    state.release(usize::MAX, &mut cx.outbox);
+    if state.release_replicated(&mut cx.outbox) {
+        partition.dir.syncer.high_watermark_moved();
+    }
     if has_caught_up {
         cx.shared.events.push(Event::FollowerCaughtUp(CaughtUp {
             topic: partition.topic.name.to_string(),
@@ -176,6 +181,18 @@ fn follower_fetches(
         }));
     }
     Ok(())
+}
+
+/// Whether a log that ends at `offset`, with a record of `last_epoch`, is the beginning of ours.
+fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
+    if !(log.log_start_offset()..=log.log_end_offset()).contains(&offset) {
+        return false;
+    }
+    if last_epoch < 0 {
+        return true;
+    }
+    let (epoch, end_offset) = log.end_offset_for_epoch(last_epoch);
+    epoch == last_epoch && end_offset >= offset
 }
 
 /// Reads; then answers, waits, or hands over to readers.

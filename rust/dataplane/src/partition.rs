@@ -4,6 +4,8 @@
 //! mutex finds out for others (a produce request is done, a fetch may go on) goes to an [`Outbox`]
 //! that is delivered after the mutex is released.
 
+mod in_sync;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -350,40 +352,6 @@ impl PartitionState {
         }
     }
 
-    /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
-    /// written. False where this broker does not lead in that epoch.
-    pub fn set_isr(&mut self, leader_epoch: i32, members: &[i32], isr: &[i32]) -> bool {
-        if self.leader.is_some() || leader_epoch != self.leader_epoch {
-            return false;
-        }
-        self.members = members.to_vec();
-        self.isr = isr.to_vec();
-        for follower in &mut self.followers {
-            follower.ask_again();
-        }
-        true
-    }
-
-    /// The in-sync followers that have not been caught up for longer than `max_lag_ms`.
-    pub fn behind(&self, now_ms: i64, max_lag_ms: i64) -> Vec<i32> {
-        let (Role::Leader, Some(log)) = (self.role, &self.log) else {
-            return Vec::new();
-        };
-        let end = log.log_end_offset();
-        let in_sync = self.followers.iter().filter(|f| self.isr.contains(&f.id));
-        in_sync
-            .filter(|follower| follower.is_behind(end, now_ms, max_lag_ms))
-            .map(|follower| follower.id)
-            .collect()
-    }
-
-    /// Whether every record of earlier epochs is known to be replicated: before, nobody can say
-    /// which is the latest offset.
-    pub fn knows_latest(&self) -> bool {
-        let log = self.log.as_ref();
-        log.is_some_and(|log| log.high_watermark() >= self.epoch_start)
-    }
-
     /// Whether enough replicas are in sync for acks=-1.
     pub fn has_min_isr(&self, min_insync_replicas: i32) -> bool {
         i32::try_from(self.isr.len()).is_ok_and(|count| count >= min_insync_replicas)
@@ -424,26 +392,6 @@ impl PartitionState {
         )
     }
 
-    /// A follower's fetch says how far its log reaches. `Some(true)`: it may join the in-sync
-    /// replicas, which is to be told. `None`: it is not a replica.
-    pub fn follower_fetched(
-        &mut self,
-        id: i32,
-        offset: i64,
-        broker_epoch: i64,
-        now_ms: i64,
-    ) -> Option<bool> {
-        let log = self.log.as_ref()?;
-        let end = log.log_end_offset();
-        let needed = log.high_watermark().max(self.epoch_start);
-        let follower = self
-            .followers
-            .iter_mut()
-            .find(|follower| follower.id == id)?;
-        follower.fetches(offset.min(end), end, broker_epoch, now_ms);
-        Some(!self.members.contains(&id) && follower.tells_of_reaching(needed))
-    }
-
     /// A batch was appended: counts it, and tells whoever waited for the gate where it stands above
     /// the batch already.
     pub fn appended(&mut self, appended: &Appended, dir: &LogDirState, outbox: &mut Outbox) {
@@ -463,6 +411,15 @@ impl PartitionState {
     /// releases whoever waited for what is now reached. `new_bytes` is how many bytes became
     /// readable, `usize::MAX` where that is not known. True when the high watermark moved.
     pub fn release(&mut self, new_bytes: usize, outbox: &mut Outbox) -> bool {
+        self.advance(new_bytes, true, outbox)
+    }
+
+    /// The same after a follower has fetched, which is no news for the others.
+    pub fn release_replicated(&mut self, outbox: &mut Outbox) -> bool {
+        self.advance(usize::MAX, false, outbox)
+    }
+
+    fn advance(&mut self, new_bytes: usize, has_grown: bool, outbox: &mut Outbox) -> bool {
         let Some(log) = &mut self.log else {
             return false;
         };
@@ -497,17 +454,27 @@ impl PartitionState {
             answer_up_to(&mut self.replication_waiters, reached, error, outbox);
             self.internal.acknowledge(reached, error, outbox);
         }
-        self.notify_fetches(new_bytes, moved, outbox);
+        self.notify_fetches(new_bytes, has_grown, moved, outbox);
         moved
     }
 
-    fn notify_fetches(&mut self, new_bytes: usize, visible: bool, outbox: &mut Outbox) {
+    fn notify_fetches(
+        &mut self,
+        new_bytes: usize,
+        has_grown: bool,
+        visible: bool,
+        outbox: &mut Outbox,
+    ) {
         if self.fetch_waiters.is_empty() {
             return;
         }
         let new_bytes = i64::try_from(new_bytes).unwrap_or(i64::MAX);
         self.fetch_waiters.retain(|_, waiter| {
-            if !visible && waiter.isolation != Isolation::LogEnd {
+            let concerns = match waiter.isolation {
+                Isolation::LogEnd => has_grown,
+                _ => visible,
+            };
+            if !concerns {
                 return true;
             }
             if waiter.missing_bytes.fetch_sub(new_bytes, Ordering::Relaxed) > new_bytes {

@@ -74,6 +74,68 @@ fn acks_all_waits_for_the_followers_and_readers_wait_with_it() {
 }
 
 #[test]
+fn a_follower_with_other_records_has_none_of_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.describe_topic("t", 1, &topic_config());
+    // Broker 1 has led in epoch 0, another one in epoch 1, and now it leads in epoch 2.
+    assert_eq!(
+        test.become_leaders(vec![TestPlane::leader_spec("t", 0, 0)]),
+        [0]
+    );
+    let (mut producer, mut replica) = (test.client(), test.client());
+    producer.produce("t", 0, &batch(&[b"a"]));
+    assert_eq!(test.become_leaders(vec![replicated(2)]), [0]);
+    producer.produce("t", 0, &batch(&[b"b"]));
+    let ask = |offset: i64, last_epoch: i32| {
+        let mut ask = follower(offset);
+        ask.partitions[0].1.current_leader_epoch = 2;
+        ask.partitions[0].1.last_fetched_epoch = last_epoch;
+        ask
+    };
+    let high_watermark = |test: &TestPlane| test.client().fetch_one("t", 0, 0).high_watermark;
+    // Records of epoch 1 up to where our log ends, and beyond it.
+    for offset in [2, 3, 100] {
+        replica.fetch(&ask(offset, 1));
+        assert_eq!(high_watermark(&test), 1, "{offset}");
+    }
+    // More of epoch 0 than there is.
+    replica.fetch(&ask(2, 0));
+    assert_eq!(high_watermark(&test), 1);
+    replica.fetch(&ask(1, 0));
+    replica.fetch(&ask(2, 2));
+    assert_eq!(high_watermark(&test), 2);
+}
+
+#[test]
+fn who_has_fallen_back_since_it_caught_up_does_not_join() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.describe_topic("t", 1, &topic_config());
+    let alone = LeaderSpec {
+        isr: vec![1],
+        ..replicated(0)
+    };
+    assert_eq!(test.become_leaders(vec![alone]), [0]);
+    let (mut producer, mut replica) = (test.client(), test.client());
+    producer.produce("t", 0, &batch(&[b"a"]));
+    replica.fetch(&follower(1).wait(0, 1));
+    producer.produce("t", 0, &batch(&[b"b"]));
+    assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 2);
+    assert!(
+        !test.plane.set_isr("t", 0, 0, &[1, 2], &[1]),
+        "it lacks one"
+    );
+    producer.produce("t", 0, &batch(&[b"c"]));
+    let seen = test.client().fetch_one("t", 0, 0).high_watermark;
+    assert_eq!(seen, 3, "it is not waited for");
+    replica.fetch(&follower(3).wait(0, 1));
+    assert!(test.plane.set_isr("t", 0, 0, &[1, 2], &[1]));
+    producer.produce("t", 0, &batch(&[b"d"]));
+    assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 3);
+}
+
+#[test]
 fn a_follower_that_stays_away_makes_acks_all_time_out() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());

@@ -477,7 +477,8 @@ impl Log {
     /// [`Log::complete_sync`] tells whether there are more, and retention, other logs and the
     /// broker's end need not wait for all of them.
     pub fn take_sync(&mut self, scope: SyncScope) -> Option<SyncJob> {
-        if self.sync.in_flight || self.poisoned().is_some() {
+        // A truncation is about to change what there is to sync.
+        if self.sync.in_flight || self.truncating || self.poisoned().is_some() {
             return None;
         }
         let is_due = |segment: &&Arc<Segment>| match scope {

@@ -88,6 +88,10 @@ class FakeService:
         result: service.TopicResult = self._answer("create_own_topic", spec, timeout_ms=timeout_ms)
         return result
 
+    @property
+    def knows_brokers(self) -> bool:
+        return True
+
     async def wait_for_brokers(self) -> None:
         self._answer("wait_for_brokers")
 

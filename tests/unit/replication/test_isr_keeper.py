@@ -76,6 +76,17 @@ def test_who_has_caught_up_is_asked_for_and_counts_from_then_on() -> None:
     assert not bench.keeper.proposals
 
 
+def test_one_that_has_fallen_back_meanwhile_is_not_asked_for() -> None:
+    bench = Bench()
+    bench.plane.refuses_isrs = True
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    assert not bench.keeper.proposals
+    assert bench.proposed == 0
+    bench.plane.refuses_isrs = False
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    assert bench.told() == ((ME, OTHER), (ME,))
+
+
 def test_who_falls_behind_counts_until_it_is_written() -> None:
     bench = Bench((ME, OTHER, THIRD))
     bench.plane.lagging = [LaggingFollowers("t", 0, 5, [THIRD]), LaggingFollowers("x", 0, 1, [2])]

@@ -79,6 +79,7 @@ fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, leader_epoch: i32
     match (failure, recovery_point) {
         (None, Some(offset)) => {
             write_recovery_point(shared, partition, offset);
+            partition.dir.syncer.log_start_moved();
             tell(shared, partition, cut.reason(), plan, end);
             if let Cut::BeginsAt(carried) = cut {
                 carried.take(shared, partition);
@@ -110,7 +111,9 @@ fn begin(
         let is_wanted = state.role == Role::Follower && state.leader_epoch == leader_epoch;
         let PartitionState { log, .. } = &mut *state;
         let log = log.as_mut()?;
-        if !is_wanted || partition.dir.has_failed() || shared.is_ending() {
+        // On a full disk it would be waited for what is unwritten: the fetcher comes back.
+        let dir = &partition.dir;
+        if !is_wanted || dir.has_failed() || dir.is_read_only() || shared.is_ending() {
             log.give_up_truncation();
             return None;
         }

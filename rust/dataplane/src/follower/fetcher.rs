@@ -1,7 +1,6 @@
 //! The thread that follows one leader.
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -243,7 +242,7 @@ impl Fetcher {
             FETCH_VERSION,
             &self.client_id,
             i64::from(cluster.fetch_wait_max_ms) + cluster.socket_timeout_ms,
-            self.mailbox.fd(),
+            &self.mailbox,
             |out| session.ask(&wanted.asks, terms, out),
         )?;
         let answers = self.read(&frame, body)?;
@@ -319,7 +318,7 @@ impl Fetcher {
                     &partition,
                     answer.ask.leader_epoch,
                     cluster.socket_timeout_ms,
-                    self.mailbox.fd().as_fd(),
+                    &self.mailbox,
                 )?;
                 match ends {
                     Some((start, end)) => self.cut(&answer.key, Cut::Outside { start, end }),

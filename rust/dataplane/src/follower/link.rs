@@ -2,16 +2,23 @@
 
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use pyrklog_wire::header::{RequestHeader, parse_response_header};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::fetchers::Mailbox;
 use crate::clock::mono_ms;
 
-/// How long a connection may take to be made, and a request to be sent.
+/// How long a connection may take to be made: the end of the plane waits for it.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// How long a request may take to be sent.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// In the middle of an answer it is looked so often whether the plane ends.
+const END_LOOK_MS: i64 = 100;
 
 /// More than any answer that was asked for: a stream that is no answer.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -46,7 +53,7 @@ impl Link {
     pub fn connect(host: &str, port: u16) -> io::Result<Link> {
         let mut failure = io::Error::other(format!("{host} has no address"));
         for address in (host, port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, SEND_TIMEOUT) {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_write_timeout(Some(SEND_TIMEOUT))?;
@@ -65,8 +72,7 @@ impl Link {
     /// Sends a request and receives its answer: the frame, and where the body begins in it. Give
     /// the frame back with [`Link::recycle`].
     ///
-    /// `interrupt` becomes readable where waiting has no point any more; that is looked at only
-    /// until the answer has begun to arrive.
+    /// Mail ends the waiting until the answer has begun to arrive, the end of the plane always.
     ///
     /// # Errors
     /// [`LinkError`]; the link is of no use any more.
@@ -76,7 +82,7 @@ impl Link {
         api_version: i16,
         client_id: &str,
         timeout_ms: i64,
-        interrupt: BorrowedFd<'_>,
+        mailbox: &Mailbox,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(Vec<u8>, usize), LinkError> {
         self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
@@ -95,7 +101,7 @@ impl Link {
         let len = u32::try_from(frame.len() - 4).map_err(io::Error::other)?;
         frame[..4].copy_from_slice(&len.to_be_bytes());
         self.stream.write_all(&frame)?;
-        self.receive(&mut frame, mono_ms() + timeout_ms, interrupt)?;
+        self.receive(&mut frame, mono_ms() + timeout_ms, mailbox)?;
         let (received, body) = parse_response_header(&frame, api_key, api_version)
             .map_err(|error| LinkError::Malformed(error.to_string()))?;
         if received != correlation_id {
@@ -114,27 +120,33 @@ impl Link {
         &mut self,
         frame: &mut Vec<u8>,
         deadline_ms: i64,
-        interrupt: BorrowedFd<'_>,
+        mailbox: &Mailbox,
     ) -> Result<(), LinkError> {
         frame.clear();
-        self.wait(Some(interrupt), deadline_ms)?;
-        self.fill(frame, 4, deadline_ms)?;
+        self.wait(mailbox, true, deadline_ms)?;
+        self.fill(frame, 4, mailbox, deadline_ms)?;
         let len = u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize;
         if len > ANSWER_BYTES_MAX {
             return Err(LinkError::Malformed(format!("an answer of {len} bytes")));
         }
         frame.clear();
-        self.fill(frame, len, deadline_ms)
+        self.fill(frame, len, mailbox, deadline_ms)
     }
 
     /// Reads until `frame` has `len` bytes.
-    fn fill(&mut self, frame: &mut Vec<u8>, len: usize, deadline_ms: i64) -> Result<(), LinkError> {
+    fn fill(
+        &mut self,
+        frame: &mut Vec<u8>,
+        len: usize,
+        mailbox: &Mailbox,
+        deadline_ms: i64,
+    ) -> Result<(), LinkError> {
         let mut filled = 0;
         while filled < len {
             if frame.len() == filled {
                 frame.resize(len.min(filled + RECEIVE_STEP_BYTES), 0);
             }
-            self.wait(None, deadline_ms)?;
+            self.wait(mailbox, false, deadline_ms)?;
             let count = io::Read::read(&mut self.stream, &mut frame[filled..])?;
             if count == 0 {
                 let error = io::Error::new(io::ErrorKind::UnexpectedEof, "it was closed");
@@ -145,17 +157,24 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until there is something to read.
-    fn wait(&self, interrupt: Option<BorrowedFd<'_>>, deadline_ms: i64) -> Result<(), LinkError> {
+    /// Waits until there is something to read. Mail is a reason not to, where it `gives_way`.
+    fn wait(&self, mailbox: &Mailbox, gives_way: bool, deadline_ms: i64) -> Result<(), LinkError> {
         loop {
             let left_ms = deadline_ms - mono_ms();
             if left_ms <= 0 {
                 let error = io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
                 return Err(error.into());
             }
+            if mailbox.is_stopped() {
+                return Err(LinkError::Interrupted);
+            }
             let mut fds = vec![PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
-            fds.extend(interrupt.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            match poll(&mut fds, Some(&timespec(left_ms))) {
+            let mut timeout_ms = left_ms.min(END_LOOK_MS);
+            if gives_way {
+                fds.push(PollFd::from_borrowed_fd(mailbox.fd(), PollFlags::IN));
+                timeout_ms = left_ms;
+            }
+            match poll(&mut fds, Some(&timespec(timeout_ms))) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(io::Error::from(error).into()),
             }

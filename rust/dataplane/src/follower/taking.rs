@@ -1,7 +1,6 @@
 //! What an answer means for one partition: records to append, or a reason why not.
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use pyrklog_log::validate::validate_replica;
@@ -15,6 +14,7 @@ use pyrklog_wire::list_offsets::{
 };
 
 use super::asking::{Ask, Key};
+use super::fetchers::Mailbox;
 use super::link::{Link, LinkError};
 use crate::clock::Now;
 use crate::outbox::Outbox;
@@ -214,6 +214,7 @@ fn append(
     if !counts {
         return Taken::Nothing;
     }
+    let log_start = state.log.as_ref().map(Log::log_start_offset);
     state.leader_high_watermark = answer.high_watermark;
     state.leader_log_start = answer.log_start;
     let mut taken = Taken::Nothing;
@@ -234,6 +235,9 @@ fn append(
     }
     if state.release(0, &mut outbox) {
         partition.dir.syncer.high_watermark_moved();
+    }
+    if state.log.as_ref().map(Log::log_start_offset) != log_start {
+        partition.dir.syncer.log_start_moved();
     }
     partition.unlock_and_write(state);
     outbox.deliver(&shared.inboxes);
@@ -264,7 +268,7 @@ pub fn ask_ends(
     partition: &Partition,
     leader_epoch: i32,
     timeout_ms: i64,
-    interrupt: BorrowedFd<'_>,
+    mailbox: &Mailbox,
 ) -> Result<Option<(i64, i64)>, LinkError> {
     let mut ends = [0; 2];
     for (end, timestamp) in ends.iter_mut().zip([EARLIEST, LATEST]) {
@@ -285,7 +289,7 @@ pub fn ask_ends(
             LIST_OFFSETS_VERSION,
             client_id,
             timeout_ms,
-            interrupt,
+            mailbox,
             |out| request.encode(out, LIST_OFFSETS_VERSION),
         )?;
         let response = ListOffsetsResponse::decode(&frame[body..], LIST_OFFSETS_VERSION)

@@ -1,0 +1,75 @@
+//! Who is in sync, as the leader of a partition sees it.
+
+use super::{PartitionState, Role};
+
+impl PartitionState {
+    /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
+    /// written. False where this broker does not lead in that epoch, or where one that would join
+    /// lacks by now what the high watermark has passed: it is told again when it has it.
+    pub fn set_isr(&mut self, leader_epoch: i32, members: &[i32], isr: &[i32]) -> bool {
+        if self.leader.is_some() || leader_epoch != self.leader_epoch {
+            return false;
+        }
+        let log = self.log.as_ref();
+        let needed = log.map_or(0, |log| log.high_watermark().max(self.epoch_start));
+        let before = &self.members;
+        let mut joining = self
+            .followers
+            .iter()
+            .filter(|follower| members.contains(&follower.id) && !before.contains(&follower.id));
+        let is_fit = joining.all(|follower| follower.log_end_offset >= needed);
+        for follower in &mut self.followers {
+            follower.ask_again();
+        }
+        if is_fit {
+            self.members = members.to_vec();
+            self.isr = isr.to_vec();
+        }
+        is_fit
+    }
+
+    /// The in-sync followers that have not been caught up for longer than `max_lag_ms`.
+    pub fn behind(&self, now_ms: i64, max_lag_ms: i64) -> Vec<i32> {
+        let (Role::Leader, Some(log)) = (self.role, &self.log) else {
+            return Vec::new();
+        };
+        let end = log.log_end_offset();
+        let in_sync = self.followers.iter().filter(|f| self.isr.contains(&f.id));
+        in_sync
+            .filter(|follower| follower.is_behind(end, now_ms, max_lag_ms))
+            .map(|follower| follower.id)
+            .collect()
+    }
+
+    /// Whether every record of earlier epochs is known to be replicated: before, nobody can say
+    /// which is the latest offset.
+    pub fn knows_latest(&self) -> bool {
+        let log = self.log.as_ref();
+        log.is_some_and(|log| log.high_watermark() >= self.epoch_start)
+    }
+
+    /// A follower's fetch says how far its log reaches. `Some(true)`: it may join the in-sync
+    /// replicas, which is to be told. `None`: it is not a replica.
+    pub fn follower_fetched(
+        &mut self,
+        id: i32,
+        offset: i64,
+        broker_epoch: i64,
+        now_ms: i64,
+    ) -> Option<bool> {
+        let log = self.log.as_ref()?;
+        let end = log.log_end_offset();
+        let needed = log.high_watermark().max(self.epoch_start);
+        let follower = self
+            .followers
+            .iter_mut()
+            .find(|follower| follower.id == id)?;
+        follower.fetches(offset.min(end), end, broker_epoch, now_ms);
+        Some(!self.members.contains(&id) && follower.tells_of_reaching(needed))
+    }
+
+    /// Whether this is one of its followers.
+    pub fn is_follower(&self, id: i32) -> bool {
+        self.followers.iter().any(|follower| follower.id == id)
+    }
+}
