@@ -31,7 +31,7 @@ log = get_logger("membership")
 
 Connect = Callable[[], Awaitable[Metastore]]
 """Begins a session; raises :class:`TemporaryError` when the store cannot be reached."""
-Registered = Callable[[int], Awaitable[None]]
+Registered = Callable[[int], None]
 """Called with the broker epoch."""
 Part = Callable[..., Awaitable[None]]
 """Runs until cancelled; takes ``task_status``."""
@@ -90,7 +90,12 @@ class Member:
                     is_told = True
                 await trio.sleep(CONNECT_RETRY_SECONDS)
                 continue
-            (node,) = await session.get_many([znodes.CLUSTER_ID])
+            try:
+                (node,) = await session.get_many([znodes.CLUSTER_ID])
+            except SessionExpiredError:
+                with trio.CancelScope(shield=True):
+                    await session.close()
+                continue
             if node is None or node.data != self._cluster_id:
                 with trio.CancelScope(shield=True):
                     await session.close()
@@ -119,7 +124,7 @@ class Member:
                 nursery.start_soon(_cancel_when_expired, session, nursery.cancel_scope)
                 try:
                     self.broker_epoch = await self._register()
-                    await registered(self.broker_epoch)
+                    registered(self.broker_epoch)
                     for part in parts:
                         await nursery.start(_last_out, part)
                 except SessionExpiredError:

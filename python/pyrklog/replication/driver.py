@@ -62,7 +62,7 @@ class ReplicationDriver:
         self._stopping: dict[TopicPartition, trio.Event] = {}
         """Replicas whose deletion is under way: a topic of the same name waits for it."""
 
-    async def registered(self, broker_epoch: int) -> None:
+    def registered(self, broker_epoch: int) -> None:
         """This broker is registered: orders for earlier epochs do not concern it."""
         self.replicas.broker_epoch = broker_epoch
         self._plane.set_broker_epoch(broker_epoch)

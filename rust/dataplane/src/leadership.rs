@@ -13,7 +13,7 @@ use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
 use crate::api::{FollowerSpec, LeaderSpec, StopSpec, TicketId};
-use crate::clock::Now;
+use crate::clock::{Now, mono_ms};
 use crate::commands::{Command, Gathering};
 use crate::image::{Image, TopicState};
 use crate::log_dir::LogDirState;
@@ -70,11 +70,12 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
     let ticket = shared.commands.ticket();
     let image = shared.image.load_full();
     let held = shared.registry.load();
+    let now_ms = mono_ms();
     let mut codes = vec![0; orders.len()];
     let mut fresh = Fresh::default();
     let mut due: Vec<(usize, Arc<Partition>)> = Vec::new();
     for (index, order) in orders.iter().enumerate() {
-        match take_up(shared, &image, &held, &mut fresh, order) {
+        match take_up(shared, &image, &held, &mut fresh, order, now_ms) {
             Ok(partition) => due.push((index, partition)),
             Err(error) => codes[index] = error.0,
         }
@@ -117,6 +118,7 @@ fn take_up(
     held: &Held,
     fresh: &mut Fresh,
     order: &Order,
+    now_ms: i64,
 ) -> Result<Arc<Partition>, ErrorCode> {
     let wanted = image
         .topic(&order.topic)
@@ -148,7 +150,7 @@ fn take_up(
         replicas: &order.replicas,
         isr: &order.isr,
     };
-    if !state.set_leadership(decision, Now::read().mono_ms) {
+    if !state.set_leadership(decision, now_ms) {
         return Err(ErrorCode::FENCED_LEADER_EPOCH);
     }
     if order.leader.is_some() {

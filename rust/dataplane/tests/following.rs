@@ -356,12 +356,16 @@ fn records_that_are_deleted_at_the_leader_are_deleted_here() {
     plane.ticket(ticket);
     pair.produce(1, b"v");
     pair.wait_visible(1, 6);
-    // Heard with an answer, and done as soon as the high watermark allows it.
+    // Heard with an answer, and done as soon as the high watermark allows it: the follower leads
+    // to be asked, and follows again where it has not heard yet.
+    let mut epoch = 0;
     eventually("the log start", || {
         pair.produce(1, b"v");
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        pair.lead(2, 1, &[2]);
+        pair.lead(2, epoch + 1, &[2]);
         let start = pair.plane(2).client().list_offset("t", 0, -2).offset;
+        epoch += 2;
+        pair.lead(1, epoch, &BOTH);
+        pair.follow(2, 1, epoch);
         (start == 3).then_some(())
     });
 }

@@ -15,7 +15,7 @@ from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.member import CONNECT_RETRY_SECONDS, Member
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore, open_store
-from pyrklog.metastore.interface import Create, Metastore
+from pyrklog.metastore.interface import Create, Metastore, SessionExpiredError
 
 PATH = znodes.broker_path(3)
 
@@ -44,7 +44,7 @@ class Cluster:
             [("PLAINTEXT", "h", 1)], {"PLAINTEXT": "PLAINTEXT"}, "r", 0
         )
 
-    async def registered(self, epoch: int) -> None:
+    def registered(self, epoch: int) -> None:
         self.epochs.append(epoch)
 
     async def part(self, task_status: trio.TaskStatus[None]) -> None:
@@ -159,18 +159,23 @@ async def test_another_broker_of_the_same_number_keeps_it(cluster: Cluster) -> N
 async def test_a_part_that_sees_the_end_first_does_not_end_the_broker(cluster: Cluster) -> None:
     member = await cluster.member()
 
+    seen = trio.Event()
+
     async def hasty(task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
-        if cluster.starts == 1:
-            await trio.sleep(0.01)
-            # Its session is lost without a word to anyone else yet.
-            await cluster.sessions[0].close()
+        # Its session is lost without a word to anyone else yet.
+        await cluster.sessions[0].close()
+        try:
             await member.store.set("/x", b"")
-        await trio.sleep_forever()
+        except SessionExpiredError:
+            seen.set()
+            raise
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(member.keep_session)
         await nursery.start(member.belong, cluster.registered, (cluster.part, hasty))
-        await trio.sleep(0.05)
-        assert cluster.starts == 1
+        with trio.fail_after(10):
+            await seen.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (cluster.starts, cluster.running) == (1, 1)
         nursery.cancel_scope.cancel()
