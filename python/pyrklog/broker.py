@@ -292,7 +292,12 @@ class Broker:
             return OwnChannel(replication)
         from pyrklog.peers.channels import PeerChannels
 
-        return PeerChannels(node_id, replication, self.config.listeners.inter_broker)
+        return PeerChannels(
+            node_id,
+            replication,
+            self.config.listeners.inter_broker,
+            observes=self.config.boolean("pyrklog.failover.suspicion"),
+        )
 
     def _peers(
         self,

@@ -60,8 +60,9 @@ def test_a_killed_broker_comes_back_with_its_records(cluster: BrokerCluster, top
 
 
 def test_a_broker_that_is_back_at_once_waits_for_the_end_of_its_session(
-    cluster: BrokerCluster, topic: str
+    new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
+    cluster = new_cluster(**{"pyrklog.failover.watchdog": False}).start()
     create(cluster, topic, 3)
     victim = next(n for n in cluster.brokers if n != cluster.controller())
     (epoch,) = [cluster.store.exists(f"/brokers/ids/{victim}").czxid]

@@ -41,6 +41,8 @@ class ZooKeeperServer:
             f"clientPort={self.port}",
             "clientPortAddress=127.0.0.1",
             "tickTime=500",
+            # Some tests show what does not wait for the end of a session.
+            "maxSessionTimeout=600000",
             "maxClientCnxns=0",
             "admin.enableServer=false",
             "4lw.commands.whitelist=srvr",

@@ -74,6 +74,18 @@ CLUSTER = (
         "pyrklog.zookeeper.digest",
         "USER:PASSWORD by which ZooKeeper knows this broker (its digest scheme).",
     ),
+    boolean(
+        "pyrklog.failover.watchdog",
+        True,
+        "A small process beside the broker ends its session with ZooKeeper when the broker dies: "
+        "others lead its partitions at once, and need not wait until the session expires.",
+    ),
+    boolean(
+        "pyrklog.failover.suspicion",
+        True,
+        "As controller: a broker whose port refuses connections twice, 100 ms apart, loses its "
+        "leaderships to other in-sync replicas before its session ends.",
+    ),
     boolean("zookeeper.ssl.client.enable", False, "Speaks TLS with ZooKeeper."),
     string(
         "zookeeper.ssl.truststore.location",

@@ -235,7 +235,7 @@ class ControllerDriver:
         failure: Exception | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._resign_when_moved, nursery.cancel_scope)
-            await nursery.start(self._channels.run)
+            await nursery.start(self._channels.run, self._trust_changed)
             try:
                 await self._take_over(machine)
                 self._announce(task_status)
@@ -332,6 +332,11 @@ class ControllerDriver:
 
     def _log_dirs_changed(self, _event: WatchEvent) -> None:
         self._queue("log_dirs", self._log_dir_events)
+
+    def _trust_changed(self, broker: int, is_trusted: bool) -> None:
+        machine = self._current()
+        procedure = machine.trust if is_trusted else machine.suspect
+        self._queue(object(), lambda: self._perform(procedure(broker)))
 
     async def _read_brokers(self) -> dict[int, LiveBroker]:
         names = await self._store.children(znodes.BROKER_IDS, self._brokers_changed)

@@ -37,6 +37,7 @@ from pyrklog.controller.state import (
     ReplicaState,
     Topic,
 )
+from pyrklog.controller.suspicion import Suspicion
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import TopicAssignment
 
@@ -51,6 +52,7 @@ class Controller:
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
         self._isr_changes = IsrChanges(self.state, self._batch)
         self._leaving = Leaving(self.state, self._batch, self._partitions)
+        self._suspicion = Suspicion(self.state, self._batch, self._partitions)
         self._delete_topic_enable = delete_topic_enable
 
     # --- start ---------------------------------------------------------------------------------
@@ -133,6 +135,7 @@ class Controller:
                 del known[broker]
                 state.failed_replicas.pop(broker, None)
                 state.shutting_down.discard(broker)
+                state.suspects.discard(broker)
             yield StateChange("brokers_gone", self._fields(brokers=sorted(gone)))
             yield from self._replicas_gone(list(state.partitions_on(gone)))
         if came:
@@ -231,6 +234,14 @@ class Controller:
     def shut_down(self, broker: int, remaining: list[TopicPartition]) -> Steps:
         """A broker is about to end; ``remaining`` gets what it still leads."""
         yield from self._leaving.shut_down(broker, remaining)
+
+    def suspect(self, broker: int) -> Steps:
+        """A live broker's port refuses connections."""
+        yield from self._suspicion.suspect(broker)
+
+    def trust(self, broker: int) -> Steps:
+        """A suspect listens again."""
+        yield from self._suspicion.trust(broker)
 
     # --- topics --------------------------------------------------------------------------------
 
@@ -394,6 +405,7 @@ class Controller:
             and partition.leadership.leader != partition.replicas[0]
             and partition.topic.name not in self.state.to_delete
             and self.state.is_live(partition.replicas[0], partition.key)
+            and partition.replicas[0] not in self.state.suspects
             and partition.replicas[0] in partition.leadership.isr
         ]
         yield from self._partitions.to_online(wanted, preferred_election)

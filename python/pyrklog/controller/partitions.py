@@ -119,7 +119,7 @@ class PartitionChanges:
         assert partition.leadership is not None
         return Candidates(
             assignment=partition.replicas,
-            live=self._state.live_replicas(partition),
+            live=self._state.electable_replicas(partition),
             current=partition.leadership,
             controller_epoch=self._state.epoch,
             unclean=partition.topic.name in unclean,

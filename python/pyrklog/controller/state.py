@@ -158,6 +158,8 @@ class ControllerState:
         self.epoch = epoch
         self.brokers: dict[int, LiveBroker] = {}
         self.shutting_down: set[int] = set()
+        self.suspects: set[int] = set()
+        """Registered brokers that nobody has proven dead, but whose port refuses connections."""
         self.topics: dict[str, Topic] = {}
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
         """Replicas on failed log directories, by broker."""
@@ -195,6 +197,19 @@ class ControllerState:
             key = partition.key
             live = [broker for broker in live if key not in failed.get(broker, ())]
         return tuple(live)
+
+    def electable_replicas(self, partition: Partition) -> tuple[int, ...]:
+        """The live replicas without suspects, as long as one in sync remains.
+
+        A suspicion is no proof: what it leaves without an in-sync replica is elected as if there
+        were none, so that it never leads to an unclean election.
+        """
+        live = self.live_replicas(partition)
+        if not self.suspects or partition.leadership is None:
+            return live
+        trusted = tuple(broker for broker in live if broker not in self.suspects)
+        in_sync = partition.leadership.isr
+        return trusted if any(broker in in_sync for broker in trusted) else live
 
     def info(self, partition: Partition) -> PartitionInfo | None:
         """The partition as requests carry it; None before its first leader."""

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import trio
+
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.errors import ConfigError, StartError
 from pyrklog.membership.member import Connect
@@ -22,7 +24,8 @@ async def metadata_place(config: BrokerConfig) -> AsyncIterator[Connect]:
     Raises :class:`StartError` where there is no such store.
     """
     if config.zookeeper is not None:
-        yield _in_zookeeper(config, config.zookeeper)
+        async with _zookeeper(config, config.zookeeper) as connect:
+            yield connect
         return
     from pyrklog.metastore.embedded import open_store
 
@@ -37,7 +40,8 @@ async def metadata_place(config: BrokerConfig) -> AsyncIterator[Connect]:
         await opened.close()
 
 
-def _in_zookeeper(config: BrokerConfig, connect: str) -> Connect:
+@asynccontextmanager
+async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connect]:
     try:
         from pyrklog.metastore import zookeeper
     except ImportError:
@@ -50,11 +54,30 @@ def _in_zookeeper(config: BrokerConfig, connect: str) -> Connect:
     except OSError as error:
         raise StartError(f"{config.meta_dir} cannot be made: {error.strerror}.") from None
     address = _address(config, connect)
+    if not config.boolean("pyrklog.failover.watchdog"):
 
-    async def begin() -> Metastore:
-        return await zookeeper.connect(address)
+        async def begin() -> Metastore:
+            return await zookeeper.connect(address)
 
-    return begin
+        yield begin
+        return
+    from pyrklog.membership.guard import SessionGuard
+
+    guard = SessionGuard(address)
+
+    async def begin_guarded() -> Metastore:
+        session = await zookeeper.connect(address)
+        await guard.watch(session.credentials)
+        return session
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(guard.run)
+        try:
+            yield begin_guarded
+        finally:
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await guard.dismiss()
 
 
 def _address(config: BrokerConfig, connect: str) -> ZooKeeperAddress:

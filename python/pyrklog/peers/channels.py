@@ -11,7 +11,8 @@ from pyrklog.controller.requests import BrokerChannel, ControlRequest
 from pyrklog.controller.state import LiveBroker
 from pyrklog.image import BrokerImage
 from pyrklog.peers.connection import Address, PeerConnection
-from pyrklog.peers.own_channel import Channels
+from pyrklog.peers.observer import Observer
+from pyrklog.peers.own_channel import Channels, Told
 from pyrklog.peers.send_queue import SendQueue
 
 ANSWER_TIMEOUT_SECONDS = 30.0
@@ -19,16 +20,20 @@ ANSWER_TIMEOUT_SECONDS = 30.0
 
 
 class _Queue:
-    """A queue to one life of a broker."""
+    """A queue to one life of a broker, which is observed."""
 
-    def __init__(self, queue: SendQueue, epoch: int) -> None:
+    def __init__(self, queue: SendQueue, epoch: int, observer: Observer | None) -> None:
         self.queue = queue
         self.epoch = epoch
+        self._observer = observer
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
         with self._scope:
-            await self.queue.run()
+            async with trio.open_nursery() as nursery:
+                if self._observer is not None:
+                    nursery.start_soon(self._observer.run)
+                await self.queue.run()
 
     def end(self) -> None:
         self._scope.cancel()
@@ -37,19 +42,29 @@ class _Queue:
 class PeerChannels:
     """See the module. The controller's own broker is called without a connection."""
 
-    def __init__(self, node_id: int, own: BrokerChannel, listener: str) -> None:
-        """``listener`` names the one on which brokers reach each other."""
+    def __init__(
+        self, node_id: int, own: BrokerChannel, listener: str, *, observes: bool = True
+    ) -> None:
+        """``listener`` names the one on which brokers reach each other.
+
+        ``observes``: whether brokers whose port refuses connections are suspected.
+        """
         self._node_id = node_id
         self._own = own
         self._listener = listener
         self._queues: dict[int, _Queue] = {}
         self._images: dict[int, BrokerImage] = {}
         self._nursery: trio.Nursery | None = None
+        self._observes = observes
+        self._told: Told | None = None
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self, told: Told, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
+                self._told = told
                 task_status.started()
                 await trio.sleep_forever()
         finally:
@@ -72,9 +87,15 @@ class PeerChannels:
             client_id=f"controller-{self._node_id}",
             timeout_seconds=ANSWER_TIMEOUT_SECONDS,
         )
-        item = _Queue(SendQueue(broker, connection, self._encode), epoch)
+        item = _Queue(SendQueue(broker, connection, self._encode), epoch, self._observer_of(broker))
         self._queues[broker] = item
         self._nursery.start_soon(item.run)
+
+    def _observer_of(self, broker: int) -> Observer | None:
+        told = self._told
+        if told is None or not self._observes:
+            return None
+        return Observer(self._address_of(broker), lambda is_trusted: told(broker, is_trusted))
 
     def _encode(self, request: ControlRequest) -> bytes:
         return wire.encode_request(request, self._images, self._listener)

@@ -92,7 +92,7 @@ class PeerConnection:
             address = self._address()
             if address is None:
                 raise PeerError("its address is not known")
-            self._stream = await _connect(*address)
+            self._stream = await connect(*address)
         return self._stream
 
     def _frame(self, api_key: int, version: int, body: bytes) -> bytes:
@@ -148,7 +148,8 @@ def _skip_tagged_fields(answer: bytes, position: int) -> int:
     return position
 
 
-async def _connect(host: str, port: int) -> trio.SocketStream:
+async def connect(host: str, port: int) -> trio.SocketStream:
+    """A connection to a broker; raises :class:`PeerRefusedError` and :class:`PeerError`."""
     try:
         with trio.fail_after(CONNECT_TIMEOUT_SECONDS):
             return await trio.open_tcp_stream(host, port)

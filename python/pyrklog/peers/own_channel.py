@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import trio
@@ -10,12 +10,17 @@ import trio
 from pyrklog.controller.requests import BrokerChannel
 from pyrklog.controller.state import LiveBroker
 
+Told = Callable[[int, bool], None]
+"""Called with a broker and False when it is suspected to be dead, True when it is trusted again."""
+
 
 class Channels(Protocol):
     """One :class:`BrokerChannel` for each live broker, as long as a term lasts."""
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Sends what is posted until cancelled; what waits then is gone."""
+    async def run(
+        self, told: Told, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Sends what is posted until cancelled; what waits then is gone. Observes the brokers."""
 
     def live(self, brokers: Mapping[int, LiveBroker]) -> None:
         """The brokers that live now. One that has come back under another epoch begins with an
@@ -31,7 +36,9 @@ class OwnChannel:
     def __init__(self, own: BrokerChannel) -> None:
         self._own = own
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self, told: Told, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         task_status.started()
 
     def live(self, brokers: Mapping[int, LiveBroker]) -> None:

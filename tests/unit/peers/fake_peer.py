@@ -41,11 +41,11 @@ class FakePeer:
             return
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[None]:
-        """Listens on a free port; closes all connections at the end."""
+    async def listening(self, port: int = 0) -> AsyncIterator[None]:
+        """Listens on a port, a free one for 0; closes all connections at the end."""
         async with trio.open_nursery() as nursery:
             serve = partial(trio.serve_tcp, self._serve, host="127.0.0.1")
-            listeners = await nursery.start(serve, 0)
+            listeners = await nursery.start(serve, port)
             self.address = listeners[0].socket.getsockname()[:2]
             yield
             nursery.cancel_scope.cancel()

@@ -65,7 +65,7 @@ def stop(broker_epoch: int) -> StopReplicaRequest:
 async def running(own: Own) -> AsyncIterator[PeerChannels]:
     channels = PeerChannels(1, own, LISTENER)
     async with trio.open_nursery() as nursery:
-        await nursery.start(channels.run)
+        await nursery.start(channels.run, lambda broker, is_trusted: None)
         yield channels
         nursery.cancel_scope.cancel()
 

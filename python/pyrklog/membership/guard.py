@@ -1,0 +1,102 @@
+"""The broker's side of the watchdog: starts it, and tells it of each session."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from pyrklog.logs import get_logger
+from pyrklog.membership.watchdog import Session
+
+if TYPE_CHECKING:
+    from pyrklog.metastore.zookeeper import Credentials, ZooKeeperAddress
+
+RESTART_SECONDS = 1.0
+_PROGRAM = Path(__file__).with_name("watchdog.py")
+_DEFAULT_PORT = 2181
+
+log = get_logger("membership")
+
+
+class SessionGuard:
+    """Has the broker's session ended when the broker dies (``docs/cluster.md``, section 7)."""
+
+    def __init__(self, address: ZooKeeperAddress) -> None:
+        self._address = address
+        self._session: bytes | None = None
+        self._process: trio.Process | None = None
+        self._turn = trio.Lock()
+
+    async def run(self) -> None:
+        """Keeps a watchdog until cancelled. Without one the session expires by itself."""
+        while True:
+            try:
+                process = await self._start()
+            except OSError as error:
+                log.warning("watchdog_not_started", reason=str(error))
+                await trio.sleep(RESTART_SECONDS)
+                continue
+            self._process = process
+            await self._tell()
+            code = await process.wait()
+            self._process = None
+            log.warning("watchdog_ended", exit_code=code)
+            await trio.sleep(RESTART_SECONDS)
+
+    async def _start(self) -> trio.Process:
+        # Neither the signals of the broker's terminal nor its directory concern it, and whoever
+        # reads the broker's output must not wait for it.
+        return await trio.lowlevel.open_process(
+            [sys.executable, "-I", "-S", str(_PROGRAM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    async def watch(self, credentials: Credentials) -> None:
+        """The session of the moment."""
+        address = self._address
+        session = Session(
+            servers=_servers(address.connect),
+            session_id=credentials.session_id,
+            password=credentials.password.hex(),
+            timeout_ms=address.session_timeout_ms,
+            tls=address.tls._asdict() if address.tls is not None else None,
+        )
+        self._session = json.dumps(session._asdict()).encode() + b"\n"
+        await self._tell()
+
+    async def _tell(self) -> None:
+        if self._session is not None:
+            await self._send(self._session)
+
+    async def _send(self, line: bytes) -> None:
+        async with self._turn:
+            if self._process is None or self._process.stdin is None:
+                return  # it is told when it starts
+            try:
+                await self._process.stdin.send_all(line)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # it has ended; the next one is told
+
+    async def dismiss(self) -> None:
+        """The broker ends in good order, its session has been closed."""
+        await self._send(b"end\n")
+
+
+def _servers(connect: str) -> list[tuple[str, int]]:
+    """Of ``HOST:PORT[,HOST:PORT...][/CHROOT]``."""
+    servers = []
+    for item in connect.partition("/")[0].split(","):
+        host, colon, port = item.strip().rpartition(":")
+        if not colon or host.endswith(":") or item.endswith("]"):
+            host, port = item.strip(), str(_DEFAULT_PORT)
+        servers.append((host.strip("[]"), int(port)))
+    return servers

@@ -1,0 +1,131 @@
+"""A small process beside a broker: when the broker is gone, it ends the broker's ZooKeeper session.
+
+Without it a dead broker is alive to the others until its session expires. Its death is proven: the
+broker holds the other end of the pipe that this process reads, and the kernel closes it when the
+last thread of the broker has ended. A broker that stands still, or that hangs, keeps it.
+
+Started by :mod:`.guard` as a script, without pyrklog and without kazoo: it needs as little memory
+as an interpreter can, and has nothing to load when it counts. It reads lines from its standard
+input:
+
+- a JSON object: the session of the moment (``Session``);
+- ``end``: the broker ends in good order, and ends its session itself.
+
+Ending the session of another process is ZooKeeper's own way: whoever has a session's id and
+password may go on with it, and then close it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+import time
+from typing import Any, NamedTuple
+
+_CLOSE_SESSION = -11
+"""ZooKeeper's operation code."""
+_ANSWER_BYTES_MAX = 4096
+_CONNECT_SECONDS = 1.0
+_RETRY_SECONDS = 0.02
+EXIT_ENDED = 0
+EXIT_NOT_ENDED = 1
+"""No ZooKeeper answered while the session could still live."""
+
+
+class Session(NamedTuple):
+    """A session, and where to end it."""
+
+    servers: list[tuple[str, int]]
+    """Host and port of each ZooKeeper."""
+    session_id: int
+    password: str
+    """Hexadecimal."""
+    timeout_ms: int
+    """After this long without its broker it has expired anyway."""
+    tls: dict[str, Any] | None
+    """``ca``, ``certificate``, ``key``, ``key_password`` (PEM files) and ``verifies_host``."""
+
+
+def end_session(session: Session) -> bool:
+    """Ends a session; False when no ZooKeeper answers for as long as it could live."""
+    deadline = time.monotonic() + session.timeout_ms / 1000
+    while True:
+        for host, port in session.servers:
+            try:
+                _end_at(host, port, session)
+            except (OSError, ValueError):
+                continue
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_RETRY_SECONDS)
+
+
+def _end_at(host: str, port: int, session: Session) -> None:
+    with _connect(host, port, session.tls) as connection:
+        password = bytes.fromhex(session.password)
+        # Protocol version, last transaction seen, time-out, session, password, read-only.
+        _send(
+            connection,
+            struct.pack(">iqiqi", 0, 0, session.timeout_ms, session.session_id, len(password))
+            + password
+            + b"\0",
+        )
+        _, timeout_ms = struct.unpack_from(">ii", _receive(connection))
+        if timeout_ms <= 0:
+            return  # it has ended already
+        _send(connection, struct.pack(">ii", 1, _CLOSE_SESSION))
+        _receive(connection)
+
+
+def _connect(host: str, port: int, tls: dict[str, Any] | None) -> socket.socket:
+    connection = socket.create_connection((host, port), timeout=_CONNECT_SECONDS)
+    if tls is None:
+        return connection
+    import ssl
+
+    context = ssl.create_default_context(cafile=tls["ca"])
+    if not tls["verifies_host"]:
+        context.check_hostname = False
+    if tls["certificate"] is not None:
+        context.load_cert_chain(tls["certificate"], tls["key"], tls["key_password"])
+    return context.wrap_socket(connection, server_hostname=host)
+
+
+def _send(connection: socket.socket, message: bytes) -> None:
+    connection.sendall(struct.pack(">i", len(message)) + message)
+
+
+def _receive(connection: socket.socket) -> bytes:
+    (length,) = struct.unpack(">i", _receive_exactly(connection, 4))
+    if not 8 <= length <= _ANSWER_BYTES_MAX:
+        raise ValueError(f"an answer of {length} bytes")
+    return _receive_exactly(connection, length)
+
+
+def _receive_exactly(connection: socket.socket, count: int) -> bytes:
+    received = b""
+    while len(received) < count:
+        piece = connection.recv(count - len(received))
+        if not piece:
+            raise ConnectionError("the connection ended")
+        received += piece
+    return received
+
+
+def main() -> int:
+    """Waits for the broker's end; the exit code."""
+    session: Session | None = None
+    for line in sys.stdin:
+        if line.rstrip("\n") == "end":
+            return EXIT_ENDED
+        session = Session(**json.loads(line))
+    if session is None or end_session(session):
+        return EXIT_ENDED
+    return EXIT_NOT_ENDED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""How the others learn that a broker is gone, and what each way may not do.
+
+Sessions last ten minutes here: whatever is noticed is not noticed by their end.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
+from tests.support.processes import children, is_running
+
+pytestmark = pytest.mark.jvm
+
+LONG = {"zookeeper.session.timeout.ms": 600_000}
+NO_WATCHDOG = {"pyrklog.failover.watchdog": False}
+NO_SUSPICION = {"pyrklog.failover.suspicion": False}
+
+
+def watchdog_of(cluster: BrokerCluster, number: int) -> int:
+    """The process that watches over a broker."""
+    (found,) = children(cluster.brokers[number].pid)
+    return found
+
+
+def test_a_killed_broker_is_gone_at_once(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    """Killed in turn, controllers among them; each comes back without waiting for a session."""
+    cluster = new_cluster(**LONG, **NO_SUSPICION).start()
+    admin = create(cluster, topic, 6, 3)
+    for number in cluster.brokers:
+        cluster.brokers[number].kill()
+        wait_until(lambda n=number: cluster.is_gone(n), "its session does not end")  # type: ignore[misc]
+        wait_until(
+            lambda n=number: not {-1, n} & set(leaders(admin, topic).values()),  # type: ignore[misc]
+            "not all are led",
+        )
+        produce(cluster, topic, 6, [b"v"])
+        cluster.brokers[number].start()
+        wait_until(
+            lambda: all(isr == {1, 2, 3} for isr in in_sync(admin, topic).values()),
+            "not all are in sync",
+        )
+    assert consume(cluster, topic, 18, "g") == [b"v"] * 18
+
+
+def test_a_broker_that_stands_still_keeps_its_session(
+    new_cluster: Callable[..., BrokerCluster],
+) -> None:
+    """A watchdog closes the session of a process that has ended, and of no other."""
+    cluster = new_cluster(**LONG, **NO_SUSPICION).start()
+    still, dead = sorted(set(cluster.brokers) - {cluster.controller()})
+    cluster.brokers[still].signal(signal.SIGSTOP)
+    try:
+        cluster.brokers[dead].kill()
+        wait_until(lambda: cluster.is_gone(dead), "its session does not end")
+        assert cluster.is_registered(still)
+    finally:
+        cluster.brokers[still].signal(signal.SIGCONT)
+
+
+def test_an_orderly_end_needs_no_watchdog_and_leaves_none(
+    new_cluster: Callable[..., BrokerCluster],
+) -> None:
+    cluster = new_cluster(**LONG).start()
+    watchdog = watchdog_of(cluster, 2)
+    assert cluster.brokers[2].stop() == 0
+    wait_until(lambda: cluster.is_gone(2), "its session does not end")
+    wait_until(lambda: not is_running(watchdog), "its watchdog stays")
+
+
+def test_a_watchdog_that_was_killed_is_replaced(
+    new_cluster: Callable[..., BrokerCluster],
+) -> None:
+    cluster = new_cluster(**LONG, **NO_SUSPICION).start()
+    first = watchdog_of(cluster, 2)
+    os.kill(first, signal.SIGKILL)
+    broker = cluster.brokers[2].pid
+    wait_until(lambda: bool(set(children(broker)) - {first}), "no other watchdog")
+    assert cluster.is_registered(2)
+    cluster.brokers[2].kill()
+    wait_until(lambda: cluster.is_gone(2), "its session does not end")
+
+
+def test_a_port_that_refuses_moves_leaders_and_nothing_else(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    """Suspicion alone: clean elections only, and the registration stays."""
+    cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
+    admin = create(cluster, topic, 6, 3)
+    lone = f"{topic}-lone"
+    create(cluster, lone, 3, 1, options={"unclean.leader.election.enable": "true"})
+    before = leaders(admin, lone)
+    victim = next(n for n in cluster.brokers if n != cluster.controller())
+    cluster.brokers[victim].kill()
+    survivor = AdminClient({"bootstrap.servers": cluster.brokers[cluster.controller()].bootstrap})
+    wait_until(lambda: victim not in leaders(survivor, topic).values(), "it is not suspected")
+    wait_until(
+        lambda: all(victim not in isr for isr in in_sync(survivor, topic).values()),
+        "it stays in sync",
+    )
+    assert cluster.is_registered(victim)
+    assert leaders(survivor, lone) == before, "a suspicion is no proof"
+    produce(cluster, topic, 6, [b"v"])
+    # Its own session is in the way of its next start, as it is in Kafka.
+    cluster.store.delete(f"/brokers/ids/{victim}")
+    cluster.brokers[victim].start()
+    wait_until(
+        lambda: all(isr == {1, 2, 3} for isr in in_sync(survivor, topic).values()),
+        "not all are in sync",
+    )
+    assert consume(cluster, topic, 6, "g") == [b"v"] * 6
+
+
+def test_a_broker_that_stands_still_is_not_suspected(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    """A time-out is no refusal."""
+    cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
+    admin = create(cluster, topic, 6, 3)
+    controller = cluster.controller()
+    still, dead = sorted(set(cluster.brokers) - {controller})
+    survivor = AdminClient({"bootstrap.servers": cluster.brokers[controller].bootstrap})
+    led = [index for index, leader in leaders(admin, topic).items() if leader == still]
+    cluster.brokers[still].signal(signal.SIGSTOP)
+    try:
+        cluster.brokers[dead].kill()
+        wait_until(
+            lambda: dead not in leaders(survivor, topic).values(), "the dead one is not suspected"
+        )
+        found = leaders(survivor, topic)
+        assert {found[index] for index in led} == {still}
+    finally:
+        cluster.brokers[still].signal(signal.SIGCONT)
+
+
+def test_without_both_the_session_has_to_expire(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    cluster = new_cluster(**NO_WATCHDOG, **NO_SUSPICION).start()
+    admin = create(cluster, topic, 6, 3)
+    victim = next(n for n in cluster.brokers if n != cluster.controller())
+    timeout_s = 2.0
+    began = time.monotonic()
+    cluster.brokers[victim].kill()
+    wait_until(lambda: cluster.is_gone(victim), "its session does not end")
+    # What ZooKeeper heard of it last may be a third of the time-out old.
+    assert time.monotonic() - began > timeout_s / 2
+    wait_until(lambda: victim not in leaders(admin, topic).values(), "not all are led")

@@ -1,0 +1,32 @@
+"""What /proc tells of processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process that have not ended."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            state, parent = _state(int(folder.name))
+            if parent == pid and state not in "ZX":
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    return _state(pid)[0] not in "ZX"
+
+
+def _state(pid: int) -> tuple[str, int]:
+    """State and parent; X where there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return "X", 0
+    # The name before it may hold anything.
+    state, parent = stat.rpartition(")")[2].split()[:2]
+    return state, int(parent)
