@@ -200,6 +200,7 @@ class Broker:
             self._channels(node_id, replication),
             self._controller_settings(metadata),
             self._state_log,
+            metadata.told,
         )
         service = self._service(
             node_id, cluster_id, store, plane, metadata, replication, controller

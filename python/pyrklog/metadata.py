@@ -53,6 +53,11 @@ class Metadata:
         """Called when partitions are being deleted, before they leave the image."""
         self._store = store
         self._plane = plane
+        self._told: dict[str, tuple[bytes, dict[int, PartitionInfo]]] | None = (
+            None if config.zookeeper is None else {}
+        )
+        """Topic -> (id, partitions) as controllers told them last, versions included. Not kept by a
+        broker that is alone, which has the store beside it."""
         self._last_change = ""
         self._change_seen = trio.Event()
 
@@ -91,7 +96,31 @@ class Metadata:
         known = self.image.partition(topic, info.partition)
         return known is None or info.leader_epoch > known.leader_epoch
 
+    def told(self) -> list[TopicPartitions]:
+        """All partitions as controllers told them last."""
+        return [
+            TopicPartitions(name, topic_id, list(partitions.values()))
+            for name, (topic_id, partitions) in (self._told or {}).items()
+        ]
+
+    def _remember(self, topic: TopicPartitions) -> None:
+        if self._told is None:
+            return
+        topic_id, partitions = self._told.get(topic.topic, (b"", {}))
+        if topic_id != topic.topic_id:
+            partitions = {}
+        for info in topic.partitions:
+            if info.leader == LEADER_BEING_DELETED:
+                partitions.pop(info.partition, None)
+            else:
+                partitions[info.partition] = info
+        if partitions:
+            self._told[topic.topic] = (topic.topic_id, partitions)
+        else:
+            self._told.pop(topic.topic, None)
+
     def _take_topic(self, topic: TopicPartitions) -> None:
+        self._remember(topic)
         deleted = [p.partition for p in topic.partitions if p.leader == LEADER_BEING_DELETED]
         kept = [
             PartitionImage(p.partition, p.leader, p.leader_epoch, p.replicas, p.isr, p.offline)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -29,11 +29,13 @@ from pyrklog.controller.effects import (
     WriteStates,
 )
 from pyrklog.controller.machine import Controller
+from pyrklog.controller.memory import leaderless
 from pyrklog.controller.requests import (
     ControlResponse,
     LeaderAndIsrResponse,
     StopReplicaResponse,
     TopicPartition,
+    TopicPartitions,
 )
 from pyrklog.controller.state import LiveBroker
 from pyrklog.controller.state_log import StateChangeLog
@@ -58,6 +60,8 @@ from pyrklog.peers.own_channel import Channels
 
 FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5
+ORDERS_FIRST_SECONDS = 1.0
+"""How long a new controller lets its first orders be carried out before it reads the store."""
 NUMEROUS_EVENTS = frozenset({"partition_state", "replica_state"})
 """Written to the state-change log only."""
 
@@ -95,7 +99,9 @@ class ControllerDriver:
         channels: Channels,
         settings: ControllerSettings,
         state_log: StateChangeLog,
+        told: Callable[[], Sequence[TopicPartitions]] = list,
     ) -> None:
+        """``told``: what this broker was told of partitions by the controllers before."""
         self.node_id = node_id
         self.controller_id = -1
         """Who leads, as far as this broker knows; -1 = nobody."""
@@ -104,11 +110,14 @@ class ControllerDriver:
         self._channels = channels
         self._settings = settings
         self._state_log = state_log
+        self._told = told
         self._moved = trio.Event()
         self._has_known_one = False
         self._is_started = False
         self._term: Term | None = None
         self._machine: Controller | None = None
+        self._unanswered = 0
+        """Orders of this term that were sent or wait to be."""
         self._events_in, self._events = trio.open_memory_channel[tuple[Hashable, Handler]](math.inf)
         self._queued: set[Hashable] = set()
         self._known_topics: set[str] = set()
@@ -226,6 +235,7 @@ class ControllerDriver:
 
     async def _lead(self, term: Term, task_status: trio.TaskStatus[None]) -> None:
         self._term = term
+        self._unanswered = 0
         self._queued.clear()
         self._events_in, self._events = trio.open_memory_channel(math.inf)
         machine = self._machine = Controller(
@@ -255,12 +265,28 @@ class ControllerDriver:
 
     async def _take_over(self, machine: Controller) -> None:
         brokers = await self._read_brokers()
+        self._channels.live(brokers)
+        await self._elect_by_memory(brokers)
         snapshot = await self._read_snapshot()
         self._known_topics = set(snapshot.topics)
-        self._channels.live(brokers)
         await self._perform(machine.start(brokers, snapshot))
         self.controller_id = self.node_id
         self.changes.notify()
+
+    async def _elect_by_memory(self, brokers: Mapping[int, LiveBroker]) -> None:
+        """Leaders for partitions whose leader is gone, before the rest of the store is read.
+
+        Reading thousands of states takes a second; this broker was told them when they changed,
+        with their versions, and whatever changed since is refused by compare-and-set.
+        """
+        told = leaderless(self._told(), brokers)
+        if told:
+            topics = await self._read_topics([topic.topic for topic in told])
+            machine = Controller(self.node_id, self._fence().epoch)
+            await self._perform(machine.elect_by_memory(brokers, topics, told))
+            # Reading all states would take the processor from those who carry the orders out.
+            with trio.move_on_after(ORDERS_FIRST_SECONDS):
+                await self.changes.wait_until(lambda: not self._unanswered)
 
     def _announce(self, task_status: trio.TaskStatus[None]) -> None:
         self._has_known_one = True
@@ -461,10 +487,14 @@ class ControllerDriver:
 
     def _answer_of(self, broker: int) -> Callable[[ControlResponse], None]:
         term = self._term
+        self._unanswered += 1
 
         def answered(response: ControlResponse) -> None:
             if self._term is not term:
                 return  # an answer to an earlier term
+            self._unanswered -= 1
+            if not self._unanswered:
+                self.changes.notify()
             if isinstance(response, LeaderAndIsrResponse):
                 machine = self._current()
                 self._queue(

@@ -16,7 +16,7 @@ from pyrklog.controller.requests import (
     IsrChangeResult,
     TopicPartition,
 )
-from pyrklog.controller.state import ControllerState, Partition
+from pyrklog.controller.state import ControllerState, Partition, Topic
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import RECOVERING, Leadership
 
@@ -35,9 +35,11 @@ class IsrChanges:
     def alter(self, request: AlterPartitionRequest, results: list[IsrChangeResult]) -> Steps:
         """Checks and writes; ``results`` gets one for each change, in no order."""
         wanted: _Wanted = {}
+        topics = {topic.id: topic for topic in self._state.topics.values()}
         for change in request.changes:
-            partition = self._find(change.topic_id, change.partition)
-            refusal = self._refusal(change, partition)
+            topic = topics.get(change.topic_id)
+            partition = topic.partitions.get(change.partition) if topic is not None else None
+            refusal = self._refusal(change, topic, partition)
             if refusal is not None:
                 results.append(IsrChangeResult(change.topic_id, change.partition, refusal))
                 continue
@@ -57,16 +59,13 @@ class IsrChanges:
             yield from self._write(wanted, results)
             yield from self._batch.flush()
 
-    def _find(self, topic_id: bytes, index: int) -> Partition | None:
-        for topic in self._state.topics.values():
-            if topic.id == topic_id:
-                return topic.partitions.get(index)
-        return None
-
-    def _refusal(self, change: IsrChange, partition: Partition | None) -> ErrorCode | None:
-        if partition is None or partition.topic.name in self._state.to_delete:
-            known = any(topic.id == change.topic_id for topic in self._state.topics.values())
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
+    def _refusal(
+        self, change: IsrChange, topic: Topic | None, partition: Partition | None
+    ) -> ErrorCode | None:
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if partition is None or topic.name in self._state.to_delete:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         current = partition.leadership
         if current is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -20,6 +20,7 @@ from pyrklog.controller.effects import (
 from pyrklog.controller.election import preferred_election
 from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.leaving import Leaving
+from pyrklog.controller.memory import remembered_states
 from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.replicas import Replica, ReplicaChanges
 from pyrklog.controller.requests import (
@@ -28,6 +29,7 @@ from pyrklog.controller.requests import (
     LeaderAndIsrResponse,
     StopReplicaResponse,
     TopicPartition,
+    TopicPartitions,
 )
 from pyrklog.controller.state import (
     ControllerState,
@@ -99,6 +101,32 @@ class Controller:
             yield UnmarkDeletion(missing)
         yield from self._resume_deletions()
 
+    def elect_by_memory(
+        self,
+        brokers: Mapping[int, LiveBroker],
+        topics: Mapping[str, TopicAssignment],
+        told: Sequence[TopicPartitions],
+    ) -> Steps:
+        """Clean elections for ``told`` partitions, by what this broker remembers of them.
+
+        Of a machine that is thrown away afterwards: the store is read whole and :meth:`start`
+        follows, which makes good what was refused here.
+        """
+        state = self.state
+        state.brokers.update(brokers)
+        for name, assignment in topics.items():
+            state.topics[name] = Topic(name, assignment)
+        remembered = []
+        for key, (leadership, version) in remembered_states(told, topics).items():
+            partition = state.partition(key)
+            if partition is not None:
+                partition.lead(leadership, version)
+                partition.state = PartitionState.OFFLINE
+                remembered.append(partition)
+        yield StateChange("elects_by_memory", self._fields(partitions=len(remembered)))
+        yield from self._partitions.to_online(remembered)
+        yield from self._batch.flush()
+
     def _initial_states(self) -> list[Partition]:
         """States as found, which is no transition; returns partitions that need an election."""
         state = self.state
@@ -159,6 +187,8 @@ class Controller:
         )
         yield from self._partitions.to_offline(leaderless)
         yield from self._partitions.to_online(leaderless)
+        # Clients wait for leaders; what remains of the others need not be in their way.
+        yield from self._batch.flush()
         yield from self._replicas.to_offline(kept)
         self._batch.update_metadata(state.brokers, ())
         yield from self._batch.flush()

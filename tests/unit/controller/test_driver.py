@@ -1,7 +1,7 @@
 """The controller's driver over the embedded store: election, fencing, watches, effects."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,10 @@ from pyrklog.controller.requests import (
     ControlResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    PartitionInfo,
     StopReplicaRequest,
     StopReplicaResponse,
+    TopicPartitions,
 )
 from pyrklog.controller.state import IllegalTransitionError
 from pyrklog.controller.state_log import StateChangeLog
@@ -38,6 +40,7 @@ from pyrklog.metastore.interface import (
     Watch,
     WatchEvent,
 )
+from pyrklog.metastore.znodes import Leadership
 from pyrklog.peers.own_channel import OwnChannel
 from tests.unit.controller.runner import assignment, request_line
 
@@ -95,6 +98,7 @@ class Cluster:
         broker: int,
         rebalance_interval_seconds: int | None = None,
         store: Metastore | None = None,
+        told: Sequence[TopicPartitions] = (),
     ) -> ControllerDriver:
         return ControllerDriver(
             broker,
@@ -107,6 +111,7 @@ class Cluster:
                 imbalance_percent=10,
             ),
             self.state_log,
+            lambda: told,
         )
 
     async def create_topic(self, name: str, *replicas: tuple[int, ...]) -> None:
@@ -248,6 +253,110 @@ async def test_what_an_earlier_term_of_the_session_left_is_no_controller(
     with trio.fail_after(10):
         await driver.changes.wait_until(lambda: driver.controller_id == 1)
     assert driver.leads
+
+
+class Slow(CurrentStore):
+    """A store that does not tell the states of partitions for a while."""
+
+    def __init__(self, session: EmbeddedSession) -> None:
+        super().__init__(session)
+        self.asked = trio.Event()
+        self.go_on = trio.Event()
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        if any(path.endswith("/state") for path in paths):
+            self.asked.set()
+            await self.go_on.wait()
+        return await super().get_many(paths, watch)
+
+
+def told_of(
+    *leaderships: tuple[Leadership, int], topic_id: bytes = b"i" * 16
+) -> list[TopicPartitions]:
+    """What a broker was told of the partitions of t: their leaderships and versions."""
+    infos = [
+        PartitionInfo(
+            partition=index,
+            controller_epoch=1,
+            leader=item.leader,
+            leader_epoch=item.leader_epoch,
+            isr=item.isr,
+            partition_epoch=version,
+            replicas=(1, 2),
+            adding=(),
+            removing=(),
+            offline=(),
+            is_new=False,
+            recovery_state=0,
+        )
+        for index, (item, version) in enumerate(leaderships)
+    ]
+    return [TopicPartitions("t", topic_id, infos)]
+
+
+async def led_by_one(cluster: Cluster) -> None:
+    """Broker 2 lives, and a topic of two partitions that broker 1 led."""
+    await cluster.register(2)
+    await cluster.create_topic("t", (1, 2), (1, 2))
+    session = cluster.sessions[2]
+    await session.create(znodes.partitions_path("t"), b"")
+    for index in (0, 1):
+        await session.create(znodes.partition_path("t", index), b"")
+        leadership = Leadership(1, 4, (1, 2), 1)
+        await session.create(znodes.state_path("t", index), znodes.encode_state(leadership))
+
+
+async def test_what_it_was_told_before_is_enough_for_the_first_elections(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    """Leaders are there before a single state has been read; then everything is compared."""
+    await led_by_one(cluster)
+    store = Slow(cluster.sessions[2])
+    known = (Leadership(1, 4, (1, 2), 1), 0)
+    driver = cluster.driver(2, store=store, told=told_of(known, known))
+    nursery.start_soon(driver.run)
+    with trio.fail_after(10):
+        await store.asked.wait()
+    assert cluster.brokers.told[-1] == "lead t-0:2@5 offline 1 t-1:2@5 offline 1"
+    assert driver.controller_id == -1
+    store.go_on.set()
+    with trio.fail_after(10):
+        await driver.changes.wait_until(lambda: driver.controller_id == 2)
+    assert (await state(cluster, "t", 0))["leader_epoch"] == 5
+
+
+async def test_memories_that_have_become_wrong_are_refused(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    """Partition 0 has another ISR since, partition 1 was only thought to be led by broker 1."""
+    await led_by_one(cluster)
+    session = cluster.sessions[2]
+    await session.multi(
+        [
+            Set(znodes.state_path("t", 0), znodes.encode_state(Leadership(1, 4, (1,), 1)), 0),
+            Set(znodes.state_path("t", 1), znodes.encode_state(Leadership(2, 9, (2,), 1)), 0),
+        ]
+    )
+    known = (Leadership(1, 4, (1, 2), 1), 0)
+    driver = cluster.driver(2, told=told_of(known, known))
+    await nursery.start(driver.run)
+    first, second = await state(cluster, "t", 0), await state(cluster, "t", 1)
+    assert (first["leader"], first["isr"]) == (-1, [1]), "nobody else was in sync"
+    assert (second["leader"], second["isr"]) == (2, [2])
+
+
+async def test_a_topic_of_the_same_name_is_not_the_one_that_is_remembered(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    """Its states' versions may be those of the old one's."""
+    await led_by_one(cluster)
+    store = Slow(cluster.sessions[2])
+    known = (Leadership(1, 4, (1, 2), 1), 0)
+    driver = cluster.driver(2, store=store, told=told_of(known, topic_id=b"o" * 16))
+    nursery.start_soon(driver.run)
+    with trio.fail_after(10):
+        await store.asked.wait()
+    assert cluster.brokers.told == []
 
 
 async def test_a_topic_from_its_znode_to_its_leaders(

@@ -144,10 +144,13 @@ def test_a_broker_dies() -> None:
     assert runner.run(runner.controller.brokers_changed(live(1))) == [
         "failed t-2",
         "write t-0 leader 1 epoch 1 isr 1",
+        # Leaders first: clients wait for them.
+        "1 <- metadata t-0:1@1 offline 2 brokers 1",
+        "1 <- lead t-0:1@1 offline 2",
         "write t-1 leader 1 epoch 1 isr 1",
         "write t-2 leader -1 epoch 1 isr 2",
-        "1 <- metadata t-0:1@1 offline 2 t-1:1@1 offline 2 t-2:-1@1 offline 2 brokers 1",
-        "1 <- lead t-0:1@1 offline 2 t-1:1@1 offline 2",
+        "1 <- metadata t-1:1@1 offline 2 t-2:-1@1 offline 2 t-0:1@1 offline 2 brokers 1",
+        "1 <- lead t-1:1@1 offline 2",
     ]
     partitions = runner.controller.state.topics["t"].partitions
     assert partitions[2].state is PartitionState.OFFLINE
@@ -239,6 +242,8 @@ def test_a_failed_log_directory_takes_its_replicas_offline() -> None:
         "1 <- metadata t-0:1@1 offline 2 brokers 1,2",
         "2 <- metadata t-0:1@1 offline 2 brokers 1,2",
         "1 <- lead t-0:1@1 offline 2",
+        "1 <- metadata t-0:1@1 offline 2 brokers 1,2",
+        "2 <- metadata t-0:1@1 offline 2 brokers 1,2",
         "2 <- stop t-0@1",
     ]
     assert runner.lead_answered(2, ErrorCode.KAFKA_STORAGE_ERROR) == [], "it is known"
