@@ -149,6 +149,7 @@ class Broker:
                     connect,
                     self._registration,
                     registration_wait_seconds=self._registration_wait_seconds(),
+                    is_whole=partial(_is_whole, plane) if self.config.zookeeper else None,
                 )
                 known_dirs = {item.directory for item in identities}
                 await self._run_with(member, cluster_id, plane, known_dirs)
@@ -464,6 +465,13 @@ def _collect_garbage_from_now_on() -> None:
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+
+
+def _is_whole(plane: Plane, last_epoch: int) -> bool:
+    """Whether all log directories have what they had in the broker's last life: closed in order at
+    its end, or with the block cache of before (KIP-966).
+    """
+    return all(past.is_taken_up or past.closed_at_epoch == last_epoch for past in plane.pasts())
 
 
 def _import_groups() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pyrklog.dataplane import (
+    DirectoryPast,
     FoundPartition,
     LaggingFollowers,
     LogDirUsage,
@@ -63,6 +64,9 @@ class CorePlane:
 
     def found_partitions(self) -> Sequence[FoundPartition]:
         return [FoundPartition(*item) for item in self._plane.found_partitions()]
+
+    def pasts(self) -> Sequence[DirectoryPast]:
+        return [DirectoryPast(*item) for item in self._plane.pasts()]
 
     def listen(self, listener: str, host: str, port: int) -> int:
         try:

@@ -40,6 +40,16 @@ class Request(Protocol):
     def body(self) -> bytes: ...
 
 
+class DirectoryPast(NamedTuple):
+    """How the broker's last life ended for a log directory."""
+
+    closed_at_epoch: int | None
+    """The broker epoch that an orderly shutdown left, -1 where it knew of none; None after any
+    other end."""
+    is_taken_up: bool
+    """Whether its block cache was taken up, so that nothing acknowledged is missing."""
+
+
 class FoundPartition(NamedTuple):
     """A partition folder found at start; ``topic_id`` is None without ``partition.metadata``."""
 
@@ -158,6 +168,9 @@ class Plane(Protocol):
 
     def found_partitions(self) -> Sequence[FoundPartition]:
         """What the log directories hold."""
+
+    def pasts(self) -> Sequence[DirectoryPast]:
+        """How the broker's last life ended for each usable log directory."""
 
     def listen(self, listener: str, host: str, port: int) -> int:
         """Binds and accepts; returns the port. Raises :class:`TemporaryError`."""

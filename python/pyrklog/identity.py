@@ -123,8 +123,7 @@ async def enter_cluster(store: Metastore, connect: str) -> None:
             f"ZooKeeper ({connect}) keeps the metadata of an Apache Kafka cluster.",
             fix="choose another chroot, or set zookeeper.connect= for a broker that is alone",
         )
-    if mark is None:
-        await create_paths(store, [znodes.OWN_ROOT])
+    await create_paths(store, znodes.OWN_PATHS)
 
 
 def _refuse_foreign(node_id: int, identities: Sequence[DirectoryIdentity]) -> None:

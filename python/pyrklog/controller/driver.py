@@ -19,6 +19,7 @@ from pyrklog.controller import store_writes
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     Effect,
+    ForgetUnclean,
     ReadStates,
     ReadUnclean,
     Send,
@@ -279,6 +280,7 @@ class ControllerDriver:
         Reading thousands of states takes a second; this broker was told them when they changed,
         with their versions, and whatever changed since is refused by compare-and-set.
         """
+        brokers = {broker: live for broker, live in brokers.items() if not live.is_unclean}
         told = leaderless(self._told(), brokers)
         if told:
             topics = await self._read_topics([topic.topic for topic in told])
@@ -368,6 +370,12 @@ class ControllerDriver:
         names = await self._store.children(znodes.BROKER_IDS, self._brokers_changed)
         paths = [f"{znodes.BROKER_IDS}/{name}" for name in names]
         nodes = await self._store.get_many(paths, self._brokers_changed)
+        unclean_paths = [f"{znodes.UNCLEAN}/{name}" for name in names]
+        unclean = {
+            name
+            for name, node in zip(names, await self._store.get_many(unclean_paths), strict=True)
+            if node is not None
+        }
         live = {}
         for name, path, node in zip(names, paths, nodes, strict=True):
             if node is None or not node.data:
@@ -378,7 +386,7 @@ class ControllerDriver:
             except (znodes.ZnodeError, ValueError) as error:
                 log.error("bad_znode", reason=str(error))
                 continue
-            live[image.id] = LiveBroker(image, node.stat.czxid)
+            live[image.id] = LiveBroker(image, node.stat.czxid, name in unclean)
         return live
 
     async def _on_brokers(self) -> None:
@@ -474,6 +482,10 @@ class ControllerDriver:
             case DeleteTopicNodes(topics):
                 await store_writes.delete_topics(self._store, self._fence(), topics)
                 self._known_topics.difference_update(topics)
+                return None
+            case ForgetUnclean(brokers):
+                paths = [znodes.unclean_path(broker) for broker in brokers]
+                await store_writes.delete_nodes(self._store, self._fence(), paths)
                 return None
             case UnmarkDeletion(topics):
                 paths = [znodes.delete_topic_path(topic) for topic in topics]

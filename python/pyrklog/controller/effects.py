@@ -57,6 +57,12 @@ class UnmarkDeletion(NamedTuple):
     topics: Sequence[str]
 
 
+class ForgetUnclean(NamedTuple):
+    """Brokers that started unclean have left the ISRs. Result: None."""
+
+    brokers: Sequence[int]
+
+
 class Send(NamedTuple):
     """Puts a request in a broker's queue. Result: None; an answer comes as an event."""
 
@@ -72,7 +78,14 @@ class StateChange(NamedTuple):
 
 
 Effect = (
-    WriteStates | ReadStates | ReadUnclean | DeleteTopicNodes | UnmarkDeletion | Send | StateChange
+    WriteStates
+    | ReadStates
+    | ReadUnclean
+    | DeleteTopicNodes
+    | UnmarkDeletion
+    | ForgetUnclean
+    | Send
+    | StateChange
 )
 Steps = Generator[Effect, Any, None]
 """A procedure of the machine."""

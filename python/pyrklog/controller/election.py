@@ -97,3 +97,21 @@ def without_replica(current: Leadership, broker: int, controller_epoch: int) -> 
     return Leadership(
         leader, current.leader_epoch + 1, isr, controller_epoch, current.recovery_state
     )
+
+
+def without_unclean(
+    current: Leadership, unclean: Collection[int], controller_epoch: int
+) -> Leadership | None:
+    """Replicas that may lack records leave the ISR; None = no change.
+
+    Where nobody else is in it one of them stays, the leader if it can: there is no better one.
+    """
+    isr = tuple(broker for broker in current.isr if broker not in unclean)
+    if not isr and current.isr:
+        isr = (current.leader if current.leader in current.isr else current.isr[0],)
+    if isr == current.isr:
+        return None
+    leader = current.leader if current.leader in isr else -1
+    return Leadership(
+        leader, current.leader_epoch + 1, isr, controller_epoch, current.recovery_state
+    )

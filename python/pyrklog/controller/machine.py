@@ -40,6 +40,7 @@ from pyrklog.controller.state import (
     Topic,
 )
 from pyrklog.controller.suspicion import Suspicion
+from pyrklog.controller.unclean import UncleanStarts
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import TopicAssignment
 
@@ -55,6 +56,7 @@ class Controller:
         self._isr_changes = IsrChanges(self.state, self._batch)
         self._leaving = Leaving(self.state, self._batch, self._partitions)
         self._suspicion = Suspicion(self.state, self._batch, self._partitions)
+        self._unclean = UncleanStarts(self.state, self._partitions)
         self._delete_topic_enable = delete_topic_enable
 
     # --- start ---------------------------------------------------------------------------------
@@ -80,7 +82,9 @@ class Controller:
                 "partitions": sum(len(topic.partitions) for topic in state.topics.values()),
             },
         )
-        offline = self._initial_states()
+        self._initial_states()
+        yield from self._unclean.expel(state.brokers)
+        offline = self._leaderless()
         self._batch.update_metadata(state.brokers, state.partitions())
         for partition in state.partitions():
             if partition.leadership is not None and partition.topic.name not in state.to_delete:
@@ -127,10 +131,9 @@ class Controller:
         yield from self._partitions.to_online(remembered)
         yield from self._batch.flush()
 
-    def _initial_states(self) -> list[Partition]:
-        """States as found, which is no transition; returns partitions that need an election."""
+    def _initial_states(self) -> None:
+        """States as found, which is no transition."""
         state = self.state
-        needy = []
         for partition in state.partitions():
             deleting = partition.topic.name in state.to_delete
             dead = ReplicaState.DELETION_INELIGIBLE if deleting else ReplicaState.OFFLINE
@@ -142,12 +145,18 @@ class Controller:
                 partition.state = PartitionState.NEW
             elif leadership.leader in state.brokers:
                 partition.state = PartitionState.ONLINE
-                continue
             else:
                 partition.state = PartitionState.OFFLINE
-            if not deleting:
-                needy.append(partition)
-        return needy
+
+    def _leaderless(self) -> list[Partition]:
+        """Partitions that need an election."""
+        state = self.state
+        return [
+            partition
+            for partition in state.partitions()
+            if partition.state in (PartitionState.NEW, PartitionState.OFFLINE)
+            and partition.topic.name not in state.to_delete
+        ]
 
     # --- brokers -------------------------------------------------------------------------------
 
@@ -201,20 +210,14 @@ class Controller:
         self._batch.update_metadata(state.brokers.keys() - set(came), ())
         yield from self._batch.flush()
         self._batch.update_metadata(came, state.partitions())
+        yield from self._unclean.expel(came)
         back = [
             (partition, broker)
             for partition, broker in state.partitions_on(came)
             if partition.topic.name not in state.to_delete
         ]
         yield from self._replicas.to_online(back)
-        yield from self._partitions.to_online(
-            [
-                partition
-                for partition in state.partitions()
-                if partition.state in (PartitionState.NEW, PartitionState.OFFLINE)
-                and partition.topic.name not in state.to_delete
-            ]
-        )
+        yield from self._partitions.to_online(self._leaderless())
         yield from self._batch.flush()
         yield from self._resume_deletions()
 

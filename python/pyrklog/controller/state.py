@@ -68,6 +68,8 @@ class LiveBroker(NamedTuple):
 
     image: BrokerImage
     epoch: int
+    is_unclean: bool = False
+    """Whether it may lack acknowledged records and has not left the ISRs yet."""
 
 
 class Partition:

@@ -16,10 +16,12 @@ from pyrklog.logs import get_logger
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
+    BadVersionError,
     Create,
     Metastore,
     NodeExistsError,
     NoNodeError,
+    Operation,
     SessionExpiredError,
     Set,
     Stat,
@@ -48,8 +50,12 @@ class Member:
         registration: Callable[[], znodes.BrokerRegistration],
         *,
         registration_wait_seconds: float,
+        is_whole: Callable[[int], bool] | None = None,
     ) -> None:
         """``store`` has its first session, ``connect`` makes the later ones.
+
+        ``is_whole`` is told the broker's last epoch and says whether its logs have all that they
+        had then; None where there are no other brokers.
 
         ``registration_wait_seconds`` bounds the wait for an earlier registration of the same broker
         to go: the session of a process that was killed outlives it.
@@ -60,6 +66,7 @@ class Member:
         self._connect = connect
         self._registration = registration
         self._registration_wait_seconds = registration_wait_seconds
+        self._is_whole = is_whole
         self._cluster_id: bytes | None = None
         self._belonging = trio.Lock()
         """Held while something of a session runs."""
@@ -137,27 +144,65 @@ class Member:
     async def _register(self) -> int:
         """Puts the broker into /brokers/ids; returns its epoch."""
         path = znodes.broker_path(self.node_id)
-        data = znodes.encode_broker(self._registration())
         deadline = trio.current_time() + self._registration_wait_seconds
         while True:
-            try:
-                results = await self.store.multi(
-                    [Create(path, b"", ephemeral=True), Set(path, data, 0)]
+            stat = await self._try_to_register(path)
+            if stat is not None:
+                break
+            if trio.current_time() >= deadline:
+                raise TemporaryError(
+                    f"Another broker is registered as number {self.node_id}.",
+                    fix="give this one another broker.id, or wait until the other's session ends",
                 )
-            except NodeExistsError:
-                if trio.current_time() >= deadline:
-                    break
-                with trio.move_on_at(deadline):
-                    await self._wait_gone(path)
-                continue
+            with trio.move_on_at(deadline):
+                await self._wait_gone(path)
+        log.info("registered", broker=self.node_id, broker_epoch=stat.czxid)
+        # From now on its logs have what this process appends.
+        self._is_whole = None if self._is_whole is None else _always
+        return stat.czxid
+
+    async def _try_to_register(self, path: str) -> Stat | None:
+        """The registration's; None while another session holds the number."""
+        data = znodes.encode_broker(self._registration())
+        while True:
+            operations: list[Operation] = [Create(path, b"", ephemeral=True), Set(path, data, 0)]
+            try:
+                results = await self.store.multi([*operations, *await self._life()])
+            except (BadVersionError, NoNodeError):
+                continue  # the controller has just seen to an earlier unclean start
+            except NodeExistsError as error:
+                if error.path != path:
+                    continue
+                found = await self.store.exists(path)
+                # Our own, where the answer of the first try was lost with a connection.
+                is_ours = found is not None and found.ephemeral_owner == self.store.session_id
+                return found if is_ours else None
             stat = results[1]
             assert isinstance(stat, Stat)
-            log.info("registered", broker=self.node_id, broker_epoch=stat.czxid)
-            return stat.czxid
-        raise TemporaryError(
-            f"Another broker is registered as number {self.node_id}.",
-            fix="give this one another broker.id, or wait until the other's session ends",
-        )
+            return stat
+
+    async def _life(self) -> list[Operation]:
+        """What goes with a registration: that it was there, and whether it is to be trusted."""
+        if self._is_whole is None:
+            return []
+        path, unclean_path = znodes.life_path(self.node_id), znodes.unclean_path(self.node_id)
+        life, unclean = await self.store.get_many([path, unclean_path])
+        if life is None:
+            return [Create(path)]  # never registered, and so in no ISR
+        operations: list[Operation] = [Set(path, b"", life.stat.version)]
+        if not self._is_whole(life.stat.mzxid):
+            log.warning(
+                "unclean_start",
+                broker=self.node_id,
+                reason="its logs may lack what was acknowledged before it ended",
+                consequence="its replicas leave their ISRs and catch up, where others remain",
+            )
+            operations.append(
+                Create(unclean_path)
+                if unclean is None
+                else Set(unclean_path, b"", unclean.stat.version)
+            )
+        return operations
 
     async def _wait_gone(self, path: str) -> None:
         changed = trio.Event()
@@ -172,6 +217,10 @@ class Member:
             owner=f"{node.stat.ephemeral_owner:#x}",
         )
         await changed.wait()
+
+
+def _always(_epoch: int) -> bool:
+    return True
 
 
 async def _cancel_when_expired(session: Metastore, scope: trio.CancelScope) -> None:

@@ -49,6 +49,11 @@ OWN_ROOT = "/pyrklog"
 ADOPTION = "/pyrklog/adoption"
 """Our own: what was taken over from another broker's directory, and when."""
 
+LIVES = "/pyrklog/brokers"
+UNCLEAN = "/pyrklog/unclean"
+OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN)
+"""What a cluster of ours has beside Kafka's paths."""
+
 RECOVERED = 0
 RECOVERING = 1
 
@@ -60,6 +65,16 @@ class ZnodeError(Exception):
 def broker_path(broker: int) -> str:
     """The ephemeral registration of a broker."""
     return f"{BROKER_IDS}/{broker}"
+
+
+def life_path(broker: int) -> str:
+    """Set by each registration of a broker: its mzxid is the broker's last epoch."""
+    return f"{LIVES}/{broker}"
+
+
+def unclean_path(broker: int) -> str:
+    """There as long as a broker that may lack acknowledged records has not left the ISRs."""
+    return f"{UNCLEAN}/{broker}"
 
 
 def topic_path(topic: str) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import trio
 
 from pyrklog.dataplane import (
+    DirectoryPast,
     FoundPartition,
     LaggingFollowers,
     LogDirUsage,
@@ -138,6 +139,9 @@ class FakePlane:
 
     def found_partitions(self) -> Sequence[FoundPartition]:
         return list(self._found)
+
+    def pasts(self) -> Sequence[DirectoryPast]:
+        return [DirectoryPast(-1, is_taken_up=False)]
 
     def listen(self, listener: str, host: str, port: int) -> int:
         assert host

@@ -38,6 +38,14 @@ impl DataPlane {
             .collect()
     }
 
+    fn pasts(&self, py: Python<'_>) -> Vec<(Option<i64>, bool)> {
+        let pasts = py.detach(|| self.0.pasts());
+        pasts
+            .into_iter()
+            .map(|past| (past.closed_at_epoch, past.is_taken_up))
+            .collect()
+    }
+
     fn listen(&self, py: Python<'_>, listener: &str, host: &str, port: u16) -> PyResult<u16> {
         py.detach(|| self.0.listen(listener, host, port))
             .map_err(|error| errors::os(&error, None))

@@ -15,7 +15,7 @@ use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
 use crate::acceptor::Listener;
 use crate::api::{
     Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
-    PlaneConfig, RequestId, StopSpec, TicketId, TicketOutcome,
+    Past, PlaneConfig, RequestId, StopSpec, TicketId, TicketOutcome,
 };
 use crate::clock::mono_ms;
 use crate::image::ImageError;
@@ -149,6 +149,15 @@ impl DataPlane {
     /// What the folders hold, in order of topic and partition.
     pub fn found_partitions(&self) -> Vec<FoundPartition> {
         self.shared.placement.list(&self.shared.dirs)
+    }
+
+    /// How the broker's last life ended for each usable log directory.
+    pub fn pasts(&self) -> Vec<Past> {
+        let past = |dir: &Arc<LogDirState>| Past {
+            closed_at_epoch: dir.files.clean_epoch(),
+            is_taken_up: dir.env().has_taken_up_cache(),
+        };
+        self.shared.dirs.iter().map(past).collect()
     }
 
     /// Binds a listener and accepts from it; returns the port. The first call starts the threads.

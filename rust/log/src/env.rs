@@ -90,6 +90,14 @@ impl LogEnv {
         Some(Arc::clone(&self.cache.get()?.lock().arena))
     }
 
+    /// Whether the cache is that of an earlier life of the broker in this boot: whatever was appended
+    /// then is there.
+    pub fn has_taken_up_cache(&self) -> bool {
+        self.cache
+            .get()
+            .is_some_and(|cache| cache.lock().is_same_boot)
+    }
+
     /// Blocks of partitions that were refused, or whose log was not opened: the arena must not be
     /// given up while there are any that are not written.
     pub fn has_unclaimed_blocks(&self) -> bool {

@@ -36,6 +36,9 @@ use offsets::OffsetTable;
 /// Checkpoints and the like; far above what 100,000 partitions need.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
+/// Of a broker that was never registered, or whose version did not write it down.
+const NO_BROKER_EPOCH: i64 = -1;
+
 /// Whose data a directory must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -101,7 +104,7 @@ impl DeletedFolder {
 pub struct LogDir {
     env: Arc<LogEnv>,
     path: PathBuf,
-    clean: bool,
+    clean_epoch: Option<i64>,
     notes: Vec<String>,
     recovery_points: Mutex<OffsetTable>,
     log_starts: Mutex<OffsetTable>,
@@ -135,15 +138,21 @@ impl LogDir {
         let log_starts = Mutex::new(table(names::LOG_START_CHECKPOINT)?);
         let high_watermarks = Mutex::new(table(names::REPLICATION_CHECKPOINT)?);
         let marker = path.join(names::CLEAN_SHUTDOWN);
-        let clean = env.disk().exists(&marker).map_err(failed)?;
-        if clean {
+        let clean_epoch = match disk::read_file(env.disk(), &marker, FILE_BYTES_MAX) {
+            Ok(content) => {
+                Some(checkpoint::parse_clean_shutdown(&content).unwrap_or(NO_BROKER_EPOCH))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        if clean_epoch.is_some() {
             env.disk().remove_file(&marker).map_err(failed)?;
             env.disk().sync_dir(path).map_err(failed)?;
         }
         Ok(Self {
             env,
             path: path.to_owned(),
-            clean,
+            clean_epoch,
             notes,
             recovery_points,
             log_starts,
@@ -164,7 +173,13 @@ impl LogDir {
 
     /// Whether the last shutdown was orderly.
     pub fn was_clean(&self) -> bool {
-        self.clean
+        self.clean_epoch.is_some()
+    }
+
+    /// The broker epoch that the last, orderly shutdown left; -1 where it knew of none, `None` after
+    /// any other end.
+    pub fn clean_epoch(&self) -> Option<i64> {
+        self.clean_epoch
     }
 
     /// What an operator may want to read about opening it, one sentence each.
@@ -211,7 +226,7 @@ impl LogDir {
     pub fn open_state(&self, topic: &str, partition: i32) -> OpenState {
         let get = |table: &Mutex<OffsetTable>| table.lock().get(topic, partition).unwrap_or(0);
         OpenState {
-            clean: self.clean,
+            clean: self.was_clean(),
             recovery_point: get(&self.recovery_points),
             log_start_offset: get(&self.log_starts),
             high_watermark: get(&self.high_watermarks),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
+    ForgetUnclean,
     ReadStates,
     ReadUnclean,
     Send,
@@ -108,6 +109,8 @@ class Runner:
                     self.deleted += topics
                     self.states = {k: v for k, v in self.states.items() if k[0] not in topics}
                     lines.append(f"delete nodes {' '.join(topics)}")
+                case ForgetUnclean(brokers):
+                    lines.append(f"forget unclean {' '.join(map(str, brokers))}")
                 case UnmarkDeletion(topics):
                     lines.append(f"unmark {' '.join(topics)}")
                 case StateChange(event, fields):

@@ -1,6 +1,6 @@
 """Registration, and what happens at the end of a session."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.member import CONNECT_RETRY_SECONDS, Member
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore, open_store
-from pyrklog.metastore.interface import Create, Metastore, SessionExpiredError
+from pyrklog.metastore.interface import Create, Metastore, Operation, SessionExpiredError
+from pyrklog.metastore.single_writes import Outcome
 
 PATH = znodes.broker_path(3)
 
@@ -58,10 +59,17 @@ class Cluster:
         finally:
             self.running -= 1
 
-    async def member(self, wait_seconds: float = 5.0) -> Member:
+    async def member(
+        self, wait_seconds: float = 5.0, is_whole: Callable[[int], bool] | None = None
+    ) -> Member:
         store = CurrentStore(await self.connect())
         return Member(
-            3, store, self.connect, self.registration, registration_wait_seconds=wait_seconds
+            3,
+            store,
+            self.connect,
+            self.registration,
+            registration_wait_seconds=wait_seconds,
+            is_whole=is_whole,
         )
 
     @asynccontextmanager
@@ -179,3 +187,75 @@ async def test_a_part_that_sees_the_end_first_does_not_end_the_broker(cluster: C
         await trio.testing.wait_all_tasks_blocked()
         assert (cluster.starts, cluster.running) == (1, 1)
         nursery.cancel_scope.cancel()
+
+
+# --- what its logs have --------------------------------------------------------------------------
+
+
+async def test_a_broker_whose_logs_are_whole_is_trusted(cluster: Cluster) -> None:
+    """The epoch that it is asked about is that of its last registration."""
+    await create_paths(cluster.opened.session(), znodes.OWN_PATHS)
+    asked: list[int] = []
+
+    def is_whole(epoch: int) -> bool:
+        asked.append(epoch)
+        return True
+
+    for _ in range(2):
+        member = await cluster.member(is_whole=is_whole)
+        async with cluster.belonging(member):
+            epoch = member.broker_epoch
+        await member.store.close()
+    assert len(asked) == 1, "a broker that was never there has nothing to lack"
+    assert asked[0] == cluster.epochs[0] < epoch
+    assert await cluster.opened.session().exists(znodes.unclean_path(3)) is None
+
+
+async def test_a_broker_that_may_lack_records_says_so_in_its_registration(
+    cluster: Cluster,
+) -> None:
+    session = cluster.opened.session()
+    await create_paths(session, znodes.OWN_PATHS)
+    first = await cluster.member(is_whole=lambda _: True)
+    async with cluster.belonging(first):
+        pass
+    await first.store.close()
+    for versions in (0, 1):
+        member = await cluster.member(is_whole=lambda _: False)
+        async with cluster.belonging(member):
+            node = await session.get(znodes.unclean_path(3))
+            assert node.stat.mzxid == member.broker_epoch, "in the same transaction"
+            assert node.stat.version == versions
+        await member.store.close()
+
+
+async def test_a_process_is_asked_once(cluster: Cluster) -> None:
+    """In its later sessions it has what it appended itself."""
+    session = cluster.opened.session()
+    await create_paths(session, znodes.OWN_PATHS)
+    await session.create(znodes.life_path(3))
+    answers = iter([False])
+    member = await cluster.member(is_whole=lambda _: next(answers))
+    async with cluster.belonging(member):
+        await session.delete(znodes.unclean_path(3))
+        await cluster.sessions[-1].expire()
+        await cluster.until(lambda: cluster.starts == 2)
+        assert await session.exists(znodes.unclean_path(3)) is None
+
+
+class Forgetful(CurrentStore):
+    """A store that loses the answer of the first registration, which has happened."""
+
+    async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
+        outcomes = await super().multis(transactions)
+        if any(operation.path == PATH for operation in transactions[0]):
+            outcomes = await super().multis(transactions)
+        return outcomes
+
+
+async def test_a_registration_whose_answer_was_lost_is_ones_own(cluster: Cluster) -> None:
+    member = await cluster.member(wait_seconds=0)
+    member.store = Forgetful(await cluster.connect())
+    async with cluster.belonging(member):
+        node = await cluster.opened.session().get(PATH)
+        assert cluster.epochs == [node.stat.czxid]

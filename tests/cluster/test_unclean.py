@@ -1,0 +1,78 @@
+"""A machine that lost power: what its broker had not on disk is gone, and others know."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
+
+pytestmark = pytest.mark.jvm
+
+STRICT = {"min.insync.replicas": "2"}
+
+
+def lose_memory(cluster: BrokerCluster, number: int) -> None:
+    """Takes away what a killed broker left in shared memory."""
+    data = cluster.brokers[number].data
+    arenas = [
+        Path(line.removeprefix("path="))
+        for marker in data.glob("**/.pyrklog-arena")
+        for line in marker.read_text().splitlines()
+        if line.startswith("path=")
+    ]
+    assert arenas, "it had no block cache"
+    for arena in arenas:
+        arena.unlink()
+
+
+def says(cluster: BrokerCluster, number: int, event: str) -> bool:
+    return any(f'"event": "{event}"' in line for line in cluster.brokers[number].log)
+
+
+def test_of_three_that_fall_together_the_one_without_memory_does_not_lead(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    """It comes back first, in every ISR, and must wait for one that has everything."""
+    # Data stays in memory: the disk has nothing of it.
+    cluster = new_cluster(**{"pyrklog.cache.flush.ms": 600_000}).start()
+    create(cluster, topic, 6, 3, options=STRICT)
+    values = [b"%d" % number for number in range(50)]
+    produce(cluster, topic, 6, values)
+    for broker in cluster.brokers.values():
+        broker.signal(9)
+    for broker in cluster.brokers.values():
+        broker.wait()
+    before = {
+        partition: cluster.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        for partition in range(6)
+    }
+    lose_memory(cluster, 1)
+    wait_until(lambda: not cluster.registered(), "their sessions do not end")
+    cluster.brokers[1].start()
+    assert says(cluster, 1, "unclean_start")
+    first = AdminClient({"bootstrap.servers": cluster.brokers[1].bootstrap})
+    # Only where nobody else was in sync any more may it lead.
+    for partition, leader in leaders(first, topic).items():
+        assert leader == (1 if before[partition]["isr"] == [1] else -1), partition
+    cluster.brokers[2].start()
+    cluster.brokers[3].start()
+    assert not says(cluster, 2, "unclean_start")
+    wait_until(
+        lambda: all(isr == {1, 2, 3} for isr in in_sync(first, topic).values()),
+        "not all are in sync",
+    )
+    assert sorted(consume(cluster, topic, 300, "g")) == sorted(values * 6)
+    assert cluster.store.exists("/pyrklog/unclean/1") is None
+
+
+def test_a_broker_that_was_killed_or_ended_is_whole(cluster: BrokerCluster, topic: str) -> None:
+    create(cluster, topic, 3, 3)
+    produce(cluster, topic, 3, [b"v"])
+    cluster.brokers[2].kill()
+    cluster.brokers[3].stop()
+    for number in (2, 3):
+        cluster.brokers[number].start()
+        assert not says(cluster, number, "unclean_start")
