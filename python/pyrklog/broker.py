@@ -203,12 +203,13 @@ class Broker:
             self._state_log,
             metadata.told,
         )
-        service = self._service(
-            node_id, cluster_id, store, plane, metadata, replication, controller
-        )
-        self.service = service
         asked = AskedController(controller)
         peers = self._peers(metadata, replication, controller, asked, plane)
+        producer_ids = _producer_ids(peers, asked, member)
+        service = self._service(
+            cluster_id, store, plane, metadata, replication, controller, producer_ids
+        )
+        self.service = service
         groups = cache(partial(self._groups, metadata, replication, service, plane))
         async with trio.open_nursery() as nursery:
             events = EventHandler(
@@ -320,14 +321,15 @@ class Broker:
 
     def _service(
         self,
-        node_id: int,
         cluster_id: str,
         store: Metastore,
         plane: Plane,
         metadata: Metadata,
         replication: ReplicationDriver,
         controller: ControllerDriver,
+        producer_ids: ProducerIds,
     ) -> Administration:
+        node_id = metadata.node_id
         return Administration(
             node_id=node_id,
             cluster_id=cluster_id,
@@ -335,7 +337,7 @@ class Broker:
             metadata=metadata,
             topics=TopicAdmin(store, metadata, replication.replicas, lambda: controller.leads),
             configs=ConfigAdmin(node_id, store, metadata),
-            producer_ids=ProducerIds(node_id, store),
+            producer_ids=producer_ids,
             controller_id=lambda: controller.controller_id,
         )
 
@@ -465,6 +467,13 @@ def _collect_garbage_from_now_on() -> None:
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+
+
+def _producer_ids(peers: Peers | None, asked: AskedController, member: Member) -> ProducerIds:
+    """Blocks come from the controller, which a broker that is alone is itself."""
+    if peers is not None:
+        return ProducerIds(peers.allocate_producer_ids)
+    return ProducerIds(lambda: asked.allocate_producer_ids(member.node_id, member.broker_epoch))
 
 
 def _is_whole(plane: Plane, last_epoch: int) -> bool:

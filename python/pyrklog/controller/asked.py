@@ -11,9 +11,11 @@ from pyrklog.controller.requests import (
     ControlledShutdownResponse,
     ControllerService,
     IsrChangeResult,
+    ProducerIdsResponse,
     TopicPartition,
 )
 from pyrklog.errors import ErrorCode
+from pyrklog.metastore.znodes import ProducerIdBlock
 
 
 class AskedController:
@@ -49,6 +51,22 @@ class AskedController:
         if not await self._driver.perform(procedure):
             return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER, [])
         return ControlledShutdownResponse(errors[0] if errors else ErrorCode.NONE, remaining)
+
+    async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdsResponse:
+        blocks: list[ProducerIdBlock] = []
+        errors: list[ErrorCode] = []
+
+        def procedure(controller: Controller) -> Steps:
+            if not controller.knows(broker, broker_epoch):
+                errors.append(ErrorCode.STALE_BROKER_EPOCH)
+                return
+            yield from controller.allocate_producer_ids(broker, blocks)
+
+        if not await self._driver.perform(procedure):
+            return ProducerIdsResponse(ErrorCode.NOT_CONTROLLER, None)
+        if blocks:
+            return ProducerIdsResponse(ErrorCode.NONE, blocks[0])
+        return ProducerIdsResponse(errors[0] if errors else ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 def _is_the_service(asked: AskedController) -> ControllerService:

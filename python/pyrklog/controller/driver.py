@@ -26,11 +26,13 @@ from pyrklog.controller.effects import (
     Snapshot,
     StateChange,
     Steps,
+    TakeProducerIds,
     UnmarkDeletion,
     WriteStates,
 )
 from pyrklog.controller.machine import Controller
 from pyrklog.controller.memory import leaderless
+from pyrklog.controller.producer_ids import take_block
 from pyrklog.controller.requests import (
     ControlResponse,
     LeaderAndIsrResponse,
@@ -487,6 +489,8 @@ class ControllerDriver:
                 paths = [znodes.unclean_path(broker) for broker in brokers]
                 await store_writes.delete_nodes(self._store, self._fence(), paths)
                 return None
+            case TakeProducerIds(broker):
+                return await take_block(self._store, broker)
             case UnmarkDeletion(topics):
                 paths = [znodes.delete_topic_path(topic) for topic in topics]
                 await store_writes.delete_nodes(self._store, self._fence(), paths)

@@ -63,6 +63,15 @@ class ForgetUnclean(NamedTuple):
     brokers: Sequence[int]
 
 
+class TakeProducerIds(NamedTuple):
+    """Takes the next block of producer ids for a broker.
+
+    Result: ``ProducerIdBlock``, or None when there are none left.
+    """
+
+    broker: int
+
+
 class Send(NamedTuple):
     """Puts a request in a broker's queue. Result: None; an answer comes as an event."""
 
@@ -84,6 +93,7 @@ Effect = (
     | DeleteTopicNodes
     | UnmarkDeletion
     | ForgetUnclean
+    | TakeProducerIds
     | Send
     | StateChange
 )

@@ -15,6 +15,7 @@ from pyrklog.controller.effects import (
     Snapshot,
     StateChange,
     Steps,
+    TakeProducerIds,
     UnmarkDeletion,
 )
 from pyrklog.controller.election import preferred_election
@@ -42,7 +43,7 @@ from pyrklog.controller.state import (
 from pyrklog.controller.suspicion import Suspicion
 from pyrklog.controller.unclean import UncleanStarts
 from pyrklog.errors import ErrorCode
-from pyrklog.metastore.znodes import TopicAssignment
+from pyrklog.metastore.znodes import ProducerIdBlock, TopicAssignment
 
 
 class Controller:
@@ -275,6 +276,12 @@ class Controller:
     def trust(self, broker: int) -> Steps:
         """A suspect listens again."""
         yield from self._suspicion.trust(broker)
+
+    def allocate_producer_ids(self, broker: int, blocks: list[ProducerIdBlock]) -> Steps:
+        """``blocks`` gets the next one, unless there are none left."""
+        block: ProducerIdBlock | None = yield TakeProducerIds(broker)
+        if block is not None:
+            blocks.append(block)
 
     # --- topics --------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from pyrklog.errors import ErrorCode
 from pyrklog.image import BrokerImage
+from pyrklog.metastore.znodes import ProducerIdBlock
 
 EPOCH_NONE = -1
 EPOCH_DURING_DELETE = -2
@@ -143,6 +144,13 @@ class ControlledShutdownResponse(NamedTuple):
     remaining: Sequence[TopicPartition]
 
 
+class ProducerIdsResponse(NamedTuple):
+    """A block of producer ids for the broker that asked; None with an error."""
+
+    error: ErrorCode
+    block: ProducerIdBlock | None
+
+
 class ControllerService(Protocol):
     """What brokers ask the controller; NOT_CONTROLLER where another broker is that."""
 
@@ -151,6 +159,9 @@ class ControllerService(Protocol):
 
     async def shut_down(self, broker: int, broker_epoch: int) -> ControlledShutdownResponse:
         """Others lead what a broker leads that is about to end."""
+
+    async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdsResponse:
+        """The next block of producer ids (KIP-730)."""
 
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest

@@ -10,8 +10,11 @@ from pyrklog.controller.requests import (
     ControlledShutdownResponse,
     IsrChange,
     IsrChangeResult,
+    ProducerIdsResponse,
 )
 from pyrklog.controller.wire import error_of
+from pyrklog.errors import ErrorCode
+from pyrklog.metastore.znodes import ProducerIdBlock
 from pyrklog.protocol import inter_broker as wire
 
 UNKNOWN_EPOCH = -1
@@ -119,3 +122,27 @@ def left_response(message: wire.ControlledShutdownResponse) -> ControlledShutdow
     """The same, on the other side."""
     remaining = [(item.topic_name, item.partition_index) for item in message.remaining_partitions]
     return ControlledShutdownResponse(error_of(message.error_code), remaining)
+
+
+def allocated_message(response: ProducerIdsResponse) -> wire.AllocateProducerIdsResponse:
+    """The answer to AllocateProducerIds."""
+    block = response.block
+    if block is None:
+        return wire.AllocateProducerIdsResponse(error_code=response.error)
+    return wire.AllocateProducerIdsResponse(
+        error_code=response.error,
+        producer_id_start=block.first,
+        producer_id_len=block.last - block.first + 1,
+    )
+
+
+def allocated_response(
+    message: wire.AllocateProducerIdsResponse, broker: int
+) -> ProducerIdsResponse:
+    """The same, on the other side, where ``broker`` had asked."""
+    error = error_of(message.error_code)
+    if error is not ErrorCode.NONE or message.producer_id_len <= 0:
+        return ProducerIdsResponse(error or ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    first = message.producer_id_start
+    block = ProducerIdBlock(broker, first, first + message.producer_id_len - 1)
+    return ProducerIdsResponse(error, block)

@@ -49,6 +49,7 @@ ROUTES: dict[int, tuple[str, str]] = {
     47: ("offsets", "offset_delete"),
     56: ("to_controller", "alter_partition"),
     60: ("cluster", "describe_cluster"),
+    67: ("to_controller", "allocate_producer_ids"),
 }
 """API key -> (module in this package, name of the handler)."""
 

@@ -1,10 +1,15 @@
-"""AlterPartition and ControlledShutdown: what brokers ask the controller."""
+"""AlterPartition, ControlledShutdown, AllocateProducerIds: what brokers ask the controller."""
 
 from __future__ import annotations
 
-from pyrklog.controller.requests import AlterPartitionResponse, ControlledShutdownResponse
+from pyrklog.controller.requests import (
+    AlterPartitionResponse,
+    ControlledShutdownResponse,
+    ProducerIdsResponse,
+)
 from pyrklog.controller.service import NO_TOPIC_ID
 from pyrklog.controller.to_controller import (
+    allocated_message,
     alter_partition_request,
     altered_message,
     left_message,
@@ -49,3 +54,20 @@ def controlled_shutdown_error(
 ) -> wire.ControlledShutdownResponse:
     """Everything stays as it is."""
     return left_message(ControlledShutdownResponse(code, []))
+
+
+async def allocate_producer_ids(
+    context: Context, message: wire.AllocateProducerIdsRequest
+) -> wire.AllocateProducerIdsResponse:
+    """The next block of producer ids."""
+    response = await context.controller.allocate_producer_ids(
+        message.broker_id, message.broker_epoch
+    )
+    return allocated_message(response)
+
+
+def allocate_producer_ids_error(
+    _message: wire.AllocateProducerIdsRequest, code: ErrorCode, _text: str | None
+) -> wire.AllocateProducerIdsResponse:
+    """No ids, and why."""
+    return allocated_message(ProducerIdsResponse(code, None))

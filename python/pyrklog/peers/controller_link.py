@@ -12,8 +12,10 @@ from pyrklog.controller.requests import (
     AlterPartitionResponse,
     ControlledShutdownResponse,
     ControllerService,
+    ProducerIdsResponse,
 )
 from pyrklog.controller.to_controller import (
+    allocated_response,
     alter_partition_message,
     altered_response,
     left_response,
@@ -24,8 +26,10 @@ from pyrklog.peers.connection import Address, PeerConnection, PeerError
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.inter_broker import (
+    ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
     CONTROLLED_SHUTDOWN,
+    AllocateProducerIdsRequest,
     ControlledShutdownRequest,
 )
 
@@ -96,6 +100,16 @@ class ControllerLink:
             return await self._own.shut_down(node_id, broker_epoch)
         message = ControlledShutdownRequest(node_id, broker_epoch)
         return left_response(await self._ask(controller, CONTROLLED_SHUTDOWN, message))
+
+    async def allocate_producer_ids(self, broker_epoch: int) -> ProducerIdsResponse:
+        """The next block of producer ids. Raises :class:`PeerError`."""
+        controller = self._controller()
+        node_id = self._metadata.node_id
+        if controller == node_id:
+            return await self._own.allocate_producer_ids(node_id, broker_epoch)
+        message = AllocateProducerIdsRequest(node_id, broker_epoch)
+        answer = await self._ask(controller, ALLOCATE_PRODUCER_IDS, message)
+        return allocated_response(answer, node_id)
 
     async def close(self) -> None:
         """Closes the connection."""

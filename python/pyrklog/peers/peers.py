@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.controller.requests import ControllerService
+from pyrklog.controller.requests import ControllerService, ProducerIdsResponse
 from pyrklog.dataplane import Plane
 from pyrklog.errors import ErrorCode
 from pyrklog.logs import get_logger
@@ -46,6 +46,7 @@ class Peers:
             broker_epoch=lambda: replication.replicas.broker_epoch,
             on_proposed=self._has_proposals,
         )
+        self._replication = replication
         self._max_lag_ms = config.integer("replica.lag.time.max.ms")
         self._proposed = trio.Event()
         replication.isrs = self._isrs
@@ -85,6 +86,14 @@ class Peers:
                 is_done = self._isrs.take(asked, response)
             if not is_done:
                 await trio.sleep(ASK_RETRY_SECONDS)
+
+    async def allocate_producer_ids(self) -> ProducerIdsResponse:
+        """A block of producer ids from the controller; an error while none answers."""
+        try:
+            return await self._link.allocate_producer_ids(self._replication.replicas.broker_epoch)
+        except PeerError as error:
+            log.warning("no_producer_ids", reason=str(error))
+            return ProducerIdsResponse(ErrorCode.NOT_CONTROLLER, None)
 
     async def leave(self, broker_epoch: int) -> None:
         """Others take over what this broker leads, as far as they can, before it ends."""

@@ -33,6 +33,7 @@ _PLACES: dict[int, tuple[str, str]] = {
     47: ("offsets", "OFFSET_DELETE"),
     56: ("inter_broker", "ALTER_PARTITION"),
     60: ("cluster", "DESCRIBE_CLUSTER"),
+    67: ("inter_broker", "ALLOCATE_PRODUCER_IDS"),
 }
 
 API_KEYS = tuple(sorted(_PLACES))

@@ -91,6 +91,7 @@ pub mod key {
     pub const OFFSET_DELETE: i16 = 47;
     pub const ALTER_PARTITION: i16 = 56;
     pub const DESCRIBE_CLUSTER: i16 = 60;
+    pub const ALLOCATE_PRODUCER_IDS: i16 = 67;
 }
 
 /// Produce is advertised from 0, since librdkafka before 2.11.1 takes a higher minimum for a broker
@@ -243,6 +244,7 @@ pub const TABLE: &[ApiRow] = &[
         0,
         Owner::Python,
     ),
+    between(key::ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", (0, 0), 0),
 ];
 
 /// The row of an API key, `None` when it is not served.

@@ -6,11 +6,26 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
-from pyrklog.admin.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds
-from pyrklog.errors import ApiError
+from pyrklog.admin.producer_ids import TRIES, ProducerIds
+from pyrklog.controller.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, take_block
+from pyrklog.controller.requests import ProducerIdsResponse
+from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedStore, open_store
+
+
+def ids_of(broker: int, store: EmbeddedStore) -> ProducerIds:
+    """Of a broker whose controller answers at once."""
+    session = store.session()
+
+    async def ask() -> ProducerIdsResponse:
+        block = await take_block(session, broker)
+        error = ErrorCode.NONE if block is not None else ErrorCode.UNKNOWN_SERVER_ERROR
+        return ProducerIdsResponse(error, block)
+
+    return ProducerIds(ask)
 
 
 @pytest.fixture
@@ -21,7 +36,7 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 
 
 async def test_ids_come_in_blocks(store: EmbeddedStore) -> None:
-    ids = ProducerIds(3, store.session())
+    ids = ids_of(3, store)
     given = [await ids.next() for _ in range(BLOCK_SIZE + 1)]
     assert given == list(range(BLOCK_SIZE + 1))
     node = await store.session().get(znodes.PRODUCER_ID_BLOCK)
@@ -35,12 +50,12 @@ async def test_ids_come_in_blocks(store: EmbeddedStore) -> None:
 
 async def test_a_restart_begins_a_new_block(store: EmbeddedStore) -> None:
     """What was left of the block is lost: it may have been given away just before the crash."""
-    assert await ProducerIds(1, store.session()).next() == 0
-    assert await ProducerIds(1, store.session()).next() == BLOCK_SIZE
+    assert await ids_of(1, store).next() == 0
+    assert await ids_of(1, store).next() == BLOCK_SIZE
 
 
 async def test_brokers_and_tasks_never_share_an_id(store: EmbeddedStore) -> None:
-    brokers = [ProducerIds(number, store.session()) for number in range(4)]
+    brokers = [ids_of(number, store) for number in range(4)]
     given: list[int] = []
 
     async def take(ids: ProducerIds) -> None:
@@ -58,4 +73,29 @@ async def test_they_can_run_out(store: EmbeddedStore) -> None:
     last = znodes.ProducerIdBlock(1, PRODUCER_ID_MAX - BLOCK_SIZE, PRODUCER_ID_MAX - 1)
     await session.create(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_ids(last))
     with pytest.raises(ApiError, match="given away"):
-        await ProducerIds(1, session).next()
+        await ids_of(1, store).next()
+
+
+async def test_a_change_of_controllers_is_waited_for(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    block = znodes.ProducerIdBlock(1, 5000, 5999)
+    answers = [ProducerIdsResponse(ErrorCode.NOT_CONTROLLER, None)] * (TRIES - 1)
+    answers.append(ProducerIdsResponse(ErrorCode.NONE, block))
+
+    async def ask() -> ProducerIdsResponse:
+        return answers.pop(0)
+
+    assert await ProducerIds(ask).next() == 5000
+    assert answers == []
+
+
+async def test_without_a_controller_clients_are_told_to_try_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def ask() -> ProducerIdsResponse:
+        return ProducerIdsResponse(ErrorCode.STALE_BROKER_EPOCH, None)
+
+    with pytest.raises(ApiError) as caught:
+        await ProducerIds(ask).next()
+    assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -11,6 +11,7 @@ from pyrklog.controller.requests import (
     ControlledShutdownResponse,
     ControlRequest,
     ControlResponse,
+    ProducerIdsResponse,
 )
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.driver import GroupCoordinator
@@ -201,6 +202,9 @@ class NoController:
 
     async def shut_down(self, broker: int, broker_epoch: int) -> ControlledShutdownResponse:
         return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER, [])
+
+    async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdsResponse:
+        return ProducerIdsResponse(ErrorCode.NOT_CONTROLLER, None)
 
 
 def make_handlers(fake: FakeService, groups: GroupService | None = None) -> Handlers:

@@ -13,16 +13,20 @@ from pyrklog.controller.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownResponse,
+    ProducerIdsResponse,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.image import BrokerImage
 from pyrklog.metadata import Metadata
 from pyrklog.metastore.embedded import open_store
+from pyrklog.metastore.znodes import ProducerIdBlock
 from pyrklog.peers.connection import Address, PeerError
 from pyrklog.peers.controller_link import ControllerLink
 from pyrklog.protocol.inter_broker import (
+    ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
     CONTROLLED_SHUTDOWN,
+    AllocateProducerIdsResponse,
 )
 from pyrklog.protocol.inter_broker import (
     AlterPartitionResponse as AlterPartitionMessage,
@@ -52,15 +56,24 @@ class Controller:
         self.asked += 1
         return ControlledShutdownResponse(self.code, [("t", broker_epoch)])
 
+    async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdsResponse:
+        self.asked += 1
+        return ProducerIdsResponse(self.code, ProducerIdBlock(broker, 3000, 3999))
+
     async def answer(self, frame: bytes) -> bytes | None:
         self.asked += 1
-        api: Any = ALTER_PARTITION if frame[:2] == b"\0\x38" else CONTROLLED_SHUTDOWN
-        message: Any = (
-            AlterPartitionMessage(error_code=self.code)
-            if api is ALTER_PARTITION
-            else ControlledShutdownMessage(error_code=self.code)
-        )
-        return frame[4:8] + b"\0" + bytes(api.encode_response(message, 3))
+        answers: dict[int, tuple[Any, int, Any]] = {
+            56: (ALTER_PARTITION, 3, AlterPartitionMessage(error_code=self.code)),
+            7: (CONTROLLED_SHUTDOWN, 3, ControlledShutdownMessage(error_code=self.code)),
+            67: (ALLOCATE_PRODUCER_IDS, 0, self._allocated()),
+        }
+        api, version, message = answers[int.from_bytes(frame[:2], "big")]
+        return frame[4:8] + b"\0" + bytes(api.encode_response(message, version))
+
+    def _allocated(self) -> AllocateProducerIdsResponse:
+        if self.code is not ErrorCode.NONE:
+            return AllocateProducerIdsResponse(error_code=self.code)
+        return AllocateProducerIdsResponse(producer_id_start=4000, producer_id_len=1000)
 
 
 class Bench:
@@ -129,3 +142,21 @@ async def test_a_new_controller_is_asked_at_its_own_address(bench: Bench) -> Non
             assert answer.error is ErrorCode.STALE_BROKER_EPOCH
             assert (await bench.link.shut_down(5)).error is ErrorCode.STALE_BROKER_EPOCH
             assert (second.asked, third.asked, bench.own.asked) == (1, 2, 0)
+
+
+async def test_producer_ids_come_from_oneself_or_over_the_wire(bench: Bench) -> None:
+    bench.controller_id = ME
+    own = await bench.link.allocate_producer_ids(5)
+    assert own.block == ProducerIdBlock(ME, 3000, 3999)
+    with trio.fail_after(10):
+        async with (
+            listening(ErrorCode.NONE) as (_, address),
+            listening(ErrorCode.STALE_BROKER_EPOCH) as (_, refusing),
+        ):
+            bench.know((ME, None), (2, address), (3, refusing))
+            bench.controller_id = 2
+            given = await bench.link.allocate_producer_ids(5)
+            assert given == ProducerIdsResponse(ErrorCode.NONE, ProducerIdBlock(ME, 4000, 4999))
+            bench.controller_id = 3
+            refused = await bench.link.allocate_producer_ids(5)
+            assert refused == ProducerIdsResponse(ErrorCode.STALE_BROKER_EPOCH, None)

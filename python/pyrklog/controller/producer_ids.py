@@ -1,0 +1,35 @@
+"""Blocks of producer ids: 1,000 each, at /latest_producer_id_block."""
+
+from __future__ import annotations
+
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import BadVersionError, Metastore, NodeExistsError, NoNodeError
+
+BLOCK_SIZE = 1000
+PRODUCER_ID_MAX = 2**63 - 1
+
+
+async def take_block(store: Metastore, broker: int) -> znodes.ProducerIdBlock | None:
+    """The next block, by compare-and-set: no two brokers get the same, whoever is the controller.
+
+    None when there are none left. Raises ``MetastoreError``.
+    """
+    while True:
+        try:
+            node = await store.get(znodes.PRODUCER_ID_BLOCK)
+            first = znodes.decode_producer_ids(node.data).last + 1
+            version = node.stat.version
+        except NoNodeError:
+            first, version = 0, None
+        if first > PRODUCER_ID_MAX - BLOCK_SIZE:
+            return None
+        block = znodes.ProducerIdBlock(broker, first, first + BLOCK_SIZE - 1)
+        data = znodes.encode_producer_ids(block)
+        try:
+            if version is None:
+                await store.create(znodes.PRODUCER_ID_BLOCK, data)
+            else:
+                await store.set(znodes.PRODUCER_ID_BLOCK, data, version)
+        except (BadVersionError, NodeExistsError):
+            continue  # another broker took that block
+        return block
