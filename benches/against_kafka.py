@@ -18,8 +18,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benches import cases, effort, environment, memory_group, report, scheduling, spent, topics
+from benches import (
+    cases,
+    cluster_cases,
+    effort,
+    environment,
+    memory_group,
+    report,
+    scheduling,
+    spent,
+    topics,
+)
 from benches.brokers import BROKERS, ROOT, BenchError, Unavailable
+from benches.cluster import cluster_stage
+from benches.cluster_cases import CLUSTER_CASES, ClusterCase
 from benches.effort import Case, Effort, Scenario
 from benches.read_cases import FRESH_BYTES
 from benches.stage import MEMORY_BYTES, stage
@@ -65,6 +77,19 @@ class Bench:
         chosen = [scenario for scenario in cases.SCENARIOS if self.wanted(scenario, broker)]
         return chosen if pair == 1 or self.only else []
 
+    def clusters(self, broker: str) -> list[list[ClusterCase]]:
+        """The cases of a cluster: those that share one, then those that have their own."""
+        if broker == "floor":
+            return []
+        chosen = [
+            case
+            for case in CLUSTER_CASES
+            if (case.name in self.only if self.only else case.quick or not self.quick)
+            and (broker == "pyrklog" or not case.only_ours)
+        ]
+        shared = [case for case in chosen if not case.delayed]
+        return [group for group in (shared, *([case] for case in chosen if case.delayed)) if group]
+
     def steps(self) -> int:
         """Steps of the progress bar: as often as :meth:`measure` says what comes next."""
         count = 0
@@ -72,6 +97,7 @@ class Bench:
             for broker in self.brokers:
                 cases_of_one = len(self.shared(broker)) + self.wanted(cases.IDLE, broker)
                 count += cases_of_one + bool(cases_of_one) + len(self.scenarios(pair, broker))
+                count += sum(1 + len(group) for group in self.clusters(broker))
         return count
 
     def check_space(self) -> None:
@@ -122,6 +148,19 @@ class Bench:
                 except Unavailable as reason:
                     self.console.print(f"{scenario.name}: not measured: {reason}", style="yellow")
 
+        for group in self.clusters(name):
+            yield from self._measure_cluster(pair, name, group)
+
+    def _measure_cluster(self, pair: int, name: str, chosen: list[ClusterCase]) -> Iterator[str]:
+        with cluster_stage(name, self.folder, delayed=chosen[0].delayed) as cluster:
+            yield "starting a cluster"
+            cluster.start()
+            if any(not case.delayed for case in chosen):
+                cluster_cases.fill(cluster, min(self.effort.fill_bytes, cluster_cases.FILL_BYTES))
+            for case in chosen:
+                yield case.title
+                self.note(pair, name, case.name, case.measure(cluster, self.effort))
+
     def _measure_shared(self, pair: int, name: str) -> Iterator[str]:
         with stage(name, self.folder) as place:
             broker = place.prepare()
@@ -155,7 +194,7 @@ class Bench:
         self.console.print(line, highlight=False)
         least = 3 * BROKERS[broker].unwritten_max_bytes
         if (
-            case.startswith(("produce", "records", "partitions"))
+            case.startswith(("produce", "records", "partitions", "cluster-1"))
             and row.get("bytes", least) < least
         ):
             self.console.print(

@@ -65,6 +65,7 @@ class Broker(ABC):
         self.topics: list[str] = []
         self._given_log_dirs = tuple(log_dirs)
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_asked = False
 
     @property
     def bootstrap(self) -> str:
@@ -127,6 +128,7 @@ class Broker(ABC):
                 enter_group()
             raise_open_files()
 
+        self._is_asked = False
         with (self.folder / "output.log").open("ab") as sink:
             started = time.monotonic()
             self._process = subprocess.Popen(
@@ -139,12 +141,20 @@ class Broker(ABC):
             )
         return started
 
+    def ask_to_stop(self) -> None:
+        """SIGTERM, and no wait."""
+        if self._process is not None:
+            self._is_asked = True
+            self._process.send_signal(signal.SIGTERM)
+
     def stop(self) -> float:
         """SIGTERM and wait; seconds that it took. One that hangs is killed, which is an error."""
         if self._process is None:
             return 0.0
         began = time.monotonic()
-        self._process.send_signal(signal.SIGTERM)
+        # Our broker ends at once at a second one.
+        if not self._is_asked:
+            self.ask_to_stop()
         try:
             self._process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -206,6 +216,21 @@ class Kafka(Broker):
         }
 
     def prepare(self) -> None:
+        self.write_files()
+        cluster = uuid.uuid4().bytes
+        cluster_id = base64.urlsafe_b64encode(cluster).decode().rstrip("=")
+        format_command = [
+            *java(self.folder),
+            "kafka.tools.StorageTool",
+            *("format", "--cluster-id", cluster_id),
+            *("--config", str(self.folder / "server.properties")),
+        ]
+        done = subprocess.run(format_command, capture_output=True, text=True, cwd=self.folder)
+        if done.returncode:
+            raise BenchError(f"kafka-storage format failed:\n{done.stdout}{done.stderr}")
+
+    def write_files(self) -> None:
+        """Its settings, and what it logs."""
         self.folder.mkdir(parents=True)
         lines = [f"{name}={value}" for name, value in self.settings().items()]
         (self.folder / "server.properties").write_text("\n".join(lines) + "\n")
@@ -215,29 +240,9 @@ class Kafka(Broker):
             "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
             "log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n\n"
         )
-        cluster = uuid.uuid4().bytes
-        cluster_id = base64.urlsafe_b64encode(cluster).decode().rstrip("=")
-        format_command = [
-            *self._java(),
-            "kafka.tools.StorageTool",
-            *("format", "--cluster-id", cluster_id),
-            *("--config", str(self.folder / "server.properties")),
-        ]
-        done = subprocess.run(format_command, capture_output=True, text=True, cwd=self.folder)
-        if done.returncode:
-            raise BenchError(f"kafka-storage format failed:\n{done.stdout}{done.stderr}")
-
-    def _java(self) -> list[str]:
-        if not any(KAFKA_JARS.glob("kafka_2.13-*.jar")):
-            raise BenchError(f"no Kafka jars in {KAFKA_JARS}: run `make bench`, which fetches them")
-        java = shutil.which("java")
-        if java is None:
-            raise BenchError("java is not on the PATH: the reference Kafka needs JDK 17")
-        log4j = f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}"
-        return [java, *JVM_FLAGS, log4j, "-cp", f"{KAFKA_JARS}/*"]
 
     def command(self) -> list[str]:
-        return [*self._java(), "kafka.Kafka", str(self.folder / "server.properties")]
+        return [*java(self.folder), "kafka.Kafka", str(self.folder / "server.properties")]
 
     def describe(self) -> list[str]:
         settings = [f"{name}={value}" for name, value in self.settings().items()]
@@ -315,6 +320,17 @@ class Floor(Broker):
 
 
 BROKERS: dict[str, type[Broker]] = {"kafka": Kafka, "pyrklog": Pyrklog, "floor": Floor}
+
+
+def java(folder: Path, flags: Sequence[str] = JVM_FLAGS) -> list[str]:
+    """A Java that has Kafka's classes and logs as `folder` says; BenchError where there is none."""
+    if not any(KAFKA_JARS.glob("kafka_2.13-*.jar")):
+        raise BenchError(f"no Kafka jars in {KAFKA_JARS}: run `make bench`, which fetches them")
+    program = shutil.which("java")
+    if program is None:
+        raise BenchError("java is not on the PATH: the reference Kafka needs JDK 17")
+    log4j = f"-Dlog4j.configuration=file:{folder / 'log4j.properties'}"
+    return [program, *flags, log4j, "-cp", f"{KAFKA_JARS}/*"]
 
 
 def floors() -> Path:

@@ -13,6 +13,7 @@ from benches import (
     topics,
 )
 from benches.brokers import Broker
+from benches.cluster_cases import CLUSTER_CASES, ClusterCase
 from benches.effort import Case, Effort, Row, Scenario
 from benches.meter import memory
 from benches.produce_cases import Work, java_defaults, produce
@@ -179,6 +180,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     hanging_case.SCENARIO,
     recovery_case.SCENARIO,
 )
-ALL: tuple[Case | Scenario, ...] = (IDLE, *CASES, *SCENARIOS)
+ALL: tuple[Case | Scenario | ClusterCase, ...] = (IDLE, *CASES, *SCENARIOS, *CLUSTER_CASES)
 TITLES = {START_UP: "start to first Metadata"} | {case.name: case.title for case in ALL}
 SHOWN = {START_UP: ("startup_s",)} | {case.name: case.shown for case in ALL}

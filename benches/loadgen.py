@@ -78,7 +78,7 @@ class Running:
     """A generator at work. Leaving the `with` block ends it, whatever it was doing."""
 
     def __init__(
-        self, mode: str, bootstrap: str, topic: str, /, **options: int | float | bool
+        self, mode: str, bootstrap: str, topic: str, /, **options: int | float | bool | str
     ) -> None:
         self._name = f"{mode} on {topic}"
         self._complaints = ""
@@ -116,7 +116,7 @@ class Running:
         return parse(self.output())
 
 
-def run(mode: str, bootstrap: str, topic: str, /, **options: int | float | bool) -> Load:
+def run(mode: str, bootstrap: str, topic: str, /, **options: int | float | bool | str) -> Load:
     """Runs one mode; keyword `batch_bytes=1024` is given as `--batch-bytes 1024`."""
     with Running(mode, bootstrap, topic, **options) as running:
         return running.result()

@@ -6,16 +6,16 @@ from benches.loadgen import Load
 
 
 class Meter:
-    """Starts counting when it is made. Every process of the broker counts."""
+    """Starts counting when it is made. Every process of the broker counts, or of several."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._pid = broker.pid
-        self._before = process.usage(self._pid)
+    def __init__(self, *brokers: Broker) -> None:
+        self._pids = [broker.pid for broker in brokers]
+        self._before = process.usage_of(self._pids)
         self._cores = process.cores()
 
     def figures(self, seconds: float, moved_bytes: float) -> dict[str, float]:
         """What it cost so far, as figures of a row."""
-        after = process.usage(self._pid)
+        after = process.usage_of(self._pids)
         cpu_s = after.cpu_s - self._before.cpu_s
         found = {
             "cpu_s": cpu_s,
@@ -31,7 +31,7 @@ class Meter:
 
     def cpu_s(self) -> float:
         """CPU seconds so far."""
-        return process.usage(self._pid).cpu_s - self._before.cpu_s
+        return process.usage_of(self._pids).cpu_s - self._before.cpu_s
 
 
 def memory(found: process.Usage) -> dict[str, float]:

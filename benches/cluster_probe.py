@@ -1,0 +1,105 @@
+"""What brokers say of a topic: leaders, in-sync replicas, and whether leaders serve.
+
+Spoken by hand over plain sockets: a client library would add its own intervals, and would ask
+whichever broker it likes.
+"""
+
+import socket
+import struct
+from typing import NamedTuple
+
+_METADATA, _LIST_OFFSETS = 3, 2
+_LATEST = -1
+_TIMEOUT_S = 30.0
+
+
+class Partition(NamedTuple):
+    """One partition as a broker sees it; a leader of -1 is none."""
+
+    leader: int
+    isr: tuple[int, ...]
+
+
+class Probe:
+    """A connection to one broker. OSError when it fails."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._connection.close()
+
+    def partitions(self, topic: str) -> dict[int, Partition]:
+        """The topic's partitions (Metadata v1)."""
+        name = topic.encode()
+        reply = _Reader(self._ask(_METADATA, struct.pack(">ih", 1, len(name)) + name))
+        for _ in range(reply.number("i")):
+            reply.number("i")
+            reply.text()
+            reply.number("i")
+            reply.text()
+        reply.number("i")
+        found = {}
+        for _ in range(reply.number("i")):
+            reply.number("h")
+            reply.text()
+            reply.number("b")
+            for _ in range(reply.number("i")):
+                reply.number("h")
+                index, leader = reply.number("i"), reply.number("i")
+                reply.numbers()
+                found[index] = Partition(leader, reply.numbers())
+        return found
+
+    def leads(self, topic: str, partitions: list[int]) -> bool:
+        """Whether the broker serves all of these as their leader (ListOffsets v1)."""
+        name = topic.encode()
+        asked = b"".join(struct.pack(">iq", index, _LATEST) for index in partitions)
+        body = struct.pack(">iih", -1, 1, len(name)) + name + struct.pack(">i", len(partitions))
+        reply = _Reader(self._ask(_LIST_OFFSETS, body + asked))
+        reply.number("i")
+        reply.text()
+        errors = []
+        for _ in range(reply.number("i")):
+            reply.number("i")
+            errors.append(reply.number("h"))
+            reply.number("q")
+            reply.number("q")
+        return len(errors) == len(partitions) and not any(errors)
+
+    def _ask(self, api: int, body: bytes) -> bytes:
+        header = struct.pack(">hhih", api, 1, 1, -1)
+        self._connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+        (length,) = struct.unpack(">i", self._receive(4))
+        return self._receive(length)[4:]
+
+    def _receive(self, length: int) -> bytes:
+        received = bytearray()
+        while len(received) < length:
+            part = self._connection.recv(length - len(received))
+            if not part:
+                raise ConnectionResetError("closed in the middle of a reply")
+            received += part
+        return bytes(received)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._place = 0
+
+    def number(self, code: str) -> int:
+        """One big-endian integer."""
+        (value,) = struct.unpack_from(">" + code, self._data, self._place)
+        self._place += struct.calcsize(">" + code)
+        return int(value)
+
+    def numbers(self) -> tuple[int, ...]:
+        """An array of 32-bit integers."""
+        return tuple(self.number("i") for _ in range(self.number("i")))
+
+    def text(self) -> None:
+        """Passes over a string."""
+        length = self.number("h")
+        self._place += max(0, length)
