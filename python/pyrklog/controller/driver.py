@@ -26,6 +26,9 @@ from pyrklog.controller.effects import (
     StateChange,
     Steps,
     UnmarkDeletion,
+    UnmarkElection,
+    UnmarkReassignments,
+    WriteAssignments,
     WriteStates,
 )
 from pyrklog.controller.machine import Controller
@@ -244,6 +247,8 @@ class ControllerDriver:
                         self._rebalance_timer, self._settings.rebalance_interval_seconds
                     )
                 await self._log_dir_events()
+                await self._on_reassignments()
+                await self._on_preferred_election()
                 async for key, handler in self._events:
                     self._queued.discard(key)
                     await handler()
@@ -396,6 +401,39 @@ class ControllerDriver:
         names = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
         await self._perform(self._current().deletion_asked(names))
 
+    def _reassignments_changed(self, _event: WatchEvent) -> None:
+        self._queue("reassignments", self._on_reassignments)
+
+    async def _on_reassignments(self) -> None:
+        """The legacy znode, or its absence, until the next change of it."""
+        path = znodes.REASSIGN_PARTITIONS
+        if await self._store.exists(path, self._reassignments_changed) is None:
+            return
+        try:
+            wanted = znodes.decode_reassignments((await self._store.get(path)).data)
+        except NoNodeError:
+            return  # the watch tells of it
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+            return
+        await self._perform(self._current().reassignments.asked_by_znode(wanted))
+
+    def _election_changed(self, _event: WatchEvent) -> None:
+        self._queue("preferred_election", self._on_preferred_election)
+
+    async def _on_preferred_election(self) -> None:
+        path = znodes.PREFERRED_ELECTION
+        if await self._store.exists(path, self._election_changed) is None:
+            return
+        try:
+            wanted = znodes.decode_preferred_election((await self._store.get(path)).data)
+        except NoNodeError:
+            return  # the watch tells of it
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+            return
+        await self._perform(self._current().elections.asked_by_znode(wanted))
+
     async def _log_dir_events(self) -> None:
         """Looks at announcements of failed log directories, and waits for the next."""
         names = await self._store.children(znodes.LOG_DIR_EVENTS, self._log_dirs_changed)
@@ -443,6 +481,17 @@ class ControllerDriver:
             case DeleteTopicNodes(topics):
                 await store_writes.delete_topics(self._store, self._fence(), topics)
                 self._known_topics.difference_update(topics)
+                return None
+            case WriteAssignments(topic, assignments):
+                return await store_writes.write_assignments(
+                    self._store, self._fence(), topic, assignments
+                )
+            case UnmarkReassignments(wanted):
+                await store_writes.unmark_reassignments(self._store, self._fence(), wanted)
+                return None
+            case UnmarkElection():
+                paths = [znodes.PREFERRED_ELECTION]
+                await store_writes.delete_nodes(self._store, self._fence(), paths)
                 return None
             case UnmarkDeletion(topics):
                 paths = [znodes.delete_topic_path(topic) for topic in topics]
