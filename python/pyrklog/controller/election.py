@@ -99,19 +99,6 @@ def same_leader(current: Leadership, controller_epoch: int) -> Leadership:
     )
 
 
-def without_replicas(
-    current: Leadership, brokers: Collection[int], controller_epoch: int
-) -> Leadership | None:
-    """Replicas that go leave the ISR, but for its last member; None = no change."""
-    changed: Leadership | None = None
-    for broker in brokers:
-        found = without_replica(changed or current, broker, controller_epoch)
-        changed = found or changed
-    if changed is None:
-        return None
-    return changed._replace(leader_epoch=current.leader_epoch + 1)
-
-
 def without_replica(current: Leadership, broker: int, controller_epoch: int) -> Leadership | None:
     """A replica goes offline: it leaves the ISR, unless it is the last member; None = no change."""
     if broker not in current.isr and current.leader != broker:

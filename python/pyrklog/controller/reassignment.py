@@ -27,7 +27,6 @@ from pyrklog.controller.effects import (
 from pyrklog.controller.election import (
     reassignment_election,
     same_leader,
-    without_replicas,
 )
 from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.replicas import Replica, ReplicaChanges
@@ -263,28 +262,20 @@ class Reassignments:
 
     def _drop(self, dropped: Mapping[Partition, Sequence[int]]) -> Steps:
         """Steps 5 and 6: out of the ISR, stopped, deleted, forgotten; no answer is waited for."""
-        yield from self._partitions.write_changed(
-            list(dropped),
-            lambda p: (
-                p.leadership and without_replicas(p.leadership, dropped[p], self._state.epoch)
-            ),
-        )
         leaving: list[Replica] = [
             (partition, broker)
             for partition, brokers in dropped.items()
             for broker in brokers
-            if not self._has_in_sync(partition, brokers)
-            and partition.replica_state(broker) is not ReplicaState.NON_EXISTENT
+            if partition.replica_state(broker) is not ReplicaState.NON_EXISTENT
         ]
-        for partition, broker in leaving:
-            self._batch.stop_replica(broker, partition, delete=False)
-        yield from self._replicas.mark(leaving, ReplicaState.OFFLINE)
+        yield from self._replicas.to_offline(leaving)
         yield from self._batch.flush()
-        yield from self._replicas.to_deletion_started(leaving)
+        gone = [item for item in leaving if not self._has_in_sync(item[0], dropped[item[0]])]
+        yield from self._replicas.to_deletion_started(gone)
         yield from self._batch.flush()
-        yield from self._replicas.mark(leaving, ReplicaState.DELETION_SUCCESSFUL)
-        yield from self._replicas.mark(leaving, ReplicaState.NON_EXISTENT)
-        for partition, broker in leaving:
+        yield from self._replicas.mark(gone, ReplicaState.DELETION_SUCCESSFUL)
+        yield from self._replicas.mark(gone, ReplicaState.NON_EXISTENT)
+        for partition, broker in gone:
             self._state.failed_replicas.get(broker, set()).discard(partition.key)
 
     def _has_in_sync(self, partition: Partition, brokers: Sequence[int]) -> bool:
