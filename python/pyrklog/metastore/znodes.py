@@ -27,6 +27,7 @@ LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CLUSTER_ID = "/cluster/id"
+FEATURE = "/feature"
 DEFAULT_ENTITY = "<default>"
 
 PERSISTENT_PATHS = (
@@ -43,8 +44,11 @@ PERSISTENT_PATHS = (
     CONFIG_CHANGES,
     LOG_DIR_EVENTS,
     "/isr_change_notification",
+    FEATURE,
 )
 """What every Kafka cluster has from its first start."""
+FIRST_CONTENT = {FEATURE: b'{"features":{},"version":2,"status":1}'}
+"""What stands there then: features are enabled, and there are none (KIP-584)."""
 
 OWN_ROOT = "/pyrklog"
 """Below it lies what Kafka does not know."""
