@@ -1,10 +1,12 @@
 """Controllers and brokers that die at every step of their work (seed 000, parts 2 and 3)."""
 
 import json
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -250,10 +252,17 @@ async def die_after(actions: int, directory: Path) -> bool:
     return life.is_over.is_set()
 
 
-async def test_a_controller_dies_at_each_step_of_taking_over(tmp_path: Path) -> None:
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A directory that no disk holds up: a hundred stores are opened here."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as path:
+        yield Path(path)
+
+
+async def test_a_controller_dies_at_each_step_of_taking_over(in_memory: Path) -> None:
     """Watches, elections, metadata, orders, reassignments, deletions: the next one goes on."""
     deaths = 0
-    while await die_after(deaths, tmp_path / str(deaths)):
+    while await die_after(deaths, in_memory / str(deaths)):
         deaths += 1
     assert deaths > 60
 
