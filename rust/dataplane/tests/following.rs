@@ -193,7 +193,7 @@ fn a_tool_that_compares_replicas_reads_any_of_them() {
         let found = read(&mut pair, 2, replica_id);
         assert_eq!(found, (ErrorCode::NOT_LEADER_OR_FOLLOWER, vec![]));
     }
-    pair.plane(2).stop_partitions("t", 0);
+    assert_eq!(pair.plane(2).delete("t", 1), [0]);
     assert_ne!(read(&mut pair, 2, -2).0, ErrorCode::NONE);
 }
 
