@@ -166,7 +166,9 @@ async def create_paths(store: Metastore, paths: Sequence[str]) -> None:
     missing = [path for path, node in zip(wanted, present, strict=True) if node is None]
     if not missing:
         return
-    for outcome in await store.multis([[Create(path)] for path in missing]):
+    first = znodes.FIRST_CONTENT
+    creations = [[Create(path, first.get(path, b""))] for path in missing]
+    for outcome in await store.multis(creations):
         if isinstance(outcome, MetastoreError) and not isinstance(outcome, NodeExistsError):
             raise outcome
 

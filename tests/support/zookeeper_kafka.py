@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -64,13 +64,16 @@ def zookeeper(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def kafka(folder: Path, address: str) -> Iterator[ZookeeperKafka]:
-    """A Kafka on that ZooKeeper, once it answers."""
+def kafka(
+    folder: Path, address: str, node_id: int = NODE_ID, more: Sequence[str] = ()
+) -> Iterator[ZookeeperKafka]:
+    """A Kafka on that ZooKeeper, once it answers; ``more`` lines of its properties."""
     broker = ZookeeperKafka(
         f"127.0.0.1:{free_port()}", address, folder / "data", folder / "kafka.properties"
     )
     settings = [
-        f"broker.id={NODE_ID}",
+        *more,
+        f"broker.id={node_id}",
         f"zookeeper.connect={address}",
         f"listeners=PLAINTEXT://{broker.bootstrap}",
         f"log.dirs={broker.data}",

@@ -202,6 +202,23 @@ class Administration:
             for usage in await self._plane.describe_log_dirs()
         ]
 
+    async def wait_for_leaders(
+        self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int
+    ) -> set[tuple[str, int]]:
+        late = set(leaders)
+
+        def are_known() -> bool:
+            for key in list(late):
+                partition = self._metadata.image.partition(*key)
+                if partition is not None and partition.leader == leaders[key]:
+                    late.discard(key)
+            return not late
+
+        if not are_known():
+            with trio.move_on_after(max(0, timeout_ms) / 1000):
+                await self._metadata.changes.wait_until(are_known)
+        return late
+
     async def next_producer_id(self) -> int:
         try:
             return await self._producer_ids.next()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyrklog.config.option import (
     CLUSTER_WIDE,
     INT_MAX,
+    LONG_MAX,
     Value,
     boolean,
     integer,
@@ -172,6 +173,30 @@ REPLICATION = (
         "How long a follower waits for an answer beyond replica.fetch.wait.max.ms.",
         importance="high",
         minimum=1,
+    ),
+    long(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        "Bytes a second that this broker sends to throttled replicas (KIP-73).",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+        effective=False,
+    ),
+    long(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        "Bytes a second that this broker fetches for throttled replicas (KIP-73).",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+        effective=False,
+    ),
+    long(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG_MAX,
+        "Bytes a second that replicas are moved at between log directories (KIP-113).",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+        effective=False,
     ),
 )
 

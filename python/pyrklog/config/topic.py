@@ -19,6 +19,14 @@ from pyrklog.image import LogConfig, ResolvedTopic
 
 TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
 """All topic options by name."""
+RUN_TIME_ONLY = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Broker options that Kafka does not know but where they are set at run time: shown only there."""
 OWN_PREFIX = "pyrklog."
 """Options that Kafka does not have: shown where they are set only."""
 
@@ -205,6 +213,10 @@ def describe_broker_options(
         if names is not None and name not in names:
             continue
         candidates = [item for item in broker.candidates(name) if item.text is not None]
+        if name in RUN_TIME_ONLY:
+            candidates = [item for item in candidates if item.source != SOURCE_DEFAULT]
+            if not candidates:
+                continue
         if name in settled:
             default = [item for item in candidates if item.source == SOURCE_DEFAULT]
             candidates = [settled[name], *default]

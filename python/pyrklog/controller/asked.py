@@ -1,7 +1,10 @@
-"""The controller as brokers ask it: the one implementation of ``ControllerService``."""
+"""The controller as it is asked: the one implementation of ``ControllerAdmin``."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Steps
 from pyrklog.controller.machine import Controller
@@ -9,9 +12,12 @@ from pyrklog.controller.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownResponse,
-    ControllerService,
+    ControllerAdmin,
+    Elected,
+    ElectionKind,
     IsrChangeResult,
     ProducerIdsResponse,
+    Refusal,
     TopicPartition,
 )
 from pyrklog.errors import ErrorCode
@@ -68,6 +74,35 @@ class AskedController:
             return ProducerIdsResponse(ErrorCode.NONE, blocks[0])
         return ProducerIdsResponse(errors[0] if errors else ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
+    async def alter_reassignments(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, Refusal] | None:
+        results: dict[TopicPartition, Refusal] = {}
+        is_done = await self._driver.perform(
+            lambda controller: controller.reassignments.alter(wanted, results)
+        )
+        return results if is_done else None
 
-def _is_the_service(asked: AskedController) -> ControllerService:
+    async def reassignments(
+        self, keys: Sequence[TopicPartition] | None
+    ) -> Mapping[TopicPartition, PartitionAssignment] | None:
+        found: dict[TopicPartition, PartitionAssignment] = {}
+
+        def procedure(controller: Controller) -> Steps:
+            found.update(controller.reassignments.list(keys))
+            yield from ()
+
+        return found if await self._driver.perform(procedure) else None
+
+    async def elect(
+        self, kind: ElectionKind, keys: Sequence[TopicPartition] | None
+    ) -> Mapping[TopicPartition, Elected] | None:
+        results: dict[TopicPartition, Elected] = {}
+        is_done = await self._driver.perform(
+            lambda controller: controller.elections.elect(kind, keys, results)
+        )
+        return results if is_done else None
+
+
+def _is_the_service(asked: AskedController) -> ControllerAdmin:
     return asked  # the type checker holds the class to the interface

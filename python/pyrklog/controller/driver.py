@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from pyrklog.changes import Changes
-from pyrklog.controller import store_writes
+from pyrklog.controller import store_reads, store_writes
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     Effect,
@@ -28,6 +28,9 @@ from pyrklog.controller.effects import (
     Steps,
     TakeProducerIds,
     UnmarkDeletion,
+    UnmarkElection,
+    UnmarkReassignments,
+    WriteAssignments,
     WriteStates,
 )
 from pyrklog.controller.machine import Controller
@@ -37,7 +40,6 @@ from pyrklog.controller.requests import (
     ControlResponse,
     LeaderAndIsrResponse,
     StopReplicaResponse,
-    TopicPartition,
     TopicPartitions,
 )
 from pyrklog.controller.state import LiveBroker
@@ -257,6 +259,8 @@ class ControllerDriver:
                         self._rebalance_timer, self._settings.rebalance_interval_seconds
                     )
                 await self._log_dir_events()
+                await self._on_reassignments()
+                await self._on_preferred_election()
                 async for key, handler in self._events:
                     self._queued.discard(key)
                     await handler()
@@ -400,7 +404,7 @@ class ControllerDriver:
         names = await self._store.children(znodes.BROKER_TOPICS, self._topics_changed)
         topics = await self._read_topics(names)
         keys = [(name, index) for name, item in topics.items() for index in item.replicas]
-        states = await self._read_states(keys)
+        states = await store_reads.read_states(self._store, keys)
         to_delete = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
         return Snapshot(topics, states, to_delete)
 
@@ -436,6 +440,39 @@ class ControllerDriver:
     async def _on_deletions(self) -> None:
         names = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
         await self._perform(self._current().deletion_asked(names))
+
+    def _reassignments_changed(self, _event: WatchEvent) -> None:
+        self._queue("reassignments", self._on_reassignments)
+
+    async def _on_reassignments(self) -> None:
+        """The legacy znode, or its absence, until the next change of it."""
+        path = znodes.REASSIGN_PARTITIONS
+        if await self._store.exists(path, self._reassignments_changed) is None:
+            return
+        try:
+            wanted = znodes.decode_reassignments((await self._store.get(path)).data)
+        except NoNodeError:
+            return  # the watch tells of it
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+            return
+        await self._perform(self._current().reassignments.asked_by_znode(wanted))
+
+    def _election_changed(self, _event: WatchEvent) -> None:
+        self._queue("preferred_election", self._on_preferred_election)
+
+    async def _on_preferred_election(self) -> None:
+        path = znodes.PREFERRED_ELECTION
+        if await self._store.exists(path, self._election_changed) is None:
+            return
+        try:
+            wanted = znodes.decode_preferred_election((await self._store.get(path)).data)
+        except NoNodeError:
+            return  # the watch tells of it
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+            return
+        await self._perform(self._current().elections.asked_by_znode(wanted))
 
     async def _log_dir_events(self) -> None:
         """Looks at announcements of failed log directories, and waits for the next."""
@@ -478,9 +515,10 @@ class ControllerDriver:
             case WriteStates(writes):
                 return await store_writes.write_states(self._store, self._fence(), writes)
             case ReadStates(keys):
-                return await self._read_states(keys)
+                return await store_reads.read_states(self._store, keys)
             case ReadUnclean(topics):
-                return await self._read_unclean(topics)
+                overrides = await store_reads.read_overrides(self._store, topics)
+                return self._settings.unclean_topics(overrides)
             case DeleteTopicNodes(topics):
                 await store_writes.delete_topics(self._store, self._fence(), topics)
                 self._known_topics.difference_update(topics)
@@ -491,6 +529,17 @@ class ControllerDriver:
                 return None
             case TakeProducerIds(broker):
                 return await take_block(self._store, broker)
+            case WriteAssignments(topic, assignments):
+                return await store_writes.write_assignments(
+                    self._store, self._fence(), topic, assignments
+                )
+            case UnmarkReassignments(wanted):
+                await store_writes.unmark_reassignments(self._store, self._fence(), wanted)
+                return None
+            case UnmarkElection():
+                paths = [znodes.PREFERRED_ELECTION]
+                await store_writes.delete_nodes(self._store, self._fence(), paths)
+                return None
             case UnmarkDeletion(topics):
                 paths = [znodes.delete_topic_path(topic) for topic in topics]
                 await store_writes.delete_nodes(self._store, self._fence(), paths)
@@ -525,34 +574,3 @@ class ControllerDriver:
                 )
 
         return answered
-
-    async def _read_states(
-        self, keys: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, tuple[znodes.Leadership, int]]:
-        paths = [znodes.state_path(*key) for key in keys]
-        found = {}
-        # Among thousands of partitions most states are the same text.
-        decoded: dict[bytes, znodes.Leadership] = {}
-        for key, path, node in zip(keys, paths, await self._store.get_many(paths), strict=True):
-            if node is None:
-                continue
-            try:
-                leadership = decoded.get(node.data)
-                if leadership is None:
-                    leadership = decoded[node.data] = znodes.decode_state(path, node.data)
-                found[key] = (leadership, node.stat.version)
-            except znodes.ZnodeError as error:
-                log.error("bad_znode", reason=str(error))
-        return found
-
-    async def _read_unclean(self, topics: Sequence[str]) -> frozenset[str]:
-        paths = [znodes.topic_config_path(topic) for topic in topics]
-        overrides: dict[str, dict[str, str]] = {}
-        for topic, path, node in zip(topics, paths, await self._store.get_many(paths), strict=True):
-            overrides[topic] = {}
-            if node is not None:
-                try:
-                    overrides[topic] = znodes.decode_config(path, node.data)
-                except znodes.ZnodeError as error:
-                    log.error("bad_znode", reason=str(error))
-        return self._settings.unclean_topics(overrides)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.requests import (
     ControlRequest,
     TopicPartition,
@@ -43,6 +44,29 @@ class ReadUnclean(NamedTuple):
     """Result: ``frozenset[str]``: those of the topics whose options allow unclean elections."""
 
     topics: Sequence[str]
+
+
+class WriteAssignments(NamedTuple):
+    """Writes other replicas of some partitions of a topic, fenced by the controller's epoch.
+
+    Result: ``bool``: False where the topic is gone.
+    """
+
+    topic: str
+    assignments: Mapping[int, PartitionAssignment]
+
+
+class UnmarkReassignments(NamedTuple):
+    """Takes partitions out of /admin/reassign_partitions, which goes with its last. Result: None.
+
+    Only where the node wants these replicas; None = whatever it wants.
+    """
+
+    wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+
+
+class UnmarkElection(NamedTuple):
+    """Removes /admin/preferred_replica_election. Result: None."""
 
 
 class DeleteTopicNodes(NamedTuple):
@@ -90,6 +114,9 @@ Effect = (
     WriteStates
     | ReadStates
     | ReadUnclean
+    | WriteAssignments
+    | UnmarkReassignments
+    | UnmarkElection
     | DeleteTopicNodes
     | UnmarkDeletion
     | ForgetUnclean

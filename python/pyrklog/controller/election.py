@@ -58,6 +58,12 @@ def offline_election(candidates: Candidates) -> Leadership | None:
     return None
 
 
+def unclean_election(candidates: Candidates) -> Leadership | None:
+    """As the offline one, but an administrator has said that what is lost is lost."""
+    candidates.unclean = True
+    return offline_election(candidates)
+
+
 def preferred_election(candidates: Candidates) -> Leadership | None:
     """The head of the assignment, if it lives and is in sync."""
     head = candidates.assignment[0]
@@ -84,6 +90,13 @@ def shutdown_election(candidates: Candidates) -> Leadership | None:
         if broker in candidates.live and broker in staying:
             return candidates.elected(broker, staying, RECOVERED)
     return None
+
+
+def same_leader(current: Leadership, controller_epoch: int) -> Leadership:
+    """Nothing changes but the epoch: the replicas are to hear of another assignment."""
+    return current._replace(
+        leader_epoch=current.leader_epoch + 1, controller_epoch=controller_epoch
+    )
 
 
 def without_replica(current: Leadership, broker: int, controller_epoch: int) -> Leadership | None:

@@ -23,7 +23,9 @@ from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.leaving import Leaving
 from pyrklog.controller.memory import remembered_states
 from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.reassignment import Reassignments
 from pyrklog.controller.replicas import Replica, ReplicaChanges
+from pyrklog.controller.requested_elections import RequestedElections
 from pyrklog.controller.requests import (
     AlterPartitionRequest,
     IsrChangeResult,
@@ -58,6 +60,10 @@ class Controller:
         self._leaving = Leaving(self.state, self._batch, self._partitions)
         self._suspicion = Suspicion(self.state, self._batch, self._partitions)
         self._unclean = UncleanStarts(self.state, self._partitions)
+        self.reassignments = Reassignments(
+            self.state, self._batch, self._partitions, self._replicas, self._reassignments_ended
+        )
+        self.elections = RequestedElections(self.state, self._batch, self._partitions)
         self._delete_topic_enable = delete_topic_enable
 
     # --- start ---------------------------------------------------------------------------------
@@ -73,7 +79,7 @@ class Controller:
             if partition is not None:
                 partition.lead(leadership, version)
         missing = [name for name in snapshot.to_delete if name not in state.topics]
-        state.to_delete.update(set(snapshot.to_delete) & state.topics.keys())
+        self._mark_for_deletion(set(snapshot.to_delete) & state.topics.keys())
         yield StateChange(
             "controller_started",
             {
@@ -102,9 +108,17 @@ class Controller:
             ]
         )
         yield from self._batch.flush()
+        yield from self.reassignments.resume(list(state.moving()))
         if missing:
             yield UnmarkDeletion(missing)
         yield from self._resume_deletions()
+
+    def _mark_for_deletion(self, names: Iterable[str]) -> None:
+        """A topic whose partitions move stays until they have arrived."""
+        state = self.state
+        for name in names:
+            is_moving = state.topics[name].is_moving
+            (state.deletion_blocked if is_moving else state.to_delete).add(name)
 
     def elect_by_memory(
         self,
@@ -220,6 +234,9 @@ class Controller:
         yield from self._replicas.to_online(back)
         yield from self._partitions.to_online(self._leaderless())
         yield from self._batch.flush()
+        yield from self.reassignments.resume(
+            [p for p in state.moving() if not set(came).isdisjoint(p.assignment.targets)]
+        )
         yield from self._resume_deletions()
 
     def log_dirs_failed(self, brokers: Iterable[int]) -> Steps:
@@ -264,6 +281,13 @@ class Controller:
     ) -> Steps:
         """A leader asks for other ISRs; ``results`` gets one for each change."""
         yield from self._isr_changes.alter(request, results)
+        topics = {topic.id: topic for topic in self.state.topics.values()}
+        changed = [
+            topics[result.topic_id].partitions[result.partition]
+            for result in results
+            if result.error is ErrorCode.NONE
+        ]
+        yield from self.reassignments.complete([p for p in changed if p.is_moving])
 
     def shut_down(self, broker: int, remaining: list[TopicPartition]) -> Steps:
         """A broker is about to end; ``remaining`` gets what it still leads."""
@@ -291,6 +315,7 @@ class Controller:
         for name in state.topics.keys() - set(names):
             del state.topics[name]
             state.to_delete.discard(name)
+            state.deletion_blocked.discard(name)
         fresh = {name: item for name, item in found.items() if name not in state.topics}
         for name, assignment in sorted(fresh.items()):
             state.topics[name] = Topic(name, assignment)
@@ -302,7 +327,7 @@ class Controller:
     def topic_changed(self, name: str, assignment: TopicAssignment) -> Steps:
         """A topic's znode changed: partitions may have been added."""
         topic = self.state.topics.get(name)
-        if topic is None or name in self.state.to_delete:
+        if topic is None or name in self.state.to_delete | self.state.deletion_blocked:
             return
         added = []
         for index in sorted(assignment.replicas):
@@ -334,11 +359,13 @@ class Controller:
             missing = list(names)
         if missing:
             yield UnmarkDeletion(missing)
-        fresh = [n for n in names if n not in missing and n not in state.to_delete]
+        marked = state.to_delete | state.deletion_blocked
+        fresh = [n for n in names if n not in missing and n not in marked]
         if not fresh:
             return
-        state.to_delete.update(fresh)
-        yield StateChange("deletion_asked", self._fields(topics=fresh))
+        self._mark_for_deletion(fresh)
+        blocked = [name for name in fresh if name in state.deletion_blocked]
+        yield StateChange("deletion_asked", self._fields(topics=fresh, blocked=blocked))
         yield from self._resume_deletions()
 
     def _resume_deletions(self) -> Steps:
@@ -429,6 +456,14 @@ class Controller:
                 failed.difference_update({p.key for p in topic.partitions.values()})
             yield StateChange("topic_deleted", self._fields(topic=topic.name))
 
+    def _reassignments_ended(self, topics: Sequence[str]) -> Steps:
+        state = self.state
+        free = {n for n in topics if n in state.deletion_blocked and not state.topics[n].is_moving}
+        if free:
+            state.deletion_blocked -= free
+            self._mark_for_deletion(free)
+            yield from self._resume_deletions()
+
     # --- leadership ----------------------------------------------------------------------------
 
     def elect_preferred(self, keys: Sequence[TopicPartition] | None = None) -> Steps:
@@ -461,7 +496,12 @@ class Controller:
         """The periodic election: brokers above the threshold get their partitions back."""
         for broker in sorted(self.state.brokers):
             if self.imbalance_percent(broker) > threshold_percent:
-                keys = [p.key for p in self.state.partitions() if p.replicas[0] == broker]
+                # What moves gets its leader at the end of that.
+                keys = [
+                    partition.key
+                    for partition in self.state.partitions()
+                    if partition.replicas[0] == broker and not partition.is_moving
+                ]
                 yield from self.elect_preferred(keys)
 
     def _fields(self, **fields: object) -> dict[str, object]:

@@ -6,8 +6,10 @@ On one node they are handed over by a function call; in a cluster a codec will c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple, Protocol
 
+from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.errors import ErrorCode
 from pyrklog.image import BrokerImage
 from pyrklog.metastore.znodes import ProducerIdBlock
@@ -151,6 +153,30 @@ class ProducerIdsResponse(NamedTuple):
     block: ProducerIdBlock | None
 
 
+class Refusal(NamedTuple):
+    """What became of a partition that an administrator wants changed; NONE: it is done."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+class ElectionKind(Enum):
+    """Which election is asked for (KIP-460); the values are the protocol's."""
+
+    PREFERRED = 0
+    """The head of the assignment shall lead."""
+    UNCLEAN = 1
+    """Anybody who lives shall lead where nobody does, whatever the topic's options say."""
+
+
+class Elected(NamedTuple):
+    """What became of an election."""
+
+    refusal: Refusal
+    leader: int = -1
+    """Where there was one."""
+
+
 class ControllerService(Protocol):
     """What brokers ask the controller; NOT_CONTROLLER where another broker is that."""
 
@@ -162,6 +188,25 @@ class ControllerService(Protocol):
 
     async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdsResponse:
         """The next block of producer ids (KIP-730)."""
+
+
+class ControllerAdmin(ControllerService, Protocol):
+    """What administrators ask, too; None where another broker is the controller."""
+
+    async def alter_reassignments(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, Refusal] | None:
+        """Other replicas for partitions, None = no others than before."""
+
+    async def reassignments(
+        self, keys: Sequence[TopicPartition] | None
+    ) -> Mapping[TopicPartition, PartitionAssignment] | None:
+        """Of these partitions (None = all) those that move."""
+
+    async def elect(
+        self, kind: ElectionKind, keys: Sequence[TopicPartition] | None
+    ) -> Mapping[TopicPartition, Elected] | None:
+        """Other leaders for partitions (None = all)."""
 
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest

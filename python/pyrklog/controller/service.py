@@ -303,5 +303,10 @@ class ClusterService(Protocol):
     ) -> list[LogDirInfo]:
         """This broker's log directories; None = all partitions, else only those named."""
 
+    async def wait_for_leaders(
+        self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int
+    ) -> set[tuple[str, int]]:
+        """Waits until clients of this broker are told of these leaders; who is not in time."""
+
     async def next_producer_id(self) -> int:
         """A producer id that was never handed out before and never will be again."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.requests import PartitionInfo, TopicPartition
 from pyrklog.image import BrokerImage
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
@@ -104,6 +105,20 @@ class Partition:
         self.removing = assignment.removing.get(self.index, ())
 
     @property
+    def assignment(self) -> PartitionAssignment:
+        """Its replicas, and which of them come and go."""
+        return PartitionAssignment(self.replicas, self.adding, self.removing)
+
+    def reassign(self, assignment: PartitionAssignment) -> None:
+        """Takes other replicas."""
+        self.replicas, self.adding, self.removing = assignment
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a reassignment runs."""
+        return bool(self.adding or self.removing)
+
+    @property
     def key(self) -> TopicPartition:
         """(topic, partition)."""
         return self.topic.name, self.index
@@ -151,6 +166,11 @@ class Topic:
             index: Partition(self, index, assignment) for index in sorted(assignment.replicas)
         }
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether a partition of it is being reassigned."""
+        return any(partition.is_moving for partition in self.partitions.values())
+
 
 class ControllerState:
     """All that the controller decides on."""
@@ -167,6 +187,7 @@ class ControllerState:
         """Replicas on failed log directories, by broker."""
         self.to_delete: set[str] = set()
         self.deletion_blocked: set[str] = set()
+        """Marked for deletion, too, but served until their reassignment is over."""
 
     def partition(self, key: TopicPartition) -> Partition | None:
         """One partition."""
@@ -177,6 +198,10 @@ class ControllerState:
         """All partitions."""
         for topic in self.topics.values():
             yield from topic.partitions.values()
+
+    def moving(self) -> Iterator[Partition]:
+        """The partitions that are being reassigned."""
+        return (partition for partition in self.partitions() if partition.is_moving)
 
     def partitions_on(self, brokers: Iterable[int]) -> Iterator[tuple[Partition, int]]:
         """(partition, broker) of every replica on these brokers."""
@@ -189,6 +214,10 @@ class ControllerState:
     def is_live(self, broker: int, key: TopicPartition) -> bool:
         """Whether the replica can serve: its broker lives and its directory has not failed."""
         return broker in self.brokers and key not in self.failed_replicas.get(broker, ())
+
+    def may_be_given(self, broker: int) -> bool:
+        """Whether the broker may be given a replica: it lives, and is not about to end."""
+        return broker in self.brokers and broker not in self.shutting_down
 
     def live_replicas(self, partition: Partition) -> tuple[int, ...]:
         """The partition's replicas that can serve, in assignment order."""

@@ -6,9 +6,10 @@ one of them is refused, that transaction is split and its partitions are written
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.effects import StateWrite
 from pyrklog.controller.requests import TopicPartition
 from pyrklog.metastore import znodes
@@ -180,3 +181,68 @@ async def delete_topics(store: Metastore, term: Term, topics: Sequence[str]) -> 
     await run_fenced(store, term, [[Delete(path) for path in group] for group in groups])
     of_a_topic = (znodes.topic_path, znodes.topic_config_path, znodes.delete_topic_path)
     await delete_nodes(store, term, [path(topic) for path in of_a_topic for topic in topics])
+
+
+async def write_assignments(
+    store: Metastore, term: Term, topic: str, assignments: Mapping[int, PartitionAssignment]
+) -> bool:
+    """Writes other replicas of some partitions; False where the topic is gone.
+
+    Partitions that somebody adds to the topic at the same time stay.
+    """
+    path = znodes.topic_path(topic)
+    while True:
+        try:
+            node = await store.get(path)
+        except NoNodeError:
+            return False
+        before = znodes.decode_topic(path, node.data)
+        moving = {i: item for i, item in assignments.items() if item.is_moving}
+        after = znodes.TopicAssignment(
+            before.topic_id,
+            {**before.replicas, **{i: item.replicas for i, item in assignments.items()}},
+            _with(before.adding, assignments, {i: item.adding for i, item in moving.items()}),
+            _with(before.removing, assignments, {i: item.removing for i, item in moving.items()}),
+        )
+        operation = Set(path, znodes.encode_topic(after), node.stat.version)
+        (outcome,) = await run_fenced(store, term, [[operation]])
+        if isinstance(outcome, list):
+            return True
+
+
+def _with(
+    before: Mapping[int, tuple[int, ...]],
+    changed: Mapping[int, PartitionAssignment],
+    found: Mapping[int, tuple[int, ...]],
+) -> dict[int, tuple[int, ...]]:
+    kept = {index: brokers for index, brokers in before.items() if index not in changed}
+    return kept | {index: brokers for index, brokers in found.items() if brokers}
+
+
+async def unmark_reassignments(
+    store: Metastore, term: Term, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> None:
+    """Takes partitions out of /admin/reassign_partitions where it wants these replicas.
+
+    None = whatever it wants. The node goes with its last partition. One that cannot be read stays.
+    """
+    while True:
+        try:
+            node = await store.get(znodes.REASSIGN_PARTITIONS)
+            before = znodes.decode_reassignments(node.data)
+        except (NoNodeError, znodes.ZnodeError):
+            return
+        after = {
+            key: replicas
+            for key, replicas in before.items()
+            if key not in wanted or wanted[key] not in (None, replicas)
+        }
+        if after and len(after) == len(before):
+            return
+        path, version = znodes.REASSIGN_PARTITIONS, node.stat.version
+        operation: Operation = Delete(path, version)
+        if after:
+            operation = Set(path, znodes.encode_reassignments(after), version)
+        (outcome,) = await run_fenced(store, term, [[operation]])
+        if isinstance(outcome, list):
+            return

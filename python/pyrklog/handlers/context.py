@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyrklog.controller.requests import BrokerChannel, ControllerService
+from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
 from pyrklog.controller.service import ClusterService
 from pyrklog.groups.service import GroupService
 
@@ -65,8 +65,8 @@ class Context:
     groups: GroupService
     orders: BrokerChannel
     """Takes the controller's orders."""
-    controller: ControllerService
-    """What other brokers ask this one as the controller."""
+    controller: ControllerAdmin
+    """What this broker is asked as the controller."""
     session: Session
     api_version: int
     park: Callable[[], None]

@@ -6,7 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from pyrklog.controller.requests import BrokerChannel, ControllerService
+from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
 from pyrklog.controller.service import ClusterService
 from pyrklog.groups.service import GroupService
 from pyrklog.groups.table import Heartbeat, OffsetCommit
@@ -44,7 +44,9 @@ ROUTES: dict[int, tuple[str, str]] = {
     35: ("log_dirs", "describe_log_dirs"),
     37: ("topics", "create_partitions"),
     42: ("group_admin", "delete_groups"),
+    43: ("elections", "elect_leaders"),
     44: ("configs", "incremental_alter_configs"),
+    45: ("reassignments", "alter_partition_reassignments"),
     46: ("reassignments", "list_partition_reassignments"),
     47: ("offsets", "offset_delete"),
     56: ("to_controller", "alter_partition"),
@@ -88,7 +90,7 @@ class Handlers:
         service: ClusterService,
         groups: GroupService,
         orders: BrokerChannel,
-        controller: ControllerService,
+        controller: ControllerAdmin,
         park: Callable[[int], None],
     ) -> None:
         """``park`` takes the number of a request whose answer waits for other clients."""
@@ -177,7 +179,7 @@ def build_handlers(
     service: ClusterService,
     groups: GroupService,
     orders: BrokerChannel,
-    controller: ControllerService,
+    controller: ControllerAdmin,
     park: Callable[[int], None],
 ) -> Handlers:
     """The handlers of a broker whose control plane these are."""

@@ -1,21 +1,78 @@
-"""ListPartitionReassignments."""
+"""AlterPartitionReassignments, ListPartitionReassignments: answered by the controller only."""
 
+from collections.abc import Sequence
+
+from pyrklog.controller.requests import TopicPartition
 from pyrklog.handlers.context import Context
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    ReassignedPartition,
+    ReassignedTopic,
 )
 
 
-async def list_partition_reassignments(
-    context: Context, _request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
-    """What is on the move: nothing, since this broker reassigns no partitions."""
-    cluster = context.service.describe_cluster(context.session.listener)
-    if cluster.controller_id != context.service.node_id:
+async def alter_partition_reassignments(
+    context: Context, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Begins, replaces or cancels reassignments; the answer does not wait for their ends.
+
+    Of a partition that is named twice the last word counts, as in Kafka.
+    """
+    wanted: dict[TopicPartition, Sequence[int] | None] = {
+        (topic.name, item.partition_index): item.replicas
+        for topic in request.topics
+        for item in topic.partitions
+    }
+    results = await context.controller.alter_reassignments(wanted)
+    if results is None:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
-    return ListPartitionReassignmentsResponse()
+    topics: dict[str, list[ReassignedPartition]] = {}
+    for (topic, partition), (code, message) in results.items():
+        answer = ReassignedPartition(partition, code, (message or code.message) if code else None)
+        topics.setdefault(topic, []).append(answer)
+    return AlterPartitionReassignmentsResponse(
+        responses=[ReassignedTopic(topic, partitions) for topic, partitions in topics.items()]
+    )
+
+
+def alter_partition_reassignments_error(
+    _request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str | None
+) -> AlterPartitionReassignmentsResponse:
+    """Nothing is changed, and why."""
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
+
+
+async def list_partition_reassignments(
+    context: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """What is on the move; a partition that is not there is on no move."""
+    keys = None
+    if request.topics is not None:
+        keys = [
+            (topic.name, index) for topic in request.topics for index in topic.partition_indexes
+        ]
+    moving = await context.controller.reassignments(keys)
+    if moving is None:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+    topics: dict[str, list[OngoingPartitionReassignment]] = {}
+    for (topic, partition), assignment in moving.items():
+        topics.setdefault(topic, []).append(
+            OngoingPartitionReassignment(
+                partition,
+                list(assignment.replicas),
+                list(assignment.adding),
+                list(assignment.removing),
+            )
+        )
+    return ListPartitionReassignmentsResponse(
+        topics=[OngoingTopicReassignment(topic, partitions) for topic, partitions in topics.items()]
+    )
 
 
 def list_partition_reassignments_error(

@@ -17,6 +17,8 @@ BROKER_SEQUENCE = "/brokers/seqid"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
 CONFIG_TOPICS = "/config/topics"
 CONFIG_BROKERS = "/config/brokers"
 CONFIG_CHANGES = "/config/changes"
@@ -25,6 +27,7 @@ LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CLUSTER_ID = "/cluster/id"
+FEATURE = "/feature"
 DEFAULT_ENTITY = "<default>"
 
 PERSISTENT_PATHS = (
@@ -41,8 +44,11 @@ PERSISTENT_PATHS = (
     CONFIG_CHANGES,
     LOG_DIR_EVENTS,
     "/isr_change_notification",
+    FEATURE,
 )
 """What every Kafka cluster has from its first start."""
+FIRST_CONTENT = {FEATURE: b'{"features":{},"version":2,"status":1}'}
+"""What stands there then: features are enabled, and there are none (KIP-584)."""
 
 OWN_ROOT = "/pyrklog"
 """Below it lies what Kafka does not know."""
@@ -283,6 +289,36 @@ def decode_state(path: str, data: bytes) -> Leadership:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ZnodeError(f"{path} is no partition state: {error!r}") from None
+
+
+def encode_reassignments(wanted: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
+    """Content of /admin/reassign_partitions: (topic, partition) -> replicas."""
+    partitions = [
+        {"topic": topic, "partition": partition, "replicas": list(replicas)}
+        for (topic, partition), replicas in wanted.items()
+    ]
+    return _dump({"version": 1, "partitions": partitions})
+
+
+def decode_reassignments(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Raises :class:`ZnodeError`; of a partition that is named twice the last counts."""
+    content = _load(REASSIGN_PARTITIONS, data)
+    try:
+        return {
+            (str(item["topic"]), int(item["partition"])): tuple(map(int, item["replicas"]))
+            for item in content["partitions"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ZnodeError(f"{REASSIGN_PARTITIONS} asks for nothing: {error!r}") from None
+
+
+def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
+    """Content of /admin/preferred_replica_election; raises :class:`ZnodeError`."""
+    content = _load(PREFERRED_ELECTION, data)
+    try:
+        return [(str(item["topic"]), int(item["partition"])) for item in content["partitions"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ZnodeError(f"{PREFERRED_ELECTION} names no partitions: {error!r}") from None
 
 
 def encode_controller(broker: int, timestamp_ms: int) -> bytes:

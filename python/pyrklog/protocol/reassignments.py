@@ -1,7 +1,62 @@
-"""ListPartitionReassignments (KIP-455)."""
+"""AlterPartitionReassignments, ListPartitionReassignments (KIP-455)."""
 
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.fields import Int16, Int32, Message, Str, empty_list
+
+
+class ReassignablePartition(Message):
+    """``replicas`` null: the running reassignment is cancelled."""
+
+    partition_index: Int32
+    replicas: list[Int32] | None = None
+
+
+class ReassignableTopic(Message):
+    """Partitions of one topic."""
+
+    name: Str
+    partitions: list[ReassignablePartition]
+
+
+class AlterPartitionReassignmentsRequest(Message):
+    """Other replicas for partitions."""
+
+    timeout_ms: Int32 = 60_000
+    topics: list[ReassignableTopic] = empty_list()
+
+
+class ReassignedPartition(Message):
+    """Whether its reassignment has begun."""
+
+    partition_index: Int32
+    error_code: Int16 = 0
+    error_message: Str | None = None
+
+
+class ReassignedTopic(Message):
+    """Partitions of one topic."""
+
+    name: Str
+    partitions: list[ReassignedPartition]
+
+
+class AlterPartitionReassignmentsResponse(Message):
+    """One answer for each partition, unless the whole request was refused."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: Str | None = None
+    responses: list[ReassignedTopic] = empty_list()
+
+
+ALTER_PARTITION_REASSIGNMENTS = Api(
+    45,
+    "AlterPartitionReassignments",
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    versions=(0, 0),
+    flexible_since=0,
+)
 
 
 class ListPartitionReassignmentsTopics(Message):

@@ -181,7 +181,9 @@ class ReplicationDriver:
             finally:
                 done.set()
                 for topic, partition, _ in decision.stop:
-                    self._stopping.pop((topic, partition), None)
+                    # A replica is stopped first, and then deleted: the later one counts.
+                    if self._stopping.get((topic, partition)) is done:
+                        del self._stopping[(topic, partition)]
             for (topic, partition, delete), code in zip(decision.stop, codes, strict=True):
                 errors[(topic, partition)] = _stop_error(code)
                 log.debug("stopped", topic=topic, partition=partition, delete=delete, code=code)

@@ -1,6 +1,6 @@
 //! One partition's share of a fetch: the checks, then the bytes.
 
-use pyrklog_log::{Isolation, ReadError, Slice, Wait};
+use pyrklog_log::{Isolation, Log, ReadError, Slice, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
@@ -63,9 +63,18 @@ impl PartitionRead {
     }
 }
 
+/// The log that may be read. Up to its end it is read by replicas, which have shown that they know
+/// the leader, and by tools that compare replicas, followers' too.
+fn readable(state: &mut PartitionState, isolation: Isolation) -> Result<&mut Log, ErrorCode> {
+    match isolation {
+        Isolation::LogEnd => state.held(),
+        Isolation::HighWatermark | Isolation::Committed => state.led(),
+    }
+}
+
 /// How far a reader may see; `None` when the partition does not serve.
 pub fn bound(state: &mut PartitionState, isolation: Isolation) -> Option<i64> {
-    let log = state.led().ok()?;
+    let log = readable(state, isolation).ok()?;
     Some(match isolation {
         Isolation::LogEnd => log.gated_end(),
         Isolation::HighWatermark => log.high_watermark(),
@@ -116,7 +125,7 @@ fn read_once(
             ..PartitionRead::failed(error)
         });
     }
-    let log = match state.led() {
+    let log = match readable(&mut state, isolation) {
         Ok(log) => log,
         Err(error) => return Ok(PartitionRead::failed(error)),
     };

@@ -279,6 +279,15 @@ impl PartitionState {
         }
     }
 
+    /// The log of a partition that is led or followed here.
+    pub fn held(&mut self) -> Result<&mut Log, ErrorCode> {
+        match (self.role, &mut self.log) {
+            (Role::Leader | Role::Follower, Some(log)) => Ok(log),
+            (Role::Offline, _) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            _ => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
+    }
+
     /// Checks the leader epoch that a client believes in; -1 = it does not say (KIP-320).
     pub fn check_epoch(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
         if current_leader_epoch < 0 || current_leader_epoch == self.leader_epoch {

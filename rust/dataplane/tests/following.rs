@@ -171,6 +171,33 @@ fn a_follower_has_what_its_leader_has() {
 }
 
 #[test]
+fn a_tool_that_compares_replicas_reads_any_of_them() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &[1]);
+    pair.follow(2, 1, 0);
+    pair.produce(1, b"value");
+    pair.wait_copied();
+    let read = |pair: &mut Pair, broker: i32, replica_id: i32| {
+        let mut ask = Ask::one("t", 0, 0);
+        ask.replica_id = replica_id;
+        let mut reply = pair.plane(broker).client().fetch(&ask);
+        let found = reply.partitions.remove(0);
+        (found.error, found.records)
+    };
+    let (error, records) = read(&mut pair, 1, -2);
+    assert_eq!(error, ErrorCode::NONE);
+    assert!(!records.is_empty());
+    assert_eq!(read(&mut pair, 2, -2), (error, records));
+    // Consumers, and whoever calls itself another replica, are sent to the leader.
+    for replica_id in [-1, 1, 7] {
+        let found = read(&mut pair, 2, replica_id);
+        assert_eq!(found, (ErrorCode::NOT_LEADER_OR_FOLLOWER, vec![]));
+    }
+    assert_eq!(pair.plane(2).delete("t", 1), [0]);
+    assert_ne!(read(&mut pair, 2, -2).0, ErrorCode::NONE);
+}
+
+#[test]
 fn without_a_block_cache_the_next_fetch_waits_for_the_file() {
     let mut pair = Pair::start_with(topic_config(), |config| config.cache = CacheConfig::off());
     pair.lead(1, 0, &BOTH);

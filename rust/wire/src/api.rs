@@ -86,7 +86,9 @@ pub mod key {
     pub const DESCRIBE_LOG_DIRS: i16 = 35;
     pub const CREATE_PARTITIONS: i16 = 37;
     pub const DELETE_GROUPS: i16 = 42;
+    pub const ELECT_LEADERS: i16 = 43;
     pub const INCREMENTAL_ALTER_CONFIGS: i16 = 44;
+    pub const ALTER_PARTITION_REASSIGNMENTS: i16 = 45;
     pub const LIST_PARTITION_REASSIGNMENTS: i16 = 46;
     pub const OFFSET_DELETE: i16 = 47;
     pub const ALTER_PARTITION: i16 = 56;
@@ -215,11 +217,19 @@ pub const TABLE: &[ApiRow] = &[
         Owner::Python,
     ),
     row(key::DELETE_GROUPS, "DeleteGroups", (0, 2), 2, Owner::Python),
+    row(key::ELECT_LEADERS, "ElectLeaders", (0, 2), 2, Owner::Python),
     row(
         key::INCREMENTAL_ALTER_CONFIGS,
         "IncrementalAlterConfigs",
         (0, 1),
         1,
+        Owner::Python,
+    ),
+    row(
+        key::ALTER_PARTITION_REASSIGNMENTS,
+        "AlterPartitionReassignments",
+        (0, 0),
+        0,
         Owner::Python,
     ),
     row(

@@ -6,6 +6,7 @@ effects as short lines, so that a scenario reads like a script.
 
 from collections.abc import Iterable, Mapping
 
+from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     ForgetUnclean,
@@ -16,6 +17,9 @@ from pyrklog.controller.effects import (
     StateChange,
     Steps,
     UnmarkDeletion,
+    UnmarkElection,
+    UnmarkReassignments,
+    WriteAssignments,
     WriteStates,
 )
 from pyrklog.controller.machine import Controller
@@ -53,11 +57,27 @@ def live(*ids: int, epoch: int = 100) -> dict[int, LiveBroker]:
     }
 
 
+class CrashedError(Exception):
+    """The controller is gone in the middle of a procedure."""
+
+
 class Runner:
     """A controller with its surroundings."""
 
-    def __init__(self, *, delete_topic_enable: bool = True, unclean: Iterable[str] = ()) -> None:
-        self.controller = Controller(CONTROLLER, EPOCH, delete_topic_enable=delete_topic_enable)
+    def __init__(
+        self,
+        *,
+        delete_topic_enable: bool = True,
+        unclean: Iterable[str] = (),
+        epoch: int = EPOCH,
+    ) -> None:
+        self.controller = Controller(CONTROLLER, epoch, delete_topic_enable=delete_topic_enable)
+        self.topics: dict[str, TopicAssignment] = {}
+        """The topics' znodes, where a test looks at them."""
+        self.to_reassign: dict[TopicPartition, tuple[int, ...]] | None = None
+        """/admin/reassign_partitions."""
+        self.actions_left: int | None = None
+        """Writes and requests until the controller crashes; None = it does not."""
         self.states: dict[TopicPartition, tuple[Leadership, int]] = {}
         self.unclean = frozenset(unclean)
         self.sent: list[tuple[int, ControlRequest]] = []
@@ -70,8 +90,22 @@ class Runner:
         to_delete: Iterable[str] = (),
     ) -> list[str]:
         """The controller takes over what ``self.states`` holds."""
-        snapshot = Snapshot(topics or {}, dict(self.states), list(to_delete))
+        self.topics.update(topics or {})
+        snapshot = Snapshot(dict(self.topics), dict(self.states), list(to_delete))
         return self.run(self.controller.start(brokers, snapshot))
+
+    def successor(self) -> "Runner":
+        """The next controller, not yet started; it finds what this one has written."""
+        runner = Runner(unclean=self.unclean, epoch=self.controller.state.epoch + 1)
+        runner.topics, runner.states = self.topics, self.states
+        runner.to_reassign = self.to_reassign
+        return runner
+
+    def _act(self) -> None:
+        if self.actions_left is not None:
+            if not self.actions_left:
+                raise CrashedError
+            self.actions_left -= 1
 
     def run(self, steps: Steps) -> list[str]:
         """Runs a procedure to its end; one line an effect."""
@@ -83,6 +117,8 @@ class Runner:
             except StopIteration:
                 return lines
             result = None
+            if not isinstance(effect, StateChange):
+                self._act()
             match effect:
                 case WriteStates(writes):
                     written: dict[TopicPartition, int | None] = {}
@@ -102,6 +138,17 @@ class Runner:
                     lines += [f"read {name(key)}" for key in keys]
                 case ReadUnclean(topics):
                     result = self.unclean & set(topics)
+                case WriteAssignments(topic, assignments):
+                    result = self._write_assignments(topic, assignments)
+                    lines += [
+                        f"assign {name((topic, index))} {assigned(item)}"
+                        for index, item in assignments.items()
+                        if result
+                    ]
+                case UnmarkReassignments(wanted):
+                    lines += self._unmark_reassignments(wanted)
+                case UnmarkElection():
+                    lines.append("unmark election")
                 case Send(broker, request):
                     self.sent.append((broker, request))
                     lines.append(f"{broker} <- {request_line(request)}")
@@ -116,6 +163,32 @@ class Runner:
                 case StateChange(event, fields):
                     if event.endswith("_failed"):
                         lines.append(f"failed {fields['topic']}-{fields['partition']}")
+
+    def _write_assignments(
+        self, topic: str, assignments: Mapping[int, PartitionAssignment]
+    ) -> bool:
+        node = self.topics.get(topic)
+        if node is None:
+            return False
+        kept = {i: b for i, b in node.adding.items() if i not in assignments}
+        kept_removing = {i: b for i, b in node.removing.items() if i not in assignments}
+        self.topics[topic] = TopicAssignment(
+            node.topic_id,
+            {**node.replicas, **{i: item.replicas for i, item in assignments.items()}},
+            kept | {i: item.adding for i, item in assignments.items() if item.adding},
+            kept_removing | {i: item.removing for i, item in assignments.items() if item.removing},
+        )
+        return True
+
+    def _unmark_reassignments(
+        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> list[str]:
+        before = self.to_reassign
+        if before is None:
+            return []
+        gone = [key for key in wanted if key in before and wanted[key] in (None, before[key])]
+        self.to_reassign = {key: b for key, b in before.items() if key not in gone} or None
+        return [f"unmark reassignment {name(key)}" for key in gone]
 
     def last(self, broker: int, kind: type) -> ControlRequest:
         """The last request of a kind sent to a broker."""
@@ -140,6 +213,14 @@ class Runner:
     def leadership(self, topic: str, partition: int) -> str:
         """What the store holds of a partition."""
         return shown(self.states[(topic, partition)][0])
+
+
+def assigned(item: PartitionAssignment) -> str:
+    """An assignment on its way: "4,5,1 +4,5 -1"."""
+    parts = [",".join(map(str, item.replicas))]
+    parts += ["+" + ",".join(map(str, item.adding))] if item.adding else []
+    parts += ["-" + ",".join(map(str, item.removing))] if item.removing else []
+    return " ".join(parts)
 
 
 def name(key: TopicPartition) -> str:

@@ -1,7 +1,7 @@
 """The controller's driver over the embedded store: election, fencing, watches, effects."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,115 +10,26 @@ import trio.testing
 
 from pyrklog.controller.driver import (
     FIRST_REBALANCE_SECONDS,
-    ControllerDriver,
-    ControllerSettings,
 )
 from pyrklog.controller.machine import Controller
-from pyrklog.controller.requests import (
-    ControlRequest,
-    ControlResponse,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    PartitionInfo,
-    StopReplicaRequest,
-    StopReplicaResponse,
-    TopicPartitions,
-)
+from pyrklog.controller.requests import PartitionInfo, TopicPartitions
 from pyrklog.controller.state import IllegalTransitionError
 from pyrklog.controller.state_log import StateChangeLog
-from pyrklog.errors import ErrorCode
 from pyrklog.identity import create_paths
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
-from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore, open_store
+from pyrklog.metastore.embedded import EmbeddedSession, open_store
 from pyrklog.metastore.interface import (
     CHANGED,
     Create,
-    Metastore,
     Node,
     Set,
     Watch,
     WatchEvent,
 )
 from pyrklog.metastore.znodes import Leadership
-from pyrklog.peers.own_channel import OwnChannel
-from tests.unit.controller.runner import assignment, request_line
-
-
-class Brokers:
-    """Brokers that obey at once and write down what they were told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.changed = trio.Event()
-
-    def post(self, request: ControlRequest, answered: Callable[[ControlResponse], None]) -> None:
-        self.told.append(request_line(request))
-        self.changed.set()
-        self.changed = trio.Event()
-        if isinstance(request, LeaderAndIsrRequest):
-            led = {(t.topic, p.partition): ErrorCode.NONE for t in request.topics for p in t[2]}
-            answered(LeaderAndIsrResponse(ErrorCode.NONE, led))
-        elif isinstance(request, StopReplicaRequest):
-            stopped = {(r.topic, r.partition): ErrorCode.NONE for r in request.replicas}
-            answered(StopReplicaResponse(ErrorCode.NONE, stopped))
-        else:
-            answered(ErrorCode.NONE)
-
-    async def wait_told(self, line: str) -> None:
-        with trio.fail_after(10):
-            while line not in self.told:
-                await self.changed.wait()
-
-
-class Cluster:
-    """One store, several brokers with a driver each."""
-
-    def __init__(self, store: EmbeddedStore, directory: Path) -> None:
-        self.store = store
-        self.directory = directory
-        self.brokers = Brokers()
-        self.sessions: dict[int, EmbeddedSession] = {}
-        self.unclean: set[str] = set()
-        self.state_log = StateChangeLog(directory)
-
-    async def register(self, broker: int) -> EmbeddedSession:
-        session = self.sessions[broker] = self.store.session()
-        registration = znodes.BrokerRegistration(
-            [("PLAINTEXT", f"host{broker}", 9092)], {"PLAINTEXT": "PLAINTEXT"}, None, 0
-        )
-        path = znodes.broker_path(broker)
-        await session.multi(
-            [Create(path, b"", True), Set(path, znodes.encode_broker(registration), 0)]
-        )
-        return session
-
-    def driver(
-        self,
-        broker: int,
-        rebalance_interval_seconds: int | None = None,
-        store: Metastore | None = None,
-        told: Sequence[TopicPartitions] = (),
-    ) -> ControllerDriver:
-        return ControllerDriver(
-            broker,
-            store or self.sessions[broker],
-            OwnChannel(self.brokers),
-            ControllerSettings(
-                unclean_topics=lambda overrides: frozenset(self.unclean & overrides.keys()),
-                delete_topic_enable=True,
-                rebalance_interval_seconds=rebalance_interval_seconds,
-                imbalance_percent=10,
-            ),
-            self.state_log,
-            lambda: told,
-        )
-
-    async def create_topic(self, name: str, *replicas: tuple[int, ...]) -> None:
-        session = next(iter(self.sessions.values()))
-        await session.create(znodes.topic_config_path(name), znodes.encode_config({}))
-        data = znodes.encode_topic(assignment(*replicas))
-        await session.create(znodes.topic_path(name), data)
+from tests.unit.controller.runner import assignment
+from tests.unit.controller.stage import Cluster
 
 
 @pytest.fixture

@@ -5,13 +5,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyrklog.controller import service
+from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownResponse,
     ControlRequest,
     ControlResponse,
+    Elected,
+    ElectionKind,
     ProducerIdsResponse,
+    Refusal,
+    TopicPartition,
 )
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.driver import GroupCoordinator
@@ -181,6 +186,14 @@ class FakeService:
         result: list[service.LogDirInfo] = self._answer("describe_log_dirs", partitions)
         return result
 
+    async def wait_for_leaders(
+        self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int
+    ) -> set[tuple[str, int]]:
+        result: set[tuple[str, int]] = set(
+            self._answer("wait_for_leaders", leaders, timeout_ms=timeout_ms)
+        )
+        return result
+
     async def next_producer_id(self) -> int:
         self.answers.setdefault("next_producer_id", 4000)
         result: int = self._answer("next_producer_id")
@@ -194,8 +207,15 @@ class ReplicaOrders:
         pass
 
 
-class NoController:
-    """Refuses whatever it is asked."""
+class FakeController:
+    """Refuses what brokers ask; answers administrators from ``answers``, by the method's name.
+
+    ``asked`` lists (name, argument). Without an answer another broker is the controller.
+    """
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, Any]] = []
 
     async def alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER, [])
@@ -206,8 +226,36 @@ class NoController:
     async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdsResponse:
         return ProducerIdsResponse(ErrorCode.NOT_CONTROLLER, None)
 
+    async def alter_reassignments(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, Refusal] | None:
+        result: Mapping[TopicPartition, Refusal] | None
+        result = self._answer("alter_reassignments", wanted)
+        return result
 
-def make_handlers(fake: FakeService, groups: GroupService | None = None) -> Handlers:
+    async def reassignments(
+        self, keys: Sequence[TopicPartition] | None
+    ) -> Mapping[TopicPartition, PartitionAssignment] | None:
+        result: Mapping[TopicPartition, PartitionAssignment] | None
+        result = self._answer("reassignments", keys)
+        return result
+
+    async def elect(
+        self, kind: ElectionKind, keys: Sequence[TopicPartition] | None
+    ) -> Mapping[TopicPartition, Elected] | None:
+        result: Mapping[TopicPartition, Elected] | None = self._answer("elect", (kind, keys))
+        return result
+
+    def _answer(self, name: str, argument: Any) -> Any:
+        self.asked.append((name, argument))
+        return self.answers.get(name)
+
+
+def make_handlers(
+    fake: FakeService,
+    groups: GroupService | None = None,
+    controller: FakeController | None = None,
+) -> Handlers:
     """Handlers over a control plane; without ``groups`` there are none."""
     topic = FakeTopic(None, {})
     idle = GroupCoordinator(
@@ -218,15 +266,21 @@ def make_handlers(fake: FakeService, groups: GroupService | None = None) -> Hand
         wall_ms=lambda: 0,
         fresh_id=lambda: "id",
     )
-    return build_handlers(fake, groups or idle, ReplicaOrders(), NoController(), lambda _: None)
+    controller = controller or FakeController()
+    return build_handlers(fake, groups or idle, ReplicaOrders(), controller, lambda _: None)
 
 
 async def ask(
-    fake: FakeService, key: int, version: int, message: Any, groups: GroupService | None = None
+    fake: FakeService,
+    key: int,
+    version: int,
+    message: Any,
+    groups: GroupService | None = None,
+    controller: FakeController | None = None,
 ) -> Any:
     """Sends a request through the bytes and back."""
     api = find_api(key)
     request = FakeRequest(key, version, api.encode_request(message, version))
-    body = await make_handlers(fake, groups).handle(request)
+    body = await make_handlers(fake, groups, controller).handle(request)
     assert body is not None
     return api.decode_response(body, version)

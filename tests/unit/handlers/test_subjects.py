@@ -1,4 +1,4 @@
-"""DeleteRecords, DescribeLogDirs, DescribeCluster, InitProducerId, ListPartitionReassignments."""
+"""DeleteRecords, DescribeLogDirs, DescribeCluster, InitProducerId."""
 
 import pytest
 
@@ -15,7 +15,6 @@ from pyrklog.protocol.cluster import DescribeClusterRequest
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from pyrklog.protocol.producer_ids import InitProducerIdRequest
-from pyrklog.protocol.reassignments import ListPartitionReassignmentsRequest
 from pyrklog.protocol.records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -23,7 +22,7 @@ from pyrklog.protocol.records import (
 )
 from tests.unit.handlers.fake_service import FakeService, ask
 
-COORDINATOR, RECORDS, PRODUCER_ID, LOG_DIRS, REASSIGNMENTS, CLUSTER = 10, 21, 22, 35, 46, 60
+COORDINATOR, RECORDS, PRODUCER_ID, LOG_DIRS, CLUSTER = 10, 21, 22, 35, 60
 
 
 async def test_records_are_deleted_and_results_grouped_by_topic() -> None:
@@ -150,18 +149,6 @@ async def test_a_store_that_is_away_is_said_to_the_producer() -> None:
     fake = FakeService(next_producer_id=ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     response = await ask(fake, PRODUCER_ID, 4, InitProducerIdRequest())
     assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-async def test_no_partition_is_on_the_move() -> None:
-    response = await ask(FakeService(), REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
-    assert (response.error_code, response.topics) == (0, [])
-
-
-async def test_only_the_controller_lists_reassignments() -> None:
-    brokers = [ClusterBroker(2, "b", 9092, None)]
-    fake = FakeService(describe_cluster=ClusterDescription("id", 2, brokers))
-    response = await ask(fake, REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
-    assert response.error_code == ErrorCode.NOT_CONTROLLER
 
 
 @pytest.mark.parametrize(

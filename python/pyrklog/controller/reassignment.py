@@ -1,0 +1,335 @@
+"""Moving partitions to other replicas, step by step (``docs/cluster.md``, section 6). Pure.
+
+The steps and their order are Kafka's (3.9, KIP-455). The topic's znode is written first, with the
+targets and the old replicas, and last, with the targets alone: a controller that fails in between
+leaves all that its successor has to know. That one goes on from there, and every step may be done
+twice.
+
+Where Kafka would go on without a leader (no target may lead, a state cannot be written), the
+reassignment waits here for the next event instead. A replica on a dead broker is forgotten, as in
+Kafka: its log stays on that broker's disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+from pyrklog.controller.assignment import PartitionAssignment
+from pyrklog.controller.batch import RequestBatch
+from pyrklog.controller.effects import (
+    Effect,
+    StateChange,
+    Steps,
+    UnmarkReassignments,
+    WriteAssignments,
+)
+from pyrklog.controller.election import (
+    reassignment_election,
+    same_leader,
+)
+from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.replicas import Replica, ReplicaChanges
+from pyrklog.controller.requests import Refusal, TopicPartition
+from pyrklog.controller.state import ControllerState, Partition, PartitionState, ReplicaState
+from pyrklog.errors import ErrorCode
+
+Targets = Sequence[int] | None
+"""The replicas wanted; None cancels."""
+
+
+ACCEPTED = Refusal(ErrorCode.NONE)
+
+_Moves = dict[Partition, PartitionAssignment]
+_Gone = Generator[Effect, Any, list[Partition]]
+
+
+class Reassignments:
+    """Procedures over partitions that move."""
+
+    def __init__(
+        self,
+        state: ControllerState,
+        batch: RequestBatch,
+        partitions: PartitionChanges,
+        replicas: ReplicaChanges,
+        ended: Callable[[Sequence[str]], Steps],
+    ) -> None:
+        """``ended`` is called with the topics in which a reassignment is over."""
+        self._state = state
+        self._batch = batch
+        self._partitions = partitions
+        self._replicas = replicas
+        self._ended = ended
+
+    # --- what is asked for -----------------------------------------------------------------------
+
+    def alter(
+        self, wanted: Mapping[TopicPartition, Targets], results: dict[TopicPartition, Refusal]
+    ) -> Steps:
+        """AlterPartitionReassignments; ``results`` gets one for each partition.
+
+        The latest word counts, so what the legacy znode wants of these partitions is dropped.
+        """
+        moves: _Moves = {}
+        for key, targets in wanted.items():
+            refusal = self._refusal(key, targets)
+            results[key] = refusal
+            partition = self._state.partition(key)
+            if refusal is ACCEPTED and partition is not None:
+                current = partition.assignment
+                moves[partition] = current.towards(current.origin if targets is None else targets)
+        if not moves:
+            return
+        yield UnmarkReassignments({partition.key: None for partition in moves})
+        yield from self._begin(moves, results)
+
+    def asked_by_znode(self, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> Steps:
+        """What /admin/reassign_partitions holds now; entries go when they are done or refused."""
+        if not wanted:
+            yield UnmarkReassignments({})
+        moves: _Moves = {}
+        settled: dict[TopicPartition, tuple[int, ...] | None] = {}
+        for key, targets in wanted.items():
+            partition = self._state.partition(key)
+            if partition is not None and partition.assignment.targets == targets:
+                if not partition.is_moving:
+                    settled[key] = targets
+                continue
+            refusal = self._refusal(key, targets)
+            if partition is None or refusal is not ACCEPTED:
+                settled[key] = targets
+                yield self._failed(key, refusal.message)
+            else:
+                moves[partition] = partition.assignment.towards(targets)
+        if settled:
+            yield UnmarkReassignments(settled)
+        if moves:
+            yield from self._begin(moves, {})
+
+    def list(
+        self, keys: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, PartitionAssignment]:
+        """Of these partitions (None = all) those that move."""
+        chosen = (
+            self._state.partitions()
+            if keys is None
+            else (p for p in map(self._state.partition, keys) if p is not None)
+        )
+        return {p.key: p.assignment for p in chosen if p.is_moving}
+
+    def _refusal(self, key: TopicPartition, targets: Targets) -> Refusal:
+        partition = self._state.partition(key)
+        if targets is None:
+            if partition is None or not partition.is_moving:
+                return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+            return self._cannot_lead(partition, partition.assignment.origin)
+        wrong = self._wrong_with(partition, targets)
+        if wrong is not None:
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong)
+        marked = self._state.to_delete | self._state.deletion_blocked
+        if partition is None or key[0] in marked:
+            return Refusal(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key[0]}-{key[1]}."
+            )
+        return self._cannot_lead(partition, partition.assignment.towards(targets).replicas)
+
+    def _wrong_with(self, partition: Partition | None, targets: Sequence[int]) -> str | None:
+        if not targets:
+            return "The list of replicas is empty."
+        if len(set(targets)) != len(targets):
+            return f"The list of replicas names a broker twice: {list(targets)}."
+        if min(targets) < 0:
+            return f"The list of replicas has a negative broker id: {list(targets)}."
+        current = partition.assignment if partition is not None else PartitionAssignment(())
+        adding = current.towards(targets).adding
+        dead = [broker for broker in adding if not self._state.may_be_given(broker)]
+        if dead:
+            return f"Brokers {dead} of the new replicas {list(adding)} are not alive."
+        return None
+
+    def _cannot_lead(self, partition: Partition, kept: Sequence[int]) -> Refusal:
+        """Replicas that leave at once must not be the only ones that hold what was acknowledged."""
+        leadership = partition.leadership
+        leaves = [broker for broker in partition.replicas if broker not in kept]
+        if leadership is None or not leaves or set(leadership.isr) & set(kept):
+            return ACCEPTED
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Only brokers {leaves}, which are to go, are in sync: records would be lost.",
+        )
+
+    # --- the steps -------------------------------------------------------------------------------
+
+    def _begin(self, moves: _Moves, results: dict[TopicPartition, Refusal]) -> Steps:
+        """Step 1: the topic's znode; what a running reassignment has added in vain goes at once."""
+        before = {partition: partition.assignment for partition in moves}
+        gone = yield from self._write(
+            {p: assignment for p, assignment in moves.items() if assignment != before[p]}
+        )
+        for partition in gone:
+            del moves[partition]
+            results[partition.key] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for partition, assignment in moves.items():
+            partition.reassign(assignment)
+            yield self._line("reassignment_started", partition, before[partition])
+        unneeded = {
+            p: tuple(b for b in before[p].replicas if b not in assignment.replicas)
+            for p, assignment in moves.items()
+        }
+        yield from self._drop({p: brokers for p, brokers in unneeded.items() if brokers})
+        yield from self.resume(list(moves))
+
+    def resume(self, partitions: Sequence[Partition]) -> Steps:
+        """Goes on from where the partitions are, which may be anywhere."""
+        waiting = [p for p in partitions if not self._has_arrived(p)]
+        yield from self._invite(waiting)
+        # Of a partition that nobody led, all live replicas are in sync from its first leader on.
+        yield from self.complete(partitions)
+
+    def complete(self, partitions: Sequence[Partition]) -> Steps:
+        """Steps 4 to 7 for those whose targets are all in sync."""
+        arrived = [p for p in partitions if self._has_arrived(p)]
+        if not arrived:
+            return
+        before = {partition: partition.assignment for partition in arrived}
+        for partition in arrived:
+            yield from self._replicas.mark(
+                [
+                    (partition, broker)
+                    for broker in partition.adding
+                    if partition.replica_state(broker) is ReplicaState.NEW
+                ],
+                ReplicaState.ONLINE,
+            )
+            # No replica that is to go may come back into the ISR.
+            partition.reassign(PartitionAssignment(before[partition].targets))
+        yield from self._lead_by_targets(arrived)
+        led = [p for p in arrived if self._is_led_by_target(p)]
+        yield from self._drop({p: before[p].removing for p in led if before[p].removing})
+        done = [p for p in led if not self._has_in_sync(p, before[p].removing)]
+        for partition in arrived:
+            if partition not in done:
+                partition.reassign(before[partition])
+                yield self._failed(partition.key, "no target leads")
+        yield from self._finish({partition: before[partition] for partition in done})
+
+    def _has_arrived(self, partition: Partition) -> bool:
+        """Step 3: every target in sync, and one of them able to lead."""
+        leadership = partition.leadership
+        if leadership is None:
+            return False
+        targets = partition.assignment.targets
+        is_live = any(self._state.is_live(broker, partition.key) for broker in targets)
+        return is_live and (not partition.is_moving or set(targets) <= set(leadership.isr))
+
+    def _invite(self, partitions: Sequence[Partition]) -> Steps:
+        """Step 2: all replicas hear of the assignment, those added as of something new."""
+        fresh = [p for p in partitions if p.leadership is None]
+        led = [p for p in partitions if p.leadership is not None]
+        yield from self._bump(led)
+        for partition in partitions:
+            unborn = [
+                (partition, broker)
+                for broker in partition.adding
+                if partition.replica_state(broker) is ReplicaState.NON_EXISTENT
+            ]
+            yield from self._replicas.to_new(unborn)
+            if partition.leadership is not None:
+                self._batch.leader_and_isr(partition.adding, partition, is_new=True)
+        yield from self._partitions.to_online(
+            [p for p in fresh if p.state is PartitionState.NEW and self._state.live_replicas(p)]
+        )
+        yield from self._batch.flush()
+
+    def _bump(self, partitions: Sequence[Partition]) -> Steps:
+        yield from self._partitions.write_changed(
+            partitions,
+            lambda p: p.leadership and same_leader(p.leadership, self._state.epoch),
+        )
+
+    def _lead_by_targets(self, partitions: Sequence[Partition]) -> Steps:
+        """Step 4: a leader that goes is replaced; one that stays hears of its new replicas."""
+        astray = [p for p in partitions if not self._is_led_by_target(p)]
+        staying = [p for p in partitions if p not in astray]
+        yield from self._partitions.to_online(astray, reassignment_election)
+        yield from self._bump(staying)
+        yield from self._batch.flush()
+
+    def _is_led_by_target(self, partition: Partition) -> bool:
+        leadership = partition.leadership
+        return leadership is not None and leadership.leader in self._state.live_replicas(partition)
+
+    def _drop(self, dropped: Mapping[Partition, Sequence[int]]) -> Steps:
+        """Steps 5 and 6: out of the ISR, stopped, deleted, forgotten; no answer is waited for."""
+        leaving: list[Replica] = [
+            (partition, broker)
+            for partition, brokers in dropped.items()
+            for broker in brokers
+            if partition.replica_state(broker) is not ReplicaState.NON_EXISTENT
+        ]
+        yield from self._replicas.to_offline(leaving)
+        yield from self._batch.flush()
+        gone = [item for item in leaving if not self._has_in_sync(item[0], dropped[item[0]])]
+        yield from self._replicas.to_deletion_started(gone)
+        yield from self._batch.flush()
+        yield from self._replicas.mark(gone, ReplicaState.DELETION_SUCCESSFUL)
+        yield from self._replicas.mark(gone, ReplicaState.NON_EXISTENT)
+        for partition, broker in gone:
+            self._state.failed_replicas.get(broker, set()).discard(partition.key)
+
+    def _has_in_sync(self, partition: Partition, brokers: Sequence[int]) -> bool:
+        leadership = partition.leadership
+        return leadership is not None and bool(set(brokers) & set(leadership.isr))
+
+    def _finish(self, before: Mapping[Partition, PartitionAssignment]) -> Steps:
+        """Step 7: the topic's znode, and everybody may know."""
+        if not before:
+            return
+        yield from self._write({p: p.assignment for p in before if before[p] != p.assignment})
+        yield UnmarkReassignments({p.key: p.replicas for p in before})
+        for partition in before:
+            yield self._line("reassignment_completed", partition, before[partition])
+        self._batch.update_metadata(self._state.brokers, before)
+        yield from self._batch.flush()
+        yield from self._ended(sorted({partition.topic.name for partition in before}))
+
+    def _write(self, assignments: _Moves) -> _Gone:
+        """One write a topic; returns the partitions of topics that are gone."""
+        by_topic: dict[str, dict[int, PartitionAssignment]] = {}
+        for partition, assignment in assignments.items():
+            by_topic.setdefault(partition.topic.name, {})[partition.index] = assignment
+        missing = set()
+        for topic, found in by_topic.items():
+            is_written: bool = yield WriteAssignments(topic, found)
+            if not is_written:
+                missing.add(topic)
+        return [partition for partition in assignments if partition.topic.name in missing]
+
+    # --- the log ---------------------------------------------------------------------------------
+
+    def _line(self, event: str, partition: Partition, before: PartitionAssignment) -> StateChange:
+        return StateChange(
+            event,
+            {
+                "topic": partition.topic.name,
+                "partition": partition.index,
+                "from": before.replicas,
+                "to": partition.replicas,
+                "adding": partition.adding,
+                "removing": partition.removing,
+                "controller_epoch": self._state.epoch,
+            },
+        )
+
+    def _failed(self, key: TopicPartition, why: str | None) -> StateChange:
+        topic, partition = key
+        return StateChange(
+            "reassignment_failed",
+            {
+                "topic": topic,
+                "partition": partition,
+                "reason": why,
+                "controller_epoch": self._state.epoch,
+            },
+        )

@@ -1,0 +1,99 @@
+"""Elections that somebody asks for: ElectLeaders (KIP-460) and the legacy znode. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyrklog.controller.batch import RequestBatch
+from pyrklog.controller.effects import StateChange, Steps, UnmarkElection
+from pyrklog.controller.election import preferred_election, unclean_election
+from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.requests import Elected, ElectionKind, Refusal, TopicPartition
+from pyrklog.controller.state import ControllerState, Partition
+from pyrklog.errors import ErrorCode
+
+
+class RequestedElections:
+    """Procedures over partitions whose leaders somebody wants to be elected."""
+
+    def __init__(
+        self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
+    ) -> None:
+        self._state = state
+        self._batch = batch
+        self._partitions = partitions
+
+    def elect(
+        self,
+        kind: ElectionKind,
+        keys: Sequence[TopicPartition] | None,
+        results: dict[TopicPartition, Elected],
+    ) -> Steps:
+        """None asks for all partitions; ``results`` gets one for each."""
+        if keys is None:
+            keys = [partition.key for partition in self._state.partitions()]
+        wanted = []
+        for key in keys:
+            partition = self._state.partition(key)
+            refusal = self._refusal(kind, key, partition)
+            if partition is None or refusal is not None:
+                results[key] = Elected(refusal or _FAILED[kind])
+            else:
+                wanted.append(partition)
+        led = [partition for partition in wanted if partition.leadership is not None]
+        yield StateChange(
+            "election_asked",
+            {
+                "kind": kind.name,
+                "partitions": len(keys),
+                "electable": len(wanted),
+                "controller_epoch": self._state.epoch,
+            },
+        )
+        election = preferred_election if kind is ElectionKind.PREFERRED else unclean_election
+        yield from self._partitions.to_online(led, election)
+        yield from self._batch.flush()
+        for partition in wanted:
+            is_failed = self._is_needed(kind, partition)
+            results[partition.key] = Elected(
+                _FAILED[kind] if is_failed else Refusal(ErrorCode.NONE), _leader(partition)
+            )
+
+    def asked_by_znode(self, keys: Sequence[TopicPartition]) -> Steps:
+        """What /admin/preferred_replica_election asks for; the node goes, whatever came of it."""
+        yield from self.elect(ElectionKind.PREFERRED, keys, {})
+        yield UnmarkElection()
+
+    def _refusal(
+        self, kind: ElectionKind, key: TopicPartition, partition: Partition | None
+    ) -> Refusal | None:
+        if partition is None:
+            return Refusal(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key[0]}-{key[1]}."
+            )
+        if key[0] in self._state.to_delete | self._state.deletion_blocked:
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted.")
+        if not self._is_needed(kind, partition):
+            return Refusal(ErrorCode.ELECTION_NOT_NEEDED)
+        return None
+
+    def _is_needed(self, kind: ElectionKind, partition: Partition) -> bool:
+        leader = _leader(partition)
+        if kind is ElectionKind.PREFERRED:
+            return leader != partition.replicas[0]
+        return leader not in self._state.brokers
+
+
+def _leader(partition: Partition) -> int:
+    return partition.leadership.leader if partition.leadership is not None else -1
+
+
+_FAILED = {
+    ElectionKind.PREFERRED: Refusal(
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        "The preferred replica does not live or is not in sync.",
+    ),
+    ElectionKind.UNCLEAN: Refusal(
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica of the partition lives."
+    ),
+}

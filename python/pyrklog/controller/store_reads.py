@@ -1,0 +1,47 @@
+"""What the controller reads from the metadata store, many nodes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyrklog.controller.requests import TopicPartition
+from pyrklog.logs import get_logger
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import Metastore
+
+log = get_logger("controller")
+
+
+async def read_states(
+    store: Metastore, keys: Sequence[TopicPartition]
+) -> dict[TopicPartition, tuple[znodes.Leadership, int]]:
+    """Leaderships with the versions of their nodes; what is missing or unreadable is left out."""
+    paths = [znodes.state_path(*key) for key in keys]
+    found = {}
+    # Among thousands of partitions most states are the same text.
+    decoded: dict[bytes, znodes.Leadership] = {}
+    for key, path, node in zip(keys, paths, await store.get_many(paths), strict=True):
+        if node is None:
+            continue
+        try:
+            leadership = decoded.get(node.data)
+            if leadership is None:
+                leadership = decoded[node.data] = znodes.decode_state(path, node.data)
+            found[key] = (leadership, node.stat.version)
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+    return found
+
+
+async def read_overrides(store: Metastore, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The options that were set of each topic; none where they cannot be read."""
+    paths = [znodes.topic_config_path(topic) for topic in topics]
+    overrides: dict[str, dict[str, str]] = {}
+    for topic, path, node in zip(topics, paths, await store.get_many(paths), strict=True):
+        overrides[topic] = {}
+        if node is not None:
+            try:
+                overrides[topic] = znodes.decode_config(path, node.data)
+            except znodes.ZnodeError as error:
+                log.error("bad_znode", reason=str(error))
+    return overrides

@@ -1,0 +1,182 @@
+"""Partitions that move to other brokers under load; nothing acknowledged is lost."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+
+from pyrklog.metastore import znodes
+from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster_clients import in_sync, leaders
+from tests.support.cluster_load import Writer, check
+
+pytestmark = pytest.mark.jvm
+
+PARTITIONS = 4
+STRICT = {"min.insync.replicas": "2"}
+
+
+@pytest.fixture
+def cluster(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
+    """Four brokers that run."""
+    return new_cluster(count=4).start()
+
+
+@pytest.fixture
+def client(cluster: BrokerCluster) -> Iterator[KafkaAdminClient]:
+    """An administrator's client that finds the controller by itself."""
+    found = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+    yield found
+    found.close()
+
+
+def admin_of(cluster: BrokerCluster, *numbers: int) -> AdminClient:
+    """librdkafka's, which asks these brokers."""
+    bootstrap = [cluster.brokers[number].bootstrap for number in numbers] or [cluster.bootstrap]
+    return AdminClient({"bootstrap.servers": ",".join(bootstrap)})
+
+
+def create_on(cluster: BrokerCluster, topic: str, *assignment: Sequence[int]) -> None:
+    """A topic whose partition p has ``assignment[p]``; every replica in sync."""
+    new = NewTopic(
+        topic,
+        len(assignment),
+        replica_assignment=[list(item) for item in assignment],
+        config=STRICT,
+    )
+    admin = admin_of(cluster)
+    admin.create_topics([new])[topic].result(30)
+    wanted = {index: set(item) for index, item in enumerate(assignment)}
+    wait_until(lambda: in_sync(admin, topic) == wanted, "not all are in sync")
+
+
+def move(
+    client: KafkaAdminClient, topic: str, partitions: int, targets: Sequence[int] | None
+) -> None:
+    """Asks for it and is told that it begins."""
+    wanted = {TopicPartition(topic, index): targets for index in range(partitions)}
+    assert client.alter_partition_reassignments(wanted) == dict.fromkeys(wanted)
+
+
+def has_arrived(cluster: BrokerCluster, topic: str, *targets: int) -> Callable[[], bool]:
+    """Whether ZooKeeper knows of these replicas alone, in sync and led by one of them."""
+
+    def look() -> bool:
+        node = cluster.json(f"/brokers/topics/{topic}")
+        if node["adding_replicas"] or node["removing_replicas"]:
+            return False
+        states = [
+            cluster.json(f"/brokers/topics/{topic}/partitions/{index}/state")
+            for index in range(len(node["partitions"]))
+        ]
+        return all(item == list(targets) for item in node["partitions"].values()) and all(
+            set(state["isr"]) == set(targets) and state["leader"] in targets for state in states
+        )
+
+    return look
+
+
+def folders(cluster: BrokerCluster, topic: str, number: int) -> list[str]:
+    """Partitions of the topic that lie in a broker's log directory."""
+    found = cluster.brokers[number].data.glob(f"logs/{topic}-*")
+    return sorted(path.name for path in found if not path.name.endswith("-delete"))
+
+
+def test_a_topic_moves_to_other_brokers_under_load(
+    cluster: BrokerCluster, topic: str, client: KafkaAdminClient
+) -> None:
+    create_on(cluster, topic, *[(1, 2)] * PARTITIONS)
+    writer = Writer(cluster, topic, PARTITIONS)
+    writer.go_on(2_000)
+    try:
+        move(client, topic, PARTITIONS, (3, 4))
+        wait_until(has_arrived(cluster, topic, 3, 4), "it does not arrive")
+        assert client.list_partition_reassignments() == {}
+        writer.go_on()
+        admin = admin_of(cluster)
+        wait_until(
+            lambda: set(leaders(admin, topic).values()) <= {3, 4}, "clients are told of others"
+        )
+        for number in (1, 2):
+            wait_until(lambda n=number: not folders(cluster, topic, n), "old replicas stay")  # type: ignore[misc]
+        for number in (3, 4):
+            assert len(folders(cluster, topic, number)) == PARTITIONS
+    finally:
+        writer.stop()
+    check(cluster, topic, writer)
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_the_controller_is_killed_meanwhile(
+    cluster: BrokerCluster, topic: str, client: KafkaAdminClient, has_it: bool
+) -> None:
+    """It is one of those that have the topic, or one of those that shall get it."""
+    killed = cluster.controller()
+    first, second, third = (number for number in cluster.brokers if number != killed)
+    sources, targets = (killed, first), (second, third)
+    if not has_it:
+        sources, targets = targets, sources
+    create_on(cluster, topic, *[sources] * PARTITIONS)
+    writer = Writer(cluster, topic, PARTITIONS)
+    writer.go_on(2_000)
+    try:
+        move(client, topic, PARTITIONS, targets)
+        cluster.brokers[killed].kill()
+        wait_until(lambda: cluster.is_gone(killed), "its session does not end")
+        cluster.brokers[killed].start()
+        wait_until(has_arrived(cluster, topic, *targets), "it does not arrive")
+        writer.go_on()
+    finally:
+        writer.stop()
+    check(cluster, topic, writer)
+
+
+def test_a_reassignment_to_a_broker_that_stands_still_is_cancelled(
+    cluster: BrokerCluster, topic: str, client: KafkaAdminClient
+) -> None:
+    controller = cluster.controller()
+    still, first, second, third = sorted(cluster.brokers, key=lambda number: number == controller)
+    create_on(cluster, topic, (first, second))
+    cluster.brokers[still].signal(signal.SIGSTOP)
+    try:
+        move(client, topic, 1, (third, still))
+        moving = client.list_partition_reassignments()
+        assert moving == {
+            TopicPartition(topic, 0): {
+                "replicas": [third, still, first, second],
+                "adding_replicas": [third, still],
+                "removing_replicas": [first, second],
+            }
+        }
+        wait_until(
+            lambda: third in in_sync(admin_of(cluster, third), topic)[0], "it does not catch up"
+        )
+        move(client, topic, 1, None)
+        assert has_arrived(cluster, topic, first, second)()
+        assert client.list_partition_reassignments() == {}
+        wait_until(lambda: not folders(cluster, topic, third), "the new replica stays")
+    finally:
+        cluster.brokers[still].signal(signal.SIGCONT)
+
+
+def test_the_legacy_znodes_are_honoured(cluster: BrokerCluster, topic: str) -> None:
+    create_on(cluster, topic, (1, 2))
+    wanted = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [3, 4]}]}
+    cluster.store.create(znodes.REASSIGN_PARTITIONS, json.dumps(wanted).encode())
+    wait_until(has_arrived(cluster, topic, 3, 4), "it does not arrive")
+    path = znodes.REASSIGN_PARTITIONS
+    wait_until(lambda: cluster.store.exists(path) is None, "the znode stays")
+    admin = admin_of(cluster)
+    wanted["partitions"][0]["replicas"] = [4, 3]  # type: ignore[index]
+    cluster.store.create(path, json.dumps(wanted).encode())
+    wait_until(lambda: cluster.store.exists(path) is None, "the second one stays")
+    (led_by,) = leaders(admin, topic).values()
+    wanted = {"version": 1, "partitions": [{"topic": topic, "partition": 0}]}
+    cluster.store.create(znodes.PREFERRED_ELECTION, json.dumps(wanted).encode())
+    path = znodes.PREFERRED_ELECTION
+    wait_until(lambda: cluster.store.exists(path) is None, "the znode stays")
+    wait_until(lambda: leaders(admin, topic) == {0: 4}, f"{led_by} leads still")

@@ -1,0 +1,72 @@
+"""A producer that goes on through whatever happens to a cluster, and what must be there then."""
+
+import threading
+
+from confluent_kafka import Producer
+
+from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster_clients import consume
+
+
+class Writer:
+    """An idempotent producer with acks=all that goes on until it is stopped."""
+
+    def __init__(self, cluster: BrokerCluster, topic: str, partitions: int) -> None:
+        self.acknowledged: list[set[int]] = [set() for _ in range(partitions)]
+        self.failed: list[object] = []
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 1,
+            }
+        )
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.acknowledged))
+
+    def _run(self) -> None:
+        number = 0
+        while not self._end.is_set():
+            for partition in range(len(self.acknowledged)):
+                self._producer.produce(
+                    self._topic,
+                    str(number).encode(),
+                    partition=partition,
+                    on_delivery=self._delivered,
+                )
+                number += 1
+            self._producer.poll(0.002)
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is not None:
+            self.failed.append(error)
+        else:
+            self.acknowledged[message.partition()].add(int(message.value()))  # type: ignore[attr-defined]
+
+    def go_on(self, count: int = 500) -> None:
+        """Returns when so many more are acknowledged."""
+        wanted = self.count + count
+        wait_until(lambda: self.count >= wanted, f"stands still at {self.count}")
+
+    def stop(self) -> None:
+        self._end.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+        assert not self.failed
+
+
+def check(cluster: BrokerCluster, topic: str, writer: Writer) -> None:
+    """Everything acknowledged is there, once, in order."""
+    found = [int(value) for value in consume(cluster, topic, writer.count, "checker")]
+    assert len(found) == len(set(found)), "some are there twice"
+    assert set(found) >= set().union(*writer.acknowledged)
+    for partition in range(len(writer.acknowledged)):
+        own = [number for number in found if number % len(writer.acknowledged) == partition]
+        assert own == sorted(own)

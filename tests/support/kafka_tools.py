@@ -1,0 +1,49 @@
+"""Apache Kafka's own tools, several in one virtual machine."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support import jvm
+
+_PACKAGE = "org.apache.kafka.tools"
+CLASSES = {
+    "topics": f"{_PACKAGE}.TopicCommand",
+    "reassign-partitions": f"{_PACKAGE}.reassign.ReassignPartitionsCommand",
+    "leader-election": f"{_PACKAGE}.LeaderElectionCommand",
+    "consumer-groups": f"{_PACKAGE}.consumer.group.ConsumerGroupCommand",
+    "log-dirs": f"{_PACKAGE}.LogDirsCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "replica-verification": f"{_PACKAGE}.ReplicaVerificationTool",
+}
+"""The scripts of Kafka's bin/ without "kafka-" -> their main classes."""
+
+
+class Output(NamedTuple):
+    """What a tool printed, and the status that it ended with."""
+
+    text: str
+    status: int
+
+    @property
+    def lines(self) -> list[str]:
+        """Lines that are not empty, with single spaces, without the log's."""
+        words = (" ".join(line.split()) for line in self.text.splitlines())
+        return [line for line in words if line and not re.match(r"(WARN|INFO|ERROR) ", line)]
+
+
+def run(bootstrap: str, commands: Sequence[str], timeout_s: float = 180.0) -> list[Output]:
+    """Each command is a script and its arguments, without the bootstrap server."""
+    script = []
+    for command in commands:
+        name, _, arguments = command.partition(" ")
+        script.append(f"{CLASSES[name]} --bootstrap-server {bootstrap} {arguments}")
+    program = Path(__file__).with_name("KafkaTools.java")
+    output = jvm.run(str(program), stdin="\n".join(script), timeout_s=timeout_s)
+    found = []
+    for section in output.split("\f")[1:]:
+        text, _, status = section.partition("\n")[2].rstrip().rpartition("exit ")
+        found.append(Output(text, int(status)))
+    assert len(found) == len(commands), output
+    return found
