@@ -57,6 +57,7 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
         ("purgatory_fetch", fetch_waiters),
         ("purgatory_internal", internal_waiters),
         ("control_queue_depth", control.in_flight),
+        ("control_queue_orders", control.orders),
         ("control_queue_parked", control.parked),
         ("control_queue_waiting", control.waiting),
         ("event_queue_depth", shared.events.len()),

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use harness::*;
 use pyrklog_dataplane::api::{
-    Behind, CacheConfig, CaughtUp, ClusterConfig, Event, FollowerSpec, LeaderSpec, PlaneConfig,
-    TopicConfig,
+    Behind, CacheConfig, CaughtUp, Event, FollowerSpec, LeaderSpec, PlaneConfig, TopicConfig,
 };
 use pyrklog_log::RealDisk;
 use pyrklog_wire::ErrorCode;
@@ -20,16 +19,7 @@ fn cluster_config(dir: &Path, node_id: i32) -> PlaneConfig {
     let mut config = config(vec![dir.join(format!("logs{node_id}"))]);
     config.cache = cache(&config.log_dirs);
     config.node_id = node_id;
-    config.cluster = Some(ClusterConfig {
-        listener: "PLAINTEXT".into(),
-        fetchers: 1,
-        fetch_wait_max_ms: 50,
-        fetch_min_bytes: 1,
-        fetch_max_bytes: 1 << 20,
-        fetch_response_max_bytes: 10 << 20,
-        fetch_backoff_ms: 100,
-        socket_timeout_ms: 5_000,
-    });
+    config.cluster = Some(cluster());
     config
 }
 

@@ -75,6 +75,20 @@ pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
     }
 }
 
+/// Of a broker that is one of a cluster, with times that suit a test.
+pub fn cluster() -> ClusterConfig {
+    ClusterConfig {
+        listener: "PLAINTEXT".into(),
+        fetchers: 1,
+        fetch_wait_max_ms: 50,
+        fetch_min_bytes: 1,
+        fetch_max_bytes: 1 << 20,
+        fetch_response_max_bytes: 10 << 20,
+        fetch_backoff_ms: 100,
+        socket_timeout_ms: 5_000,
+    }
+}
+
 /// A block cache beside the log directories, where the test's other files go too.
 pub fn cache(log_dirs: &[PathBuf]) -> CacheConfig {
     CacheConfig {
