@@ -117,6 +117,7 @@ class ClusterConfig:
         fetch_response_max_bytes: int,
         fetch_backoff_ms: int,
         socket_timeout_ms: int,
+        reads_by_rack: bool,
     ) -> ClusterConfig: ...
 
 @final

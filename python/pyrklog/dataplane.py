@@ -73,6 +73,7 @@ class ClusterSettings(NamedTuple):
     fetch_response_max_bytes: int
     fetch_backoff_ms: int
     socket_timeout_ms: int
+    reads_by_rack: bool
 
 
 class LaggingFollowers(NamedTuple):

@@ -25,6 +25,16 @@ def _at_least_or(special: int, minimum: int) -> object:
     return check
 
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_SELECTORS = ("", RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
+
+
+def _selector(value: Value) -> str | None:
+    if value in _SELECTORS:
+        return None
+    return f"must be one of {', '.join(_SELECTORS[1:])}: classes cannot be loaded here"
+
+
 IDENTITY = (
     integer(
         "broker.id",
@@ -160,6 +170,13 @@ REPLICATION = (
         "How long a follower waits for an answer beyond replica.fetch.wait.max.ms.",
         importance="high",
         minimum=1,
+    ),
+    string(
+        "replica.selector.class",
+        None,
+        f"{RACK_AWARE_SELECTOR} sends consumers that say client.rack to an in-sync replica in that "
+        "rack (broker.rack); without it they read from leaders.",
+        check=_selector,
     ),
 )
 

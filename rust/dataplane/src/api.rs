@@ -95,6 +95,9 @@ pub struct ClusterConfig {
     pub fetch_backoff_ms: i64,
     /// `replica.socket.timeout.ms`.
     pub socket_timeout_ms: i64,
+    /// `replica.selector.class` is the rack-aware one: consumers are sent to an in-sync follower in
+    /// their own rack (KIP-392).
+    pub reads_by_rack: bool,
 }
 
 /// The block cache (`docs/block-cache.md`).

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use pyrklog_log::{Isolation, Wait};
+use pyrklog_log::Wait;
 use pyrklog_wire::ErrorCode;
 
 use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
 use crate::connection::Connection;
 use crate::context::Context;
-use crate::fetch_read::{PartitionRead, bound, read_partition};
+use crate::fetch_read::{PartitionRead, View, bound, read_partition, redirect};
 use crate::fetch_session::FetchContext;
 use crate::inbox::Token;
 use crate::partition::{FetchWaiter, Partition};
@@ -31,7 +31,8 @@ pub struct FetchWork {
     pub parts: Vec<FetchPart>,
     /// Record bytes found.
     pub bytes: usize,
-    isolation: Isolation,
+    view: View,
+    tells_marks: bool,
     deadline_ms: i64,
     /// Number of its wait on the connection.
     wait: u64,
@@ -55,8 +56,10 @@ pub struct Terms {
     pub api_version: i16,
     /// For the response header.
     pub correlation_id: i32,
-    /// How far it may see.
-    pub isolation: Isolation,
+    /// How it looks at the logs.
+    pub view: View,
+    /// A replica that is to hear of high watermarks at once.
+    pub tells_marks: bool,
     /// How long it may wait for `min_bytes`.
     pub max_wait_ms: i64,
     /// The most record bytes.
@@ -72,15 +75,21 @@ pub struct FetchPart {
     pub partition: Result<Arc<Partition>, ErrorCode>,
     /// What the last read found.
     pub read: PartitionRead,
+    /// Where the consumer is sent to instead.
+    preferred_replica: Option<i32>,
     /// Its disk is not waited for any more: what is not resident does not count.
     is_given_up: bool,
 }
 
 impl FetchPart {
     /// Not read yet.
-    pub fn new(partition: Result<Arc<Partition>, ErrorCode>) -> FetchPart {
+    pub fn new(
+        partition: Result<Arc<Partition>, ErrorCode>,
+        preferred_replica: Option<i32>,
+    ) -> FetchPart {
         FetchPart {
             partition,
+            preferred_replica,
             read: PartitionRead::default(),
             is_given_up: false,
         }
@@ -102,7 +111,8 @@ impl FetchWork {
             correlation_id: terms.correlation_id,
             context,
             bytes: 0,
-            isolation: terms.isolation,
+            view: terms.view,
+            tells_marks: terms.tells_marks,
             // The clock is cut to whole milliseconds: one more makes it no less than asked for.
             deadline_ms: now_ms + terms.max_wait_ms + 1,
             wait: 0,
@@ -170,7 +180,8 @@ impl FetchWork {
             }
             let read = &self.parts[position].read;
             self.bytes += read.len();
-            self.has_event |= read.is_event();
+            self.has_event |= read.is_event()
+                || self.tells_marks && self.context.target(position).is_news(read.high_watermark);
         }
         self.must_answer |= self.has_event && cold.is_empty();
         cold
@@ -196,8 +207,12 @@ impl FetchWork {
             }
         };
         let max_bytes = usize::try_from(target.max_bytes).unwrap_or(0).min(left);
-        let (isolation, wait) = (self.isolation, Wait::Nowait);
-        part.read = read_partition(partition, target, isolation, max_bytes, min_one, wait);
+        let view = self.view;
+        if let Some(replica) = part.preferred_replica {
+            part.read = redirect(partition, target, view, replica);
+            return None;
+        }
+        part.read = read_partition(partition, target, view, max_bytes, min_one, Wait::Nowait);
         if !part.read.is_cold && part.read.slice.is_none() {
             return None;
         }
@@ -247,7 +262,7 @@ impl FetchWork {
             let ticket = reading.ticket(place, queue);
             let job = Box::new(FetchJob {
                 ticket: ticket.clone(),
-                isolation: self.isolation,
+                view: self.view,
                 parts: own.map(|(_, part)| part).collect(),
             });
             match cx.shared.readers.submit(queue, Job::Fetch(job)) {
@@ -332,7 +347,8 @@ impl FetchWork {
                 continue;
             };
             let mut state = partition.lock();
-            if part.read.bound != bound(&mut state, self.isolation) {
+            let has_moved = self.tells_marks && part.read.high_watermark != state.high_watermark();
+            if has_moved || part.read.bound != bound(&mut state, self.view) {
                 drop(state);
                 for part in &self.parts[..position] {
                     remove_waiter(part, place.token);
@@ -343,7 +359,8 @@ impl FetchWork {
                 thread: place.thread as u32,
                 token: place.token,
                 wait: self.wait,
-                isolation: self.isolation,
+                isolation: self.view.isolation,
+                tells_marks: self.tells_marks,
                 missing_bytes: Arc::clone(&self.missing_bytes),
             });
         }

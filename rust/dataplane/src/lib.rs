@@ -70,6 +70,7 @@ mod reader_pool;
 mod reader_queue;
 mod receive;
 mod registry;
+mod replica_selector;
 mod report;
 mod request_channel;
 mod shared;

@@ -131,6 +131,8 @@ pub struct FetchWaiter {
     pub wait: u64,
     /// What the fetch may see.
     pub isolation: Isolation,
+    /// It sees to the log's end, and is to hear of the high watermark, too.
+    pub tells_marks: bool,
     /// Bytes that the fetch still lacks, over all of its partitions.
     pub missing_bytes: Arc<AtomicI64>,
 }
@@ -272,11 +274,23 @@ impl Partition {
 impl PartitionState {
     /// The log, if this broker leads: else the protocol's error.
     pub fn led(&mut self) -> Result<&mut Log, ErrorCode> {
+        self.shown(true)
+    }
+
+    /// The log for a reader: where this broker leads, and where it follows too, unless the reader
+    /// wants the leader's only.
+    pub fn shown(&mut self, of_leader_only: bool) -> Result<&mut Log, ErrorCode> {
         match (self.role, &mut self.log) {
             (Role::Leader, Some(log)) => Ok(log),
+            (Role::Follower, Some(log)) if !of_leader_only => Ok(log),
             (Role::Offline, _) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             _ => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         }
+    }
+
+    /// The high watermark; -1 where there is no log.
+    pub fn high_watermark(&self) -> i64 {
+        self.log.as_ref().map_or(-1, Log::high_watermark)
     }
 
     /// Checks the leader epoch that a client believes in; -1 = it does not say (KIP-320).
@@ -471,7 +485,7 @@ impl PartitionState {
         let new_bytes = i64::try_from(new_bytes).unwrap_or(i64::MAX);
         self.fetch_waiters.retain(|_, waiter| {
             let concerns = match waiter.isolation {
-                Isolation::LogEnd => has_grown,
+                Isolation::LogEnd => has_grown || visible && waiter.tells_marks,
                 _ => visible,
             };
             if !concerns {

@@ -5,6 +5,7 @@
 pub mod allow_list;
 mod client;
 pub mod internal;
+mod pair;
 mod slow_disk;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use pyrklog_log::disk::testing::StallingDisk;
 use pyrklog_log::disk::{Disk, RealDisk};
 
 pub use client::*;
+pub use pair::*;
 pub use slow_disk::SlowDisk;
 
 /// How long a test waits for what must happen.
@@ -86,6 +88,7 @@ pub fn cluster() -> ClusterConfig {
         fetch_response_max_bytes: 10 << 20,
         fetch_backoff_ms: 100,
         socket_timeout_ms: 5_000,
+        reads_by_rack: false,
     }
 }
 
@@ -169,6 +172,16 @@ impl TestPlane {
         };
         test.apply(vec![], vec![broker_image(node_id, port)], vec![]);
         test
+    }
+
+    /// These brokers live, each with its port and in a rack.
+    pub fn know_in_racks(&mut self, brokers: &[(i32, u16, &str)]) {
+        let in_rack = |(id, port, rack): &(i32, u16, &str)| BrokerImage {
+            rack: Some((*rack).to_owned()),
+            ..broker_image(*id, *port)
+        };
+        self.brokers = brokers.iter().map(in_rack).collect();
+        self.apply(vec![], vec![], vec![]);
     }
 
     /// These brokers live, each with its port.
