@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyrklog.config.option import (
     CLUSTER_WIDE,
     INT_MAX,
+    LONG_MAX,
     Value,
     boolean,
     integer,
@@ -177,6 +178,20 @@ REPLICATION = (
         f"{RACK_AWARE_SELECTOR} sends consumers that say client.rack to an in-sync replica in that "
         "rack (broker.rack); without it they read from leaders.",
         check=_selector,
+    ),
+    long(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        "Bytes a second that this broker sends to throttled replicas (KIP-73).",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
+    ),
+    long(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        "Bytes a second that this broker fetches for throttled replicas (KIP-73).",
+        minimum=0,
+        update_mode=CLUSTER_WIDE,
     ),
 )
 

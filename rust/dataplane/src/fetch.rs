@@ -85,6 +85,7 @@ pub fn handle(
     let terms = Terms {
         api_version,
         correlation_id,
+        replica: asker.replica.0,
         view: asker.view,
         tells_marks: asker.tells_marks,
         max_wait_ms,
@@ -129,6 +130,7 @@ impl<'f> Asker<'f> {
             view: View {
                 isolation,
                 of_leader_only,
+                marks_only: false,
             },
             tells_marks: by_rack && is_replica,
         }
@@ -262,7 +264,7 @@ fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
 /// Reads; then answers, waits, or hands over to readers.
 fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) {
     for _ in 0..WAIT_TRIES {
-        let cold = work.read(&cx.shared.readers, cx.now.mono_ms);
+        let cold = work.read(&cx.shared, cx.now.mono_ms);
         let is_under_way = if !cold.is_empty() {
             work.hand_over(cx, conn, cold)
         } else if work.is_due(cx) {
@@ -340,6 +342,7 @@ pub fn abandon(cx: &Context, token: Token, work: FetchWork) {
 fn respond(cx: &mut Context, conn: &mut Connection, mut work: FetchWork) {
     borrow_memory(cx, conn);
     policy::charge(&cx.image, &conn.principal, Quota::Fetch, work.bytes);
+    work.count_throttled(&cx.shared, cx.now.mono_ms);
     let open = conn.out.begin_frame();
     encode_response_header(
         conn.out.memory(),

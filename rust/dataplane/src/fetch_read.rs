@@ -14,6 +14,8 @@ pub struct View {
     pub isolation: Isolation,
     /// Only a leader may answer: replicas, and consumers from before KIP-392.
     pub of_leader_only: bool,
+    /// Everything but the records.
+    pub marks_only: bool,
 }
 
 /// What a read of one partition gave.
@@ -143,6 +145,9 @@ fn read_once(
     let isolation = view.isolation;
     let location = log.locate(target.fetch_offset, isolation)?;
     drop(state);
+    if view.marks_only {
+        return Ok(read);
+    }
     let slice = match location.resolve(max_bytes, min_one, wait) {
         Err(ReadError::WouldBlock) if wait == Wait::Nowait => {
             read.is_cold = true;

@@ -17,6 +17,7 @@ use crate::partition::{FetchWaiter, Partition};
 use crate::reader::Job;
 use crate::reader_pool::{QueueId, ReaderPool};
 use crate::request_channel::Place;
+use crate::shared::Shared;
 
 /// A fetch request under way.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct FetchWork {
     pub parts: Vec<FetchPart>,
     /// Record bytes found.
     pub bytes: usize,
+    /// The replica that asks; a consumer's is negative.
+    replica: i32,
     view: View,
     tells_marks: bool,
     deadline_ms: i64,
@@ -56,6 +59,8 @@ pub struct Terms {
     pub api_version: i16,
     /// For the response header.
     pub correlation_id: i32,
+    /// The broker id of a replica; negative for a consumer.
+    pub replica: i32,
     /// How it looks at the logs.
     pub view: View,
     /// A replica that is to hear of high watermarks at once.
@@ -111,6 +116,7 @@ impl FetchWork {
             correlation_id: terms.correlation_id,
             context,
             bytes: 0,
+            replica: terms.replica,
             view: terms.view,
             tells_marks: terms.tells_marks,
             // The clock is cut to whole milliseconds: one more makes it no less than asked for.
@@ -167,24 +173,71 @@ impl FetchWork {
 
     /// Reads what is resident of every partition, in the session's order, within the request's
     /// bounds. The answer is what readers have to do: room for it is left.
-    pub fn read(&mut self, readers: &ReaderPool, now_ms: i64) -> Vec<(QueueId, ColdPart)> {
+    pub fn read(&mut self, shared: &Shared, now_ms: i64) -> Vec<(QueueId, ColdPart)> {
+        let is_throttled = self.replica >= 0 && shared.quotas.leader.is_exceeded(now_ms);
         let mut cold = Vec::new();
         let mut reserved = 0;
         self.bytes = 0;
         for position in 0..self.parts.len() {
             let left = self.max_bytes.saturating_sub(self.bytes + reserved);
             let min_one = self.bytes + reserved == 0;
-            if let Some((queue, part)) = self.read_part(position, left, min_one, readers, now_ms) {
+            if is_throttled && self.holds_back(position, shared.config.node_id) {
+                self.note(position);
+                continue;
+            }
+            if let Some((queue, part)) =
+                self.read_part(position, left, min_one, &shared.readers, now_ms)
+            {
                 reserved += part.max_bytes.max(1);
                 cold.push((queue, part));
             }
-            let read = &self.parts[position].read;
-            self.bytes += read.len();
-            self.has_event |= read.is_event()
-                || self.tells_marks && self.context.target(position).is_news(read.high_watermark);
+            self.note(position);
         }
         self.must_answer |= self.has_event && cold.is_empty();
         cold
+    }
+
+    /// A partition was read.
+    fn note(&mut self, position: usize) {
+        let read = &self.parts[position].read;
+        self.bytes += read.len();
+        self.has_event |= read.is_event()
+            || self.tells_marks && self.context.target(position).is_news(read.high_watermark);
+    }
+
+    /// The rate for throttled replicas is used up: reads no records where this is one that is not in
+    /// sync (KIP-73).
+    fn holds_back(&mut self, position: usize, node_id: i32) -> bool {
+        let part = &mut self.parts[position];
+        let Ok(partition) = &part.partition else {
+            return false;
+        };
+        if !partition.is_throttled_leading(node_id) || partition.lock().isr.contains(&self.replica)
+        {
+            return false;
+        }
+        let view = View {
+            marks_only: true,
+            ..self.view
+        };
+        let target = self.context.target(position);
+        part.read = read_partition(partition, target, view, 0, false, Wait::Nowait);
+        true
+    }
+
+    /// Counts what is about to be sent to throttled replicas, in sync or not.
+    pub fn count_throttled(&self, shared: &Shared, now_ms: i64) {
+        let quota = &shared.quotas.leader;
+        if self.replica < 0 || !quota.is_limited() {
+            return;
+        }
+        let node_id = shared.config.node_id;
+        let counts = |part: &&FetchPart| {
+            let partition = part.partition.as_ref();
+            partition.is_ok_and(|partition| partition.is_throttled_leading(node_id))
+        };
+        let counted = self.parts.iter().filter(counts);
+        quota.count(counted.map(|part| part.read.len()).sum(), now_ms);
     }
 
     /// Reads what is resident of one partition; the answer is what a reader has to do, unless that

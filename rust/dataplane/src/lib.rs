@@ -71,6 +71,7 @@ mod reader_queue;
 mod receive;
 mod registry;
 mod replica_selector;
+mod replication_quota;
 mod report;
 mod request_channel;
 mod shared;

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use pyrklog_log::{Appended, Isolation, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
-use crate::api::TopicId;
+use crate::api::{Throttled, TopicId};
 use crate::followers::{Follower, high_watermark};
 use crate::hash::FastMap;
 use crate::image::TopicState;
@@ -43,6 +43,8 @@ pub struct TopicSettings {
     pub log: Arc<LogConfig>,
     /// `min.insync.replicas`.
     pub min_insync_replicas: i32,
+    /// Replicas whose traffic counts towards the replication rates.
+    pub throttled: Arc<Throttled>,
 }
 
 impl TopicSettings {
@@ -51,6 +53,7 @@ impl TopicSettings {
         TopicSettings {
             log: Arc::clone(&topic.log_config),
             min_insync_replicas: topic.min_insync_replicas,
+            throttled: Arc::clone(&topic.throttled),
         }
     }
 }
@@ -231,6 +234,18 @@ impl Partition {
             dir,
             state: Mutex::new(state),
         }
+    }
+
+    /// Whether what this broker sends of it as a leader counts towards the replication rate.
+    pub fn is_throttled_leading(&self, node_id: i32) -> bool {
+        let settings = self.topic.settings();
+        settings.throttled.leading.holds(self.index, node_id)
+    }
+
+    /// The same of what it fetches as a follower.
+    pub fn is_throttled_following(&self, node_id: i32) -> bool {
+        let settings = self.topic.settings();
+        settings.throttled.following.holds(self.index, node_id)
     }
 
     /// Takes the mutex.

@@ -74,6 +74,13 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
             .map(|(name, value)| (name.to_owned(), value as u64)),
     );
     all.push(("fetch_session_evictions".to_owned(), sessions.evictions));
+    for (side, quota) in [
+        ("leader", &shared.quotas.leader),
+        ("follower", &shared.quotas.follower),
+    ] {
+        let name = format!("throttled_replication_bytes.{side}");
+        all.push((name, quota.counted_bytes()));
+    }
     cache(shared, all);
 }
 

@@ -1,5 +1,7 @@
 //! Who is in sync, as the leader of a partition sees it.
 
+use pyrklog_log::Log;
+
 use super::{PartitionState, Role};
 use crate::replica_selector::Candidate;
 
@@ -75,6 +77,13 @@ impl PartitionState {
     pub fn candidates(&self, offset: i64) -> impl Iterator<Item = Candidate> {
         let in_sync = self.followers.iter().filter(|f| self.isr.contains(&f.id));
         in_sync.filter_map(move |follower| follower.candidate(offset))
+    }
+
+    /// Whether this broker, which follows, has all that its leader knows to be replicated: as far as
+    /// it can tell, it is in sync.
+    pub fn has_caught_up(&self) -> bool {
+        let end = self.log.as_ref().map_or(-1, Log::log_end_offset);
+        self.leader_high_watermark >= 0 && end >= self.leader_high_watermark
     }
 
     /// Whether this is one of its followers.

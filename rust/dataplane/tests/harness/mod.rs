@@ -398,5 +398,6 @@ pub fn topic_config() -> TopicConfig {
     TopicConfig {
         log: LogConfig::default(),
         min_insync_replicas: 1,
+        throttled: Throttled::default(),
     }
 }

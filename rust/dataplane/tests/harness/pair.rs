@@ -57,6 +57,13 @@ impl Pair {
         &mut self.planes[broker as usize - 1]
     }
 
+    /// A further topic, which both brokers know.
+    pub fn describe(&mut self, topic: &str, partitions: i32, config: &TopicConfig) {
+        for plane in &mut self.planes {
+            plane.describe_topic(topic, partitions, config);
+        }
+    }
+
     pub fn lead(&mut self, broker: i32, leader_epoch: i32, isr: &[i32]) {
         let spec = LeaderSpec {
             replicas: BOTH.to_vec(),
@@ -96,13 +103,19 @@ impl Pair {
     }
 
     pub fn size_bytes(&mut self, broker: i32) -> i64 {
+        self.size_of(broker, "t")
+    }
+
+    /// Bytes of a topic's logs at a broker.
+    pub fn size_of(&mut self, broker: i32, topic: &str) -> i64 {
         let plane = self.plane(broker);
         let ticket = plane.plane.describe_log_dirs().unwrap();
         let TicketOutcome::LogDirs(dirs) = plane.ticket(ticket) else {
             panic!()
         };
         let partitions = dirs.iter().flat_map(|dir| &dir.partitions);
-        partitions.map(|(_, _, size, _)| *size).sum()
+        let own = partitions.filter(|(name, ..)| name == topic);
+        own.map(|(_, _, size, _)| *size).sum()
     }
 
     /// Waits until both logs have the same number of bytes.
