@@ -88,11 +88,14 @@ fn a_replica_that_is_not_in_sync_or_lacks_the_offset_is_not_named() {
         );
     };
     stays(&mut pair, 0);
-    assert!(pair.plane(1).plane.set_isr("t", 0, 0, &BOTH, &BOTH));
+    eventually("the leader's knowledge of its end", || {
+        let plane = &pair.plane(1).plane;
+        plane.set_isr("t", 0, 0, &BOTH, &BOTH).then_some(())
+    });
     let nearest =
         |pair: &mut Pair, offset| fetch(pair, 1, &ask(offset).rack("b")).preferred_replica;
     eventually("an in-sync replica", || {
-        (nearest(&mut pair, 0) == 2).then_some(())
+        (nearest(&mut pair, 1) == 2).then_some(())
     });
     // It stays away, and what comes then it has not.
     pair.follow(2, -1, 1);
