@@ -86,7 +86,7 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
 
 /// The block caches of all directories together.
 fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
-    let mut sums = [0; 6];
+    let mut sums = [0; 7];
     for arena in shared
         .dirs
         .iter()
@@ -100,6 +100,7 @@ fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
             of.appended_bytes,
             of.refused,
             of.reclaimed,
+            of.transient_bytes,
         ];
         for (sum, value) in sums.iter_mut().zip(values) {
             *sum += value;
@@ -112,6 +113,7 @@ fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
         "cache_appended_bytes",
         "cache_appends_refused",
         "cache_chunks_reclaimed",
+        "cache_transient_bytes",
     ];
     all.extend(names.into_iter().map(str::to_owned).zip(sums));
 }

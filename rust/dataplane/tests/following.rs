@@ -2,8 +2,11 @@
 
 mod harness;
 
+use std::sync::Arc;
+
 use harness::*;
-use pyrklog_dataplane::api::{Behind, CacheConfig, CaughtUp, Event};
+use pyrklog_dataplane::api::{Behind, CacheConfig, CaughtUp, Event, LeaderSpec, PlaneConfig};
+use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 
@@ -28,6 +31,75 @@ fn a_follower_has_what_its_leader_has() {
     );
     let first = pair.values(1, 1);
     assert_eq!(pair.values(2, 2), first);
+}
+
+#[test]
+fn what_is_copied_leaves_the_cache_when_it_is_written() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    let tenth = pair.plane(2).statistic("cache_limit_bytes") / 10;
+    let mut client = pair.plane(1).client();
+    for _ in 0..100 {
+        let (error, _) = client.produce("t", 0, &large_batch(200_000));
+        assert_eq!(error, ErrorCode::NONE);
+        let transient = pair.plane(2).statistic("cache_transient_bytes");
+        assert!(transient <= tenth, "{transient}");
+    }
+    pair.wait_visible(1, 100);
+    eventually("everything written", || {
+        let plane = pair.plane(2);
+        let left = plane.statistic("unwritten_bytes") + plane.statistic("cache_transient_bytes");
+        (left == 0).then_some(())
+    });
+    assert!(pair.plane(2).statistic("cache_appended_bytes") > 0);
+    assert_eq!(pair.plane(2).statistic("cache_chunks_reclaimed"), 0);
+    // The leader keeps what was produced, for its readers.
+    let leader = pair.plane(1);
+    assert_eq!(leader.statistic("cache_transient_bytes"), 0);
+    let populated = leader.statistic("cache_populated_bytes");
+    assert!(populated - leader.statistic("cache_free_bytes") > tenth);
+    let first = pair.values(1, 1);
+    assert_eq!(pair.values(2, 2), first);
+}
+
+#[test]
+fn what_a_follower_had_not_written_when_it_was_killed_is_there_again() {
+    let slow = |config: &mut PlaneConfig| {
+        config.cache.flush_bytes = 1 << 30;
+        config.cache.flush_ms = 600_000;
+    };
+    let mut pair = Pair::start_with(topic_config(), slow);
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    // The first ones go to the file, until there is memory.
+    eventually("copies in the cache alone", || {
+        pair.produce(1, b"v");
+        let copied = pair.plane(2).statistic("cache_transient_bytes");
+        (copied > 0 && pair.plane(2).statistic("unwritten_bytes") > 0).then_some(())
+    });
+    for number in 0..20u8 {
+        pair.produce(1, &[number]);
+    }
+    pair.wait_copied();
+    let first = pair.values(1, 1);
+    let Pair {
+        dir,
+        planes: [leader, follower],
+        config: options,
+    } = pair;
+    drop((leader, follower));
+    let mut config = cluster_config(dir.path(), 2);
+    slow(&mut config);
+    let mut again = TestPlane::start_with(config, Arc::new(RealDisk));
+    again.describe_topic("t", 1, &options);
+    let spec = LeaderSpec {
+        isr: vec![2],
+        ..TestPlane::leader_spec("t", 0, 2)
+    };
+    assert_eq!(again.become_leaders(vec![spec]), [0]);
+    let found = again.client().fetch_one("t", 0, 0);
+    assert_eq!(found.records, first);
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub fn cluster_config(dir: &Path, node_id: i32) -> PlaneConfig {
 
 /// Brokers 1 and 2 and a topic `t` of one partition on both.
 pub struct Pair {
-    _dir: tempfile::TempDir,
+    pub dir: tempfile::TempDir,
     pub planes: [TestPlane; 2],
     pub config: TopicConfig,
 }
@@ -41,7 +41,7 @@ impl Pair {
             TestPlane::start_with(config, Arc::new(RealDisk))
         });
         let mut pair = Pair {
-            _dir: dir,
+            dir,
             planes,
             config: options,
         };
