@@ -117,6 +117,7 @@ class ClusterConfig:
         fetch_response_max_bytes: int,
         fetch_backoff_ms: int,
         socket_timeout_ms: int,
+        reads_by_rack: bool,
     ) -> ClusterConfig: ...
 
 @final
@@ -174,6 +175,8 @@ class TopicImage:
         internal: bool,
         log: LogConfig,
         min_insync_replicas: int,
+        leading_throttled: Sequence[tuple[int, int]] | None,
+        following_throttled: Sequence[tuple[int, int]] | None,
         partitions: Sequence[PartitionImage],
     ) -> TopicImage: ...
 
@@ -451,6 +454,9 @@ class DataPlane:
     def lagging_followers(self, max_lag_ms: int) -> list[tuple[str, int, int, list[int]]]:
         """(topic, partition, leader epoch, brokers)."""
     def set_broker_epoch(self, epoch: int) -> None: ...
+    def set_replication_rates(
+        self, *, leader_bytes: int | None, follower_bytes: int | None
+    ) -> None: ...
     def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> int:
         """Each (topic, partition, delete)."""
     def delete_records(self, targets: Sequence[tuple[str, int, int]]) -> int:

@@ -105,6 +105,8 @@ class CorePlane:
                     internal=topic.internal,
                     log=log,
                     min_insync_replicas=topic.min_insync_replicas,
+                    leading_throttled=topic.throttled.leading,
+                    following_throttled=topic.throttled.following,
                     partitions=[
                         core.PartitionImage(
                             index=item.partition,
@@ -160,6 +162,11 @@ class CorePlane:
 
     def set_broker_epoch(self, epoch: int) -> None:
         self._plane.set_broker_epoch(epoch)
+
+    def set_replication_rates(
+        self, *, leader_bytes: int | None, follower_bytes: int | None
+    ) -> None:
+        self._plane.set_replication_rates(leader_bytes=leader_bytes, follower_bytes=follower_bytes)
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
         done: _core.PartitionsDone = await self._ticket(lambda: self._plane.stop_partitions(specs))

@@ -83,6 +83,7 @@ class ClusterSettings(NamedTuple):
     fetch_response_max_bytes: int
     fetch_backoff_ms: int
     socket_timeout_ms: int
+    reads_by_rack: bool
 
 
 class LaggingFollowers(NamedTuple):
@@ -202,6 +203,12 @@ class Plane(Protocol):
 
     def set_broker_epoch(self, epoch: int) -> None:
         """This broker is registered under this epoch."""
+
+    def set_replication_rates(
+        self, *, leader_bytes: int | None, follower_bytes: int | None
+    ) -> None:
+        """Bytes a second that this broker sends to, and fetches for, replicas that topics name as
+        throttled (KIP-73); None = as fast as it goes."""
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
         """Each (topic, partition, delete); one error code a spec, 0 = done."""

@@ -62,12 +62,20 @@ class LogConfig(NamedTuple):
     cleanup_compact: bool
 
 
+class Throttled(NamedTuple):
+    """Replicas that the replication rates bound (KIP-73): (partition, broker), None = all."""
+
+    leading: Sequence[tuple[int, int]] | None = ()
+    following: Sequence[tuple[int, int]] | None = ()
+
+
 class ResolvedTopic(NamedTuple):
     """A topic's options as they act."""
 
     log: LogConfig
     min_insync_replicas: int
     unclean_leader_election: bool
+    throttled: Throttled = Throttled()
 
 
 class OptionResolver(Protocol):
@@ -86,6 +94,7 @@ class TopicImage(NamedTuple):
     log: LogConfig
     min_insync_replicas: int
     partitions: Sequence[PartitionImage]
+    throttled: Throttled = Throttled()
 
 
 class ImageDelta(NamedTuple):
@@ -255,4 +264,5 @@ class ClusterImage:
             log=resolved.log,
             min_insync_replicas=resolved.min_insync_replicas,
             partitions=partitions,
+            throttled=resolved.throttled,
         )

@@ -13,7 +13,7 @@ import trio
 
 from pyrklog.changes import Changes
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.config.option import InvalidValueError
+from pyrklog.config.option import LONG_MAX, InvalidValueError
 from pyrklog.config.topic import TopicDefaults
 from pyrklog.controller.requests import (
     PartitionInfo,
@@ -177,6 +177,10 @@ class Metadata:
         except (ConfigError, InvalidValueError) as error:
             log.error("bad_dynamic_options", reason=str(error))
             return
+        self._plane.set_replication_rates(
+            leader_bytes=_rate(config, "leader.replication.throttled.rate"),
+            follower_bytes=_rate(config, "follower.replication.throttled.rate"),
+        )
         if (config.dynamic_default, config.dynamic_broker) != (
             self.config.dynamic_default,
             self.config.dynamic_broker,
@@ -251,3 +255,9 @@ class Metadata:
                     await self._store.delete(path)
                 except MetastoreError:
                     pass  # another broker was faster
+
+
+def _rate(config: BrokerConfig, name: str) -> int | None:
+    """Bytes a second; None where the option is at its default, which bounds nothing."""
+    rate = config.integer(name)
+    return None if rate == LONG_MAX else rate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyrklog.cache_place import cache_place
 from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.broker_options import RACK_AWARE_SELECTOR
 from pyrklog.dataplane import ClusterSettings, PlaneSettings
 from pyrklog.identity import memory_bytes
 from pyrklog.logs import get_logger
@@ -67,4 +68,5 @@ def _cluster_settings(config: BrokerConfig) -> ClusterSettings:
         fetch_response_max_bytes=number("replica.fetch.response.max.bytes"),
         fetch_backoff_ms=number("replica.fetch.backoff.ms"),
         socket_timeout_ms=number("replica.socket.timeout.ms"),
+        reads_by_rack=config.string("replica.selector.class") == RACK_AWARE_SELECTOR,
     )

@@ -19,11 +19,22 @@ SESSION_TIMEOUT_MS = 2_000
 class BrokerCluster:
     """Brokers by number; each can be killed, paused and started again. ``close`` ends all."""
 
-    def __init__(self, zookeeper: str, folder: Path, count: int = 3, **options: Any) -> None:
-        """``zookeeper`` is an address with a chroot that nobody else uses."""
+    def __init__(
+        self,
+        zookeeper: str,
+        folder: Path,
+        count: int = 3,
+        racks: Mapping[int, str] | None = None,
+        **options: Any,
+    ) -> None:
+        """``zookeeper`` is an address with a chroot that nobody else uses; ``racks`` says where
+        each broker stands."""
         self.zookeeper = zookeeper
+        places = {number: {"broker.rack": rack} for number, rack in (racks or {}).items()}
         self.brokers: dict[int, TestBroker] = {
-            number: self._broker(number, folder / f"broker{number}", options)
+            number: self._broker(
+                number, folder / f"broker{number}", {**options, **places.get(number, {})}
+            )
             for number in range(1, count + 1)
         }
         self._client: KazooClient | None = None

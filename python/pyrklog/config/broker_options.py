@@ -26,6 +26,16 @@ def _at_least_or(special: int, minimum: int) -> object:
     return check
 
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_SELECTORS = ("", RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
+
+
+def _selector(value: Value) -> str | None:
+    if value in _SELECTORS:
+        return None
+    return f"must be one of {', '.join(_SELECTORS[1:])}: classes cannot be loaded here"
+
+
 IDENTITY = (
     integer(
         "broker.id",
@@ -174,13 +184,19 @@ REPLICATION = (
         importance="high",
         minimum=1,
     ),
+    string(
+        "replica.selector.class",
+        None,
+        f"{RACK_AWARE_SELECTOR} sends consumers that say client.rack to an in-sync replica in that "
+        "rack (broker.rack); without it they read from leaders.",
+        check=_selector,
+    ),
     long(
         "leader.replication.throttled.rate",
         LONG_MAX,
         "Bytes a second that this broker sends to throttled replicas (KIP-73).",
         minimum=0,
         update_mode=CLUSTER_WIDE,
-        effective=False,
     ),
     long(
         "follower.replication.throttled.rate",
@@ -188,7 +204,6 @@ REPLICATION = (
         "Bytes a second that this broker fetches for throttled replicas (KIP-73).",
         minimum=0,
         update_mode=CLUSTER_WIDE,
-        effective=False,
     ),
     long(
         "replica.alter.log.dirs.io.max.bytes.per.second",

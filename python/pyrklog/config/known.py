@@ -11,7 +11,7 @@ _JVM_ONLY = """
     client.quota.callback.class create.topic.policy.class.name kafka.metrics.reporters
     metric.reporters principal.builder.class remote.log.metadata.manager.class.name
     remote.log.metadata.manager.class.path remote.log.storage.manager.class.name
-    remote.log.storage.manager.class.path replica.selector.class
+    remote.log.storage.manager.class.path
     sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
     sasl.server.callback.handler.class security.providers ssl.engine.factory.class
     zookeeper.clientCnxnSocket

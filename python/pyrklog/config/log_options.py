@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pyrklog.config.option import (
     CLUSTER_WIDE,
+    INT_MAX,
     LONG_MAX,
     Option,
     Value,
@@ -52,9 +53,13 @@ def _throttled(value: Value) -> str | None:
         return None
     for item in value:
         partition, colon, broker = item.partition(":")
-        if not (colon and partition.isdigit() and broker.isdigit()):
+        if not (colon and _is_number(partition) and _is_number(broker)):
             return "must be *, or a list of partition:broker"
     return None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) <= INT_MAX
 
 
 def _gzip_level(value: Value) -> str | None:
@@ -320,9 +325,9 @@ TOPIC_OPTIONS = (
         items(
             "follower.replication.throttled.replicas",
             (),
-            "Replicas whose following is throttled.",
+            "Replicas (PARTITION:BROKER,... or *) whose fetching counts towards "
+            "follower.replication.throttled.rate of their broker.",
             check=_throttled,
-            effective=False,
         ),
         (),
     ),
@@ -334,9 +339,9 @@ TOPIC_OPTIONS = (
         items(
             "leader.replication.throttled.replicas",
             (),
-            "Replicas that are served at a throttled rate.",
+            "Replicas (PARTITION:BROKER,... or *) that lead, and whose answers to followers count "
+            "towards leader.replication.throttled.rate of their broker.",
             check=_throttled,
-            effective=False,
         ),
         (),
     ),

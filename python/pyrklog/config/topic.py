@@ -15,7 +15,7 @@ from pyrklog.controller.service import (
     ConfigEntry,
     Synonym,
 )
-from pyrklog.image import LogConfig, ResolvedTopic
+from pyrklog.image import LogConfig, ResolvedTopic, Throttled
 
 TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
 """All topic options by name."""
@@ -109,7 +109,11 @@ class TopicDefaults:
             cleanup_compact="compact" in cleanup,
         )
         unclean = values["unclean.leader.election.enable"] is True
-        return ResolvedTopic(log, integer("min.insync.replicas"), unclean)
+        throttled = Throttled(
+            leading=_replicas(values["leader.replication.throttled.replicas"]),
+            following=_replicas(values["follower.replication.throttled.replicas"]),
+        )
+        return ResolvedTopic(log, integer("min.insync.replicas"), unclean, throttled)
 
     def _timestamp_bound(
         self, side: str, values: Mapping[str, Value], parsed: Mapping[str, Value]
@@ -120,6 +124,15 @@ class TopicDefaults:
         chosen = newer if newer != LONG_MAX else older
         assert isinstance(chosen, int)
         return chosen
+
+
+def _replicas(value: Value) -> Sequence[tuple[int, int]] | None:
+    """(partition, broker) of a checked list; None for ``*``."""
+    assert isinstance(value, tuple)
+    if value == ("*",):
+        return None
+    pairs = (item.split(":") for item in value)
+    return tuple((int(partition), int(broker)) for partition, broker in pairs)
 
 
 def _default(item: TopicOption, broker: BrokerConfig) -> Value:

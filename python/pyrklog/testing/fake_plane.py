@@ -69,6 +69,7 @@ class FakePlane:
         self.refuses_isrs = False
         """Whether those who would join lack something by now."""
         self.broker_epoch = -1
+        self.replication_rates: tuple[int | None, int | None] = (None, None)
         self.stopped: list[tuple[str, int, bool]] = []
         self.deleted_records: list[tuple[str, int, int]] = []
         self.ports: dict[str, int] = {}
@@ -220,6 +221,11 @@ class FakePlane:
 
     def set_broker_epoch(self, epoch: int) -> None:
         self.broker_epoch = epoch
+
+    def set_replication_rates(
+        self, *, leader_bytes: int | None, follower_bytes: int | None
+    ) -> None:
+        self.replication_rates = (leader_bytes, follower_bytes)
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
         assert specs

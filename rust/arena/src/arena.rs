@@ -5,21 +5,23 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Condvar;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
+use crate::counters::Counters;
 use crate::guard::{Guard, Guards};
 use crate::layout::{
-    CHUNK_BYTES, CLASSES, HEADER_BYTES, HEADER_POPULATED, SLOT_BYTES, SLOTS_A_GROUP, area_bytes,
-    chunk_at, file_bytes, guarded, slot_at,
+    CHUNK_BYTES, HEADER_BYTES, HEADER_POPULATED, SLOT_BYTES, SLOTS_A_GROUP, chunk_at, file_bytes,
+    guarded, slot_at,
 };
 use crate::memory::Memory;
-use crate::pool::{Carved, Pool};
+use crate::pool::{Carved, Pool, Want};
 use crate::segment::{CachedSegment, Release};
+use crate::shares::ClassBounds;
 use crate::slots::{self, PartitionName, Slot, Slots};
 use crate::sync::Mutex;
 use crate::{attach, header};
@@ -32,9 +34,6 @@ const LOW_CHUNKS: usize = 8;
 
 /// Chunks that are looked at, at most, for one that can be reclaimed. The next look goes on with others.
 const TRIES_MAX: usize = 128;
-
-/// Of the arena, what blocks that are not full may take up.
-const OPEN_SHARE: usize = 4;
 
 /// Slots kept ready for partitions to come: an append must not wait for memory.
 const FREE_SLOTS_MIN: usize = SLOTS_A_GROUP / 2;
@@ -62,30 +61,6 @@ pub enum ArenaError {
     Foreign(String),
 }
 
-/// What is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ArenaStatistics {
-    /// Bytes of chunks that are there.
-    pub populated_bytes: u64,
-    /// Bytes of chunks that hold nothing.
-    pub free_bytes: u64,
-    /// Bytes that may be populated at most.
-    pub limit_bytes: u64,
-    /// Bytes ever appended.
-    pub appended_bytes: u64,
-    /// Appends that found no free block.
-    pub refused: u64,
-    /// Chunks ever reclaimed.
-    pub reclaimed: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    appended_bytes: AtomicU64,
-    refused: AtomicU64,
-    reclaimed: AtomicU64,
-}
-
 /// See the crate. All methods are for any thread.
 #[derive(Debug)]
 pub struct Arena {
@@ -104,7 +79,7 @@ pub struct Arena {
     slots: Mutex<Slots>,
     is_closed: AtomicBool,
     is_hungry: AtomicBool,
-    class_max: AtomicU8,
+    class_bounds: ClassBounds,
     bell: parking_lot::Mutex<bool>,
     rung: Condvar,
     counters: Counters,
@@ -224,7 +199,7 @@ impl Arena {
             slots: Mutex::default(),
             is_closed: AtomicBool::new(false),
             is_hungry: AtomicBool::new(false),
-            class_max: AtomicU8::new(CLASSES as u8 - 1),
+            class_bounds: ClassBounds::default(),
             bell: parking_lot::Mutex::new(false),
             rung: Condvar::new(),
             counters: Counters::default(),
@@ -243,6 +218,20 @@ impl Arena {
 
     pub(crate) fn guards(&self) -> &Guards {
         &self.guards
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn class_bounds(&self) -> &ClassBounds {
+        &self.class_bounds
+    }
+
+    /// (free chunks, transient chunks).
+    pub(crate) fn chunks_now(&self) -> (usize, usize) {
+        let pool = self.pool.lock();
+        (pool.free(), pool.transient())
     }
 
     pub(crate) fn memory(&self) -> &Memory {
@@ -270,6 +259,7 @@ impl Arena {
     /// For tests: as if the process that has it were gone.
     #[cfg(any(test, feature = "testing"))]
     pub fn let_go(&self) {
+        self.memory.let_go();
         if let Some(file) = &self.file {
             flock(file, FlockOperation::Unlock).expect("it was locked");
         }
@@ -339,20 +329,6 @@ impl Arena {
         self.bound_classes(&slots);
     }
 
-    /// Each partition has one block that is not full: all of them together may take up a part of the
-    /// arena only.
-    fn bound_classes(&self, slots: &Slots) {
-        let open_bytes = self.limit() as usize * CHUNK_BYTES / OPEN_SHARE;
-        let fits = |class: &usize| area_bytes(*class) * slots.used() <= open_bytes;
-        let largest = (1..CLASSES).take_while(fits).last().unwrap_or(0);
-        self.class_max.store(largest as u8, Ordering::Relaxed);
-    }
-
-    /// The largest class that blocks may have now.
-    pub(crate) fn class_max(&self) -> u8 {
-        self.class_max.load(Ordering::Relaxed)
-    }
-
     /// All blocks of a partition are dead; new ones belong to the slot that is returned. Its bytes
     /// must have been written, or must not matter.
     pub fn kill_blocks(&self, slot: Slot) -> Slot {
@@ -377,10 +353,17 @@ impl Arena {
         &self,
         class: u8,
         tenant: &Weak<CachedSegment>,
+        is_transient: bool,
         now_ms: i64,
     ) -> Option<Carved> {
+        let want = Want {
+            class,
+            tenant,
+            now_ms,
+            transient_max: is_transient.then(|| self.transient_max()),
+        };
         let mut pool = self.pool.lock();
-        let carved = pool.carve(&self.memory, class, tenant, now_ms);
+        let carved = pool.carve(&self.memory, want);
         let is_low = pool.free() < LOW_CHUNKS;
         drop(pool);
         if is_low && !self.is_hungry.swap(true, Ordering::Relaxed) {
@@ -389,9 +372,33 @@ impl Arena {
         carved
     }
 
+    /// Blocks of transient chunks are written, or nobody's any more; one entry each.
+    pub(crate) fn give_up(&self, chunks: &[u32]) {
+        for &chunk in chunks {
+            let is_last = self.pool.lock().give_up(chunk);
+            if is_last {
+                self.retire(chunk);
+            }
+        }
+    }
+
+    /// Nobody finds the chunk any more from here on.
+    fn retire(&self, chunk: u32) {
+        self.memory.store(chunk_at(chunk), 0);
+        let number = self.guards.retire();
+        self.pool.lock().retire(number, chunk);
+    }
+
     /// Whether so many chunks are free, as far as that can be said before they are carved.
-    pub(crate) fn has_free(&self, chunks: usize) -> bool {
-        self.pool.lock().free() >= chunks
+    pub(crate) fn has_free(&self, chunks: usize, is_transient: bool) -> bool {
+        let pool = self.pool.lock();
+        let may_be = !is_transient || pool.transient() + chunks <= self.transient_max();
+        may_be && pool.free() >= chunks
+    }
+
+    /// Whether a chunk more may be carved, if one is free.
+    pub(crate) fn allows_chunk(&self, is_transient: bool) -> bool {
+        !is_transient || self.pool.lock().transient() < self.transient_max()
     }
 
     /// An append finds nothing free: what can be had without waiting.
@@ -402,17 +409,6 @@ impl Arena {
             }
         }
         self.collect();
-    }
-
-    pub(crate) fn count_refused(&self) {
-        self.counters.refused.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_appended(&self, bytes: usize) {
-        let bytes = bytes as u64;
-        self.counters
-            .appended_bytes
-            .fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Wakes whoever waits in [`Arena::wait`].
@@ -469,11 +465,8 @@ impl Arena {
                 tenant.is_some_and(|t| t.release(candidate.chunk, may_wait) == Release::Needed)
             });
             if candidate.tenants.is_empty() {
-                // Nobody finds it any more from here on.
-                self.memory.store(chunk_at(candidate.chunk), 0);
-                let number = self.guards.retire();
-                self.pool.lock().retire(number, candidate.chunk);
-                self.counters.reclaimed.fetch_add(1, Ordering::Relaxed);
+                self.retire(candidate.chunk);
+                self.counters.reclaimed();
                 return true;
             }
             self.pool.lock().put_back(candidate);
@@ -556,20 +549,6 @@ impl Arena {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
-        }
-    }
-
-    /// What is counted.
-    pub fn statistics(&self) -> ArenaStatistics {
-        let free = self.pool.lock().free() as u64;
-        let bytes = CHUNK_BYTES as u64;
-        ArenaStatistics {
-            populated_bytes: u64::from(self.populated()) * bytes,
-            free_bytes: free * bytes,
-            limit_bytes: u64::from(self.limit()) * bytes,
-            appended_bytes: self.counters.appended_bytes.load(Ordering::Relaxed),
-            refused: self.counters.refused.load(Ordering::Relaxed),
-            reclaimed: self.counters.reclaimed.load(Ordering::Relaxed),
         }
     }
 

@@ -138,6 +138,7 @@ fn scan_chunk(
             chunk,
             index,
             class: class as u8,
+            is_transient: false,
         };
         into.push(load_block(memory, at, slot, carved));
     }

@@ -42,7 +42,9 @@ impl Janitor {
             refused: arena.ready_slots().err(),
             ..Tended::default()
         };
-        let appended_bytes = arena.statistics().appended_bytes;
+        // Transient chunks come back by themselves: nothing else has to make room for them.
+        let statistics = arena.statistics();
+        let appended_bytes = statistics.appended_bytes - statistics.transient_appended_bytes;
         let fresh = (appended_bytes - self.appended_bytes) as usize / CHUNK_BYTES;
         self.appended_bytes = appended_bytes;
         tended.is_busy = fresh > 0;

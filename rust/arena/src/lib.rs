@@ -10,6 +10,7 @@
 
 mod arena;
 mod attach;
+mod counters;
 #[cfg(test)]
 mod explore;
 #[cfg(any(test, feature = "testing"))]
@@ -24,10 +25,12 @@ mod memory;
 mod model;
 mod pool;
 mod segment;
+mod shares;
 mod slots;
 mod sync;
 
-pub use arena::{Arena, ArenaError, ArenaStatistics, Found, FoundPartition, Identity};
+pub use arena::{Arena, ArenaError, Found, FoundPartition, Identity};
+pub use counters::ArenaStatistics;
 #[cfg(any(test, feature = "testing"))]
 pub use fuse::Fuse;
 pub use guard::Guard;

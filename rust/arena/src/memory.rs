@@ -17,6 +17,8 @@ pub struct Memory {
     len: usize,
     #[cfg(any(test, feature = "testing"))]
     fuse: std::sync::OnceLock<crate::fuse::Fuse>,
+    #[cfg(any(test, feature = "testing"))]
+    is_gone: std::sync::atomic::AtomicBool,
 }
 
 // SAFETY: the mapping lives as long as the value; words are accessed by atomics only, and payload
@@ -50,6 +52,8 @@ impl Memory {
             len,
             #[cfg(any(test, feature = "testing"))]
             fuse: std::sync::OnceLock::new(),
+            #[cfg(any(test, feature = "testing"))]
+            is_gone: Default::default(),
         })
     }
 
@@ -65,9 +69,18 @@ impl Memory {
         self.fuse.get_or_init(|| fuse.clone());
     }
 
+    /// No store has an effect any more: another life has the memory.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn let_go(&self) {
+        self.is_gone.store(true, Ordering::SeqCst);
+    }
+
     /// Takes one step of the fuse, if there is one.
     #[cfg(any(test, feature = "testing"))]
     fn is_dead(&self) -> bool {
+        if self.is_gone.load(Ordering::SeqCst) {
+            return true;
+        }
         self.fuse.get().is_some_and(|fuse| fuse.is_blown())
     }
 

@@ -25,6 +25,8 @@ struct Partition {
     acknowledged: AtomicUsize,
     /// It was cut to nothing: none of its blocks count any more.
     is_cut: AtomicBool,
+    /// It follows: what is written need not be in the arena.
+    is_transient: AtomicBool,
 }
 
 fn byte(content: u8, position: usize) -> u8 {
@@ -54,6 +56,7 @@ impl Partition {
             file: Mutex::default(),
             acknowledged: AtomicUsize::new(0),
             is_cut: AtomicBool::new(false),
+            is_transient: AtomicBool::new(false),
         })
     }
 
@@ -62,7 +65,10 @@ impl Partition {
     fn append(&self, len: usize, rate: &mut Rate) {
         let from = self.acknowledged.load(Ordering::SeqCst);
         let batch = bytes(self.content, from, from + len);
-        let is_cached = self.segment.append(rate, from as u32, &batch, 0);
+        let is_cached = match self.is_transient.load(Ordering::SeqCst) {
+            true => self.segment.append_transient(rate, from as u32, &batch, 0),
+            false => self.segment.append(rate, from as u32, &batch, 0),
+        };
         if !is_cached {
             self.write(from + len);
         }
@@ -259,6 +265,30 @@ fn truncate() -> (Vec<Body>, Invariant) {
     (bodies, invariant)
 }
 
+/// A follower's appends, the writer behind them, and a reader; there is a chunk for those that come
+/// while somebody reads what is given up.
+fn copy_and_write() -> (Vec<Body>, Invariant) {
+    let arena = arena(2);
+    let log = Partition::new(&arena, 0, 1);
+    log.is_transient.store(true, Ordering::SeqCst);
+    log.append(60, &mut Rate::default());
+    let invariant = each(&arena, &[&log]);
+    let (writer, reader) = (Arc::clone(&log), Arc::clone(&log));
+    let bodies: Vec<Body> = vec![
+        Box::new(move || {
+            let mut rate = Rate::default();
+            log.append(50, &mut rate);
+            log.append(70, &mut rate);
+        }),
+        Box::new(move || {
+            writer.write_behind();
+            arena.collect();
+        }),
+        Box::new(move || reader.read(10)),
+    ];
+    (bodies, invariant)
+}
+
 type Scenario = fn() -> (Vec<Body>, Invariant);
 
 /// More of them take minutes and find nothing else: `MODEL_INTERRUPTIONS` tries.
@@ -295,8 +325,18 @@ fn a_truncation_and_a_reader_in_every_order() {
 }
 
 #[test]
+fn a_follower_its_writer_and_a_reader_in_every_order() {
+    let orders = explore(copy_and_write, None).unwrap();
+    println!("{orders} orders");
+    assert!(orders > 1_000, "{orders}");
+}
+
+#[test]
 fn every_planted_fault_is_found() {
-    let planted: [(Fault, Scenario); 7] = [
+    let planted: [(Fault, Scenario); 10] = [
+        (Fault::GuardsNotAwaited, copy_and_write),
+        (Fault::UnwrittenReclaimed, copy_and_write),
+        (Fault::CommittedFirst, copy_and_write),
         (Fault::GuardsNotAwaited, read_and_reclaim),
         (Fault::GuardLeftEarly, read_and_reclaim),
         (Fault::ReclaimedFound, read_and_reclaim),

@@ -1,4 +1,7 @@
 //! Chunks: which are free, which are being carved, which wait to be reclaimed.
+//!
+//! *Transient* chunks are in no queue: their blocks are counted, and a chunk is given up with the last
+//! of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Weak;
@@ -21,6 +24,8 @@ pub(crate) struct Carved {
     pub chunk: u32,
     pub index: u16,
     pub class: u8,
+    /// Given up as soon as it is written.
+    pub is_transient: bool,
 }
 
 /// Who has blocks in a chunk, and since when it is carved.
@@ -28,6 +33,18 @@ pub(crate) struct Carved {
 struct Tenants {
     segments: Vec<Weak<CachedSegment>>,
     carved_ms: i64,
+    /// Of a transient chunk: blocks that were given out and not given up.
+    transient_blocks: usize,
+}
+
+/// What a block is carved for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want<'a> {
+    pub class: u8,
+    pub tenant: &'a Weak<CachedSegment>,
+    pub now_ms: i64,
+    /// In a transient chunk, of which there may be so many.
+    pub transient_max: Option<usize>,
 }
 
 /// A chunk that is about to be reclaimed, out of the queue.
@@ -43,6 +60,9 @@ pub(crate) struct Candidate {
 pub(crate) struct Pool {
     free: Vec<u32>,
     open: [Option<Open>; CLASSES],
+    transient_open: [Option<Open>; CLASSES],
+    /// Number of transient chunks.
+    transient: usize,
     /// Carved chunks, the oldest first; open ones are among them.
     queue: VecDeque<u32>,
     /// Reclaimed, but guards may be left that saw them: (number, chunk).
@@ -60,6 +80,11 @@ impl Pool {
     /// Chunks with blocks.
     pub fn carved(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Transient chunks.
+    pub fn transient(&self) -> usize {
+        self.transient
     }
 
     /// When the oldest carved chunk was carved.
@@ -97,36 +122,50 @@ impl Pool {
         self.free.extend(free);
     }
 
-    /// The next block of a class for `tenant`; `None` when no chunk is free.
-    pub fn carve(
-        &mut self,
-        memory: &Memory,
-        class: u8,
-        tenant: &Weak<CachedSegment>,
-        now_ms: i64,
-    ) -> Option<Carved> {
-        let open = match self.open[class as usize] {
+    /// The next block of a class; `None` when no chunk is free, or there may be no more transient ones.
+    pub fn carve(&mut self, memory: &Memory, want: Want<'_>) -> Option<Carved> {
+        let class = want.class as usize;
+        let is_transient = want.transient_max.is_some();
+        let open = match self.open_of(is_transient)[class] {
             Some(open) => open,
             None => Open {
-                chunk: self.open_chunk(memory, class, now_ms)?,
+                chunk: self.open_chunk(memory, want)?,
                 next: 0,
             },
         };
         let next = open.next + 1;
-        let is_left = usize::from(next) < CLASS_BLOCKS[class as usize];
-        self.open[class as usize] = is_left.then_some(Open { next, ..open });
-        let tenants = &mut self.tenants[open.chunk as usize].segments;
-        if !tenants.last().is_some_and(|last| last.ptr_eq(tenant)) {
-            tenants.push(tenant.clone());
+        let is_left = usize::from(next) < CLASS_BLOCKS[class];
+        self.open_of(is_transient)[class] = is_left.then_some(Open { next, ..open });
+        let tenants = &mut self.tenants[open.chunk as usize];
+        if is_transient {
+            tenants.transient_blocks += 1;
+        } else if !tenants
+            .segments
+            .last()
+            .is_some_and(|last| last.ptr_eq(want.tenant))
+        {
+            tenants.segments.push(want.tenant.clone());
         }
         Some(Carved {
             chunk: open.chunk,
             index: open.next,
-            class,
+            class: want.class,
+            is_transient,
         })
     }
 
-    fn open_chunk(&mut self, memory: &Memory, class: u8, now_ms: i64) -> Option<u32> {
+    fn open_of(&mut self, is_transient: bool) -> &mut [Option<Open>; CLASSES] {
+        match is_transient {
+            true => &mut self.transient_open,
+            false => &mut self.open,
+        }
+    }
+
+    fn open_chunk(&mut self, memory: &Memory, want: Want<'_>) -> Option<u32> {
+        if want.transient_max.is_some_and(|max| self.transient >= max) {
+            return None;
+        }
+        let class = want.class;
         let chunk = self.free.pop()?;
         self.sequence += 1;
         let at = chunk_at(chunk);
@@ -137,12 +176,33 @@ impl Pool {
         memory.store(at + CHUNK_CLASS, u32::from(class));
         memory.store_wide(at + CHUNK_SEQUENCE, self.sequence);
         memory.store(at, 1);
-        self.queue.push_back(chunk);
+        if want.transient_max.is_some() {
+            self.transient += 1;
+        } else {
+            self.queue.push_back(chunk);
+        }
         self.tenants[chunk as usize] = Tenants {
-            segments: Vec::new(),
-            carved_ms: now_ms,
+            carved_ms: want.now_ms,
+            ..Tenants::default()
         };
         Some(chunk)
+    }
+
+    /// A block of a transient chunk is not looked up any more; true when it was the chunk's last one:
+    /// the chunk is then to be retired.
+    pub fn give_up(&mut self, chunk: u32) -> bool {
+        let tenants = &mut self.tenants[chunk as usize];
+        tenants.transient_blocks -= 1;
+        if tenants.transient_blocks > 0 {
+            return false;
+        }
+        for open in &mut self.transient_open {
+            if open.is_some_and(|open| open.chunk == chunk) {
+                *open = None;
+            }
+        }
+        self.transient -= 1;
+        true
     }
 
     /// Takes the oldest chunk out of the queue, to be reclaimed or put back.
@@ -166,6 +226,7 @@ impl Pool {
         self.tenants[candidate.chunk as usize] = Tenants {
             segments: candidate.tenants,
             carved_ms: candidate.carved_ms,
+            transient_blocks: 0,
         };
         self.queue.push_back(candidate.chunk);
     }

@@ -127,28 +127,60 @@ impl CachedSegment {
     /// block is free or the arena takes nothing any more. Only the log that owns the segment calls
     /// this, and positions rise.
     pub fn append(&self, rate: &mut Rate, position: u32, bytes: &[u8], now_ms: i64) -> bool {
+        self.append_as(rate, position, bytes, now_ms, false)
+    }
+
+    /// The same, but the bytes are here until they are written only, and take up a tenth of the arena
+    /// at most, together with all others that are.
+    pub fn append_transient(
+        &self,
+        rate: &mut Rate,
+        position: u32,
+        bytes: &[u8],
+        now_ms: i64,
+    ) -> bool {
+        self.append_as(rate, position, bytes, now_ms, true)
+    }
+
+    fn append_as(
+        &self,
+        rate: &mut Rate,
+        position: u32,
+        bytes: &[u8],
+        now_ms: i64,
+        is_transient: bool,
+    ) -> bool {
         if !self.arena.is_open() || self.is_dead() {
             return false;
         }
-        let mut is_done = self.try_append(rate, position, bytes, now_ms);
-        if !is_done {
+        let mut is_done = self.try_append(rate, position, bytes, now_ms, is_transient);
+        if !is_done && self.arena.allows_chunk(is_transient) {
             self.arena.reclaim_now(bytes.len());
-            is_done = self.try_append(rate, position, bytes, now_ms);
+            is_done = self.try_append(rate, position, bytes, now_ms, is_transient);
         }
         if is_done {
-            self.arena.count_appended(bytes.len());
+            self.arena.count_appended(bytes.len(), is_transient);
         } else {
             self.arena.count_refused();
         }
         is_done
     }
 
-    fn try_append(&self, rate: &mut Rate, position: u32, bytes: &[u8], now_ms: i64) -> bool {
+    fn try_append(
+        &self,
+        rate: &mut Rate,
+        position: u32,
+        bytes: &[u8],
+        now_ms: i64,
+        is_transient: bool,
+    ) -> bool {
         let mut blocks = self.blocks.lock();
-        let last = blocks.back().filter(|last| last.end() == position);
+        let continues =
+            |last: &&Block| last.end() == position && last.at.is_transient == is_transient;
+        let last = blocks.back().filter(continues);
         let room = last.map_or(0, Block::room).min(bytes.len());
         let chunks = (bytes.len() - room).div_ceil(payload_bytes(CLASSES - 1, position));
-        if chunks > 1 && !self.arena.has_free(chunks) {
+        if chunks > 1 && !self.arena.has_free(chunks, is_transient) {
             // Those that there are would be of no use to anybody until they are reclaimed.
             return false;
         }
@@ -158,10 +190,14 @@ impl CachedSegment {
         while begun < bytes.len() {
             let left = bytes.len() - begun;
             let position = position + begun as u32;
-            let class = rate.next(position, left, self.arena.class_max(), now_ms);
-            let Some(at) = self.arena.carve(class, &self.this, now_ms) else {
+            let class = rate.next(position, left, self.arena.class_max(is_transient), now_ms);
+            let carved = self.arena.carve(class, &self.this, is_transient, now_ms);
+            let Some(at) = carved else {
                 // What was given out stays unused until its chunk is reclaimed.
-                blocks.truncate(count);
+                let unused = blocks.drain(count..).filter(|block| block.at.is_transient);
+                let unused: Vec<u32> = unused.map(|block| block.at.chunk).collect();
+                drop(blocks);
+                self.arena.give_up(&unused);
                 return false;
             };
             let block = Block {
@@ -299,10 +335,22 @@ impl CachedSegment {
             .position(|block| is_marked(&block));
         // The first ones first: a kill between leaves nothing unwritten before what is written,
         // which could be reclaimed.
-        for block in blocks.range_mut(end - marked.unwrap_or(end)..end) {
+        let first = end - marked.unwrap_or(end);
+        for block in blocks.range_mut(first..end) {
             block.written = block.len.min(position - block.position);
             memory.store_wide(block.descriptor() + BLOCK_WRITTEN, guarded(block.written));
         }
+        let mut given_up = Vec::new();
+        for index in (first..end).rev() {
+            let block = blocks[index];
+            let is_written = block.written >= block.len || planted!(UnwrittenReclaimed);
+            if block.at.is_transient && is_written {
+                given_up.push(block.at.chunk);
+                blocks.remove(index);
+            }
+        }
+        drop(blocks);
+        self.arena.give_up(&given_up);
     }
 
     /// The first position that is not in the file; `None` when all are.
@@ -392,6 +440,20 @@ impl CachedSegment {
         }
         blocks.retain(|block| !is_here(block) || planted!(ReclaimedFound));
         Release::Gone
+    }
+}
+
+impl Drop for CachedSegment {
+    /// Its transient blocks are given up, but not those that only the arena has: whoever takes that up
+    /// again after a kill finds them.
+    fn drop(&mut self) {
+        let is_dead = self.is_dead();
+        let blocks = self.blocks.lock();
+        let is_over =
+            |block: &&Block| block.at.is_transient && (is_dead || block.written >= block.len);
+        let given_up: Vec<u32> = blocks.iter().filter(is_over).map(|b| b.at.chunk).collect();
+        drop(blocks);
+        self.arena.give_up(&given_up);
     }
 }
 

@@ -441,10 +441,13 @@ fn play(arena: &Arc<Arena>, steps: &[Step]) -> Vec<Model> {
                 let all = model.content.entry(model.base_offset).or_default();
                 let batch = bytes(i, *len);
                 let at = all.len() as u32;
-                if model
-                    .segment
-                    .append(&mut model.rate, at, &batch, i as i64 * 100)
-                {
+                let (rate, now_ms) = (&mut model.rate, i as i64 * 100);
+                // 0 leads, 2 follows, 1 does this and that.
+                let is_done = match who + i % 2 {
+                    0 | 1 => model.segment.append(rate, at, &batch, now_ms),
+                    _ => model.segment.append_transient(rate, at, &batch, now_ms),
+                };
+                if is_done {
                     all.extend(batch);
                     if is_alive() {
                         model.sure.entry(model.base_offset).or_default().1 = all.len();

@@ -109,7 +109,7 @@ impl ClusterConfig {
     #[new]
     #[pyo3(signature = (
         *, listener, fetchers, fetch_wait_max_ms, fetch_min_bytes, fetch_max_bytes,
-        fetch_response_max_bytes, fetch_backoff_ms, socket_timeout_ms
+        fetch_response_max_bytes, fetch_backoff_ms, socket_timeout_ms, reads_by_rack
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -124,6 +124,7 @@ impl ClusterConfig {
         fetch_response_max_bytes: i32,
         fetch_backoff_ms: i64,
         socket_timeout_ms: i64,
+        reads_by_rack: bool,
     ) -> Self {
         Self(api::ClusterConfig {
             listener,
@@ -134,6 +135,7 @@ impl ClusterConfig {
             fetch_response_max_bytes,
             fetch_backoff_ms,
             socket_timeout_ms,
+            reads_by_rack,
         })
     }
 }

@@ -58,13 +58,22 @@ pub struct TopicImage(api::TopicImage);
 #[pymethods]
 impl TopicImage {
     #[new]
-    #[pyo3(signature = (*, name, id, internal, log, min_insync_replicas, partitions))]
+    #[pyo3(signature = (
+        *, name, id, internal, log, min_insync_replicas, leading_throttled, following_throttled,
+        partitions
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one keyword a field, as in the stub"
+    )]
     fn new(
         name: String,
         id: &[u8],
         internal: bool,
         log: &Bound<'_, LogConfig>,
         min_insync_replicas: i32,
+        leading_throttled: Option<Vec<(i32, i32)>>,
+        following_throttled: Option<Vec<(i32, i32)>>,
         partitions: Vec<Bound<'_, PartitionImage>>,
     ) -> PyResult<Self> {
         Ok(Self(api::TopicImage {
@@ -74,10 +83,19 @@ impl TopicImage {
             config: api::TopicConfig {
                 log: log.get().0.clone(),
                 min_insync_replicas,
+                throttled: api::Throttled {
+                    leading: throttled(leading_throttled),
+                    following: throttled(following_throttled),
+                },
             },
             partitions: inner(&partitions, |partition| &partition.0),
         }))
     }
+}
+
+/// `api::ThrottledReplicas`; `None` is all of them.
+fn throttled(replicas: Option<Vec<(i32, i32)>>) -> api::ThrottledReplicas {
+    replicas.map_or(api::ThrottledReplicas::All, api::ThrottledReplicas::these)
 }
 
 /// `api::ImageDelta`.

@@ -108,6 +108,16 @@ impl DataPlane {
         self.0.set_broker_epoch(epoch);
     }
 
+    #[pyo3(signature = (*, leader_bytes, follower_bytes))]
+    fn set_replication_rates(
+        &self,
+        py: Python<'_>,
+        leader_bytes: Option<u64>,
+        follower_bytes: Option<u64>,
+    ) {
+        py.detach(|| self.0.set_replication_rates(leader_bytes, follower_bytes));
+    }
+
     fn stop_partitions(
         &self,
         py: Python<'_>,

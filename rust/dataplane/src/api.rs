@@ -10,6 +10,8 @@ use std::path::PathBuf;
 
 use pyrklog_log::DIRECT_MIN_BYTES;
 
+pub use crate::replication_quota::{Throttled, ThrottledReplicas};
+
 /// 16 bytes of a topic id (KIP-516), big-endian as on the wire; all zero means "none".
 pub type TopicId = [u8; 16];
 
@@ -95,6 +97,9 @@ pub struct ClusterConfig {
     pub fetch_backoff_ms: i64,
     /// `replica.socket.timeout.ms`.
     pub socket_timeout_ms: i64,
+    /// `replica.selector.class` is the rack-aware one: consumers are sent to an in-sync follower in
+    /// their own rack (KIP-392).
+    pub reads_by_rack: bool,
 }
 
 /// The block cache (`docs/block-cache.md`).
@@ -203,6 +208,8 @@ pub struct TopicConfig {
     pub log: pyrklog_log::LogConfig,
     /// `min.insync.replicas`.
     pub min_insync_replicas: i32,
+    /// Replicas whose traffic the brokers' replication rates bound (KIP-73).
+    pub throttled: Throttled,
 }
 
 /// `become_leader`: this broker leads the partition in this epoch.

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyrklog_log::{Isolation, Slice, Wait};
+use pyrklog_log::{Slice, Wait};
 
-use crate::fetch_read::{PartitionRead, read_partition};
+use crate::fetch_read::{PartitionRead, View, read_partition};
 use crate::fetch_session::Target;
 use crate::partition::Partition;
 use crate::read_path::COPY_BUFFER_BYTES;
@@ -173,8 +173,8 @@ pub struct ColdPart {
 pub struct FetchJob {
     /// Whose they are.
     pub ticket: ReadTicket,
-    /// How far the fetch may see.
-    pub isolation: Isolation,
+    /// How the fetch looks at the logs.
+    pub view: View,
     /// The reads.
     pub parts: Vec<ColdPart>,
 }
@@ -190,7 +190,7 @@ impl FetchJob {
             part.read = read_partition(
                 &part.partition,
                 &part.target,
-                self.isolation,
+                self.view,
                 part.max_bytes,
                 part.min_one,
                 wait,

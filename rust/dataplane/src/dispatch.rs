@@ -88,7 +88,9 @@ pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Re
         }
         key::API_VERSIONS => answer_api_versions(cx, conn, header, frame, body_start),
         key::METADATA => begin_metadata(cx, conn, header, frame, body_start),
-        _ if row.owner == Owner::Python => to_control_plane(cx, conn, header, frame, body_start),
+        _ if row.owner == Owner::Python => {
+            to_control_plane(cx, conn, row, header, frame, body_start)
+        }
         _ => Err(Close::Protocol(format!("{} is not served", row.name))),
     }
 }
@@ -168,7 +170,7 @@ fn begin_metadata(
         }
         MetadataPlan::TopicsMissing(topics) => topics,
     };
-    let Some(id) = begin_at_control_plane(cx, conn, frame.len()) else {
+    let Some(id) = begin_at_control_plane(cx, conn, frame.len(), false) else {
         return Ok(Step::Wait);
     };
     let session = conn.session(header.client_id);
@@ -217,16 +219,20 @@ pub fn answer_metadata(
 }
 
 /// A place at the control plane for a request of which `body_bytes` are copied; without one the
-/// connection is held.
+/// connection is held. What other brokers say needs none.
 fn begin_at_control_plane(
     cx: &Context,
     conn: &mut Connection,
     body_bytes: usize,
+    is_between_brokers: bool,
 ) -> Option<RequestId> {
     let place = Place {
         thread: cx.thread,
         token: conn.token,
     };
+    if is_between_brokers {
+        return Some(cx.shared.channel.begin_order(place, body_bytes));
+    }
     let id = cx.shared.channel.begin(place, body_bytes);
     if id.is_none() {
         conn.hold = Some(Hold::ControlFull);
@@ -237,6 +243,7 @@ fn begin_at_control_plane(
 fn to_control_plane(
     cx: &mut Context,
     conn: &mut Connection,
+    row: &ApiRow,
     header: RequestHeader<'_>,
     frame: &[u8],
     body_start: usize,
@@ -261,7 +268,8 @@ fn to_control_plane(
             return Ok(Step::Taken);
         }
     }
-    let Some(id) = begin_at_control_plane(cx, conn, frame.len() - body_start) else {
+    let body_bytes = frame.len() - body_start;
+    let Some(id) = begin_at_control_plane(cx, conn, body_bytes, row.is_between_brokers) else {
         return Ok(Step::Wait);
     };
     conn.exclusive = Some(Exclusive::Control {

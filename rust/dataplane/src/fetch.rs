@@ -12,7 +12,7 @@ use std::sync::Arc;
 use pyrklog_log::{Isolation, Log};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
-use pyrklog_wire::fetch::{FetchResponseHead, FetchResponseWriter};
+use pyrklog_wire::fetch::{FetchRequest, FetchResponseHead, FetchResponseWriter};
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 
 use crate::api::{CaughtUp, Event};
@@ -20,14 +20,16 @@ use crate::cold_reads::FetchJob;
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::dispatch::Step;
+use crate::fetch_read::View;
 use crate::fetch_reply;
 use crate::fetch_session::{FetchContext, Target};
 use crate::fetch_work::{FetchPart, FetchWork, Terms};
 use crate::inbox::Token;
 use crate::output::borrow_memory;
-use crate::partition::Partition;
+use crate::partition::{Partition, Role};
 use crate::policy::{self, Operation, Quota, Resource};
 use crate::produce::why_not_held;
+use crate::replica_selector::nearest;
 
 /// Tries to leave waiters before a fetch is answered with what there is: each failure means that
 /// data arrived in between.
@@ -35,6 +37,9 @@ const WAIT_TRIES: usize = 4;
 
 /// The replica id of tools that compare replicas: any replica serves them, to the end of its log.
 const DEBUGGING_REPLICA_ID: i32 = -2;
+
+/// The first version in which consumers may read from followers (KIP-392).
+const FOLLOWER_READS_SINCE: i16 = 11;
 
 /// Serves a request.
 pub fn handle(
@@ -75,20 +80,17 @@ pub fn handle(
             return Ok(Step::Taken);
         }
     };
-    let isolation = match (request.replica_id, request.isolation_level) {
-        (0.. | DEBUGGING_REPLICA_ID, _) => Isolation::LogEnd,
-        (_, 0) => Isolation::HighWatermark,
-        _ => Isolation::Committed,
-    };
     let limit = cx.shared.config.fetch_max_bytes;
     let max_wait_ms = i64::from(request.max_wait_ms.max(0));
-    let replica = (request.replica_id, request.replica_epoch);
-    let parts = find_parts(cx, conn, &context, replica);
+    let asker = Asker::of(cx, &request, frame, api_version);
+    let parts = find_parts(cx, conn, &context, &asker);
     let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0).min(limit);
     let terms = Terms {
         api_version,
         correlation_id,
-        isolation,
+        replica: asker.replica.0,
+        view: asker.view,
+        tells_marks: asker.tells_marks,
         max_wait_ms,
         max_bytes: bytes(request.max_bytes),
         min_bytes: bytes(request.min_bytes),
@@ -99,12 +101,54 @@ pub fn handle(
     Ok(Step::Taken)
 }
 
+/// Who fetches.
+#[derive(Clone, Copy, Debug)]
+struct Asker<'f> {
+    /// Broker id and epoch of a replica; a consumer's id is negative.
+    replica: (i32, i64),
+    /// Where a consumer stands that may be sent to a follower; empty for all others.
+    rack: &'f str,
+    view: View,
+    /// Consumers of this replica wait for what it hears of the high watermark.
+    tells_marks: bool,
+}
+
+impl<'f> Asker<'f> {
+    fn of(cx: &Context, request: &FetchRequest, frame: &'f [u8], api_version: i16) -> Asker<'f> {
+        let is_replica = request.replica_id >= 0;
+        let is_debugging = request.replica_id == DEBUGGING_REPLICA_ID;
+        let isolation = match request.isolation_level {
+            _ if is_replica || is_debugging => Isolation::LogEnd,
+            0 => Isolation::HighWatermark,
+            _ => Isolation::Committed,
+        };
+        let reads_followers = is_debugging || api_version >= FOLLOWER_READS_SINCE;
+        let of_leader_only = is_replica || !reads_followers;
+        let cluster = cx.shared.config.cluster.as_ref();
+        let by_rack = cluster.is_some_and(|cluster| cluster.reads_by_rack);
+        Asker {
+            replica: (request.replica_id, request.replica_epoch),
+            rack: match by_rack && !of_leader_only && !is_debugging {
+                true => request.rack_id.text(frame),
+                false => "",
+            },
+            view: View {
+                isolation,
+                of_leader_only,
+                marks_only: false,
+            },
+            tells_marks: by_rack && is_replica,
+        }
+    }
+}
+
 fn find_parts(
     cx: &mut Context,
     conn: &Connection,
     context: &FetchContext,
-    replica: (i32, i64),
+    asker: &Asker<'_>,
 ) -> Vec<FetchPart> {
+    let Asker { replica, rack, .. } = *asker;
     let mut parts = Vec::with_capacity(context.len());
     for position in 0..context.len() {
         let partition = find_part(cx, conn, context, position).and_then(|partition| {
@@ -113,7 +157,12 @@ fn find_parts(
             }
             Ok(partition)
         });
-        parts.push(FetchPart::new(partition));
+        let target = context.target(position);
+        let preferred_replica = match &partition {
+            Ok(partition) if !rack.is_empty() => nearest_replica(cx, conn, partition, target, rack),
+            _ => None,
+        };
+        parts.push(FetchPart::new(partition, preferred_replica));
     }
     parts
 }
@@ -143,6 +192,23 @@ fn find_part(
     Ok(Arc::clone(partition))
 }
 
+/// Who of a led partition's replicas is in the consumer's rack and has what it asks for.
+fn nearest_replica(
+    cx: &Context,
+    conn: &Connection,
+    partition: &Partition,
+    target: &Target,
+    rack: &str,
+) -> Option<i32> {
+    let rack_of = |broker| cx.image.endpoint(broker, &conn.listener)?.rack;
+    let state = partition.lock();
+    if state.role != Role::Leader {
+        return None;
+    }
+    let candidates = state.candidates(target.fetch_offset);
+    nearest(rack, cx.shared.config.node_id, candidates, rack_of)
+}
+
 /// The fetch of a replica (broker id and epoch) tells how far its log reaches, which may raise the
 /// high watermark, and may make it one that is in sync.
 fn follower_fetches(
@@ -161,7 +227,9 @@ fn follower_fetches(
     if state.is_follower(broker) && !agrees(state.led()?, offset, last_epoch) {
         return Ok(());
     }
-    let fetched = state.follower_fetched(broker, offset, broker_epoch, cx.now.mono_ms);
+    let log_start = target.log_start_offset;
+    let now_ms = cx.now.mono_ms;
+    let fetched = state.follower_fetched(broker, offset, log_start, broker_epoch, now_ms);
     let Some(has_caught_up) = fetched else {
         // As Kafka: with an epoch the caller knows the leader but not the assignment.
         let is_fenced = target.current_leader_epoch >= 0;
@@ -201,7 +269,7 @@ fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
 /// Reads; then answers, waits, or hands over to readers.
 fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) {
     for _ in 0..WAIT_TRIES {
-        let cold = work.read(&cx.shared.readers, cx.now.mono_ms);
+        let cold = work.read(&cx.shared, cx.now.mono_ms);
         let is_under_way = if !cold.is_empty() {
             work.hand_over(cx, conn, cold)
         } else if work.is_due(cx) {
@@ -279,6 +347,7 @@ pub fn abandon(cx: &Context, token: Token, work: FetchWork) {
 fn respond(cx: &mut Context, conn: &mut Connection, mut work: FetchWork) {
     borrow_memory(cx, conn);
     policy::charge(&cx.image, &conn.principal, Quota::Fetch, work.bytes);
+    work.count_throttled(&cx.shared, cx.now.mono_ms);
     let open = conn.out.begin_frame();
     encode_response_header(
         conn.out.memory(),

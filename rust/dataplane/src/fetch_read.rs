@@ -1,11 +1,22 @@
 //! One partition's share of a fetch: the checks, then the bytes.
 
-use pyrklog_log::{Isolation, Log, ReadError, Slice, Wait};
+use pyrklog_log::{Isolation, ReadError, Slice, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
 use crate::fetch_session::Target;
 use crate::partition::{Partition, PartitionState};
+
+/// How a fetch looks at the logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// How far it may see.
+    pub isolation: Isolation,
+    /// Only a leader may answer: replicas, and consumers from before KIP-392.
+    pub of_leader_only: bool,
+    /// Everything but the records.
+    pub marks_only: bool,
+}
 
 /// What a read of one partition gave.
 #[derive(Debug)]
@@ -22,6 +33,8 @@ pub struct PartitionRead {
     pub slice: Option<Slice>,
     /// For read_committed: aborted transactions that the records touch.
     pub aborted: Option<Vec<AbortedTransaction>>,
+    /// The replica that the consumer had better read from (KIP-392), instead of records; -1 none.
+    pub preferred_replica: i32,
     /// The client's log has left this one (KIP-595).
     pub diverging: Option<EpochEndOffset>,
     /// How far could be seen; `None` when the partition did not serve.
@@ -46,6 +59,7 @@ impl PartitionRead {
             log_start_offset: -1,
             slice: None,
             aborted: None,
+            preferred_replica: -1,
             diverging: None,
             bound: None,
             is_cold: false,
@@ -54,7 +68,7 @@ impl PartitionRead {
 
     /// Whether there is more to tell than records.
     pub fn is_event(&self) -> bool {
-        self.error != ErrorCode::NONE || self.diverging.is_some()
+        self.error != ErrorCode::NONE || self.diverging.is_some() || self.preferred_replica >= 0
     }
 
     /// Record bytes.
@@ -63,19 +77,10 @@ impl PartitionRead {
     }
 }
 
-/// The log that may be read. Up to its end it is read by replicas, which have shown that they know
-/// the leader, and by tools that compare replicas, followers' too.
-fn readable(state: &mut PartitionState, isolation: Isolation) -> Result<&mut Log, ErrorCode> {
-    match isolation {
-        Isolation::LogEnd => state.held(),
-        Isolation::HighWatermark | Isolation::Committed => state.led(),
-    }
-}
-
 /// How far a reader may see; `None` when the partition does not serve.
-pub fn bound(state: &mut PartitionState, isolation: Isolation) -> Option<i64> {
-    let log = readable(state, isolation).ok()?;
-    Some(match isolation {
+pub fn bound(state: &mut PartitionState, view: View) -> Option<i64> {
+    let log = state.shown(view.of_leader_only).ok()?;
+    Some(match view.isolation {
         Isolation::LogEnd => log.gated_end(),
         Isolation::HighWatermark => log.high_watermark(),
         Isolation::Committed => log.last_stable_offset(),
@@ -87,13 +92,13 @@ pub fn bound(state: &mut PartitionState, isolation: Isolation) -> Option<i64> {
 pub fn read_partition(
     partition: &Partition,
     target: &Target,
-    isolation: Isolation,
+    view: View,
     max_bytes: usize,
     min_one: bool,
     wait: Wait,
 ) -> PartitionRead {
     for _ in 0..2 {
-        let found = read_once(partition, target, isolation, max_bytes, min_one, wait);
+        let found = read_once(partition, target, view, max_bytes, min_one, wait);
         match found {
             Ok(read) => return read,
             // Retention may take the segment away after it was found: look again.
@@ -110,34 +115,24 @@ pub fn read_partition(
 fn read_once(
     partition: &Partition,
     target: &Target,
-    isolation: Isolation,
+    view: View,
     max_bytes: usize,
     min_one: bool,
     wait: Wait,
 ) -> Result<PartitionRead, ReadError> {
     let mut state = partition.lock();
-    let checked = state.check_epoch(target.current_leader_epoch);
-    let bound = bound(&mut state, isolation);
-    // Kafka looks at the epoch first: a client with a newer one must not take this for a leader.
-    if let Err(error) = checked {
-        return Ok(PartitionRead {
-            bound,
-            ..PartitionRead::failed(error)
-        });
+    let mut read = begin(&mut state, target, view);
+    if read.error != ErrorCode::NONE {
+        return Ok(read);
     }
-    let log = match readable(&mut state, isolation) {
+    let is_led = state.leader.is_none();
+    let log = match state.shown(view.of_leader_only) {
         Ok(log) => log,
         Err(error) => return Ok(PartitionRead::failed(error)),
     };
-    let mut read = PartitionRead {
-        high_watermark: log.high_watermark(),
-        last_stable_offset: log.last_stable_offset(),
-        log_start_offset: log.log_start_offset(),
-        bound,
-        aborted: (isolation == Isolation::Committed).then(Vec::new),
-        ..PartitionRead::failed(ErrorCode::NONE)
-    };
-    if target.last_fetched_epoch >= 0 {
+    // A follower that has less than the consumer is no proof that its leader has.
+    let may_diverge = is_led || target.fetch_offset <= log.log_end_offset();
+    if target.last_fetched_epoch >= 0 && may_diverge {
         let (epoch, end_offset) = log.end_offset_for_epoch(target.last_fetched_epoch);
         if end_offset < 0 {
             return Ok(PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE));
@@ -147,8 +142,12 @@ fn read_once(
             return Ok(read);
         }
     }
+    let isolation = view.isolation;
     let location = log.locate(target.fetch_offset, isolation)?;
     drop(state);
+    if view.marks_only {
+        return Ok(read);
+    }
     let slice = match location.resolve(max_bytes, min_one, wait) {
         Err(ReadError::WouldBlock) if wait == Wait::Nowait => {
             read.is_cold = true;
@@ -158,13 +157,46 @@ fn read_once(
     };
     if isolation == Isolation::Committed && !slice.is_empty() {
         let mut state = partition.lock();
-        if let Ok(log) = state.led() {
+        if let Ok(log) = state.shown(view.of_leader_only) {
             let aborted = log.aborted_transactions(&slice);
             read.aborted = Some(aborted.into_iter().map(aborted_transaction).collect());
         }
     }
     read.slice = Some(slice).filter(|slice| !slice.is_empty());
     Ok(read)
+}
+
+/// The checks, and the marks of the log; no records.
+fn begin(state: &mut PartitionState, target: &Target, view: View) -> PartitionRead {
+    let checked = state.check_epoch(target.current_leader_epoch);
+    let bound = bound(state, view);
+    // Kafka looks at the epoch first: a client with a newer one must not take this for a leader.
+    if let Err(error) = checked {
+        return PartitionRead {
+            bound,
+            ..PartitionRead::failed(error)
+        };
+    }
+    match state.shown(view.of_leader_only) {
+        Ok(log) => PartitionRead {
+            high_watermark: log.high_watermark(),
+            last_stable_offset: log.last_stable_offset(),
+            log_start_offset: log.log_start_offset(),
+            bound,
+            aborted: (view.isolation == Isolation::Committed).then(Vec::new),
+            ..PartitionRead::failed(ErrorCode::NONE)
+        },
+        Err(error) => PartitionRead::failed(error),
+    }
+}
+
+/// No records, but where they are to be had.
+pub fn redirect(partition: &Partition, target: &Target, view: View, replica: i32) -> PartitionRead {
+    let mut read = begin(&mut partition.lock(), target, view);
+    if read.error == ErrorCode::NONE {
+        read.preferred_replica = replica;
+    }
+    read
 }
 
 fn aborted_transaction(txn: pyrklog_log::AbortedTxn) -> AbortedTransaction {

@@ -33,7 +33,7 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
             log_start_offset: read.log_start_offset,
             has_records: read.len() > 0,
             has_diverging_epoch: read.diverging.is_some(),
-            has_preferred_replica: false,
+            has_preferred_replica: read.preferred_replica >= 0,
         };
         if work.context.record(position, &outcome) {
             record_bytes += read.len();
@@ -100,7 +100,7 @@ fn partition_head<'a>(target: &Target, read: &'a PartitionRead) -> FetchPartitio
         last_stable_offset: read.last_stable_offset,
         log_start_offset: read.log_start_offset,
         aborted: read.aborted.as_deref().map(Into::into),
-        preferred_read_replica: -1,
+        preferred_read_replica: read.preferred_replica,
     }
 }
 

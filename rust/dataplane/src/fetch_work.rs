@@ -4,19 +4,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use pyrklog_log::{Isolation, Wait};
+use pyrklog_log::Wait;
 use pyrklog_wire::ErrorCode;
 
 use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
 use crate::connection::Connection;
 use crate::context::Context;
-use crate::fetch_read::{PartitionRead, bound, read_partition};
+use crate::fetch_read::{PartitionRead, View, bound, read_partition, redirect};
 use crate::fetch_session::FetchContext;
 use crate::inbox::Token;
 use crate::partition::{FetchWaiter, Partition};
 use crate::reader::Job;
 use crate::reader_pool::{QueueId, ReaderPool};
 use crate::request_channel::Place;
+use crate::shared::Shared;
 
 /// A fetch request under way.
 #[derive(Debug)]
@@ -31,7 +32,10 @@ pub struct FetchWork {
     pub parts: Vec<FetchPart>,
     /// Record bytes found.
     pub bytes: usize,
-    isolation: Isolation,
+    /// The replica that asks; a consumer's is negative.
+    replica: i32,
+    view: View,
+    tells_marks: bool,
     deadline_ms: i64,
     /// Number of its wait on the connection.
     wait: u64,
@@ -55,8 +59,12 @@ pub struct Terms {
     pub api_version: i16,
     /// For the response header.
     pub correlation_id: i32,
-    /// How far it may see.
-    pub isolation: Isolation,
+    /// The broker id of a replica; negative for a consumer.
+    pub replica: i32,
+    /// How it looks at the logs.
+    pub view: View,
+    /// A replica that is to hear of high watermarks at once.
+    pub tells_marks: bool,
     /// How long it may wait for `min_bytes`.
     pub max_wait_ms: i64,
     /// The most record bytes.
@@ -72,15 +80,21 @@ pub struct FetchPart {
     pub partition: Result<Arc<Partition>, ErrorCode>,
     /// What the last read found.
     pub read: PartitionRead,
+    /// Where the consumer is sent to instead.
+    preferred_replica: Option<i32>,
     /// Its disk is not waited for any more: what is not resident does not count.
     is_given_up: bool,
 }
 
 impl FetchPart {
     /// Not read yet.
-    pub fn new(partition: Result<Arc<Partition>, ErrorCode>) -> FetchPart {
+    pub fn new(
+        partition: Result<Arc<Partition>, ErrorCode>,
+        preferred_replica: Option<i32>,
+    ) -> FetchPart {
         FetchPart {
             partition,
+            preferred_replica,
             read: PartitionRead::default(),
             is_given_up: false,
         }
@@ -102,7 +116,9 @@ impl FetchWork {
             correlation_id: terms.correlation_id,
             context,
             bytes: 0,
-            isolation: terms.isolation,
+            replica: terms.replica,
+            view: terms.view,
+            tells_marks: terms.tells_marks,
             // The clock is cut to whole milliseconds: one more makes it no less than asked for.
             deadline_ms: now_ms + terms.max_wait_ms + 1,
             wait: 0,
@@ -157,23 +173,71 @@ impl FetchWork {
 
     /// Reads what is resident of every partition, in the session's order, within the request's
     /// bounds. The answer is what readers have to do: room for it is left.
-    pub fn read(&mut self, readers: &ReaderPool, now_ms: i64) -> Vec<(QueueId, ColdPart)> {
+    pub fn read(&mut self, shared: &Shared, now_ms: i64) -> Vec<(QueueId, ColdPart)> {
+        let is_throttled = self.replica >= 0 && shared.quotas.leader.is_exceeded(now_ms);
         let mut cold = Vec::new();
         let mut reserved = 0;
         self.bytes = 0;
         for position in 0..self.parts.len() {
             let left = self.max_bytes.saturating_sub(self.bytes + reserved);
             let min_one = self.bytes + reserved == 0;
-            if let Some((queue, part)) = self.read_part(position, left, min_one, readers, now_ms) {
+            if is_throttled && self.holds_back(position, shared.config.node_id) {
+                self.note(position);
+                continue;
+            }
+            if let Some((queue, part)) =
+                self.read_part(position, left, min_one, &shared.readers, now_ms)
+            {
                 reserved += part.max_bytes.max(1);
                 cold.push((queue, part));
             }
-            let read = &self.parts[position].read;
-            self.bytes += read.len();
-            self.has_event |= read.is_event();
+            self.note(position);
         }
         self.must_answer |= self.has_event && cold.is_empty();
         cold
+    }
+
+    /// A partition was read.
+    fn note(&mut self, position: usize) {
+        let read = &self.parts[position].read;
+        self.bytes += read.len();
+        self.has_event |= read.is_event()
+            || self.tells_marks && self.context.target(position).is_news(read.high_watermark);
+    }
+
+    /// The rate for throttled replicas is used up: reads no records where this is one that is not in
+    /// sync (KIP-73).
+    fn holds_back(&mut self, position: usize, node_id: i32) -> bool {
+        let part = &mut self.parts[position];
+        let Ok(partition) = &part.partition else {
+            return false;
+        };
+        if !partition.is_throttled_leading(node_id) || partition.lock().isr.contains(&self.replica)
+        {
+            return false;
+        }
+        let view = View {
+            marks_only: true,
+            ..self.view
+        };
+        let target = self.context.target(position);
+        part.read = read_partition(partition, target, view, 0, false, Wait::Nowait);
+        true
+    }
+
+    /// Counts what is about to be sent to throttled replicas, in sync or not.
+    pub fn count_throttled(&self, shared: &Shared, now_ms: i64) {
+        let quota = &shared.quotas.leader;
+        if self.replica < 0 || !quota.is_limited() {
+            return;
+        }
+        let node_id = shared.config.node_id;
+        let counts = |part: &&FetchPart| {
+            let partition = part.partition.as_ref();
+            partition.is_ok_and(|partition| partition.is_throttled_leading(node_id))
+        };
+        let counted = self.parts.iter().filter(counts);
+        quota.count(counted.map(|part| part.read.len()).sum(), now_ms);
     }
 
     /// Reads what is resident of one partition; the answer is what a reader has to do, unless that
@@ -196,8 +260,12 @@ impl FetchWork {
             }
         };
         let max_bytes = usize::try_from(target.max_bytes).unwrap_or(0).min(left);
-        let (isolation, wait) = (self.isolation, Wait::Nowait);
-        part.read = read_partition(partition, target, isolation, max_bytes, min_one, wait);
+        let view = self.view;
+        if let Some(replica) = part.preferred_replica {
+            part.read = redirect(partition, target, view, replica);
+            return None;
+        }
+        part.read = read_partition(partition, target, view, max_bytes, min_one, Wait::Nowait);
         if !part.read.is_cold && part.read.slice.is_none() {
             return None;
         }
@@ -247,7 +315,7 @@ impl FetchWork {
             let ticket = reading.ticket(place, queue);
             let job = Box::new(FetchJob {
                 ticket: ticket.clone(),
-                isolation: self.isolation,
+                view: self.view,
                 parts: own.map(|(_, part)| part).collect(),
             });
             match cx.shared.readers.submit(queue, Job::Fetch(job)) {
@@ -332,7 +400,8 @@ impl FetchWork {
                 continue;
             };
             let mut state = partition.lock();
-            if part.read.bound != bound(&mut state, self.isolation) {
+            let has_moved = self.tells_marks && part.read.high_watermark != state.high_watermark();
+            if has_moved || part.read.bound != bound(&mut state, self.view) {
                 drop(state);
                 for part in &self.parts[..position] {
                     remove_waiter(part, place.token);
@@ -343,7 +412,8 @@ impl FetchWork {
                 thread: place.thread as u32,
                 token: place.token,
                 wait: self.wait,
-                isolation: self.isolation,
+                isolation: self.view.isolation,
+                tells_marks: self.tells_marks,
                 missing_bytes: Arc::clone(&self.missing_bytes),
             });
         }

@@ -3,6 +3,8 @@
 //! A follower is known by its fetches: everything below the offset that one asks for is durable in
 //! its log. Times are monotonic milliseconds.
 
+use crate::replica_selector::Candidate;
+
 /// One follower in one leader epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follower {
@@ -10,6 +12,8 @@ pub struct Follower {
     pub id: i32,
     /// The offset that its last fetch in this leader epoch asked for; -1 until it has fetched.
     pub log_end_offset: i64,
+    /// Where its log starts, as that fetch said; -1 unknown.
+    pub log_start_offset: i64,
     /// The broker epoch that it fetches under, -1 unknown (KIP-903).
     pub broker_epoch: i64,
     /// When it last had all that the leader had.
@@ -28,6 +32,7 @@ impl Follower {
         Follower {
             id,
             log_end_offset: -1,
+            log_start_offset: -1,
             broker_epoch: -1,
             caught_up_ms: now_ms,
             fetched_ms: now_ms,
@@ -48,6 +53,16 @@ impl Follower {
         self.broker_epoch = broker_epoch;
         self.fetched_ms = now_ms;
         self.leader_end = leader_end;
+    }
+
+    /// What a consumer may choose it by, if its log has the offset.
+    pub fn candidate(&self, offset: i64) -> Option<Candidate> {
+        let has_it = (self.log_start_offset..=self.log_end_offset).contains(&offset);
+        has_it.then_some(Candidate {
+            broker: self.id,
+            log_end_offset: self.log_end_offset,
+            caught_up_ms: self.caught_up_ms,
+        })
     }
 
     /// Whether it has not been caught up for longer than `max_lag_ms`.

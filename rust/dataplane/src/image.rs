@@ -12,7 +12,7 @@ use pyrklog_log::LogConfig;
 use pyrklog_wire::leader::NodeEndpoint;
 use thiserror::Error;
 
-use crate::api::{BrokerImage, ImageDelta, PartitionImage, TopicId, TopicImage};
+use crate::api::{BrokerImage, ImageDelta, PartitionImage, Throttled, TopicId, TopicImage};
 
 /// "No topic id".
 pub const NO_TOPIC_ID: TopicId = [0; 16];
@@ -57,6 +57,8 @@ pub struct TopicState {
     pub log_config: Arc<LogConfig>,
     /// `min.insync.replicas`.
     pub min_insync_replicas: i32,
+    /// Replicas whose traffic counts towards the replication rates.
+    pub throttled: Arc<Throttled>,
     /// Partitions; the position is the index.
     pub partitions: Vec<PartitionImage>,
 }
@@ -84,6 +86,7 @@ impl TopicState {
             internal,
             log_config: Arc::new(config.log),
             min_insync_replicas: config.min_insync_replicas,
+            throttled: Arc::new(config.throttled),
             partitions,
         })
     }
@@ -298,6 +301,7 @@ pub(crate) mod testing {
             config: TopicConfig {
                 log: LogConfig::default(),
                 min_insync_replicas: 1,
+                throttled: Default::default(),
             },
             partitions: (0..partitions).map(|index| partition(index, 1)).collect(),
         }

@@ -70,6 +70,8 @@ mod reader_pool;
 mod reader_queue;
 mod receive;
 mod registry;
+mod replica_selector;
+mod replication_quota;
 mod report;
 mod request_channel;
 mod shared;

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use pyrklog_log::{Appended, Isolation, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
-use crate::api::TopicId;
+use crate::api::{Throttled, TopicId};
 use crate::followers::{Follower, high_watermark};
 use crate::hash::FastMap;
 use crate::image::TopicState;
@@ -43,6 +43,8 @@ pub struct TopicSettings {
     pub log: Arc<LogConfig>,
     /// `min.insync.replicas`.
     pub min_insync_replicas: i32,
+    /// Replicas whose traffic counts towards the replication rates.
+    pub throttled: Arc<Throttled>,
 }
 
 impl TopicSettings {
@@ -51,6 +53,7 @@ impl TopicSettings {
         TopicSettings {
             log: Arc::clone(&topic.log_config),
             min_insync_replicas: topic.min_insync_replicas,
+            throttled: Arc::clone(&topic.throttled),
         }
     }
 }
@@ -131,6 +134,8 @@ pub struct FetchWaiter {
     pub wait: u64,
     /// What the fetch may see.
     pub isolation: Isolation,
+    /// It sees to the log's end, and is to hear of the high watermark, too.
+    pub tells_marks: bool,
     /// Bytes that the fetch still lacks, over all of its partitions.
     pub missing_bytes: Arc<AtomicI64>,
 }
@@ -231,6 +236,18 @@ impl Partition {
         }
     }
 
+    /// Whether what this broker sends of it as a leader counts towards the replication rate.
+    pub fn is_throttled_leading(&self, node_id: i32) -> bool {
+        let settings = self.topic.settings();
+        settings.throttled.leading.holds(self.index, node_id)
+    }
+
+    /// The same of what it fetches as a follower.
+    pub fn is_throttled_following(&self, node_id: i32) -> bool {
+        let settings = self.topic.settings();
+        settings.throttled.following.holds(self.index, node_id)
+    }
+
     /// Takes the mutex.
     pub fn lock(&self) -> MutexGuard<'_, PartitionState> {
         self.state.lock()
@@ -272,20 +289,23 @@ impl Partition {
 impl PartitionState {
     /// The log, if this broker leads: else the protocol's error.
     pub fn led(&mut self) -> Result<&mut Log, ErrorCode> {
+        self.shown(true)
+    }
+
+    /// The log for a reader: where this broker leads, and where it follows too, unless the reader
+    /// wants the leader's only.
+    pub fn shown(&mut self, of_leader_only: bool) -> Result<&mut Log, ErrorCode> {
         match (self.role, &mut self.log) {
             (Role::Leader, Some(log)) => Ok(log),
+            (Role::Follower, Some(log)) if !of_leader_only => Ok(log),
             (Role::Offline, _) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             _ => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         }
     }
 
-    /// The log of a partition that is led or followed here.
-    pub fn held(&mut self) -> Result<&mut Log, ErrorCode> {
-        match (self.role, &mut self.log) {
-            (Role::Leader | Role::Follower, Some(log)) => Ok(log),
-            (Role::Offline, _) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
-            _ => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
-        }
+    /// The high watermark; -1 where there is no log.
+    pub fn high_watermark(&self) -> i64 {
+        self.log.as_ref().map_or(-1, Log::high_watermark)
     }
 
     /// Checks the leader epoch that a client believes in; -1 = it does not say (KIP-320).
@@ -480,7 +500,7 @@ impl PartitionState {
         let new_bytes = i64::try_from(new_bytes).unwrap_or(i64::MAX);
         self.fetch_waiters.retain(|_, waiter| {
             let concerns = match waiter.isolation {
-                Isolation::LogEnd => has_grown,
+                Isolation::LogEnd => has_grown || visible && waiter.tells_marks,
                 _ => visible,
             };
             if !concerns {

@@ -288,6 +288,14 @@ impl DataPlane {
         held.partitions().filter_map(behind).collect()
     }
 
+    /// Bytes a second that this broker sends to, and fetches for, the replicas that topics name as
+    /// throttled (KIP-73); `None`: as fast as it goes, which is so at first.
+    pub fn set_replication_rates(&self, leader_bytes: Option<u64>, follower_bytes: Option<u64>) {
+        let now_ms = mono_ms();
+        self.shared.quotas.leader.set_rate(leader_bytes, now_ms);
+        self.shared.quotas.follower.set_rate(follower_bytes, now_ms);
+    }
+
     /// This broker is registered under this epoch.
     pub fn set_broker_epoch(&self, epoch: i64) {
         self.shared.broker_epoch.store(epoch, Ordering::Relaxed);

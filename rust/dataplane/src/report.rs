@@ -57,6 +57,7 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
         ("purgatory_fetch", fetch_waiters),
         ("purgatory_internal", internal_waiters),
         ("control_queue_depth", control.in_flight),
+        ("control_queue_orders", control.orders),
         ("control_queue_parked", control.parked),
         ("control_queue_waiting", control.waiting),
         ("event_queue_depth", shared.events.len()),
@@ -73,12 +74,19 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
             .map(|(name, value)| (name.to_owned(), value as u64)),
     );
     all.push(("fetch_session_evictions".to_owned(), sessions.evictions));
+    for (side, quota) in [
+        ("leader", &shared.quotas.leader),
+        ("follower", &shared.quotas.follower),
+    ] {
+        let name = format!("throttled_replication_bytes.{side}");
+        all.push((name, quota.counted_bytes()));
+    }
     cache(shared, all);
 }
 
 /// The block caches of all directories together.
 fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
-    let mut sums = [0; 6];
+    let mut sums = [0; 7];
     for arena in shared
         .dirs
         .iter()
@@ -92,6 +100,7 @@ fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
             of.appended_bytes,
             of.refused,
             of.reclaimed,
+            of.transient_bytes,
         ];
         for (sum, value) in sums.iter_mut().zip(values) {
             *sum += value;
@@ -104,6 +113,7 @@ fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
         "cache_appended_bytes",
         "cache_appends_refused",
         "cache_chunks_reclaimed",
+        "cache_transient_bytes",
     ];
     all.extend(names.into_iter().map(str::to_owned).zip(sums));
 }

@@ -4,6 +4,10 @@
 //! its own buffer, reads nothing more, and is told when there is room. A request that waits for
 //! other clients (JoinGroup, SyncGroup) is *parked*: a group of more members than places could
 //! never come together otherwise, and would keep everybody else out.
+//!
+//! What brokers say to each other (orders of the controller, and what is asked of it) takes no place
+//! and never waits for one: clients that fill the channel must not keep a broker from being told what
+//! it leads. There is at most one a connection, and its body counts as receive memory like any other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,6 +33,8 @@ pub struct Place {
 pub struct Depth {
     /// Requests that the control plane works on.
     pub in_flight: usize,
+    /// Requests of other brokers that it works on besides.
+    pub orders: usize,
     /// Requests that wait for other clients.
     pub parked: usize,
     /// Connections that wait for room.
@@ -47,6 +53,7 @@ pub struct RequestChannel {
 struct Inner {
     last_id: RequestId,
     in_flight: FastMap<RequestId, InFlight>,
+    orders: FastMap<RequestId, InFlight>,
     parked: FastMap<RequestId, Place>,
     waiting: VecDeque<Place>,
 }
@@ -77,15 +84,23 @@ impl RequestChannel {
             inner.waiting.push_back(place);
             return None;
         }
-        inner.last_id += 1;
-        let id = inner.last_id;
+        let id = inner.next_id();
         inner.in_flight.insert(id, InFlight { place, body_bytes });
         self.budget.add(body_bytes);
         Some(id)
     }
 
+    /// The same for a request of another broker, which takes no place.
+    pub fn begin_order(&self, place: Place, body_bytes: usize) -> RequestId {
+        let mut inner = self.inner.lock();
+        let id = inner.next_id();
+        inner.orders.insert(id, InFlight { place, body_bytes });
+        self.budget.add(body_bytes);
+        id
+    }
+
     /// The request keeps its connection waiting, but no place; returns the waiting connection that
-    /// may try now. An id that is unknown, parked or answered already is ignored.
+    /// may try now. An id that is unknown, parked or answered already is ignored, and that of an order.
     pub fn park(&self, id: RequestId) -> Option<Place> {
         let mut inner = self.inner.lock();
         let request = inner.in_flight.remove(&id)?;
@@ -100,6 +115,10 @@ impl RequestChannel {
         let mut inner = self.inner.lock();
         if let Some(place) = inner.parked.remove(&id) {
             return Some((place, None));
+        }
+        if let Some(order) = inner.orders.remove(&id) {
+            self.budget.subtract(order.body_bytes);
+            return Some((order.place, None));
         }
         let request = inner.in_flight.remove(&id)?;
         self.budget.subtract(request.body_bytes);
@@ -129,9 +148,17 @@ impl RequestChannel {
         let inner = self.inner.lock();
         Depth {
             in_flight: inner.in_flight.len(),
+            orders: inner.orders.len(),
             parked: inner.parked.len(),
             waiting: inner.waiting.len(),
         }
+    }
+}
+
+impl Inner {
+    fn next_id(&mut self) -> RequestId {
+        self.last_id += 1;
+        self.last_id
     }
 }
 
@@ -146,9 +173,34 @@ mod tests {
     fn depth(in_flight: usize, parked: usize, waiting: usize) -> Depth {
         Depth {
             in_flight,
+            orders: 0,
             parked,
             waiting,
         }
+    }
+
+    #[test]
+    fn orders_take_no_place_and_need_none() {
+        let budget = budget();
+        let channel = RequestChannel::new(1, Arc::clone(&budget));
+        let place = |token| Place { thread: 0, token };
+        let first = channel.begin(place(1), 10).unwrap();
+        assert_eq!(channel.begin(place(2), 10), None);
+        let order = channel.begin_order(place(3), 20);
+        assert_eq!(budget.used_bytes(), 30);
+        assert_eq!(
+            channel.depth(),
+            Depth {
+                orders: 1,
+                ..depth(1, 0, 1)
+            }
+        );
+        assert_eq!(channel.park(order), None, "it waits for nobody");
+        let nobody_else = Some((place(3), None));
+        assert_eq!(channel.finish(order), nobody_else);
+        assert_eq!(channel.finish(order), None, "answered twice");
+        assert_eq!(channel.finish(first), Some((place(1), Some(place(2)))));
+        assert_eq!(budget.used_bytes(), 0);
     }
 
     #[test]

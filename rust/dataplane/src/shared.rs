@@ -13,6 +13,7 @@ use pyrklog_wire::ErrorCode;
 
 use crate::acceptor::{ConnectionLimits, Listeners};
 use crate::api::{Event, PlaneConfig};
+use crate::clock::mono_ms;
 use crate::commands::CommandQueue;
 use crate::events::EventQueue;
 use crate::fetch_session::SessionCache;
@@ -21,11 +22,12 @@ use crate::image::Image;
 use crate::inbox::Inbox;
 use crate::log_dir::LogDirState;
 use crate::outbox::Outbox;
-use crate::partition::Role;
+use crate::partition::{Partition, Role};
 use crate::placement::Placement;
 use crate::reader_pool::ReaderPool;
 use crate::receive::ReceiveBudget;
 use crate::registry::Registry;
+use crate::replication_quota::ReplicationQuotas;
 use crate::request_channel::RequestChannel;
 use crate::statistics::Statistics;
 
@@ -56,6 +58,8 @@ pub struct Shared {
     pub commands: CommandQueue,
     /// The threads that follow other brokers.
     pub fetchers: Fetchers,
+    /// How fast throttled replicas are copied.
+    pub quotas: ReplicationQuotas,
     /// Of this broker's registration, -1 before the first.
     pub broker_epoch: AtomicI64,
     /// Fetch sessions (KIP-227).
@@ -112,6 +116,7 @@ impl Shared {
             unusable_dirs,
             inboxes,
             fetchers: Fetchers::default(),
+            quotas: ReplicationQuotas::default(),
             broker_epoch: AtomicI64::new(-1),
             sessions: Mutex::new(SessionCache::new(config.fetch_session_slots)),
             budget,
@@ -140,6 +145,14 @@ impl Shared {
         let count = self.session_count.fetch_add(1, Ordering::Relaxed);
         let half = |half: u8| u128::from(self.session_seed.hash_one((count, half)));
         half(0) << 64 | half(1)
+    }
+
+    /// So many bytes of a followed partition have come.
+    pub fn count_followed(&self, partition: &Partition, bytes: usize) {
+        let quota = &self.quotas.follower;
+        if quota.is_limited() && partition.is_throttled_following(self.config.node_id) {
+            quota.count(bytes, mono_ms());
+        }
     }
 
     /// Whether the plane ends.

@@ -105,6 +105,57 @@ fn the_channel_is_bounded_and_serves_those_who_waited() {
 }
 
 #[test]
+fn orders_of_the_controller_get_through_a_full_channel() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.control_queue_max_requests = 1;
+    config.cluster = Some(cluster());
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let mut clients: Vec<Client> = (0..3).map(|_| test.client()).collect();
+    for client in &mut clients {
+        client.send(key::DESCRIBE_CLUSTER, 0, &[0]);
+    }
+    let first = test.wait_for_request();
+    eventually("two that wait", || {
+        (test.statistic("control_queue_waiting") == 2).then_some(())
+    });
+    let orders = [
+        (key::LEADER_AND_ISR, 7),
+        (key::STOP_REPLICA, 4),
+        (key::UPDATE_METADATA, 8),
+        (key::CONTROLLED_SHUTDOWN, 3),
+        (key::ALTER_PARTITION, 3),
+    ];
+    let mut brokers: Vec<Client> = orders.iter().map(|_| test.client()).collect();
+    let mut ids = Vec::new();
+    for ((api_key, version), broker) in orders.iter().zip(&mut brokers) {
+        broker.send(*api_key, *version, &[7]);
+        let order = test.wait_for_request();
+        assert_eq!((order.api_key, &order.body[..]), (*api_key, &[7][..]));
+        ids.push(order.id);
+    }
+    assert_eq!(test.statistic("control_queue_orders"), 5);
+    assert_eq!(test.statistic("control_queue_depth"), 1);
+    for (((api_key, version), broker), id) in orders.iter().zip(&mut brokers).zip(ids) {
+        test.plane.reply(id, vec![8]);
+        assert_eq!(broker.receive(*api_key, *version).1, [8]);
+    }
+    assert_eq!(
+        test.statistic("control_queue_waiting"),
+        2,
+        "an order that ends makes no place for others"
+    );
+    test.plane.reply(first.id, vec![9]);
+    for _ in 0..2 {
+        let request = test.wait_for_request();
+        test.plane.reply(request.id, vec![9]);
+    }
+    for client in &mut clients {
+        assert_eq!(client.receive(key::DESCRIBE_CLUSTER, 0).1, [9]);
+    }
+}
+
+#[test]
 fn a_client_that_sends_no_more_still_gets_the_answer_it_has_to_wait_for() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);

@@ -2,148 +2,13 @@
 
 mod harness;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{
-    Behind, CacheConfig, CaughtUp, ClusterConfig, Event, FollowerSpec, LeaderSpec, PlaneConfig,
-    TopicConfig,
-};
-use pyrklog_log::RealDisk;
+use pyrklog_dataplane::api::{Behind, CacheConfig, CaughtUp, Event, LeaderSpec, PlaneConfig};
+use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
-
-const BOTH: [i32; 2] = [1, 2];
-
-fn cluster_config(dir: &Path, node_id: i32) -> PlaneConfig {
-    let mut config = config(vec![dir.join(format!("logs{node_id}"))]);
-    config.cache = cache(&config.log_dirs);
-    config.node_id = node_id;
-    config.cluster = Some(ClusterConfig {
-        listener: "PLAINTEXT".into(),
-        fetchers: 1,
-        fetch_wait_max_ms: 50,
-        fetch_min_bytes: 1,
-        fetch_max_bytes: 1 << 20,
-        fetch_response_max_bytes: 10 << 20,
-        fetch_backoff_ms: 100,
-        socket_timeout_ms: 5_000,
-    });
-    config
-}
-
-/// Brokers 1 and 2 and a topic `t` of one partition on both.
-struct Pair {
-    _dir: tempfile::TempDir,
-    planes: [TestPlane; 2],
-    config: TopicConfig,
-}
-
-impl Pair {
-    fn start() -> Pair {
-        Pair::start_with(topic_config(), |_| {})
-    }
-
-    fn start_with(options: TopicConfig, change: impl Fn(&mut PlaneConfig)) -> Pair {
-        let dir = tempfile::tempdir().unwrap();
-        let planes = [1, 2].map(|node_id| {
-            let mut config = cluster_config(dir.path(), node_id);
-            change(&mut config);
-            TestPlane::start_with(config, Arc::new(RealDisk))
-        });
-        let mut pair = Pair {
-            _dir: dir,
-            planes,
-            config: options,
-        };
-        let brokers = [(1, pair.planes[0].port), (2, pair.planes[1].port)];
-        for plane in &mut pair.planes {
-            plane.know(&brokers);
-            plane.describe_topic("t", 1, &pair.config);
-        }
-        pair
-    }
-
-    fn plane(&mut self, broker: i32) -> &mut TestPlane {
-        &mut self.planes[broker as usize - 1]
-    }
-
-    fn lead(&mut self, broker: i32, leader_epoch: i32, isr: &[i32]) {
-        let spec = LeaderSpec {
-            replicas: BOTH.to_vec(),
-            isr: isr.to_vec(),
-            ..TestPlane::leader_spec("t", 0, leader_epoch)
-        };
-        assert_eq!(self.plane(broker).become_leaders(vec![spec]), [0]);
-    }
-
-    fn follow(&mut self, broker: i32, leader: i32, leader_epoch: i32) {
-        let spec = FollowerSpec {
-            topic: "t".into(),
-            partition: 0,
-            leader,
-            leader_epoch,
-            replicas: BOTH.to_vec(),
-            is_new: false,
-        };
-        assert_eq!(self.plane(broker).become_followers(vec![spec]), [0]);
-    }
-
-    /// Produces with acks=1; the offset.
-    fn produce(&mut self, broker: i32, value: &[u8]) -> i64 {
-        let mut client = self.plane(broker).client();
-        let (error, offset) = client.produce("t", 0, &batch(&[value]));
-        assert_eq!(error, ErrorCode::NONE);
-        offset
-    }
-
-    /// Waits until what clients of `leader` may read reaches the offset.
-    fn wait_visible(&mut self, leader: i32, high_watermark: i64) {
-        let plane = self.plane(leader);
-        eventually("the high watermark", || {
-            let seen = plane.client().list_offset("t", 0, -1);
-            (seen.offset == high_watermark).then_some(())
-        });
-    }
-
-    fn size_bytes(&mut self, broker: i32) -> i64 {
-        let plane = self.plane(broker);
-        let ticket = plane.plane.describe_log_dirs().unwrap();
-        let pyrklog_dataplane::api::TicketOutcome::LogDirs(dirs) = plane.ticket(ticket) else {
-            panic!()
-        };
-        let partitions = dirs.iter().flat_map(|dir| &dir.partitions);
-        partitions.map(|(_, _, size, _)| *size).sum()
-    }
-
-    /// Waits until both logs have the same number of bytes.
-    fn wait_copied(&mut self) {
-        eventually("both logs alike", || {
-            let sizes = (self.size_bytes(1), self.size_bytes(2));
-            (sizes.0 == sizes.1 && sizes.0 > 0).then_some(())
-        });
-    }
-
-    /// What a broker has, read as its leader in a new epoch.
-    fn values(&mut self, broker: i32, leader_epoch: i32) -> Vec<u8> {
-        self.lead(broker, leader_epoch, &[broker]);
-        let plane = self.plane(broker);
-        let end = eventually("a latest offset", || {
-            let found = plane.client().list_offset("t", 0, -1);
-            (found.error_code == ErrorCode::NONE).then_some(found.offset)
-        });
-        let mut all = Vec::new();
-        let mut offset = plane.client().list_offset("t", 0, -2).offset;
-        while offset < end {
-            let found = plane.client().fetch_one("t", 0, offset);
-            assert_eq!(found.error, ErrorCode::NONE);
-            all.extend(&found.records);
-            offset += found.batches().len() as i64;
-        }
-        all
-    }
-}
 
 #[test]
 fn a_follower_has_what_its_leader_has() {
@@ -160,11 +25,9 @@ fn a_follower_has_what_its_leader_has() {
     let answer = client.call(key::PRODUCE, PRODUCE_VERSION, &body);
     assert_eq!(produced(&answer, PRODUCE_VERSION), (ErrorCode::NONE, 2));
     // Clients are sent to the leader.
-    let found = pair.plane(2).client().fetch_one("t", 0, 0);
-    assert_eq!(found.error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
     assert_eq!(
         pair.plane(2).client().produce("t", 0, &record).0,
-        found.error
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
     );
     let first = pair.values(1, 1);
     assert_eq!(pair.values(2, 2), first);
@@ -188,13 +51,82 @@ fn a_tool_that_compares_replicas_reads_any_of_them() {
     assert_eq!(error, ErrorCode::NONE);
     assert!(!records.is_empty());
     assert_eq!(read(&mut pair, 2, -2), (error, records));
-    // Consumers, and whoever calls itself another replica, are sent to the leader.
-    for replica_id in [-1, 1, 7] {
+    // Whoever calls itself another replica is sent to the leader.
+    for replica_id in [1, 7] {
         let found = read(&mut pair, 2, replica_id);
         assert_eq!(found, (ErrorCode::NOT_LEADER_OR_FOLLOWER, vec![]));
     }
     assert_eq!(pair.plane(2).delete("t", 1), [0]);
     assert_ne!(read(&mut pair, 2, -2).0, ErrorCode::NONE);
+}
+
+#[test]
+fn what_is_copied_leaves_the_cache_when_it_is_written() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    let tenth = pair.plane(2).statistic("cache_limit_bytes") / 10;
+    let mut client = pair.plane(1).client();
+    for _ in 0..100 {
+        let (error, _) = client.produce("t", 0, &large_batch(200_000));
+        assert_eq!(error, ErrorCode::NONE);
+        let transient = pair.plane(2).statistic("cache_transient_bytes");
+        assert!(transient <= tenth, "{transient}");
+    }
+    pair.wait_visible(1, 100);
+    eventually("everything written", || {
+        let plane = pair.plane(2);
+        let left = plane.statistic("unwritten_bytes") + plane.statistic("cache_transient_bytes");
+        (left == 0).then_some(())
+    });
+    assert!(pair.plane(2).statistic("cache_appended_bytes") > 0);
+    assert_eq!(pair.plane(2).statistic("cache_chunks_reclaimed"), 0);
+    // The leader keeps what was produced, for its readers.
+    let leader = pair.plane(1);
+    assert_eq!(leader.statistic("cache_transient_bytes"), 0);
+    let populated = leader.statistic("cache_populated_bytes");
+    assert!(populated - leader.statistic("cache_free_bytes") > tenth);
+    let first = pair.values(1, 1);
+    assert_eq!(pair.values(2, 2), first);
+}
+
+#[test]
+fn what_a_follower_had_not_written_when_it_was_killed_is_there_again() {
+    let slow = |config: &mut PlaneConfig| {
+        config.cache.flush_bytes = 1 << 30;
+        config.cache.flush_ms = 600_000;
+    };
+    let mut pair = Pair::start_with(topic_config(), slow);
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    // The first ones go to the file, until there is memory.
+    eventually("copies in the cache alone", || {
+        pair.produce(1, b"v");
+        let copied = pair.plane(2).statistic("cache_transient_bytes");
+        (copied > 0 && pair.plane(2).statistic("unwritten_bytes") > 0).then_some(())
+    });
+    for number in 0..20u8 {
+        pair.produce(1, &[number]);
+    }
+    pair.wait_copied();
+    let first = pair.values(1, 1);
+    let Pair {
+        dir,
+        planes: [leader, follower],
+        config: options,
+    } = pair;
+    drop((leader, follower));
+    let mut config = cluster_config(dir.path(), 2);
+    slow(&mut config);
+    let mut again = TestPlane::start_with(config, Arc::new(RealDisk));
+    again.describe_topic("t", 1, &options);
+    let spec = LeaderSpec {
+        isr: vec![2],
+        ..TestPlane::leader_spec("t", 0, 2)
+    };
+    assert_eq!(again.become_leaders(vec![spec]), [0]);
+    let found = again.client().fetch_one("t", 0, 0);
+    assert_eq!(found.records, first);
 }
 
 #[test]

@@ -123,10 +123,11 @@ impl Log {
         if self.active.must_roll(facts, &self.config, now_ms) {
             self.roll(base_offset, now_ms);
         }
-        if info.has_producer()
-            && let Some(cache) = &mut self.cache
-        {
-            cache.note_producer();
+        if let Some(cache) = &mut self.cache {
+            cache.set_transient(origin == Origin::Replication);
+            if info.has_producer() {
+                cache.note_producer();
+            }
         }
         let (place, is_gated) = self.push_to_tail(batch, facts, now_ms);
         self.update_producer(info, base_offset, place);

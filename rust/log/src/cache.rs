@@ -20,6 +20,8 @@ pub(crate) struct LogCache {
     rate: Rate,
     /// When a batch last came.
     now_ms: i64,
+    /// It is a follower's: it stays here until it is written.
+    is_transient: bool,
 }
 
 /// Whether the options let an append be acknowledged before it is in the file: `flush.messages` and
@@ -38,6 +40,7 @@ impl LogCache {
             has_producers,
             rate: Rate::default(),
             now_ms: 0,
+            is_transient: false,
         }
     }
 
@@ -70,6 +73,12 @@ impl LogCache {
         self.now_ms = now_ms;
     }
 
+    /// Where batches go from now on: to chunks that are given up when they are written, or to those
+    /// that are kept for readers.
+    pub fn set_transient(&mut self, is_transient: bool) {
+        self.is_transient = is_transient;
+    }
+
     /// Puts bytes that stand at `position` of the segment into the cache; false when that is not
     /// possible now.
     pub fn append(&mut self, segment: &Arc<Segment>, position: u32, bytes: &[u8]) -> bool {
@@ -81,7 +90,11 @@ impl LogCache {
         };
         let base_offset = segment.base_offset();
         let cached = segment.cached_or(|| self.arena.segment(slot, base_offset));
-        cached.append(&mut self.rate, position, bytes, self.now_ms)
+        let (rate, now_ms) = (&mut self.rate, self.now_ms);
+        match self.is_transient {
+            true => cached.append_transient(rate, position, bytes, now_ms),
+            false => cached.append(rate, position, bytes, now_ms),
+        }
     }
 
     fn slot(&mut self) -> Option<Slot> {

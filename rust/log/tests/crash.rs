@@ -10,12 +10,13 @@ mod common;
 use common::Rig;
 use common::cached::Life;
 use common::history::{History, Kind, NOBODY, PLAIN};
-use common::steps::{Break, Step, cached_step, step};
+use common::steps::{Break, Role, Step, cached_step, step};
 use proptest::prelude::*;
 use pyrklog_arena::Fuse;
 use pyrklog_log::{
     Appended, Isolation, LogConfig, OpenState, Origin, SyncScope, TimeSpec, TruncateError, Wait,
 };
+use pyrklog_wire::batch::{set_base_offset, set_partition_leader_epoch};
 use pyrklog_wire::builder::{BatchBuilder, transaction_marker};
 
 /// What was appended: value, epoch and timestamp of each offset from 0.
@@ -28,6 +29,8 @@ struct Model {
     written: u64,
     /// What was told of restarts.
     notes: Vec<String>,
+    /// Whose log it is.
+    role: Role,
     /// So many batches are still to come without a producer.
     anonymous: usize,
     /// The epochs of deleted records are forgotten, even when a crash brings the records back.
@@ -70,6 +73,7 @@ impl Model {
             checkpoint: OpenState::default(),
             written: 0,
             notes: Vec::new(),
+            role: Role::Leads,
             anonymous: 0,
             epochs_from: 0,
         }
@@ -340,7 +344,17 @@ impl Model {
             self.records.push((value, self.rig.epoch, timestamp));
             self.history.kinds.push(Kind::Data(producer));
         }
-        self.rig.append(&mut builder.build()).ok()
+        self.put(builder.build(), Origin::Client)
+    }
+
+    /// Appends a batch; as a follower, with the offset and the epoch that its leader gave it.
+    fn put(&mut self, mut batch: Vec<u8>, origin: Origin) -> Option<Appended> {
+        if !self.role.follows(self.rig.epoch) {
+            return self.rig.append_as(&mut batch, origin).ok();
+        }
+        set_base_offset(&mut batch, self.rig.log.log_end_offset());
+        set_partition_leader_epoch(&mut batch, self.rig.epoch);
+        self.rig.append_as(&mut batch, Origin::Replication).ok()
     }
 
     fn write_in_transaction(
@@ -363,8 +377,8 @@ impl Model {
         self.records
             .push(("<control>".to_owned(), self.rig.epoch, timestamp));
         self.history.kinds.push(Kind::Marker { producer, commit });
-        let mut marker = transaction_marker(producer, 0, commit, 0, timestamp);
-        self.rig.append_as(&mut marker, Origin::Coordinator).ok()
+        let marker = transaction_marker(producer, 0, commit, 0, timestamp);
+        self.put(marker, Origin::Coordinator)
     }
 
     fn truncate(&mut self, percent: usize) {
@@ -514,9 +528,11 @@ proptest! {
         steps in prop::collection::vec(cached_step(), 1..60),
         segments_kib in prop_oneof![Just(0), Just(10), Just(60)],
         anonymous in prop_oneof![1 => Just(0_usize), 2 => 0_usize..20],
+        role in prop_oneof![Just(Role::Leads), Just(Role::Follows), Just(Role::Changes)],
     ) {
         let mut model = Model::with_cache(segments_kib);
         model.anonymous = anonymous;
+        model.role = role;
         for step in &steps {
             model.apply(step);
             model.check();

@@ -213,6 +213,23 @@ async def test_brokers_defaults_change_at_run_time(running: Running) -> None:
     assert running.plane.topics["follows"].log.retention_ms == 5
 
 
+async def test_replication_rates_reach_the_plane_at_run_time(running: Running) -> None:
+    leader, follower = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+
+    async def rates_after(
+        *change: tuple[int, str, str | None], of: ConfigResource = BROKER
+    ) -> tuple[int | None, int | None]:
+        assert await alter(running, of, *change) is ErrorCode.NONE
+        return running.plane.replication_rates
+
+    assert await rates_after((OP_SET, leader, "10"), of=ALL_BROKERS) == (10, None)
+    assert await rates_after((OP_SET, follower, "0")) == (10, 0)
+    assert await rates_after((OP_DELETE, follower, None)) == (10, None)
+    refused = await alter(running, BROKER, (OP_SET, leader, "-1"))
+    assert refused is ErrorCode.INVALID_CONFIG
+    assert await rates_after((OP_SET, leader, "9")) == (9, None)
+
+
 async def test_run_time_changes_survive_a_restart(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as running:
         await running.created("t")

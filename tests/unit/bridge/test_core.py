@@ -48,6 +48,8 @@ def topic_of(**changes: Any) -> _core.TopicImage:
         "internal": False,
         "log": _core.LogConfig(**LOG),
         "min_insync_replicas": 1,
+        "leading_throttled": [],
+        "following_throttled": None,
         "partitions": [],
     }
     return _core.TopicImage(**fields | changes)

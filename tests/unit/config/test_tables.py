@@ -84,7 +84,16 @@ def test_wrong_values_are_told_in_one_sentence(name: str, text: str, why: str) -
 
 @pytest.mark.parametrize(
     ("text", "good"),
-    [("*", True), ("", True), ("0:1,1:2", True), ("0", False), ("a:b", False), ("*,0:1", False)],
+    [
+        ("*", True),
+        ("", True),
+        ("0:1,1:2", True),
+        ("0", False),
+        ("a:b", False),
+        ("*,0:1", False),
+        ("0:²", False),
+        ("0:2147483648", False),
+    ],
 )
 def test_throttled_replicas(text: str, good: bool) -> None:
     option = TOPIC_OPTIONS["leader.replication.throttled.replicas"].option

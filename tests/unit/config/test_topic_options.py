@@ -62,6 +62,18 @@ def test_overrides_stand_over_defaults() -> None:
     assert defaults.resolve({"unclean.leader.election.enable": "true"}).unclean_leader_election
 
 
+def test_throttled_replicas_are_read() -> None:
+    defaults = TopicDefaults(broker())
+    assert defaults.resolve({}).throttled == ((), ())
+    overrides = {
+        "leader.replication.throttled.replicas": "0:1, 12:3",
+        "follower.replication.throttled.replicas": "*",
+    }
+    throttled = defaults.resolve(overrides).throttled
+    assert throttled.leading == ((0, 1), (12, 3))
+    assert throttled.following is None, "all"
+
+
 def test_what_cannot_be_read_falls_back() -> None:
     """A metadata store filled by another program must not stop a topic."""
     defaults = TopicDefaults(broker())

@@ -52,6 +52,11 @@ impl Target {
         target
     }
 
+    /// Whether the client was told another high watermark than this, or none.
+    pub fn is_news(&self, high_watermark: i64) -> bool {
+        self.told_high_watermark != high_watermark
+    }
+
     fn ask(&mut self, asked: &FetchPartition) {
         self.current_leader_epoch = asked.current_leader_epoch;
         self.fetch_offset = asked.fetch_offset;

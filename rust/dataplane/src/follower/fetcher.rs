@@ -134,6 +134,9 @@ impl Fetcher {
     fn wanted(&mut self) -> Wanted {
         let now_ms = mono_ms();
         let leader = self.id.0;
+        let node_id = self.shared.config.node_id;
+        let quota = &self.shared.quotas.follower;
+        let is_exceeded = quota.is_exceeded(now_ms);
         let mut wanted = Wanted::default();
         self.followed.retain(|key, followed| {
             let state = followed.partition.lock();
@@ -151,6 +154,11 @@ impl Fetcher {
                 due(followed.until_ms);
             } else if dir.is_overfull() || dir.is_read_only() {
                 due(now_ms + FULL_LOOK_MS);
+            } else if is_exceeded
+                && !state.has_caught_up()
+                && followed.partition.is_throttled_following(node_id)
+            {
+                due(quota.look_ms(now_ms));
             } else if log.gated_end() < log.log_end_offset() {
                 wanted.waits_for_gate = true;
                 due(now_ms + GATE_LOOK_MS);
@@ -294,6 +302,7 @@ impl Fetcher {
             return Ok(());
         };
         let partition = Arc::clone(&followed.partition);
+        self.shared.count_followed(&partition, records.len());
         match taking::take(&self.shared, &partition, answer, records) {
             Taken::Nothing => {}
             Taken::Progress => followed.backoff_ms = 0,

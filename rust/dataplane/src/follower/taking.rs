@@ -233,7 +233,8 @@ fn append(
             }
         }
     }
-    if state.release(0, &mut outbox) {
+    // Consumers of this replica wait for the mark, not for the bytes.
+    if state.release(usize::MAX, &mut outbox) {
         partition.dir.syncer.high_watermark_moved();
     }
     if state.log.as_ref().map(Log::log_start_offset) != log_start {

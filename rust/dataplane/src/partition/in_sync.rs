@@ -1,6 +1,9 @@
 //! Who is in sync, as the leader of a partition sees it.
 
+use pyrklog_log::Log;
+
 use super::{PartitionState, Role};
+use crate::replica_selector::Candidate;
 
 impl PartitionState {
     /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
@@ -54,6 +57,7 @@ impl PartitionState {
         &mut self,
         id: i32,
         offset: i64,
+        log_start_offset: i64,
         broker_epoch: i64,
         now_ms: i64,
     ) -> Option<bool> {
@@ -64,8 +68,22 @@ impl PartitionState {
             .followers
             .iter_mut()
             .find(|follower| follower.id == id)?;
+        follower.log_start_offset = log_start_offset;
         follower.fetches(offset.min(end), end, broker_epoch, now_ms);
         Some(!self.members.contains(&id) && follower.tells_of_reaching(needed))
+    }
+
+    /// The in-sync followers that have what lies at an offset.
+    pub fn candidates(&self, offset: i64) -> impl Iterator<Item = Candidate> {
+        let in_sync = self.followers.iter().filter(|f| self.isr.contains(&f.id));
+        in_sync.filter_map(move |follower| follower.candidate(offset))
+    }
+
+    /// Whether this broker, which follows, has all that its leader knows to be replicated: as far as
+    /// it can tell, it is in sync.
+    pub fn has_caught_up(&self) -> bool {
+        let end = self.log.as_ref().map_or(-1, Log::log_end_offset);
+        self.leader_high_watermark >= 0 && end >= self.leader_high_watermark
     }
 
     /// Whether this is one of its followers.

@@ -41,6 +41,7 @@ pub struct Fetched {
     pub records: Vec<u8>,
     pub aborted: Option<Vec<(i64, i64)>>,
     pub diverging: Option<(i32, i64)>,
+    pub preferred_replica: i32,
     pub current_leader: Option<(i32, i32)>,
 }
 
@@ -64,6 +65,7 @@ pub struct Ask {
     pub session: (i32, i32),
     pub partitions: Vec<(String, FetchPartition)>,
     pub topic_ids: Option<fn(&str) -> [u8; 16]>,
+    pub rack: &'static str,
 }
 
 pub fn partition(index: i32, fetch_offset: i64) -> FetchPartition {
@@ -91,6 +93,7 @@ impl Ask {
             session: (0, -1),
             partitions: vec![(topic.into(), partition(index, offset))],
             topic_ids: None,
+            rack: "",
         }
     }
 
@@ -102,6 +105,11 @@ impl Ask {
 
     pub fn version(mut self, version: i16) -> Ask {
         self.version = version;
+        self
+    }
+
+    pub fn rack(mut self, rack: &'static str) -> Ask {
+        self.rack = rack;
         self
     }
 
@@ -135,7 +143,7 @@ impl Ask {
             session_epoch: self.session.1,
             topics: &topics,
             forgotten: &[],
-            rack_id: "",
+            rack_id: self.rack,
         };
         let mut body = Vec::new();
         request.encode(&mut body, self.version);
@@ -209,6 +217,7 @@ pub fn fetched(body: &[u8], ask: &Ask) -> FetchReply {
                         .map(|txn| (txn.producer_id, txn.first_offset))
                         .collect()
                 }),
+                preferred_replica: part.head.preferred_read_replica,
                 diverging: part
                     .tail
                     .diverging_epoch

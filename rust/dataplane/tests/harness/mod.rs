@@ -5,6 +5,7 @@
 pub mod allow_list;
 mod client;
 pub mod internal;
+mod pair;
 mod slow_disk;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use pyrklog_log::disk::testing::StallingDisk;
 use pyrklog_log::disk::{Disk, RealDisk};
 
 pub use client::*;
+pub use pair::*;
 pub use slow_disk::SlowDisk;
 
 /// How long a test waits for what must happen.
@@ -72,6 +74,21 @@ pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
         producer_id_expiration_ms: 86_400_000,
         auto_create_topics: true,
         cluster: None,
+    }
+}
+
+/// Of a broker that is one of a cluster, with times that suit a test.
+pub fn cluster() -> ClusterConfig {
+    ClusterConfig {
+        listener: "PLAINTEXT".into(),
+        fetchers: 1,
+        fetch_wait_max_ms: 50,
+        fetch_min_bytes: 1,
+        fetch_max_bytes: 1 << 20,
+        fetch_response_max_bytes: 10 << 20,
+        fetch_backoff_ms: 100,
+        socket_timeout_ms: 5_000,
+        reads_by_rack: false,
     }
 }
 
@@ -155,6 +172,16 @@ impl TestPlane {
         };
         test.apply(vec![], vec![broker_image(node_id, port)], vec![]);
         test
+    }
+
+    /// These brokers live, each with its port and in a rack.
+    pub fn know_in_racks(&mut self, brokers: &[(i32, u16, &str)]) {
+        let in_rack = |(id, port, rack): &(i32, u16, &str)| BrokerImage {
+            rack: Some((*rack).to_owned()),
+            ..broker_image(*id, *port)
+        };
+        self.brokers = brokers.iter().map(in_rack).collect();
+        self.apply(vec![], vec![], vec![]);
     }
 
     /// These brokers live, each with its port.
@@ -371,5 +398,6 @@ pub fn topic_config() -> TopicConfig {
     TopicConfig {
         log: LogConfig::default(),
         min_insync_replicas: 1,
+        throttled: Throttled::default(),
     }
 }

@@ -135,3 +135,24 @@ pub fn cached_step() -> impl Strategy<Value = Step> {
         4 => Just(Step::WritePages),
     ]
 }
+
+/// Where a log's batches come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Role {
+    /// From producers: they stay in the cache.
+    Leads,
+    /// From a leader: they are in the cache until they are written.
+    Follows,
+    /// Now this, now that: the other with each epoch.
+    Changes,
+}
+
+impl Role {
+    pub fn follows(self, epoch: i32) -> bool {
+        match self {
+            Role::Leads => false,
+            Role::Follows => true,
+            Role::Changes => epoch % 2 == 1,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Which replica a consumer had better read from: one in its own rack (KIP-392). No clock, no lock.
+//!
+//! As Kafka's `RackAwareReplicaSelector`: the leader where it is in the consumer's rack, or nobody
+//! else is; of several followers the one whose log reaches furthest, then the one that was caught up
+//! last, then the one of the highest number.
+
+/// An in-sync follower that has what the consumer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Broker id.
+    pub broker: i32,
+    /// Where its log ends, as far as the leader knows.
+    pub log_end_offset: i64,
+    /// When it last had all that the leader had; monotonic milliseconds.
+    pub caught_up_ms: i64,
+}
+
+/// The replica that a consumer in `rack` is sent to; `None`: it stays with the leader. `rack_of` says
+/// where a live broker stands that the consumer can reach.
+pub fn nearest<'i>(
+    rack: &str,
+    leader: i32,
+    candidates: impl Iterator<Item = Candidate>,
+    rack_of: impl Fn(i32) -> Option<&'i str>,
+) -> Option<i32> {
+    let is_near = |broker: i32| rack_of(broker) == Some(rack);
+    if rack.is_empty() || is_near(leader) {
+        return None;
+    }
+    candidates
+        .filter(|candidate| is_near(candidate.broker))
+        .max_by_key(|one| (one.log_end_offset, one.caught_up_ms, one.broker))
+        .map(|candidate| candidate.broker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(broker: i32, log_end_offset: i64, caught_up_ms: i64) -> Candidate {
+        Candidate {
+            broker,
+            log_end_offset,
+            caught_up_ms,
+        }
+    }
+
+    fn chosen(rack: &str, candidates: &[Candidate]) -> Option<i32> {
+        let racks = [None, Some("a"), Some("b"), Some("b"), Some("c"), None];
+        let rack_of = |broker: i32| racks.get(broker as usize).copied().flatten();
+        nearest(rack, 1, candidates.iter().copied(), rack_of)
+    }
+
+    #[test]
+    fn the_leader_serves_its_own_rack_and_those_that_have_nobody() {
+        let all = [at(2, 10, 0), at(3, 10, 0), at(4, 10, 0), at(5, 10, 0)];
+        assert_eq!(chosen("a", &all), None);
+        assert_eq!(chosen("d", &all), None);
+        assert_eq!(chosen("", &all), None, "the consumer says nothing");
+        assert_eq!(chosen("c", &all), Some(4));
+        assert_eq!(chosen("c", &all[..2]), None, "4 has not got it, or left");
+    }
+
+    #[test]
+    fn of_several_it_is_the_one_that_has_most() {
+        assert_eq!(chosen("b", &[at(2, 11, 0), at(3, 10, 9)]), Some(2));
+        assert_eq!(chosen("b", &[at(2, 10, 9), at(3, 10, 5)]), Some(2));
+        assert_eq!(chosen("b", &[at(2, 10, 5), at(3, 10, 5)]), Some(3));
+    }
+}

@@ -1,0 +1,255 @@
+//! How fast replicas that are not in sync may be copied (KIP-73).
+//!
+//! A broker has a rate for what it sends as a leader and one for what it fetches as a follower; topics
+//! say which of their replicas count. All bytes of these count, also those of replicas that are in
+//! sync; but only the others are held back once the rate is used up, so that a throttle takes nobody
+//! out of the in-sync replicas.
+//!
+//! The rate holds on average: one second of it may be saved up, and an answer that is larger than what
+//! is left is sent whole and waited for afterwards.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// No limit.
+const UNLIMITED: u64 = u64::MAX;
+
+/// Who waits for the rate looks again after this at the latest: it may have been changed.
+const LOOK_MAX_MS: i64 = 250;
+
+/// Replicas of one topic whose traffic counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ThrottledReplicas {
+    /// `*`
+    All,
+    /// (partition, broker), ascending.
+    These(Vec<(i32, i32)>),
+}
+
+impl Default for ThrottledReplicas {
+    /// None.
+    fn default() -> ThrottledReplicas {
+        ThrottledReplicas::These(Vec::new())
+    }
+}
+
+impl ThrottledReplicas {
+    /// These pairs of partition and broker.
+    pub fn these(mut replicas: Vec<(i32, i32)>) -> ThrottledReplicas {
+        replicas.sort_unstable();
+        ThrottledReplicas::These(replicas)
+    }
+
+    /// Whether the broker's replica of the partition is one of them.
+    pub fn holds(&self, partition: i32, broker: i32) -> bool {
+        match self {
+            ThrottledReplicas::All => true,
+            ThrottledReplicas::These(pairs) => pairs.binary_search(&(partition, broker)).is_ok(),
+        }
+    }
+}
+
+/// Both lists of a topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Throttled {
+    /// `leader.replication.throttled.replicas`
+    pub leading: ThrottledReplicas,
+    /// `follower.replication.throttled.replicas`
+    pub following: ThrottledReplicas,
+}
+
+/// One of a broker's two rates. Free of cost while there is none but for one load.
+#[derive(Debug)]
+pub struct ReplicationQuota {
+    rate_bytes: AtomicU64,
+    counted_bytes: AtomicU64,
+    bucket: Mutex<Bucket>,
+}
+
+impl Default for ReplicationQuota {
+    fn default() -> ReplicationQuota {
+        ReplicationQuota {
+            rate_bytes: AtomicU64::new(UNLIMITED),
+            counted_bytes: AtomicU64::new(0),
+            bucket: Mutex::default(),
+        }
+    }
+}
+
+impl ReplicationQuota {
+    /// Bytes a second from now on, `None`: as many as there are.
+    pub fn set_rate(&self, bytes: Option<u64>, now_ms: i64) {
+        let bytes = bytes.unwrap_or(UNLIMITED);
+        let mut bucket = self.bucket.lock();
+        let before = self.rate_bytes.swap(bytes, Ordering::Relaxed);
+        if before == UNLIMITED {
+            *bucket = Bucket::full(bytes, now_ms);
+        } else {
+            bucket.refill(before, now_ms);
+        }
+    }
+
+    /// Whether there is a rate at all.
+    pub fn is_limited(&self) -> bool {
+        self.rate_bytes.load(Ordering::Relaxed) != UNLIMITED
+    }
+
+    /// Whether nothing is left.
+    pub fn is_exceeded(&self, now_ms: i64) -> bool {
+        if !self.is_limited() {
+            return false;
+        }
+        let mut bucket = self.bucket.lock();
+        bucket.refill(self.rate_bytes.load(Ordering::Relaxed), now_ms);
+        bucket.balance <= 0
+    }
+
+    /// So many bytes of throttled replicas have gone.
+    pub fn count(&self, bytes: usize, now_ms: i64) {
+        if bytes == 0 || !self.is_limited() {
+            return;
+        }
+        self.counted_bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+        let mut bucket = self.bucket.lock();
+        bucket.refill(self.rate_bytes.load(Ordering::Relaxed), now_ms);
+        bucket.balance -= bytes as i128 * UNIT;
+    }
+
+    /// When there may be something left again.
+    pub fn look_ms(&self, now_ms: i64) -> i64 {
+        let rate = i128::from(self.rate_bytes.load(Ordering::Relaxed));
+        let missing = -self.bucket.lock().balance;
+        let wait_ms = missing.checked_div(rate).unwrap_or(i128::MAX);
+        let wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX).max(0);
+        now_ms + wait_ms.saturating_add(1).min(LOOK_MAX_MS)
+    }
+
+    /// Bytes ever counted.
+    pub fn counted_bytes(&self) -> u64 {
+        self.counted_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// A thousandth of a byte: what a rate of one byte a second gives in a millisecond.
+const UNIT: i128 = 1000;
+
+/// What may be sent now, in thousandths of a byte; negative when it was too much.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    balance: i128,
+    at_ms: i64,
+}
+
+impl Bucket {
+    fn full(rate_bytes: u64, now_ms: i64) -> Bucket {
+        Bucket {
+            balance: i128::from(rate_bytes) * UNIT,
+            at_ms: now_ms,
+        }
+    }
+
+    fn refill(&mut self, rate_bytes: u64, now_ms: i64) {
+        // Threads read the clock before they take the lock.
+        let elapsed_ms = (now_ms - self.at_ms).max(0);
+        self.at_ms += elapsed_ms;
+        let rate = i128::from(rate_bytes);
+        self.balance = (self.balance + i128::from(elapsed_ms) * rate).min(rate * UNIT);
+    }
+}
+
+/// A broker's two rates.
+#[derive(Debug, Default)]
+pub struct ReplicationQuotas {
+    /// `leader.replication.throttled.rate`
+    pub leader: ReplicationQuota,
+    /// `follower.replication.throttled.rate`
+    pub follower: ReplicationQuota,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How much goes through in `seconds` where there always is an answer of this size.
+    fn sent_bytes(quota: &ReplicationQuota, from_ms: i64, seconds: i64, answer: usize) -> usize {
+        let mut sent = 0;
+        for now_ms in from_ms..from_ms + seconds * 1000 {
+            if !quota.is_exceeded(now_ms) {
+                quota.count(answer, now_ms);
+                sent += answer;
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn the_rate_holds_on_average_whatever_the_answers_size() {
+        for rate in [7, 1_000, 1_000_000] {
+            for answer in [1, 100, 10_000_000] {
+                let quota = ReplicationQuota::default();
+                quota.set_rate(Some(rate), 0);
+                let sent = sent_bytes(&quota, 0, 100, answer) as u64;
+                // An answer a millisecond is the most that is tried.
+                let least = (100 * rate).min(100_000 * answer as u64);
+                let most = 101 * rate + answer as u64;
+                assert!((least..=most).contains(&sent), "{rate} {answer}: {sent}");
+                assert_eq!(quota.counted_bytes(), sent);
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_rate_nothing_is_held_nor_counted() {
+        let quota = ReplicationQuota::default();
+        quota.count(1 << 40, 0);
+        assert!(!quota.is_limited() && !quota.is_exceeded(0));
+        assert_eq!(quota.counted_bytes(), 0);
+    }
+
+    #[test]
+    fn a_rate_of_nothing_lets_nothing_through_until_it_is_changed() {
+        let quota = ReplicationQuota::default();
+        quota.set_rate(Some(0), 0);
+        assert!(quota.is_exceeded(1_000_000));
+        assert_eq!(quota.look_ms(1_000_000), 1_000_000 + LOOK_MAX_MS);
+        quota.set_rate(Some(10), 1_000_000);
+        assert!(!quota.is_exceeded(1_000_001));
+        quota.set_rate(None, 1_000_001);
+        assert!(!quota.is_exceeded(1_000_001));
+    }
+
+    #[test]
+    fn whoever_waits_looks_when_the_debt_is_paid_or_soon() {
+        let quota = ReplicationQuota::default();
+        quota.set_rate(Some(1_000), 0);
+        quota.count(1_100, 0);
+        assert!(quota.is_exceeded(0));
+        assert_eq!(quota.look_ms(0), 101);
+        assert!(quota.is_exceeded(100) && !quota.is_exceeded(101));
+        quota.count(1_000_000, 101);
+        assert_eq!(quota.look_ms(101), 101 + LOOK_MAX_MS);
+        // A higher rate pays sooner; what was owed stays owed.
+        quota.set_rate(Some(1_000_000), 101);
+        assert!(quota.is_exceeded(1_000) && !quota.is_exceeded(1_102));
+    }
+
+    #[test]
+    fn a_clock_that_another_thread_read_earlier_does_no_harm() {
+        let quota = ReplicationQuota::default();
+        quota.set_rate(Some(1_000), 0);
+        quota.count(2_000, 500);
+        assert!(quota.is_exceeded(400) && quota.is_exceeded(1_500));
+        assert!(!quota.is_exceeded(1_501));
+    }
+
+    #[test]
+    fn lists_name_replicas_by_partition_and_broker() {
+        let list = ThrottledReplicas::these(vec![(7, 1), (0, 2), (7, 3)]);
+        assert!(list.holds(0, 2) && list.holds(7, 1) && list.holds(7, 3));
+        assert!(!list.holds(0, 1) && !list.holds(7, 2) && !list.holds(1, 2));
+        assert!(ThrottledReplicas::All.holds(5, 5));
+        assert!(!ThrottledReplicas::default().holds(0, 1));
+    }
+}
