@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyrklog.cli import arena, consume, group, log, produce, serve, topic
+from pyrklog.cli import arena, consume, dev, group, log, produce, serve, topic
 from pyrklog.cli.failures import ending, guarded
 from pyrklog.cli.options import (
     AdoptZooKeeper,
@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.add_typer(dev.app, name="dev")
 app.add_typer(log.app, name="log")
 app.add_typer(arena.app, name="arena")
 app.command("produce")(produce.produce)
