@@ -138,24 +138,30 @@ def _expected(metadata: Any, before: Mapping[Place, int], unclean: bool) -> list
 def _ask(connection: Connection, places: Sequence[Place] | None, unclean: bool) -> dict[Place, Any]:
     """The error of each partition, None where its leader was elected."""
     from confluent_kafka import ElectionType, KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient
 
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     asked = None if places is None else [TopicPartition(*place) for place in places]
-    timeout_s = connection.settings.timeout_s
+    # The call's own time-outs cannot be given (confluent-kafka 2.16 trips over them); this one
+    # stands in for both.
+    timeout_ms = max(10, int(connection.settings.timeout_s * 1000))
+    configuration = connection.configuration(**{"socket.timeout.ms": timeout_ms})
+    admin = connection.make(AdminClient, configuration)
     try:
-        future = connection.admin.elect_leaders(
-            kind, asked, request_timeout=timeout_s + 5.0, operation_timeout=timeout_s
-        )
-        found = future.result()
+        found = admin.elect_leaders(kind, asked).result()
     except KafkaException as error:
         if error.args[0].name() == _NOT_SERVED:
             what = "this cluster's controller does not serve ElectLeaders"
             raise CliError(Exit.FAILED, what) from None
         raise connection.explain(error.args[0], "cannot elect leaders") from None
-    return {
-        (place.topic, place.partition): None if error is None else error.args[0]
-        for place, error in found.items()
-    }
+    return {(place.topic, place.partition): _kafka_error(one) for place, one in found.items()}
+
+
+def _kafka_error(one: Any) -> Any:
+    """Documented as a KafkaException; 2.16 gives the KafkaError itself."""
+    from confluent_kafka import KafkaException
+
+    return one.args[0] if isinstance(one, KafkaException) else one
 
 
 def _settled(
