@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import Output, OutputFormat, Quiet, settings
+from pyrklog.cli.options import Output, OutputFormat, Quiet, parse_pairs, settings
 from pyrklog.cli.talking import say
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def start(
     """
     from pyrklog.dev.running import Runner, new_cluster
 
+    pairs = parse_pairs(sets, "--set")
     place = _place(name)
     with place.locked():
         if place.exists():
@@ -94,7 +95,7 @@ def start(
                 racks=_racks(racks),
                 zookeepers=1 if zookeepers is None else zookeepers,
                 base_port=base_port,
-                settings=sets or [],
+                settings=[f"{key}={value}" for key, value in pairs.items()],
                 temporary=tmp,
             )
         Runner(place, cluster, _environment()).start()
@@ -173,7 +174,7 @@ def stop(context: typer.Context, name: Name = DEFAULT, quiet: Quiet = False) -> 
         runner = _runner(place)
         was_running = bool(runner.cluster.running())
         killed = runner.stop()
-        if runner.cluster.temporary is not None:
+        if runner.cluster.is_temporary:
             runner.purge()
     for node in killed:
         say(options, f"{node.title} did not end in time and was killed")

@@ -26,34 +26,39 @@ def write_files(place: Place, cluster: Cluster, node: Node) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / CONFIG_FILE
     if not file.exists():
-        file.write_text("".join(f"{line}\n" for line in settings(cluster, node, folder / "data")))
+        lines = settings(cluster, node, folder / "data")
+        # In a file of properties, a backslash begins an escape.
+        file.write_text("".join(line.replace("\\", "\\\\") + "\n" for line in lines))
 
 
 def settings(cluster: Cluster, node: Node, data: Path) -> list[str]:
-    """The lines of ``server.properties``; of an option that is there twice the last one counts."""
+    """KEY=VALUE of all that the broker is told; the user's own settings win."""
     base, number = cluster.base_port, node.number
     clients = f"CLIENTS://{HOST}:{client_port(base, number)}"
     zookeepers = ",".join(
         f"{HOST}:{routed_zookeeper_port(base, number, one.number)}" for one in cluster.zookeepers
     )
     replicas = min(REPLICAS_MAX, len(cluster.brokers))
-    lines = [
-        f"broker.id={number}",
-        f"pyrklog.data.dir={data}",
-        f"listeners={clients},PEERS://{HOST}:{peer_port(base, number)}",
-        f"advertised.listeners={clients},PEERS://{HOST}:{routed_peer_port(base, number)}",
-        "listener.security.protocol.map=CLIENTS:PLAINTEXT,PEERS:PLAINTEXT",
-        "inter.broker.listener.name=PEERS",
-        f"zookeeper.connect={zookeepers}{CHROOT}",
-        f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}",
-        f"default.replication.factor={replicas}",
-        f"offsets.topic.replication.factor={replicas}",
-        f"min.insync.replicas={max(1, replicas - 1)}",
-        f"pyrklog.cache.max.bytes={CACHE_BYTES_MAX}",
-    ]
+    found: dict[str, object] = {
+        "broker.id": number,
+        "pyrklog.data.dir": data,
+        "listeners": f"{clients},PEERS://{HOST}:{peer_port(base, number)}",
+        "advertised.listeners": f"{clients},PEERS://{HOST}:{routed_peer_port(base, number)}",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,PEERS:PLAINTEXT",
+        "inter.broker.listener.name": "PEERS",
+        "zookeeper.connect": f"{zookeepers}{CHROOT}",
+        "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "min.insync.replicas": max(1, replicas - 1),
+        "pyrklog.cache.max.bytes": CACHE_BYTES_MAX,
+    }
     if node.rack is not None:
-        lines.append(f"broker.rack={node.rack}")
-    return lines + cluster.settings
+        found["broker.rack"] = node.rack
+    for setting in cluster.settings:
+        key, _, value = setting.partition("=")
+        found[key.strip()] = value
+    return [f"{key}={value}" for key, value in found.items()]
 
 
 def check_settings(cluster: Cluster, node: Node, folder: Path) -> None:

@@ -77,8 +77,8 @@ def overlaps(base: int, other: int) -> bool:
     return abs(base - other) < USED_PORTS
 
 
-def check_free(ports: Iterable[int]) -> None:
-    """:class:`CliError` that names the first port which is taken, and by whom."""
+def check_free(ports: Iterable[int], fix: str) -> None:
+    """:class:`CliError` that names the first port which is taken, by whom, and ``fix``."""
     for port in ports:
         with socket.socket() as probe:
             # As whoever will listen there: closed connections of before are no obstacle.
@@ -87,13 +87,13 @@ def check_free(ports: Iterable[int]) -> None:
                 probe.bind((HOST, port))
                 probe.listen(1)
             except OSError as error:
-                raise _taken(port, error) from None
+                raise _taken(port, error, fix) from None
 
 
-def _taken(port: int, error: OSError) -> CliError:
+def _taken(port: int, error: OSError, fix: str) -> CliError:
     if error.errno != errno.EADDRINUSE:
-        return CliError(Exit.FAILED, f"port {port}: {error.strerror}", "give --base-port")
+        return CliError(Exit.FAILED, f"port {port}: {error.strerror}", fix)
     from pyrklog.diagnosis import port_holder
 
     holder = port_holder(port) or "another process"
-    return CliError(Exit.FAILED, f"port {port} is held by {holder}", "give another --base-port")
+    return CliError(Exit.FAILED, f"port {port} is held by {holder}", fix)

@@ -103,6 +103,16 @@ def kill(process: ProcessId) -> bool:
     return wait_ended(process)
 
 
+def children(process: ProcessId, proc: Path = PROC) -> list[ProcessId]:
+    """The processes that this one has started and that still run; of its main thread."""
+    try:
+        text = (proc / str(process.pid) / "task" / str(process.pid) / "children").read_text()
+    except OSError:
+        return []
+    found = [identify(int(pid), proc) for pid in text.split()]
+    return [one for one in found if one is not None] if is_running(process, proc) else []
+
+
 class Daemon:
     """A process that was just started, in a session of its own, with its output in a file."""
 
@@ -138,10 +148,18 @@ class Daemon:
             return file.read().decode(errors="replace")
 
 
-def python_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a Python in another working directory: its search path is absolute."""
+def daemon_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What processes of a cluster inherit.
+
+    Python's search path is made absolute, since they run in folders of their own. Options of
+    brokers (``PYRKLOG_...``) are left out: what is meant for one broker would meet all of them.
+    """
+    from pyrklog.config.load import ENVIRONMENT_PREFIX
+
     given = environment.get("PYTHONPATH", "")
-    found = dict(environment)
+    found = {
+        key: text for key, text in environment.items() if not key.startswith(ENVIRONMENT_PREFIX)
+    }
     if given:
         found["PYTHONPATH"] = os.pathsep.join(
             str(Path(entry).absolute()) for entry in given.split(os.pathsep)

@@ -47,12 +47,21 @@ class Runner:
     # --- up --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts everything, and waits until clients can use it; what fails leaves no process."""
+        """Starts everything, and waits until clients can use it; what fails leaves no process.
+
+        What can be known before leaves nothing at all.
+        """
         java.require_kazoo()
         java.find_java(self._environment)
         java.zookeeper_classpath()
-        ports.check_free(self._ports(self.cluster.brokers))
+        is_new = not self.place.exists()
+        fix = "give another --base-port" if is_new else "end that, or purge the cluster"
+        ports.check_free(self._ports(self.cluster.brokers), fix)
         self.cluster.isolated = []
+        self.place.folder.mkdir(parents=True, exist_ok=True)
+        if self.cluster.is_temporary and self.cluster.temporary is None:
+            self.cluster.temporary = tempfile.mkdtemp(prefix=f"pyrklog-dev-{self.place.name}-")
+        self.place.save(self.cluster)
         try:
             self._write_files(self.cluster.nodes)
             (self.place.folder / APPLIED_FILE).unlink(missing_ok=True)
@@ -75,7 +84,7 @@ class Runner:
             Node("broker", first + index, racks[index % len(racks)] if racks else None)
             for index in range(count)
         ]
-        ports.check_free(self._ports(added, only_brokers=True))
+        ports.check_free(self._ports(added, only_brokers=True), "end that")
         self.cluster.nodes += added
         try:
             self._write_files(added)
@@ -99,6 +108,8 @@ class Runner:
             processes.end(node.process, STOP_S)
         if node.role == "network":
             (self.place.folder / APPLIED_FILE).unlink(missing_ok=True)
+        else:
+            self._apply_routes()  # it looks out for those who come back
         self._launch([node])
         match node.role:
             case "broker":
@@ -132,7 +143,7 @@ class Runner:
                 self._command(node),
                 folder,
                 self.place.log_of(self.cluster, node),
-                processes.python_environment(self._environment),
+                processes.daemon_environment(self._environment),
             )
             self._daemons[node.name] = daemon
             node.process = daemon.process
@@ -207,11 +218,17 @@ class Runner:
 
     def _abandon(self, nodes: Sequence[Node]) -> None:
         """A start that failed, or was interrupted: nothing of it goes on."""
+        self._kill(nodes)
+        self.place.save(self.cluster)
+
+    def _kill(self, nodes: Sequence[Node]) -> None:
+        """Also what the processes have started, which outlives them otherwise."""
         for node in nodes:
             if node.process is not None:
-                processes.kill(node.process)
+                started = processes.children(node.process)
+                for process in (node.process, *started):
+                    processes.kill(process)
                 node.process = None
-        self.place.save(self.cluster)
 
     def _require_running(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -252,10 +269,7 @@ class Runner:
 
     def purge(self) -> None:
         """Ends everything at once and removes all that there is of it."""
-        for node in self.cluster.nodes:
-            if node.process is not None:
-                processes.kill(node.process)
-                node.process = None
+        self._kill(self.cluster.nodes)
         for node in self.cluster.brokers:
             _remove_arenas(self.place.node_folder(self.cluster, node))
         if self.cluster.temporary is not None:
@@ -323,7 +337,7 @@ def new_cluster(
     settings: Sequence[str],
     temporary: bool,
 ) -> Cluster:
-    """A cluster that does not run yet; its folders are made. :class:`CliError` for bad values."""
+    """A cluster of which nothing is there yet. :class:`CliError` for bad values."""
     if not 1 <= count <= ports.BROKERS_MAX:
         raise CliError(Exit.USAGE, f"-n is 1 to {ports.BROKERS_MAX}, not {count}")
     if zookeepers not in (1, ports.ZOOKEEPERS_MAX):
@@ -331,7 +345,7 @@ def new_cluster(
     others = [one.base_port for one in place.others()]
     base = ports.choose_base(others) if base_port is None else base_port
     ports.check_base(base)
-    cluster = Cluster(place.name, base, [], list(settings))
+    cluster = Cluster(place.name, base, [], list(settings), is_temporary=temporary)
     cluster.nodes = [
         Node("broker", number, racks[(number - 1) % len(racks)] if racks else None)
         for number in range(1, count + 1)
@@ -340,11 +354,6 @@ def new_cluster(
     cluster.nodes.append(Node("network", 1))
     for node in cluster.brokers:
         brokers.check_settings(cluster, node, place.folder)
-    ports.check_free([ports.client_port(base, node.number) for node in cluster.brokers])
-    place.folder.mkdir(parents=True, exist_ok=True)
-    if temporary:
-        cluster.temporary = tempfile.mkdtemp(prefix=f"pyrklog-dev-{place.name}-")
-    place.save(cluster)
     return cluster
 
 

@@ -74,13 +74,17 @@ class Node(msgspec.Struct):
 
 
 class Cluster(msgspec.Struct):
-    """A cluster as ``state.json`` has it. ``settings`` are KEY=VALUE of all brokers."""
+    """A cluster as ``state.json`` has it. ``settings`` are KEY=VALUE of all brokers.
+
+    ``temporary`` is the folder of one that ``is_temporary``, once it was started.
+    """
 
     name: str
     base_port: int
     nodes: list[Node]
     settings: list[str] = []
     isolated: list[int] = []
+    is_temporary: bool = False
     temporary: str | None = None
     version: int = VERSION
 
