@@ -116,9 +116,11 @@ def _unreachable(error: CliError) -> "tuple[ClusterState, list[Reason]]":
 
 
 def _examined(connection: "Connection") -> "tuple[ClusterState, list[Reason]]":
-    from pyrklog.cli.cluster_state import examine, read_state
+    from pyrklog.cli.cluster_state import examine
+    from pyrklog.cli.cluster_views import read_state
 
-    state = read_state(connection, lambda one: len(one.isrs) < len(one.replicas))
+    # Where all replicas are in sync, it does not matter how many there must be.
+    state = read_state(connection, lambda one: len(one.isr) < len(one.replicas))
     return state, examine(state)
 
 
@@ -183,11 +185,12 @@ def restart_safe(
     Exit code 8 where there are any.
     """
     connection = connect(settings(context, bootstrap, properties, timeout))
-    from pyrklog.cli.cluster_state import blockers, read_state
+    from pyrklog.cli.cluster_state import blockers
+    from pyrklog.cli.cluster_views import read_state
 
-    state = read_state(connection, lambda one: broker in one.isrs)
-    if broker not in state.brokers:
-        known = ", ".join(map(str, state.brokers))
+    state = read_state(connection, lambda one: broker in one.isr)
+    if broker not in state.alive:
+        known = ", ".join(map(str, state.alive))
         raise CliError(Exit.NOT_FOUND, f"no broker {broker} is alive", f"one of {known}")
     found = blockers(state, broker)
     from pyrklog.cli.cluster_tables import print_restart_safe

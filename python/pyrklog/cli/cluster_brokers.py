@@ -3,7 +3,10 @@
 from typing import Any
 
 from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.cluster_state import Broker
+from pyrklog.cli.cluster_views import ASK_TIMEOUT_S, is_plain, read_state
 from pyrklog.cli.connection import Connection
+from pyrklog.cli.options import Settings
 from pyrklog.cli.output import Column, Listing
 from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 
@@ -24,46 +27,38 @@ _VERSION = 1
 
 def list_brokers(connection: Connection) -> Listing:
     """One item for each broker that is alive."""
-    metadata = connection.metadata()
-    racks = _racks(connection)
-    partitions = [one for topic in metadata.topics.values() for one in topic.partitions.values()]
+    state = read_state(connection)
     items: list[dict[str, Any]] = []
-    for number, broker in sorted(metadata.brokers.items()):
-        sizes = _log_dir_bytes(connection, (broker.host, broker.port))
+    for broker in state.brokers:
+        number = broker.number
+        sizes = _log_dir_bytes(connection.settings, broker) if broker.answers else None
         items.append(
             {
                 "broker": number,
                 "address": f"{broker.host}:{broker.port}",
-                "rack": racks.get(number),
-                "controller": number == metadata.controller_id,
-                "leaders": sum(one.leader == number for one in partitions),
-                "replicas": sum(number in one.replicas for one in partitions),
-                "in_sync": sum(number in one.isrs for one in partitions),
+                "rack": broker.rack,
+                "controller": number == state.controller,
+                "leaders": sum(one.leader == number for one in state.partitions),
+                "replicas": sum(number in one.replicas for one in state.partitions),
+                "in_sync": sum(number in one.isr for one in state.partitions),
                 "log_bytes": None if sizes is None else sum(sizes),
                 "log_dirs": None if sizes is None else len(sizes),
             }
         )
-    return Listing("pyrklog.brokers/1", COLUMNS, items, metadata.cluster_id)
+    return Listing("pyrklog.brokers/1", COLUMNS, items, state.cluster_id)
 
 
-def _racks(connection: Connection) -> dict[int, str]:
-    found = connection.admin_result(
-        connection.admin.describe_cluster, "cannot describe the cluster"
-    )
-    return {node.id: node.rack for node in found.nodes if node.rack}
-
-
-def _log_dir_bytes(connection: Connection, address: tuple[str, int]) -> list[int] | None:
-    """Bytes of each log directory that works; None where the broker cannot be asked.
+def _log_dir_bytes(settings: Settings, broker: Broker) -> list[int] | None:
+    """Bytes of each log directory that works; None where the broker does not say.
 
     confluent-kafka has no call for it, and this one knows no encryption or authentication.
     """
-    properties = connection.settings.properties
-    if properties.get("security.protocol", "plaintext").lower() != "plaintext":
+    if not is_plain(settings):
         return None
+    timeout_s = max(ASK_TIMEOUT_S, settings.timeout_s)  # it may have many files to look at
     try:
-        with BrokerConnection(address, connection.settings.timeout_s) as broker:
-            found = broker.ask(DESCRIBE_LOG_DIRS, _VERSION, DescribeLogDirsRequest())
+        with BrokerConnection((broker.host, broker.port), timeout_s) as asked:
+            found = asked.ask(DESCRIBE_LOG_DIRS, _VERSION, DescribeLogDirsRequest())
     except OSError:
         return None
     # A broker that does not let us ask answers without directories.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pyrklog.cli.connection import Connection
 from pyrklog.cli.output import Column
-from pyrklog.cli.topic_details import describe_configs
 
 NO_BROKER = -1
 MIN_INSYNC = "min.insync.replicas"
+MIN_INSYNC_DEFAULT = 1
+"""Kafka's."""
 SHOWN_MAX = 3
 
 HEALTH_COLUMNS = (
@@ -26,6 +26,17 @@ Severity = Literal["error", "info"]
 
 
 @dataclass(frozen=True)
+class Broker:
+    """A broker that is alive, as far as the others know; ``answers`` only where it was asked."""
+
+    number: int
+    host: str
+    port: int
+    rack: str | None = None
+    answers: bool = True
+
+
+@dataclass(frozen=True)
 class Partition:
     """One partition as the brokers tell it, with its topic's ``min.insync.replicas``."""
 
@@ -34,7 +45,7 @@ class Partition:
     leader: int
     replicas: Sequence[int]
     isr: Sequence[int]
-    min_insync: int
+    min_insync: int = MIN_INSYNC_DEFAULT
 
     @property
     def name(self) -> str:
@@ -52,9 +63,19 @@ class ClusterState:
     """Brokers that are alive, the controller (-1: none), and all partitions."""
 
     cluster_id: str | None
-    brokers: Sequence[int]
+    brokers: Sequence[Broker]
     controller: int
     partitions: Sequence[Partition]
+
+    @property
+    def alive(self) -> list[int]:
+        """Numbers of brokers."""
+        return [one.number for one in self.brokers]
+
+    @property
+    def silent(self) -> list[int]:
+        """Brokers that are registered, and do not answer."""
+        return [one.number for one in self.brokers if not one.answers]
 
 
 @dataclass(frozen=True)
@@ -78,46 +99,14 @@ class Reason:
         }
 
 
-def read_state(connection: Connection, matters: Callable[[Any], bool]) -> ClusterState:
-    """Asks the cluster.
-
-    ``matters`` says of a partition as librdkafka has it whether ``min.insync.replicas`` of its
-    topic is wanted; the options of thousands of topics are much to ask for. It is 1 elsewhere.
-    """
-    metadata = connection.metadata()
-    topics = {name: topic for name, topic in metadata.topics.items() if topic.error is None}
-    asked = [name for name in sorted(topics) if any(map(matters, topics[name].partitions.values()))]
-    # Metadata and options are two questions: a topic may go between them.
-    options = describe_configs(connection, asked, skips_missing=True) if asked else {}
-    partitions = [
-        Partition(
-            name,
-            one.id,
-            one.leader,
-            list(one.replicas),
-            list(one.isrs),
-            min_insync(options.get(name, ())),
-        )
-        for name, topic in sorted(topics.items())
-        for one in sorted(topic.partitions.values(), key=lambda one: one.id)
-    ]
-    return ClusterState(
-        metadata.cluster_id, sorted(metadata.brokers), metadata.controller_id, partitions
-    )
-
-
-def min_insync(entries: Iterable[Mapping[str, Any]]) -> int:
-    """The option's value among a topic's options; 1, Kafka's default, where it is not told."""
-    for entry in entries:
-        if entry["name"] == MIN_INSYNC and entry["value"] is not None:
-            return int(entry["value"])
-    return 1
-
-
 def examine(state: ClusterState) -> list[Reason]:
     """What is not as it should be, the worst first; an empty list for a cluster that is well."""
     found: list[Reason] = []
-    if state.controller not in state.brokers:
+    found += [
+        Reason("silent", "error", f"broker {number} does not answer", number)
+        for number in state.silent
+    ]
+    if state.controller not in state.alive:
         found.append(Reason("no_controller", "error", "no broker is the controller"))
     offline = [one for one in state.partitions if one.leader == NO_BROKER]
     if offline:
@@ -145,12 +134,12 @@ def _by_broker(state: ClusterState) -> list[Reason]:
     for one in state.partitions:
         for broker in set(one.replicas) - set(one.isr):
             lacking.setdefault(broker, []).append(one)
-        for broker in set(one.isr) - set(state.brokers):
+        for broker in set(one.isr) - set(state.alive):
             # The last in-sync replica stays in the ISR when its broker dies.
             lacking.setdefault(broker, []).append(one)
     found = []
     for broker, partitions in sorted(lacking.items()):
-        if broker in state.brokers:
+        if broker in state.alive:
             kind, what = "behind", f"broker {broker} is behind on {_count(partitions)}"
         else:
             kind, what = "missing", f"broker {broker} is missing from {_count(partitions)}"
@@ -168,8 +157,8 @@ def health_item(state: ClusterState, reasons: Sequence[Reason]) -> dict[str, Any
     """The verdict as JSON's types."""
     return {
         "healthy": is_healthy(reasons),
-        "brokers": list(state.brokers),
-        "controller": state.controller if state.controller in state.brokers else None,
+        "brokers": state.alive,
+        "controller": state.controller if state.controller in state.alive else None,
         "partitions": len(state.partitions),
         "reasons": [reason.item() for reason in reasons],
     }
@@ -213,11 +202,12 @@ def blockers(state: ClusterState, broker: int) -> list[Blocker]:
     A partition that has too few in-sync replicas already is among them only where this broker is
     one of those few.
     """
+    able = set(state.alive) - {broker, *state.silent}
     found = []
     for one in state.partitions:
         if broker not in one.isr and broker != one.leader:
             continue
-        left = [replica for replica in one.isr if replica != broker and replica in state.brokers]
+        left = able & set(one.isr)
         if not left:
             found.append(Blocker(one, "leaderless"))
         elif len(left) < one.isr_min:

@@ -4,6 +4,7 @@ import pytest
 
 from pyrklog.cli import cluster
 from pyrklog.cli.cluster_state import (
+    Broker,
     ClusterState,
     Partition,
     blockers,
@@ -11,7 +12,6 @@ from pyrklog.cli.cluster_state import (
     health_item,
     health_page,
     is_healthy,
-    min_insync,
 )
 from pyrklog.cli.failures import CliError, Exit
 
@@ -20,10 +20,12 @@ def state(
     *partitions: tuple[int, list[int], list[int], int],
     brokers: tuple[int, ...] = (1, 2, 3),
     controller: int = 1,
+    silent: tuple[int, ...] = (),
 ) -> ClusterState:
     """Partitions t-0, t-1, ... as (leader, replicas, in-sync replicas, min.insync.replicas)."""
     found = [Partition("t", index, *one) for index, one in enumerate(partitions)]
-    return ClusterState("id", brokers, controller, found)
+    alive = [Broker(number, "h", 9092, None, number not in silent) for number in brokers]
+    return ClusterState("id", alive, controller, found)
 
 
 WELL = (1, [1, 2, 3], [1, 2, 3], 2)
@@ -140,12 +142,12 @@ def test_a_blocker_as_json() -> None:
     }
 
 
-def test_the_option_among_others() -> None:
-    several = [{"name": "x", "value": "7"}, {"name": "min.insync.replicas", "value": "2"}]
-    assert min_insync(several) == 2
-    assert min_insync([{"name": "min.insync.replicas", "value": "3"}]) == 3
-    assert min_insync([{"name": "min.insync.replicas", "value": None}]) == 1
-    assert min_insync([]) == 1
+def test_a_broker_that_does_not_answer() -> None:
+    one = state(WELL, (2, [2, 3], [2, 3], 1), silent=(3,))
+    assert kinds(one) == [("silent", 3, [])]
+    assert health_page(one, examine(one)) == "NOT SAFE  broker 3 does not answer\n"
+    # It is of no help to others, whatever is said of it.
+    assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
 
 
 @pytest.mark.parametrize(
