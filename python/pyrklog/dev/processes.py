@@ -104,12 +104,14 @@ def kill(process: ProcessId) -> bool:
 
 
 def children(process: ProcessId, proc: Path = PROC) -> list[ProcessId]:
-    """The processes that this one has started and that still run; of its main thread."""
-    try:
-        text = (proc / str(process.pid) / "task" / str(process.pid) / "children").read_text()
-    except OSError:
-        return []
-    found = [identify(int(pid), proc) for pid in text.split()]
+    """The processes that this one, whichever of its threads, has started and that still run."""
+    pids: set[int] = set()
+    for file in (proc / str(process.pid) / "task").glob("*/children"):
+        try:
+            pids.update(map(int, file.read_text().split()))
+        except OSError:
+            continue  # the thread has ended; its children are another's now
+    found = [identify(pid, proc) for pid in sorted(pids)]
     return [one for one in found if one is not None] if is_running(process, proc) else []
 
 

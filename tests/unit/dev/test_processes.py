@@ -39,7 +39,7 @@ def start(tmp_path: Path) -> Iterator[object]:
 
 def until_up(daemon: Daemon) -> None:
     for _ in processes.wait_for(30):
-        if "up" in daemon.output():
+        if daemon.output().endswith("\n"):
             return
     raise AssertionError(daemon.output())
 
@@ -114,25 +114,35 @@ def test_a_name_with_blanks_and_brackets_does_not_move_the_fields(tmp_path: Path
     assert found == ProcessId(7, int(fields.split()[19]), "b")
 
 
-def test_its_children_are_known(start: object) -> None:
-    parent = start(  # type: ignore[operator]
-        [
-            sys.executable,
-            "-S",
-            "-c",
-            "import subprocess, sys; child = subprocess.Popen([sys.executable, '-S', '-c',"
-            " 'input()'], stdin=subprocess.PIPE); print('up', child.pid, flush=True); child.wait()",
-        ]
-    )
+PARENT = """
+import subprocess, sys, threading
+
+def start():
+    command = [sys.executable, "-S", "-c", "input()"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE).pid
+
+def start_and_stay():
+    found.append(start())
+    started.set()
+    threading.Event().wait()
+
+found, started = [start()], threading.Event()
+threading.Thread(target=start_and_stay).start()
+started.wait()
+print("up", *found, flush=True)
+"""
+
+
+def test_its_children_are_known_whichever_thread_has_started_them(start: object) -> None:
+    parent = start([sys.executable, "-S", "-c", PARENT])  # type: ignore[operator]
     until_up(parent)
-    for _ in processes.wait_for(10):
-        if parent.output().endswith("\n"):
-            break
-    (child,) = processes.children(parent.process)
-    assert child.pid == int(parent.output().split()[1])
-    processes.kill(child)
+    found = processes.children(parent.process)
     stale = msgspec.structs.replace(parent.process, boot_id="another")
     assert processes.children(stale) == []
+    for child in found:
+        assert processes.kill(child)
+    assert sorted(child.pid for child in found) == sorted(map(int, parent.output().split()[1:]))
+    assert len(found) == 2
 
 
 def test_a_large_log_is_put_aside_at_the_next_start(
