@@ -59,7 +59,7 @@ def is_paused(process: ProcessId, proc: Path = PROC) -> bool:
 def send(process: ProcessId, number: signal.Signals) -> bool:
     """Sends a signal; False where the process has ended."""
     with _pidfd(process) as descriptor:
-        if descriptor is None:
+        if descriptor is None or not is_running(process):
             return False
         try:
             signal.pidfd_send_signal(descriptor, number)
@@ -69,7 +69,10 @@ def send(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def wait_ended(process: ProcessId, timeout_s: float | None = None) -> bool:
-    """Waits for the end of a process; False where it still runs after the time."""
+    """Waits for the end of a process; False where it still runs after the time.
+
+    That is the end of its last thread: what it had open is closed, its ports are free.
+    """
     with _pidfd(process) as descriptor:
         if descriptor is None:
             return True
@@ -98,9 +101,9 @@ def ask_to_end(process: ProcessId) -> None:
 
 def kill(process: ProcessId) -> bool:
     """SIGKILL, and waits for the end; False where it had ended before."""
-    if not send(process, signal.SIGKILL):
-        return False
-    return wait_ended(process)
+    was_running = send(process, signal.SIGKILL)
+    wait_ended(process)
+    return was_running
 
 
 def children(process: ProcessId, proc: Path = PROC) -> list[ProcessId]:
@@ -185,7 +188,7 @@ def _turn_over(log: Path) -> None:
 
 @contextmanager
 def _pidfd(process: ProcessId) -> Iterator[int | None]:
-    """A handle on the very process; None where it has ended."""
+    """A handle on the very process; None where nothing is left of it."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -193,7 +196,7 @@ def _pidfd(process: ProcessId) -> Iterator[int | None]:
         return
     try:
         # The handle holds whatever has the pid by now; that it is ours is seen behind it.
-        yield descriptor if is_running(process) else None
+        yield descriptor if identify(process.pid) == process else None
     finally:
         os.close(descriptor)
 

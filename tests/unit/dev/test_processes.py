@@ -72,6 +72,18 @@ def test_it_is_paused_goes_on_and_ends(start: object) -> None:
     assert processes.wait_ended(process, 0)
 
 
+def test_a_process_has_ended_when_its_last_thread_has(start: object) -> None:
+    threads = "import threading, time\nfor _ in range(200):\n" + (
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\nprint('up', flush=True)"
+    )
+    for _ in range(5):
+        daemon = start([sys.executable, "-S", "-c", threads])  # type: ignore[operator]
+        until_up(daemon)
+        assert processes.kill(daemon.process)
+        # The parent is told of an end when all is over.
+        assert daemon.exit_code() == -signal.SIGKILL
+
+
 def test_one_that_does_not_listen_is_killed(start: object) -> None:
     daemon = start(STUBBORN)  # type: ignore[operator]
     until_up(daemon)
