@@ -1,6 +1,7 @@
 """``pyrklog dev``: clusters on this machine, real ones, and what may happen to them."""
 
 import signal
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -79,23 +80,33 @@ def start(
     """
     from pyrklog.dev.running import Runner, new_cluster
 
-    pairs = parse_pairs(sets, "--set")
+    given_settings = [f"{key}={value}" for key, value in parse_pairs(sets, "--set").items()]
+    rack_names = _racks(racks)
     place = _place(name)
     with place.locked():
         if place.exists():
             cluster = place.load()
             _refuse_running(cluster)
-            given = {"-n": count, "--racks": racks, "--zk": zookeepers, "--base-port": base_port}
-            changed = [option for option, value in given.items() if value is not None]
-            _refuse_changes(name, [*changed, *(["--set"] if sets else []), *["--tmp"] * tmp])
+            wanted: dict[str, tuple[object, object]] = {
+                "-n": (count, len(cluster.brokers)),
+                "--racks": (
+                    _dealt(rack_names, cluster) if rack_names else None,
+                    _racks_of(cluster),
+                ),
+                "--zk": (zookeepers, len(cluster.zookeepers)),
+                "--base-port": (base_port, cluster.base_port),
+                "--set": (given_settings or None, cluster.settings),
+                "--tmp": (tmp or None, cluster.is_temporary),
+            }
+            _refuse_changes(name, wanted)
         else:
             cluster = new_cluster(
                 place,
                 BROKERS_DEFAULT if count is None else count,
-                racks=_racks(racks),
+                racks=rack_names,
                 zookeepers=1 if zookeepers is None else zookeepers,
                 base_port=base_port,
-                settings=[f"{key}={value}" for key, value in pairs.items()],
+                settings=given_settings,
                 temporary=tmp,
             )
         Runner(place, cluster, _environment()).start()
@@ -109,11 +120,22 @@ def _refuse_running(cluster: "Cluster") -> None:
         raise CliError(Exit.EXISTS, what, "see `pyrklog dev status`, or start another with --name")
 
 
-def _refuse_changes(name: str, options: list[str]) -> None:
-    """What a cluster is, is settled when it is first started."""
-    if options:
-        what = f"{name} is there already, and {', '.join(options)} cannot be changed"
-        raise CliError(Exit.EXISTS, what, "leave it out, use `pyrklog dev add`, or purge it")
+def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> None:
+    """What a cluster is, is settled when it is first started; ``wanted`` has None where nothing is given."""
+    changed = [
+        option for option, (given, there) in wanted.items() if given is not None and given != there
+    ]
+    if changed:
+        what = f"{name} is there already, with other values of {', '.join(changed)}"
+        raise CliError(Exit.EXISTS, what, "leave them out, use `pyrklog dev add`, or purge it")
+
+
+def _racks_of(cluster: "Cluster") -> list[str | None]:
+    return [node.rack for node in cluster.brokers]
+
+
+def _dealt(names: list[str], cluster: "Cluster") -> list[str]:
+    return [names[index % len(names)] for index in range(len(cluster.brokers))]
 
 
 def _racks(text: str | None) -> list[str]:

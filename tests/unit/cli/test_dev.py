@@ -69,11 +69,16 @@ def test_a_name_that_runs_is_not_started_again(root: Path) -> None:
     assert err.startswith("error: default runs already (broker 1); fix: ")
 
 
-def test_what_a_cluster_is_does_not_change(root: Path) -> None:
-    save(root, Node("broker", 1))
-    code, _, err = invoke("dev", "start", "-n", "5", "--set", "a=b", "--tmp")
+def test_what_a_cluster_is_does_not_change(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(root, Node("broker", 1, "a"), Node("broker", 2, "b"))
+    other = ["-n", "5", "--racks", "b", "--zk", "3", "--base-port", "2000", "--set", "a=b", "--tmp"]
+    code, _, err = invoke("dev", "start", *other)
     assert code == 5
-    assert "-n, --set, --tmp cannot be changed; fix: leave it out" in err
+    assert "other values of -n, --racks, --zk, --base-port, --set, --tmp; fix: leave them" in err
+    monkeypatch.setenv("JAVA_HOME", str(root))  # it gets as far as this
+    same = ["-n", "2", "--racks", "a,b", "--zk", "1", "--base-port", "19092"]
+    code, _, err = invoke("dev", "start", *same)
+    assert (code, "no program" in err) == (1, True)
 
 
 @pytest.mark.parametrize(
