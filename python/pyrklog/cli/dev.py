@@ -121,7 +121,10 @@ def _refuse_running(cluster: "Cluster") -> None:
 
 
 def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> None:
-    """What a cluster is, is settled when it is first started; ``wanted`` has None where nothing is given."""
+    """What a cluster is, is settled when it is first started.
+
+    ``wanted`` has what is given, or None, and what is there.
+    """
     changed = [
         option for option, (given, there) in wanted.items() if given is not None and given != there
     ]
