@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyrklog.cli import arena, consume, group, log, produce, serve, topic
+from pyrklog.cli import arena, cluster, consume, dev, group, log, produce, serve, topic
 from pyrklog.cli.failures import ending, guarded
 from pyrklog.cli.options import (
     AdoptZooKeeper,
@@ -21,7 +21,8 @@ from pyrklog.cli.options import (
 HELP = """A distributed log broker that speaks Kafka's protocol, and tools for any Kafka.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 not found, 5 exists, 6 denied, 7 timed out,
-8 differs, 9 partly done, 130 interrupted; of serve: 78 configuration, 75 try again, 74 disk.
+8 unhealthy or differs, 9 partly done, 130 interrupted; of serve: 78 configuration, 75 try again,
+74 disk.
 """
 
 app = typer.Typer(
@@ -33,6 +34,8 @@ app = typer.Typer(
 )
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(dev.app, name="dev")
 app.add_typer(log.app, name="log")
 app.add_typer(arena.app, name="arena")
 app.command("produce")(produce.produce)

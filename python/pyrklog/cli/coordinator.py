@@ -1,18 +1,16 @@
 """Requests to a group's coordinator that confluent-kafka has no call for.
 
-A blocking connection without authentication or encryption; where the user asks for either, the
-command says that it cannot.
+Without authentication or encryption; where the user asks for either, the command says that it
+cannot.
 """
 
-import socket
-import struct
 import time
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from pyrklog.cli.asking import BrokerConnection
 from pyrklog.cli.connection import Connection, addresses
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.protocol import DecodeError
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
 from pyrklog.protocol.errors import ErrorCode
@@ -26,8 +24,6 @@ from pyrklog.protocol.offsets import (
 )
 
 RETRY_PAUSE_S = 0.1
-FRAME_BYTES_MAX = 64 * 1024 * 1024
-_CLIENT_ID = b"pyrklog-cli"
 _RETRIED = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -47,7 +43,7 @@ class Coordinator:
         self._settings = connection.settings
         self._group = group
         self._deadline = time.monotonic() + connection.settings.timeout_s
-        self._socket: socket.socket | None = None
+        self._broker: BrokerConnection | None = None
         protocol = connection.settings.properties.get("security.protocol", "plaintext")
         if protocol.lower() != "plaintext":
             raise CliError(
@@ -85,10 +81,10 @@ class Coordinator:
         """Asks the coordinator, and again while it moves or loads."""
         while True:
             try:
-                if self._socket is None:
+                if self._broker is None:
                     self._find()
                 response: Any = self._exchange(api, version, request)
-            except (OSError, DecodeError) as error:
+            except OSError as error:
                 self.close()
                 raise CliError(
                     Exit.UNREACHABLE, f"the coordinator of group {self._group}: {error}"
@@ -126,33 +122,17 @@ class Coordinator:
 
     def _connect(self, address: tuple[str, int]) -> None:
         left_s = max(0.1, self._deadline - time.monotonic())
-        self._socket = socket.create_connection(address, timeout=left_s)
+        self._broker = BrokerConnection(address, left_s)
 
     def _exchange(self, api: Api[Req, Resp], version: int, request: Req) -> Resp:
-        assert self._socket is not None
-        header = struct.pack(">hhih", api.key, version, 1, len(_CLIENT_ID)) + _CLIENT_ID
-        frame = header + api.encode_request(request, version)
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-        (size_bytes,) = struct.unpack(">i", self._receive(4))
-        if not 4 <= size_bytes <= FRAME_BYTES_MAX:
-            raise OSError(f"an answer of {size_bytes} bytes")
-        return api.decode_response(self._receive(size_bytes)[4:], version)
-
-    def _receive(self, count: int) -> bytes:
-        assert self._socket is not None
-        received = bytearray()
-        while len(received) < count:
-            part = self._socket.recv(min(count - len(received), 65536))
-            if not part:
-                raise OSError("the connection was closed")
-            received += part
-        return bytes(received)
+        assert self._broker is not None
+        return self._broker.ask(api, version, request)
 
     def close(self) -> None:
         """Ends the connection."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
 
     def __enter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ class Exit(IntEnum):
     DENIED = 6
     TIMED_OUT = 7
     DIFFERS = 8
+    """Also: unhealthy, not safe."""
     PARTIAL = 9
     INTERRUPTED = 130
 

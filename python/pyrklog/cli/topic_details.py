@@ -168,8 +168,13 @@ def query_offsets(
     return found
 
 
-def describe_configs(connection: Connection, names: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """Options of each topic by name: value, source, and whether it is hidden or read-only."""
+def describe_configs(
+    connection: Connection, names: list[str], *, skips_missing: bool = False
+) -> dict[str, list[dict[str, Any]]]:
+    """Options of each topic by name: value, source, and whether it is hidden or read-only.
+
+    A topic that does not exist is an error, unless ``skips_missing``.
+    """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
@@ -182,6 +187,8 @@ def describe_configs(connection: Connection, names: list[str]) -> dict[str, list
         try:
             entries = future.result()
         except KafkaException as error:
+            if skips_missing and exit_code(error.args[0]) is Exit.NOT_FOUND:
+                continue
             raise connection.explain(error.args[0], f"topic {resource.name}") from None
         found[resource.name] = [
             {

@@ -1,0 +1,263 @@
+"""``pyrklog cluster``: how a cluster is, and elections; on any Kafka cluster."""
+
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.options import (
+    Bootstrap,
+    DryRun,
+    Output,
+    OutputFormat,
+    Properties,
+    Quiet,
+    Settings,
+    Timeout,
+    Yes,
+    settings,
+)
+from pyrklog.cli.talking import connect, say
+
+if TYPE_CHECKING:
+    from pyrklog.cli.cluster_state import ClusterState, Reason
+    from pyrklog.cli.connection import Connection
+    from pyrklog.cli.output import Listing
+
+app = typer.Typer(
+    help="See how a cluster is, whether a broker may restart, and elect leaders.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+WATCH_INTERVAL_S = 1.0
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+
+
+@app.command("health")
+@guarded
+def health(
+    context: typer.Context,
+    watch: Annotated[
+        bool,
+        typer.Option("-w", "--watch", help="Print each change of the verdict, until Ctrl-C."),
+    ] = False,
+    exit_when_healthy: Annotated[
+        bool, typer.Option("-e", "--exit", help="Watch until the cluster is healthy.")
+    ] = False,
+    for_: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="TIME",
+            help="Watch for so long at most, such as 60s or 5m; 8 if it is unhealthy then.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """Say whether everything is replicated and led. Exit code 8 where it is not, with reasons."""
+    options = settings(context, bootstrap, properties, timeout)
+    limit_s = None if for_ is None else _seconds(for_)
+    if watch or exit_when_healthy or limit_s is not None:
+        healthy = _watch(options, output, exit_when_healthy, limit_s)
+    else:
+        connection = connect(options)
+        state, reasons = _examined(connection)
+        _print_health(state, reasons, output)
+        from pyrklog.cli.cluster_state import is_healthy
+
+        healthy = is_healthy(reasons)
+    if not healthy:
+        raise typer.Exit(Exit.DIFFERS)
+
+
+def _watch(
+    options: Settings, output: OutputFormat, until_healthy: bool, limit_s: float | None
+) -> bool:
+    """Prints what changes; whether the cluster was healthy in the end.
+
+    A cluster that cannot be reached is unhealthy: who watches wants to see it come back.
+    """
+    from pyrklog.cli.cluster_state import is_healthy
+
+    deadline = None if limit_s is None else time.monotonic() + limit_s
+    connection: Connection | None = None
+    before: list[Reason] | None = None
+    while True:
+        try:
+            connection = connection or connect(options)
+            state, reasons = _examined(connection)
+        except CliError as error:
+            if error.code not in (Exit.UNREACHABLE, Exit.TIMED_OUT):
+                raise
+            connection = None
+            state, reasons = _unreachable(error)
+        if reasons != before:
+            _print_health(state, reasons, output)
+            before = reasons
+        healthy = is_healthy(reasons)
+        left_s = None if deadline is None else deadline - time.monotonic()
+        if (until_healthy and healthy) or (left_s is not None and left_s <= 0):
+            return healthy
+        time.sleep(WATCH_INTERVAL_S if left_s is None else min(WATCH_INTERVAL_S, left_s))
+
+
+def _unreachable(error: CliError) -> "tuple[ClusterState, list[Reason]]":
+    from pyrklog.cli.cluster_state import ClusterState, Reason
+
+    return ClusterState(None, [], -1, []), [Reason("unreachable", "error", error.what)]
+
+
+def _examined(connection: "Connection") -> "tuple[ClusterState, list[Reason]]":
+    from pyrklog.cli.cluster_state import examine
+    from pyrklog.cli.cluster_views import read_state
+
+    # Where all replicas are in sync, it does not matter how many there must be.
+    state = read_state(connection, lambda one: len(one.isr) < len(one.replicas))
+    return state, examine(state)
+
+
+def _print_health(state: "ClusterState", reasons: "list[Reason]", output: OutputFormat) -> None:
+    from pyrklog.cli.cluster_state import HEALTH_COLUMNS, health_item, health_page
+    from pyrklog.cli.output import Listing, print_listing
+
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        sys.stdout.write(health_page(state, reasons))
+        sys.stdout.flush()
+        return
+    items = [health_item(state, reasons)]
+    if output in (OutputFormat.CSV, OutputFormat.NAME):
+        items = [reason.item() for reason in reasons]
+    print_listing(
+        Listing("pyrklog.cluster-health/1", HEALTH_COLUMNS, items, state.cluster_id), output
+    )
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text.strip())
+    if match is None:
+        raise CliError(Exit.USAGE, f"--for takes a time such as 60s or 5m, not {text!r}")
+    return float(match[1]) * _UNITS_S[match[2]]
+
+
+@app.command("brokers")
+@guarded
+def brokers(
+    context: typer.Context,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """List brokers: address, rack, which is the controller, what they lead, hold and store.
+
+    BYTES is what their logs take on disk, "-" where a broker does not say.
+    """
+    connection = connect(settings(context, bootstrap, properties, timeout))
+    from pyrklog.cli.cluster_brokers import list_brokers
+    from pyrklog.cli.output import print_listing
+
+    print_listing(list_brokers(connection), output)
+
+
+@app.command("restart-safe")
+@guarded
+def restart_safe(
+    context: typer.Context,
+    broker: Annotated[
+        int, typer.Argument(metavar="BROKER", min=0, help="Its number.", show_default=False)
+    ],
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """Say whether a broker may end without harm; otherwise which partitions are in the way.
+
+    In the way are those that would have no leader, or fewer in-sync replicas than acks=all needs.
+    Exit code 8 where there are any.
+    """
+    connection = connect(settings(context, bootstrap, properties, timeout))
+    from pyrklog.cli.cluster_state import blockers
+    from pyrklog.cli.cluster_views import read_state
+
+    state = read_state(connection, lambda one: broker in one.isr)
+    if broker not in state.alive:
+        known = ", ".join(map(str, state.alive))
+        raise CliError(Exit.NOT_FOUND, f"no broker {broker} is alive", f"one of {known}")
+    found = blockers(state, broker)
+    from pyrklog.cli.cluster_tables import print_restart_safe
+
+    print_restart_safe(broker, found, output, state.cluster_id)
+    if found:
+        raise typer.Exit(Exit.DIFFERS)
+
+
+@app.command("elect-leaders")
+@guarded
+def elect_leaders(
+    context: typer.Context,
+    places: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC[:P]...]",
+            help="Topics, or single partitions of them; default: all.",
+            show_default=False,
+        ),
+    ] = None,
+    preferred: Annotated[
+        bool,
+        typer.Option("--preferred", help="The first replica of each, where it is in sync."),
+    ] = False,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean",
+            help="Any live replica, where no one in sync is alive; what it lacks is lost.",
+        ),
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Have the controller elect leaders; prints the partitions whose leaders have changed."""
+    if preferred == unclean:
+        raise CliError(Exit.USAGE, "which election?", "give --preferred or --unclean")
+    if unclean and not places:
+        raise CliError(
+            Exit.USAGE, "an unclean election can lose records", "name the topics or partitions"
+        )
+    if unclean and not yes and not dry_run:
+        raise CliError(Exit.USAGE, "an unclean election can lose records", "give -y to have it")
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    connection = connect(options)
+    from pyrklog.cli import cluster_election
+
+    wanted = cluster_election.parse_places(places or [])
+    done = cluster_election.elect(connection, wanted, unclean=unclean, dry_run=dry_run)
+    if done.errors:
+        for error in done.errors:
+            typer.echo(error.line(), err=True)
+    if done.items or output not in (OutputFormat.TABLE, OutputFormat.WIDE):
+        _print(cluster_election.listing(done), output)
+    elif not done.errors:
+        say(options, "no leader needs to change")
+    if done.code:
+        raise typer.Exit(done.code)
+
+
+def _print(listing: "Listing", output: OutputFormat) -> None:
+    from pyrklog.cli.output import print_listing
+
+    print_listing(listing, output)

@@ -1,0 +1,71 @@
+"""What ``pyrklog cluster brokers`` lists."""
+
+from typing import Any
+
+from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.cluster_state import Broker
+from pyrklog.cli.cluster_views import ASK_TIMEOUT_S, is_plain, read_state
+from pyrklog.cli.connection import Connection
+from pyrklog.cli.options import Settings
+from pyrklog.cli.output import Column, Listing
+from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+
+COLUMNS = (
+    Column("broker", "BROKER", right=True),
+    Column("address", "ADDRESS"),
+    Column("rack", "RACK"),
+    Column("controller", "CONTROLLER"),
+    Column("leaders", "LEADERS", right=True),
+    Column("replicas", "REPLICAS", right=True),
+    Column("in_sync", "IN SYNC", right=True, wide=True),
+    Column("log_bytes", "BYTES", right=True),
+    Column("log_dirs", "LOG DIRS", right=True, wide=True),
+)
+_VERSION = 1
+"""Of DescribeLogDirs: served by Kafka 2.0 to 4.x, and by us."""
+
+
+def list_brokers(connection: Connection) -> Listing:
+    """One item for each broker that is alive."""
+    state = read_state(connection)
+    items: list[dict[str, Any]] = []
+    for broker in state.brokers:
+        number = broker.number
+        sizes = _log_dir_bytes(connection.settings, broker) if broker.answers else None
+        items.append(
+            {
+                "broker": number,
+                "address": f"{broker.host}:{broker.port}",
+                "rack": broker.rack,
+                "controller": number == state.controller,
+                "leaders": sum(one.leader == number for one in state.partitions),
+                "replicas": sum(number in one.replicas for one in state.partitions),
+                "in_sync": sum(number in one.isr for one in state.partitions),
+                "log_bytes": None if sizes is None else sum(sizes),
+                "log_dirs": None if sizes is None else len(sizes),
+            }
+        )
+    return Listing("pyrklog.brokers/1", COLUMNS, items, state.cluster_id)
+
+
+def _log_dir_bytes(settings: Settings, broker: Broker) -> list[int] | None:
+    """Bytes of each log directory that works; None where the broker does not say.
+
+    confluent-kafka has no call for it, and this one knows no encryption or authentication.
+    """
+    if not is_plain(settings):
+        return None
+    timeout_s = max(ASK_TIMEOUT_S, settings.timeout_s)  # it may have many files to look at
+    try:
+        with BrokerConnection((broker.host, broker.port), timeout_s) as asked:
+            found = asked.ask(DESCRIBE_LOG_DIRS, _VERSION, DescribeLogDirsRequest())
+    except OSError:
+        return None
+    # A broker that does not let us ask answers without directories.
+    if not found.results:
+        return None
+    return [
+        sum(one.partition_size for topic in place.topics for one in topic.partitions)
+        for place in found.results
+        if place.error_code == 0
+    ]

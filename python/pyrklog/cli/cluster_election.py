@@ -1,0 +1,191 @@
+"""Elections by Kafka's ElectLeaders (KIP-183, KIP-460), and what came of them."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyrklog.cli.connection import Connection, missing_topic
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
+from pyrklog.cli.output import Column, Listing
+
+COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", right=True),
+    Column("old_leader", "OLD", right=True),
+    Column("new_leader", "NEW", right=True),
+)
+SETTLED_S = 5.0
+"""How long a leader that was elected may take until all brokers tell it."""
+SETTLED_PAUSE_S = 0.05
+_NOT_NEEDED = "ELECTION_NOT_NEEDED"
+_NOT_SERVED = "_UNSUPPORTED_FEATURE"
+_FIXES = {
+    "PREFERRED_LEADER_NOT_AVAILABLE": "wait until it is in sync, see `pyrklog topic describe`",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE": "start a broker that has a replica",
+    "NOT_CONTROLLER": "try again",
+}
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Partitions by topic; an empty list stands for all of a topic, no topics for everything."""
+
+    topics: Mapping[str, Sequence[int]]
+
+
+@dataclass
+class Done:
+    """What an election came to. ``items`` are the partitions whose leader has changed."""
+
+    cluster_id: str | None
+    items: list[dict[str, Any]] = field(default_factory=list)
+    errors: list[CliError] = field(default_factory=list)
+    code: Exit = Exit.OK
+
+
+def parse_places(texts: Sequence[str]) -> Wanted:
+    """``TOPIC`` or ``TOPIC:PARTITION`` each. Raises :class:`CliError`."""
+    whole: set[str] = set()
+    single: dict[str, list[int]] = {}
+    for text in texts:
+        # Topics have no colons in their names.
+        topic, colon, index = text.partition(":")
+        if not topic or (colon and not (index.isascii() and index.isdecimal())):
+            raise CliError(Exit.USAGE, f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
+        if colon:
+            single.setdefault(topic, []).append(int(index))
+        else:
+            whole.add(topic)
+    return Wanted(
+        {
+            **{topic: sorted(set(found)) for topic, found in single.items()},
+            **dict.fromkeys(whole, ()),
+        }
+    )
+
+
+def elect(connection: Connection, wanted: Wanted, *, unclean: bool, dry_run: bool) -> Done:
+    """Has the leaders elected, and waits until the brokers tell the new ones.
+
+    :class:`CliError` where the whole request failed; errors of single partitions are in the result.
+    """
+    metadata = connection.metadata()
+    before = _leaders(metadata, wanted)
+    done = Done(metadata.cluster_id)
+    if dry_run:
+        done.items = _expected(metadata, before, unclean)
+        return done
+    results = _ask(connection, sorted(before) if wanted.topics else None, unclean)
+    changed = []
+    codes = []
+    for place, error in results.items():
+        if error is not None and error.name() == _NOT_NEEDED:
+            codes.append(Exit.OK)
+        elif error is not None:
+            codes.append(exit_code(error))
+            done.errors.append(
+                cli_error(error, f"partition {place[0]}-{place[1]}", _FIXES.get(error.name()))
+            )
+        else:
+            codes.append(Exit.OK)
+            changed.append(place)
+    done.code = worst(codes)
+    after = _settled(connection, before, changed)
+    done.items = [_item(place, before.get(place), after.get(place)) for place in sorted(changed)]
+    return done
+
+
+def listing(done: Done) -> Listing:
+    """One item for each partition whose leader has changed, or would."""
+    return Listing("pyrklog.elections/1", COLUMNS, done.items, done.cluster_id)
+
+
+def _leaders(metadata: Any, wanted: Wanted) -> dict[Place, int]:
+    """Leader of each partition that is wanted; :class:`CliError` for what does not exist."""
+    names = list(wanted.topics) or list(metadata.topics)
+    found: dict[Place, int] = {}
+    for name in names:
+        if name not in metadata.topics:
+            raise missing_topic(name, list(metadata.topics))
+        partitions = metadata.topics[name].partitions
+        for index in wanted.topics.get(name, ()) or sorted(partitions):
+            if index not in partitions:
+                what = f"topic {name} has no partition {index}"
+                raise CliError(Exit.NOT_FOUND, what, f"it has {len(partitions)}")
+            found[name, index] = partitions[index].leader
+    return found
+
+
+def _expected(metadata: Any, before: Mapping[Place, int], unclean: bool) -> list[dict[str, Any]]:
+    """What the controller would do, as far as metadata tells."""
+    items = []
+    for place, leader in sorted(before.items()):
+        one = metadata.topics[place[0]].partitions[place[1]]
+        alive = [replica for replica in one.replicas if replica in metadata.brokers]
+        if unclean:
+            new = alive[0] if leader < 0 and alive else leader
+        else:
+            head = one.replicas[0]
+            new = head if head in one.isrs and head in alive else leader
+        if new != leader:
+            items.append(_item(place, leader, new))
+    return items
+
+
+def _ask(connection: Connection, places: Sequence[Place] | None, unclean: bool) -> dict[Place, Any]:
+    """The error of each partition, None where its leader was elected."""
+    from confluent_kafka import ElectionType, KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+    asked = None if places is None else [TopicPartition(*place) for place in places]
+    # The call's own time-outs cannot be given (confluent-kafka 2.16 trips over them); this one
+    # stands in for both.
+    timeout_ms = max(10, int(connection.settings.timeout_s * 1000))
+    configuration = connection.configuration(**{"socket.timeout.ms": timeout_ms})
+    admin = connection.make(AdminClient, configuration)
+    try:
+        found = admin.elect_leaders(kind, asked).result()
+    except KafkaException as error:
+        if error.args[0].name() == _NOT_SERVED:
+            what = "this cluster's controller does not serve ElectLeaders"
+            raise CliError(Exit.FAILED, what) from None
+        raise connection.explain(error.args[0], "cannot elect leaders") from None
+    return {(place.topic, place.partition): _kafka_error(one) for place, one in found.items()}
+
+
+def _kafka_error(one: Any) -> Any:
+    """Documented as a KafkaException; 2.16 gives the KafkaError itself."""
+    from confluent_kafka import KafkaException
+
+    return one.args[0] if isinstance(one, KafkaException) else one
+
+
+def _settled(
+    connection: Connection, before: Mapping[Place, int], changed: Sequence[Place]
+) -> dict[Place, int]:
+    """Leaders once metadata shows those that were elected."""
+    deadline = time.monotonic() + SETTLED_S
+    while True:
+        topics = connection.metadata().topics
+        now = {
+            (name, index): topics[name].partitions[index].leader
+            for name, index in changed
+            if name in topics and index in topics[name].partitions
+        }
+        late = [place for place, leader in now.items() if leader == before.get(place)]
+        if not late or time.monotonic() > deadline:
+            return now
+        time.sleep(SETTLED_PAUSE_S)
+
+
+def _item(place: Place, old: int | None, new: int | None) -> dict[str, Any]:
+    return {
+        "topic": place[0],
+        "partition": place[1],
+        "old_leader": None if old is None or old < 0 else old,
+        "new_leader": None if new is None or new < 0 else new,
+    }

@@ -1,0 +1,228 @@
+"""What a cluster's metadata says of its health, and what the end of one broker would do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyrklog.cli.output import Column
+
+NO_BROKER = -1
+MIN_INSYNC = "min.insync.replicas"
+MIN_INSYNC_DEFAULT = 1
+"""Kafka's."""
+SHOWN_MAX = 3
+
+HEALTH_COLUMNS = (
+    Column("kind", "KIND"),
+    Column("severity", "SEVERITY"),
+    Column("what", "WHAT"),
+    Column("broker", "BROKER", right=True),
+    Column("partitions", "PARTITIONS"),
+)
+
+Severity = Literal["error", "info"]
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker that is alive, as far as the others know; ``answers`` only where it was asked."""
+
+    number: int
+    host: str
+    port: int
+    rack: str | None = None
+    answers: bool = True
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition as the brokers tell it, with its topic's ``min.insync.replicas``."""
+
+    topic: str
+    index: int
+    leader: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    min_insync: int = MIN_INSYNC_DEFAULT
+
+    @property
+    def name(self) -> str:
+        """``topic-0``."""
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def isr_min(self) -> int:
+        """How many in-sync replicas acks=all takes: no more than there are replicas."""
+        return min(self.min_insync, len(self.replicas))
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """Brokers that are alive, the controller (-1: none), and all partitions."""
+
+    cluster_id: str | None
+    brokers: Sequence[Broker]
+    controller: int
+    partitions: Sequence[Partition]
+
+    @property
+    def alive(self) -> list[int]:
+        """Numbers of brokers."""
+        return [one.number for one in self.brokers]
+
+    @property
+    def silent(self) -> list[int]:
+        """Brokers that are registered, and do not answer."""
+        return [one.number for one in self.brokers if not one.answers]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a cluster is not well. ``info`` alone does not make it unhealthy."""
+
+    kind: str
+    severity: Severity
+    what: str
+    broker: int | None = None
+    partitions: Sequence[str] = ()
+
+    def item(self) -> dict[str, Any]:
+        """As JSON's types."""
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "what": self.what,
+            "broker": self.broker,
+            "partitions": list(self.partitions),
+        }
+
+
+def examine(state: ClusterState) -> list[Reason]:
+    """What is not as it should be, the worst first; an empty list for a cluster that is well."""
+    found: list[Reason] = []
+    found += [
+        Reason("silent", "error", f"broker {number} does not answer", number)
+        for number in state.silent
+    ]
+    if state.controller not in state.alive:
+        found.append(Reason("no_controller", "error", "no broker is the controller"))
+    offline = [one for one in state.partitions if one.leader == NO_BROKER]
+    if offline:
+        what = f"{_count(offline)} without a leader {_some(offline)}"
+        found.append(Reason("offline", "error", what, partitions=_names(offline)))
+    below = [one for one in state.partitions if len(one.isr) < one.isr_min]
+    if below:
+        what = f"{_count(below)} below {MIN_INSYNC} {_some(below)}: acks=all is refused"
+        found.append(Reason("below_min_isr", "error", what, partitions=_names(below)))
+    found += _by_broker(state)
+    moved = [
+        one
+        for one in state.partitions
+        if one.replicas and one.leader not in (NO_BROKER, one.replicas[0])
+    ]
+    if moved:
+        what = f"{_count(moved)} not led by the preferred replica {_some(moved)}"
+        found.append(Reason("not_preferred", "info", what, partitions=_names(moved)))
+    return found
+
+
+def _by_broker(state: ClusterState) -> list[Reason]:
+    """Brokers that are missing, and those that are there but behind."""
+    lacking: dict[int, list[Partition]] = {}
+    for one in state.partitions:
+        for broker in set(one.replicas) - set(one.isr):
+            lacking.setdefault(broker, []).append(one)
+        for broker in set(one.isr) - set(state.alive):
+            # The last in-sync replica stays in the ISR when its broker dies.
+            lacking.setdefault(broker, []).append(one)
+    found = []
+    for broker, partitions in sorted(lacking.items()):
+        if broker in state.alive:
+            kind, what = "behind", f"broker {broker} is behind on {_count(partitions)}"
+        else:
+            kind, what = "missing", f"broker {broker} is missing from {_count(partitions)}"
+        text = f"{what} {_some(partitions)}"
+        found.append(Reason(kind, "error", text, broker, _names(partitions)))
+    return found
+
+
+def is_healthy(reasons: Iterable[Reason]) -> bool:
+    """Whether nothing but information is among them."""
+    return all(reason.severity != "error" for reason in reasons)
+
+
+def health_item(state: ClusterState, reasons: Sequence[Reason]) -> dict[str, Any]:
+    """The verdict as JSON's types."""
+    return {
+        "healthy": is_healthy(reasons),
+        "brokers": state.alive,
+        "controller": state.controller if state.controller in state.alive else None,
+        "partitions": len(state.partitions),
+        "reasons": [reason.item() for reason in reasons],
+    }
+
+
+def health_page(state: ClusterState, reasons: Sequence[Reason]) -> str:
+    """The verdict for people: a line, and one for each further reason."""
+    rows = [("info" if reason.severity == "info" else "", reason.what) for reason in reasons]
+    if is_healthy(reasons):
+        brokers = "1 broker" if len(state.brokers) == 1 else f"{len(state.brokers)} brokers"
+        what = f"{brokers} · {_count(state.partitions)} · controller {state.controller}"
+        rows.insert(0, ("HEALTHY", what))
+    else:
+        rows[0] = ("NOT SAFE", rows[0][1])  # errors come first
+    return "".join(f"{mark:<10}{what}\n" for mark, what in rows)
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """A partition that would suffer from the end of a broker."""
+
+    partition: Partition
+    reason: Literal["leaderless", "below_min_isr"]
+
+    def item(self) -> dict[str, Any]:
+        """As JSON's types."""
+        one = self.partition
+        return {
+            "topic": one.topic,
+            "partition": one.index,
+            "reason": self.reason,
+            "leader": one.leader,
+            "isr": list(one.isr),
+            "min_insync_replicas": one.min_insync,
+        }
+
+
+def blockers(state: ClusterState, broker: int) -> list[Blocker]:
+    """The partitions that would lose their leader, or refuse acks=all, without this broker.
+
+    A partition that has too few in-sync replicas already is among them only where this broker is
+    one of those few.
+    """
+    able = set(state.alive) - {broker, *state.silent}
+    found = []
+    for one in state.partitions:
+        if broker not in one.isr and broker != one.leader:
+            continue
+        left = able & set(one.isr)
+        if not left:
+            found.append(Blocker(one, "leaderless"))
+        elif len(left) < one.isr_min:
+            found.append(Blocker(one, "below_min_isr"))
+    return found
+
+
+def _count(partitions: Sequence[Partition]) -> str:
+    return "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
+
+
+def _some(partitions: Sequence[Partition]) -> str:
+    names = ", ".join(one.name for one in partitions[:SHOWN_MAX])
+    return f"({names}, ...)" if len(partitions) > SHOWN_MAX else f"({names})"
+
+
+def _names(partitions: Sequence[Partition]) -> list[str]:
+    return [one.name for one in partitions]

@@ -1,0 +1,34 @@
+"""What ``pyrklog cluster restart-safe`` prints."""
+
+import sys
+from collections.abc import Sequence
+
+from pyrklog.cli.cluster_state import Blocker
+from pyrklog.cli.options import OutputFormat
+from pyrklog.cli.output import Column, Listing, plain_table, print_listing
+
+BLOCKER_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", right=True),
+    Column("reason", "REASON"),
+    Column("leader", "LEADER", right=True),
+    Column("isr", "ISR"),
+    Column("min_insync_replicas", "MIN ISR", right=True),
+)
+
+
+def print_restart_safe(
+    broker: int, found: Sequence[Blocker], output: OutputFormat, cluster_id: str | None
+) -> None:
+    """``yes``, or ``no`` with the partitions; for programs one item with both."""
+    rows = [one.item() for one in found]
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        count = "1 partition" if len(found) == 1 else f"{len(found)} partitions"
+        sys.stdout.write(f"no, {count} in the way\n" if found else "yes\n")
+        sys.stdout.write(plain_table(BLOCKER_COLUMNS, rows) if found else "")
+        sys.stdout.flush()
+        return
+    items = rows
+    if output not in (OutputFormat.CSV, OutputFormat.NAME):
+        items = [{"broker": broker, "safe": not found, "partitions": rows}]
+    print_listing(Listing("pyrklog.restart-safe/1", BLOCKER_COLUMNS, items, cluster_id), output)

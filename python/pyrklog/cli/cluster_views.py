@@ -1,0 +1,203 @@
+"""Reads the state of a cluster: what each broker knows of it, and whose word counts.
+
+A broker that is cut off goes on telling what it knew, itself among those alive; the others know
+better. So all brokers are asked, and the one in which most believe is believed. Without that (where
+encryption or authentication is asked for, which :mod:`.asking` has not) it is librdkafka's choice
+whom to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.cluster_state import (
+    MIN_INSYNC,
+    MIN_INSYNC_DEFAULT,
+    Broker,
+    ClusterState,
+    Partition,
+)
+from pyrklog.cli.connection import Connection, addresses
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.options import Settings
+from pyrklog.cli.topic_details import describe_configs
+from pyrklog.protocol.configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from pyrklog.protocol.metadata import METADATA, MetadataRequest, MetadataResponse
+
+ASK_TIMEOUT_S = 3.0
+ASKED_AT_ONCE_MAX = 16
+_METADATA_VERSION = 7
+_CONFIGS_VERSION = 1
+"""The last one that is not flexible and that Kafka 4 serves, too."""
+_TOPIC = 2
+"""Type of a resource."""
+
+Address = tuple[str, int]
+Matters = Callable[[Partition], bool]
+
+
+class View(NamedTuple):
+    """What one broker knows. ``number`` is its own, None where that is not known."""
+
+    number: int | None
+    address: Address
+    metadata: MetadataResponse
+
+
+def read_state(connection: Connection, matters: Matters = lambda _: False) -> ClusterState:
+    """Asks the cluster.
+
+    ``matters`` says whether a partition's ``min.insync.replicas`` is wanted; the options of
+    thousands of topics are much to ask for. It is 1 elsewhere.
+    """
+    if not is_plain(connection.settings):
+        return _by_librdkafka(connection, matters)
+    settings = connection.settings
+    view, silent = newest_view(settings)
+    state = _state(view.metadata, silent)
+    asked = _topics(state, matters)
+    limits = _min_insync(view.address, asked, _timeout_s(settings)) if asked else {}
+    return _with_limits(state, limits)
+
+
+def is_plain(settings: Settings) -> bool:
+    """Whether brokers are reached without encryption and authentication."""
+    return settings.properties.get("security.protocol", "plaintext").lower() == "plaintext"
+
+
+def newest_view(settings: Settings) -> tuple[View, set[int]]:
+    """The view to believe, and the brokers it names that did not answer.
+
+    Raises :class:`CliError` where nobody answers.
+    """
+    timeout_s = _timeout_s(settings)
+    first = _ask_all([(None, address) for address in addresses(settings.bootstrap)], timeout_s)
+    if not first:
+        what = f"no broker at {settings.bootstrap} answers"
+        raise CliError(Exit.UNREACHABLE, what, "check -b, and that the brokers run")
+    known = {one.node_id: (one.host, one.port) for view in first for one in view.metadata.brokers}
+    views = _ask_all(list(known.items()), timeout_s)
+    # Brokers may be known by addresses that we cannot reach: then it is the first ones' word.
+    view = newest(views or first)
+    answered = {one.number for one in views}
+    return view, {one.node_id for one in view.metadata.brokers} - answered
+
+
+def newest(views: Sequence[View]) -> View:
+    """The view of a broker that most take for alive; among those, the one with the newest leaders.
+
+    Who is cut off is alive to itself and to others who are.
+    """
+    alive = [{one.node_id for one in view.metadata.brokers} for view in views]
+
+    def rank(view: View) -> tuple[int, int, bool]:
+        metadata = view.metadata
+        believers = sum(view.number in one for one in alive)
+        epochs = sum(one.leader_epoch for topic in metadata.topics for one in topic.partitions)
+        return believers, epochs, metadata.controller_id == view.number
+
+    return max(views, key=rank)
+
+
+def _ask_all(brokers: Sequence[tuple[int | None, Address]], timeout_s: float) -> list[View]:
+    """The views of those that answer, side by side."""
+
+    def ask(broker: tuple[int | None, Address]) -> View | None:
+        number, address = broker
+        try:
+            with BrokerConnection(address, timeout_s) as asked:
+                return View(
+                    number, address, asked.ask(METADATA, _METADATA_VERSION, MetadataRequest())
+                )
+        except OSError:
+            return None
+
+    with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(brokers)) or 1) as pool:
+        return [view for view in pool.map(ask, brokers) if view is not None]
+
+
+def _state(metadata: MetadataResponse, silent: set[int]) -> ClusterState:
+    brokers = [
+        Broker(one.node_id, one.host, one.port, one.rack, one.node_id not in silent)
+        for one in sorted(metadata.brokers, key=lambda one: one.node_id)
+    ]
+    partitions = [
+        Partition(topic.name, one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes)
+        for topic in sorted(metadata.topics, key=lambda topic: topic.name)
+        for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+    ]
+    return ClusterState(metadata.cluster_id, brokers, metadata.controller_id, partitions)
+
+
+def _topics(state: ClusterState, matters: Matters) -> list[str]:
+    return list(dict.fromkeys(one.topic for one in state.partitions if matters(one)))
+
+
+def _with_limits(state: ClusterState, limits: Mapping[str, int]) -> ClusterState:
+    partitions = [
+        replace(one, min_insync=limits.get(one.topic, MIN_INSYNC_DEFAULT))
+        for one in state.partitions
+    ]
+    return replace(state, partitions=partitions)
+
+
+def _min_insync(address: Address, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
+    """Of each topic that is there still; what is refused is left out."""
+    request = DescribeConfigsRequest(
+        [DescribeConfigsResource(_TOPIC, name, [MIN_INSYNC]) for name in topics]
+    )
+    try:
+        with BrokerConnection(address, timeout_s) as broker:
+            found = broker.ask(DESCRIBE_CONFIGS, _CONFIGS_VERSION, request)
+    except OSError as error:
+        host, port = address
+        raise CliError(Exit.UNREACHABLE, f"{host}:{port}: {error}") from None
+    return {
+        one.resource_name: min_insync(
+            {"name": entry.name, "value": entry.value} for entry in one.configs
+        )
+        for one in found.results
+        if one.error_code == 0
+    }
+
+
+def min_insync(entries: Iterable[Mapping[str, Any]]) -> int:
+    """The option's value among a topic's options; Kafka's default where it is not told."""
+    for entry in entries:
+        if entry["name"] == MIN_INSYNC and entry["value"] is not None:
+            return int(entry["value"])
+    return MIN_INSYNC_DEFAULT
+
+
+def _by_librdkafka(connection: Connection, matters: Matters) -> ClusterState:
+    metadata = connection.metadata()
+    about = "cannot describe the cluster"
+    described = connection.admin_result(connection.admin.describe_cluster, about)
+    racks = {node.id: node.rack or None for node in described.nodes}
+    brokers = [
+        Broker(number, one.host, one.port, racks.get(number))
+        for number, one in sorted(metadata.brokers.items())
+    ]
+    partitions = [
+        Partition(name, one.id, one.leader, list(one.replicas), list(one.isrs))
+        for name, topic in sorted(metadata.topics.items())
+        for one in sorted(topic.partitions.values(), key=lambda one: one.id)
+    ]
+    state = ClusterState(metadata.cluster_id, brokers, metadata.controller_id, partitions)
+    asked = _topics(state, matters)
+    # Metadata and options are two questions: a topic may go between them.
+    options = describe_configs(connection, asked, skips_missing=True) if asked else {}
+    return _with_limits(state, {name: min_insync(found) for name, found in options.items()})
+
+
+def _timeout_s(settings: Settings) -> float:
+    """A broker that has not answered by then is one that does not answer."""
+    return min(ASK_TIMEOUT_S, settings.timeout_s)

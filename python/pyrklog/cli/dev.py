@@ -1,0 +1,364 @@
+"""``pyrklog dev``: clusters on this machine, real ones, and what may happen to them."""
+
+import signal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.options import Output, OutputFormat, Quiet, parse_pairs, settings
+from pyrklog.cli.talking import say
+
+if TYPE_CHECKING:
+    from pyrklog.dev.running import Runner
+    from pyrklog.dev.state import Cluster, Place
+
+app = typer.Typer(
+    help="Run clusters on this machine: real brokers, a real ZooKeeper, faults at will.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+BROKERS_DEFAULT = 3
+LINES_DEFAULT = 50
+
+Name = Annotated[
+    str, typer.Option("--name", metavar="NAME", help="Which cluster of yours is meant.")
+]
+NodeName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NODE", help="A broker's number, or zk1, or network.", show_default=False
+    ),
+]
+BrokerName = Annotated[
+    str, typer.Argument(metavar="BROKER", help="A broker's number.", show_default=False)
+]
+DEFAULT = "default"
+
+
+@app.command("start")
+@guarded
+def start(
+    context: typer.Context,
+    count: Annotated[
+        int | None,
+        typer.Option("-n", "--brokers", help="How many brokers; default 3.", show_default=False),
+    ] = None,
+    name: Name = DEFAULT,
+    racks: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Racks, dealt out in turn.", show_default=False),
+    ] = None,
+    zookeepers: Annotated[
+        int | None,
+        typer.Option("--zk", help="ZooKeeper servers, 1 or 3; default 1.", show_default=False),
+    ] = None,
+    base_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="Where broker 1 listens; the cluster keeps the 450 ports from there. Default: "
+            "19092, or the next thousand that no other cluster of yours has.",
+            show_default=False,
+        ),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="K=V", help="An option of all brokers; may be repeated."),
+    ] = None,
+    tmp: Annotated[
+        bool, typer.Option("--tmp", help="Data in a temporary directory, removed by `stop`.")
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+    quiet: Quiet = False,
+) -> None:
+    """Start a cluster, or one that was stopped. Returns when clients can use it.
+
+    It runs on until `stop`, whatever becomes of this terminal.
+    """
+    from pyrklog.dev.running import Runner, new_cluster
+
+    given_settings = [f"{key}={value}" for key, value in parse_pairs(sets, "--set").items()]
+    rack_names = _racks(racks)
+    place = _place(name)
+    with place.locked():
+        if place.exists():
+            cluster = place.load()
+            _refuse_running(cluster)
+            wanted: dict[str, tuple[object, object]] = {
+                "-n": (count, len(cluster.brokers)),
+                "--racks": (
+                    _dealt(rack_names, cluster) if rack_names else None,
+                    _racks_of(cluster),
+                ),
+                "--zk": (zookeepers, len(cluster.zookeepers)),
+                "--base-port": (base_port, cluster.base_port),
+                "--set": (given_settings or None, cluster.settings),
+                "--tmp": (tmp or None, cluster.is_temporary),
+            }
+            _refuse_changes(name, wanted)
+        else:
+            cluster = new_cluster(
+                place,
+                BROKERS_DEFAULT if count is None else count,
+                racks=rack_names,
+                zookeepers=1 if zookeepers is None else zookeepers,
+                base_port=base_port,
+                settings=given_settings,
+                temporary=tmp,
+            )
+        Runner(place, cluster, _environment()).start()
+    _print_started(context, place, cluster, output, quiet)
+
+
+def _refuse_running(cluster: "Cluster") -> None:
+    running = cluster.running()
+    if running:
+        what = f"{cluster.name} runs already ({', '.join(one.title for one in running)})"
+        raise CliError(Exit.EXISTS, what, "see `pyrklog dev status`, or start another with --name")
+
+
+def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> None:
+    """What a cluster is, is settled when it is first started.
+
+    ``wanted`` has what is given, or None, and what is there.
+    """
+    changed = [
+        option for option, (given, there) in wanted.items() if given is not None and given != there
+    ]
+    if changed:
+        what = f"{name} is there already, with other values of {', '.join(changed)}"
+        raise CliError(Exit.EXISTS, what, "leave them out, use `pyrklog dev add`, or purge it")
+
+
+def _racks_of(cluster: "Cluster") -> list[str | None]:
+    return [node.rack for node in cluster.brokers]
+
+
+def _dealt(names: list[str], cluster: "Cluster") -> list[str]:
+    return [names[index % len(names)] for index in range(len(cluster.brokers))]
+
+
+def _racks(text: str | None) -> list[str]:
+    if text is None:
+        return []
+    names = [one.strip() for one in text.split(",")]
+    if not all(names) or "\n" in text:
+        raise CliError(Exit.USAGE, f"racks are names with commas between them, not {text!r}")
+    return names
+
+
+@app.command("status")
+@guarded
+def status(name: Name = DEFAULT, output: Output = OutputFormat.TABLE) -> None:
+    """Show each process of a cluster: where, which, and how it is."""
+    from pyrklog.cli.dev_tables import listing
+    from pyrklog.cli.output import print_listing
+
+    place = _place(name)
+    print_listing(listing(place, place.load()), output)
+
+
+@app.command("logs")
+@guarded
+def logs(
+    node: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NODE]",
+            help="A broker's number, or zk1, or network; default: all brokers.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Name = DEFAULT,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", min=0, help="How many of the last lines; 0 for all.")
+    ] = LINES_DEFAULT,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Print what the processes have logged."""
+    from pyrklog.dev.logs import print_logs
+
+    place = _place(name)
+    cluster = place.load()
+    nodes = cluster.brokers if node is None else [cluster.node(node)]
+    print_logs([(one.name, place.log_of(cluster, one)) for one in nodes], lines, follow)
+
+
+@app.command("stop")
+@guarded
+def stop(context: typer.Context, name: Name = DEFAULT, quiet: Quiet = False) -> None:
+    """End a cluster in good order. Its data stays, unless it was started with --tmp."""
+    options = settings(context, quiet=quiet)
+    place = _place(name)
+    with place.locked():
+        runner = _runner(place)
+        was_running = bool(runner.cluster.running())
+        killed = runner.stop()
+        if runner.cluster.is_temporary:
+            runner.purge()
+    for node in killed:
+        say(options, f"{node.title} did not end in time and was killed")
+    say(options, f"{name} stopped" if was_running else f"{name} did not run")
+
+
+@app.command("purge")
+@guarded
+def purge(context: typer.Context, name: Name = DEFAULT, quiet: Quiet = False) -> None:
+    """End a cluster at once and delete all of its data, without asking."""
+    place = _place(name)
+    with place.locked():
+        _runner(place).purge()
+    say(settings(context, quiet=quiet), f"{name} purged")
+
+
+@app.command("kill")
+@guarded
+def kill(
+    context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
+) -> None:
+    """End a process without warning (SIGKILL)."""
+    place = _place(name)
+    with place.locked():
+        runner = _runner(place)
+        found = runner.cluster.node(node)
+        runner.kill(found)
+    say(settings(context, quiet=quiet), f"{found.title} killed")
+
+
+@app.command("pause")
+@guarded
+def pause(
+    context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
+) -> None:
+    """Stop a process in its tracks, its connections open (SIGSTOP)."""
+    _signal(name, node, signal.SIGSTOP)
+    say(settings(context, quiet=quiet), f"{node} paused")
+
+
+@app.command("resume")
+@guarded
+def resume(
+    context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
+) -> None:
+    """Let a paused process go on (SIGCONT)."""
+    _signal(name, node, signal.SIGCONT)
+    say(settings(context, quiet=quiet), f"{node} goes on")
+
+
+@app.command("restart")
+@guarded
+def restart(
+    context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
+) -> None:
+    """End a process in good order where it runs, and start it; returns when it serves."""
+    place = _place(name)
+    with place.locked():
+        runner = _runner(place)
+        found = runner.cluster.node(node)
+        runner.restart(found)
+    say(settings(context, quiet=quiet), f"{found.title} restarted")
+
+
+@app.command("isolate")
+@guarded
+def isolate(
+    context: typer.Context, node: BrokerName, name: Name = DEFAULT, quiet: Quiet = False
+) -> None:
+    """Cut a broker off from the other brokers and from ZooKeeper; it runs on.
+
+    Nothing passes, and nothing is refused or closed. Clients still reach it.
+    """
+    _cut(name, node, cut_off=True)
+    say(settings(context, quiet=quiet), f"broker {node} is cut off")
+
+
+@app.command("heal")
+@guarded
+def heal(
+    context: typer.Context, node: BrokerName, name: Name = DEFAULT, quiet: Quiet = False
+) -> None:
+    """Undo `isolate`: what was sent meanwhile arrives now."""
+    _cut(name, node, cut_off=False)
+    say(settings(context, quiet=quiet), f"broker {node} is connected")
+
+
+@app.command("add")
+@guarded
+def add(
+    context: typer.Context,
+    count: Annotated[int, typer.Option("-n", "--brokers", min=1, help="How many brokers.")] = 1,
+    name: Name = DEFAULT,
+    racks: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Their racks, dealt out in turn.", show_default=False),
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+    quiet: Quiet = False,
+) -> None:
+    """Add brokers to a cluster that runs. They lead nothing until topics are made or moved."""
+    place = _place(name)
+    with place.locked():
+        runner = _runner(place)
+        runner.add(count, _racks(racks))
+    _print_started(context, place, runner.cluster, output, quiet)
+
+
+def _signal(name: str, node: str, number: signal.Signals) -> None:
+    place = _place(name)
+    with place.locked():
+        runner = _runner(place)
+        runner.signal(runner.cluster.node(node), number)
+
+
+def _cut(name: str, node: str, *, cut_off: bool) -> None:
+    place = _place(name)
+    with place.locked():
+        runner = _runner(place)
+        runner.isolate(runner.cluster.node(node), cut_off=cut_off)
+
+
+def _place(name: str) -> "Place":
+    from pyrklog.dev.state import Place, dev_root
+
+    return Place(dev_root(_environment()), name)
+
+
+def _runner(place: "Place") -> "Runner":
+    from pyrklog.dev.running import Runner
+
+    return Runner(place, place.load(), _environment())
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return dict(os.environ)
+
+
+def _print_started(
+    context: typer.Context,
+    place: "Place",
+    cluster: "Cluster",
+    output: OutputFormat,
+    quiet: bool,
+) -> None:
+    from pyrklog.cli.dev_tables import listing, started_listing
+    from pyrklog.cli.output import print_listing
+
+    options = settings(context, quiet=quiet)
+    if output not in (OutputFormat.TABLE, OutputFormat.WIDE):
+        print_listing(listing(place, cluster), output)
+    elif not options.quiet:
+        from pyrklog.banner import seconds_since_exec
+
+        print_listing(started_listing(place, cluster), output)
+        say(
+            options,
+            f"ready in {seconds_since_exec():.1f} s",
+            f"try: pyrklog topic list -b {cluster.bootstrap}",
+        )

@@ -1,0 +1,78 @@
+"""What ``pyrklog dev`` prints of a cluster."""
+
+from pathlib import Path
+from typing import Any
+
+from pyrklog.cli.output import Column, Listing
+from pyrklog.dev.brokers import cluster_id
+from pyrklog.dev.state import Cluster, Node, Place
+
+STATUS_COLUMNS = (
+    Column("node", "NODE"),
+    Column("role", "ROLE"),
+    Column("address", "ADDRESS"),
+    Column("pid", "PID", right=True),
+    Column("state", "STATE"),
+    Column("rack", "RACK", wide=True),
+    Column("directory", "DIRECTORY"),
+    Column("log", "LOG", wide=True),
+)
+STARTED_COLUMNS = (
+    Column("node", "NODE"),
+    Column("kafka", "KAFKA"),
+    Column("pid", "PID", right=True),
+    Column("data", "DATA"),
+)
+
+
+def listing(place: Place, cluster: Cluster) -> Listing:
+    """One item a process. ``pid`` is null where there is none, ``isolated`` of brokers only."""
+    items = [_item(place, cluster, node) for node in _in_order(cluster)]
+    return Listing("pyrklog.dev/1", STATUS_COLUMNS, items, _cluster_id(place, cluster))
+
+
+def started_listing(place: Place, cluster: Cluster) -> Listing:
+    """What is shown when a cluster has come up: its brokers, then its ZooKeepers."""
+    items = [
+        {
+            "node": node.name,
+            "kafka": cluster.address_of(node) if node.role == "broker" else None,
+            "pid": None if node.process is None else node.process.pid,
+            "data": short(place.node_folder(cluster, node)),
+        }
+        for node in _in_order(cluster)
+        if node.role != "network"
+    ]
+    return Listing("pyrklog.dev-started/1", STARTED_COLUMNS, items)
+
+
+def short(path: Path) -> str:
+    """With ``~`` for the user's home."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def _in_order(cluster: Cluster) -> list[Node]:
+    return [*cluster.brokers, *cluster.zookeepers, cluster.network]
+
+
+def _item(place: Place, cluster: Cluster, node: Node) -> dict[str, Any]:
+    return {
+        "node": node.name,
+        "role": node.role,
+        "address": cluster.address_of(node),
+        "pid": node.process.pid if node.process is not None and node.is_running else None,
+        "state": cluster.state_of(node),
+        "isolated": node.role == "broker" and node.number in cluster.isolated,
+        "rack": node.rack,
+        "directory": str(place.node_folder(cluster, node)),
+        "log": str(place.log_of(cluster, node)),
+    }
+
+
+def _cluster_id(place: Place, cluster: Cluster) -> str | None:
+    for node in cluster.brokers:
+        found = cluster_id(place.node_folder(cluster, node) / "data")
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,74 @@
+"""The end of log files, and what comes behind it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyrklog.cli.failures import CliError, Exit
+
+FOLLOW_PAUSE_S = 0.2
+
+
+def print_logs(files: Sequence[tuple[str, Path]], lines: int, follow: bool) -> None:
+    """The last ``lines`` of each file (0: all of them), with names where there are several.
+
+    With ``follow`` also what is written later, until the command is interrupted.
+    """
+    names_shown = len(files) > 1
+    tails = [Tail(path, f"{name} | " if names_shown else "") for name, path in files]
+    if not any(tail.is_there for tail in tails):
+        raise CliError(Exit.NOT_FOUND, f"there is no log at {files[0][1]}")
+    for tail in tails:
+        found = tail.new_lines()
+        _print(found if not lines else deque(found, maxlen=lines))
+    while follow:
+        time.sleep(FOLLOW_PAUSE_S)
+        for tail in tails:
+            _print(tail.new_lines())
+
+
+class Tail:
+    """A file that grows, line by line. One that was put aside is begun again."""
+
+    def __init__(self, path: Path, prefix: str = "") -> None:
+        self._path = path
+        self._prefix = prefix
+        self._position = 0
+        self._inode = 0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a file."""
+        return self._path.exists()
+
+    def new_lines(self) -> list[str]:
+        """Whole lines that came since the last call; a line without an end waits for it."""
+        try:
+            with self._path.open("rb") as file:
+                inode = _inode(file.fileno())
+                if inode != self._inode:
+                    self._inode, self._position = inode, 0
+                file.seek(self._position)
+                content = file.read()
+        except FileNotFoundError:
+            return []
+        whole = content[: content.rfind(b"\n") + 1]
+        self._position += len(whole)
+        text = whole.decode(errors="replace")
+        return [f"{self._prefix}{line}\n" for line in text.splitlines()]
+
+
+def _inode(descriptor: int) -> int:
+    import os
+
+    return os.fstat(descriptor).st_ino
+
+
+def _print(lines: Sequence[str] | deque[str]) -> None:
+    if lines:
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()

@@ -1,0 +1,184 @@
+"""The network of a cluster: one process that passes on what its brokers send one another.
+
+``python -m pyrklog.dev.network FOLDER``. A route that is cut passes nothing on, neither records nor
+the end of a connection, and refuses nothing: to both sides it is a cable that was pulled. What was
+sent meanwhile arrives when it is mended, as with a cable and TCP's repetitions. Where nobody
+listens behind a route, connections to it are refused, as by the broker itself: others draw
+conclusions from that.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from pyrklog.cli.failures import CliError
+from pyrklog.dev.origin import find_origin
+from pyrklog.dev.ports import HOST
+from pyrklog.dev.routes import APPLIED_FILE, Route, Routes, read_routes
+from pyrklog.dev.state import Place, write_whole
+
+CHUNK_BYTES = 256 << 10
+EAGER_PAUSE_SECONDS = 0.02
+"""Between looks whether a broker listens, while commands start some."""
+EAGER_SECONDS = 60.0
+IDLE_PAUSE_SECONDS = 1.0
+TAKEN_PAUSE_SECONDS = 1.0
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""SO_LINGER: closing resets the connection."""
+
+
+class Door:
+    """A route's port. ``doubt`` is set when there is reason to look whether anybody is behind."""
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.doubt = trio.Event()
+
+    def renew(self) -> None:
+        """The doubt was looked into."""
+        self.doubt = trio.Event()
+
+
+class Network:
+    """See the module."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._place = Place(folder.parent, folder.name)
+        self._known: set[Route] = set()
+        self._isolated: frozenset[int] = frozenset()
+        self._changed = trio.Event()
+        self._eager_until = 0.0
+
+    async def run(self) -> None:
+        """Serves until the process ends."""
+        with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+            async with trio.open_nursery() as nursery:
+                self._take(read_routes(self._folder), nursery)
+                async for _ in hangups:
+                    self._take(read_routes(self._folder), nursery)
+
+    def _take(self, routes: Routes, nursery: trio.Nursery) -> None:
+        self._isolated = frozenset(routes.isolated)
+        self._eager_until = trio.current_time() + EAGER_SECONDS
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+        for route in routes.routes:
+            if route not in self._known:
+                self._known.add(route)
+                nursery.start_soon(self._serve, Door(route), nursery)
+        write_whole(self._folder / APPLIED_FILE, b"%d\n" % routes.revision)
+
+    # --- doors -----------------------------------------------------------------------------------
+
+    async def _serve(self, door: Door, nursery: trio.Nursery) -> None:
+        """Listens as long as somebody listens behind the door."""
+
+        async def pass_on(near: trio.SocketStream) -> None:
+            try:
+                await self._pass_on(door, near)
+            except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                # One side has gone; the other knows by now, and perhaps nobody listens any more.
+                door.doubt.set()
+
+        while True:
+            await self._until_there(door.route)
+            door.renew()
+            try:
+                listeners = await trio.open_tcp_listeners(door.route.port, host=HOST)
+            except OSError as error:
+                print(f"{door.route}: {error}", flush=True)
+                await trio.sleep(TAKEN_PAUSE_SECONDS)
+                continue
+            async with trio.open_nursery() as listening:
+                # Connections that are there already outlive the door.
+                listening.start_soon(_accept, pass_on, listeners, nursery)
+                await self._until_gone(door)
+                listening.cancel_scope.cancel()
+
+    async def _until_there(self, route: Route) -> None:
+        while not await _listens(route.target):
+            is_eager = trio.current_time() < self._eager_until
+            with trio.move_on_after(EAGER_PAUSE_SECONDS if is_eager else IDLE_PAUSE_SECONDS):
+                await self._changed.wait()
+
+    async def _until_gone(self, door: Door) -> None:
+        while True:
+            await door.doubt.wait()
+            door.renew()
+            # Who is cut off refuses nobody; the end of its process is seen when it no longer is.
+            while door.route.broker in self._isolated:
+                await self._changed.wait()
+            if not await _listens(door.route.target):
+                return
+
+    # --- connections -----------------------------------------------------------------------------
+
+    async def _pass_on(self, door: Door, near: trio.SocketStream) -> None:
+        ends = {door.route.broker, self._origin(door.route, near)}
+        async with near:
+            await self._until_open(ends)
+            try:
+                far = await trio.open_tcp_stream(HOST, door.route.target)
+            except OSError:
+                door.doubt.set()
+                near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+                return
+            async with far, trio.open_nursery() as nursery:
+                nursery.start_soon(self._pump, near, far, ends)
+                await self._pump(far, near, ends)
+                door.doubt.set()
+
+    def _origin(self, route: Route, near: trio.SocketStream) -> int | None:
+        """The broker that made the connection; None for anybody else, who is never cut off."""
+        if route.is_to_zookeeper:
+            return route.broker
+        try:
+            brokers = self._place.load().brokers
+            pids = {one.number: one.process.pid for one in brokers if one.process is not None}
+            return find_origin(near.socket.getsockname(), near.socket.getpeername(), pids)
+        except (CliError, OSError):
+            return None
+
+    async def _pump(
+        self, source: trio.SocketStream, sink: trio.SocketStream, ends: set[int | None]
+    ) -> None:
+        """Until the source ends, which is passed on, too."""
+        while True:
+            await self._until_open(ends)
+            chunk = await source.receive_some(CHUNK_BYTES)
+            await self._until_open(ends)
+            if not chunk:
+                await sink.send_eof()
+                return
+            await sink.send_all(chunk)
+
+    async def _until_open(self, ends: set[int | None]) -> None:
+        while self._isolated & ends:
+            await self._changed.wait()
+
+
+async def _accept(
+    handler: object, listeners: Sequence[trio.SocketListener], nursery: trio.Nursery
+) -> None:
+    await trio.serve_listeners(handler, listeners, handler_nursery=nursery)  # type: ignore[arg-type]
+
+
+async def _listens(port: int) -> bool:
+    try:
+        stream = await trio.open_tcp_stream(HOST, port)
+    except OSError:
+        return False
+    await stream.aclose()
+    return True
+
+
+if __name__ == "__main__":
+    trio.run(Network(Path(sys.argv[1])).run)

@@ -1,0 +1,243 @@
+"""What is kept of a cluster: ``~/.local/share/pyrklog/dev/NAME/state.json``, and where the rest is.
+
+::
+
+    NAME/state.json             this module's
+    NAME/network.json           see :mod:`pyrklog.dev.routes`
+    NAME/network.log
+    NAME/broker-1/              server.properties, broker.log, data/
+    NAME/zookeeper-1/           zoo.cfg, zookeeper.log, data/
+
+The folders of brokers and ZooKeepers of a cluster with ``--tmp`` are in a temporary folder.
+Commands that change a cluster hold one lock a user, so that no two choose the same ports.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.dev import processes
+from pyrklog.dev.ports import HOST, client_port, routed_peer_port, zookeeper_port
+from pyrklog.dev.processes import ProcessId
+
+VERSION = 1
+STATE_FILE = "state.json"
+DEFAULT_NAME = "default"
+NETWORK = "network"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+Role = Literal["broker", "zookeeper", "network"]
+State = Literal["running", "paused", "isolated", "dead", "stopped"]
+
+
+class Node(msgspec.Struct):
+    """One process of a cluster. ``process`` stays after an end that nobody ordered."""
+
+    role: Role
+    number: int
+    rack: str | None = None
+    process: ProcessId | None = None
+
+    @property
+    def name(self) -> str:
+        """What commands call it: ``1``, ``zk1``, ``network``."""
+        match self.role:
+            case "broker":
+                return str(self.number)
+            case "zookeeper":
+                return f"zk{self.number}"
+        return NETWORK
+
+    @property
+    def title(self) -> str:
+        """The same in a sentence."""
+        match self.role:
+            case "broker":
+                return f"broker {self.number}"
+            case "zookeeper":
+                return f"zookeeper {self.number}"
+        return "the network"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there, paused or not."""
+        return self.process is not None and processes.is_running(self.process)
+
+
+class Cluster(msgspec.Struct):
+    """A cluster as ``state.json`` has it. ``settings`` are KEY=VALUE of all brokers.
+
+    ``temporary`` is the folder of one that ``is_temporary``, once it was started.
+    """
+
+    name: str
+    base_port: int
+    nodes: list[Node]
+    settings: list[str] = []
+    isolated: list[int] = []
+    is_temporary: bool = False
+    temporary: str | None = None
+    version: int = VERSION
+
+    def of(self, role: Role) -> list[Node]:
+        """The nodes of a kind, by number."""
+        return sorted((one for one in self.nodes if one.role == role), key=lambda one: one.number)
+
+    @property
+    def brokers(self) -> list[Node]:
+        """By number."""
+        return self.of("broker")
+
+    @property
+    def zookeepers(self) -> list[Node]:
+        """By number."""
+        return self.of("zookeeper")
+
+    @property
+    def network(self) -> Node:
+        """The one process that passes on what brokers send."""
+        return self.of("network")[0]
+
+    def node(self, name: str) -> Node:
+        """The node of this name; :class:`CliError` where there is none."""
+        for one in self.nodes:
+            if one.name == name:
+                return one
+        known = ", ".join(one.name for one in self.nodes)
+        raise CliError(Exit.NOT_FOUND, f"{self.name} has no node {name}", f"one of {known}")
+
+    def running(self) -> list[Node]:
+        """The nodes whose processes are there."""
+        return [one for one in self.nodes if one.is_running]
+
+    def state_of(self, node: Node) -> State:
+        """As ``status`` shows it."""
+        if node.process is None:
+            return "stopped"
+        if not processes.is_running(node.process):
+            return "dead"
+        if processes.is_paused(node.process):
+            return "paused"
+        is_cut_off = node.role == "broker" and node.number in self.isolated
+        return "isolated" if is_cut_off else "running"
+
+    def address_of(self, node: Node) -> str:
+        """Where clients reach it."""
+        match node.role:
+            case "broker":
+                return f"{HOST}:{client_port(self.base_port, node.number)}"
+            case "zookeeper":
+                return f"{HOST}:{zookeeper_port(self.base_port, node.number)}"
+        return f"{HOST}:{routed_peer_port(self.base_port, 1)}"
+
+    @property
+    def bootstrap(self) -> str:
+        """Of the first broker."""
+        return self.address_of(self.brokers[0])
+
+
+class Place:
+    """The folder of one cluster."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        """:class:`CliError` where the name is none."""
+        if not _NAME.fullmatch(name):
+            raise CliError(
+                Exit.USAGE,
+                f"--name takes up to 64 letters, digits, dots, hyphens and underscores, "
+                f"not {name!r}",
+            )
+        self.root = root
+        self.name = name
+        self.folder = root / name
+        self.state_file = self.folder / STATE_FILE
+
+    def load(self) -> Cluster:
+        """:class:`CliError` where there is no such cluster, or its file cannot be read."""
+        try:
+            content = self.state_file.read_bytes()
+        except FileNotFoundError:
+            raise self._unknown() from None
+        try:
+            cluster = msgspec.json.decode(content, type=Cluster)
+        except msgspec.DecodeError as error:
+            raise self._unreadable(str(error)) from None
+        if cluster.version != VERSION:
+            raise self._unreadable(f"version {cluster.version}, not {VERSION}")
+        return cluster
+
+    def exists(self) -> bool:
+        """Whether there is such a cluster."""
+        return self.state_file.exists()
+
+    def save(self, cluster: Cluster) -> None:
+        """Writes the file as a whole."""
+        write_whole(self.state_file, msgspec.json.format(msgspec.json.encode(cluster)))
+
+    def node_folder(self, cluster: Cluster, node: Node) -> Path:
+        """Where a broker or a ZooKeeper keeps everything; the network has the cluster's own."""
+        if node.role == "network":
+            return self.folder
+        parent = Path(cluster.temporary) if cluster.temporary is not None else self.folder
+        return parent / f"{node.role}-{node.number}"
+
+    def log_of(self, cluster: Cluster, node: Node) -> Path:
+        """What its process writes to standard output and error."""
+        return self.node_folder(cluster, node) / f"{node.role}.log"
+
+    def others(self) -> list[Cluster]:
+        """The user's other clusters, but for those whose files cannot be read."""
+        found = []
+        for file in sorted(self.root.glob(f"*/{STATE_FILE}")):
+            if file.parent != self.folder:
+                try:
+                    found.append(Place(self.root, file.parent.name).load())
+                except CliError:
+                    continue
+        return found
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Waits for other commands that change clusters of the user."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _unknown(self) -> CliError:
+        names = [cluster.name for cluster in self.others()]
+        start = "pyrklog dev start"
+        if self.name != DEFAULT_NAME:
+            start += f" --name {self.name}"
+        fix = f"there is {', '.join(names)} (--name); or {start}" if names else start
+        return CliError(Exit.NOT_FOUND, f"there is no dev cluster {self.name}", fix)
+
+    def _unreadable(self, why: str) -> CliError:
+        fix = f"end its processes by hand and remove {self.folder}"
+        return CliError(Exit.FAILED, f"{self.state_file} cannot be read: {why}", fix)
+
+
+def dev_root(environment: Mapping[str, str]) -> Path:
+    """Where the clusters of a user are: XDG's place for data."""
+    given = environment.get("XDG_DATA_HOME", "")
+    home = Path(given) if given.startswith("/") else Path.home() / ".local" / "share"
+    return home / "pyrklog" / "dev"
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Who reads it sees all of the old content or all of the new."""
+    fresh = file.with_name(f".{file.name}.new")
+    fresh.write_bytes(content)
+    fresh.replace(file)

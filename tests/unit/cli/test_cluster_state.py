@@ -1,0 +1,164 @@
+"""The verdict on a cluster, and whether a broker may restart, from made-up metadata."""
+
+import pytest
+
+from pyrklog.cli import cluster
+from pyrklog.cli.cluster_state import (
+    Broker,
+    ClusterState,
+    Partition,
+    blockers,
+    examine,
+    health_item,
+    health_page,
+    is_healthy,
+)
+from pyrklog.cli.failures import CliError, Exit
+
+
+def state(
+    *partitions: tuple[int, list[int], list[int], int],
+    brokers: tuple[int, ...] = (1, 2, 3),
+    controller: int = 1,
+    silent: tuple[int, ...] = (),
+) -> ClusterState:
+    """Partitions t-0, t-1, ... as (leader, replicas, in-sync replicas, min.insync.replicas)."""
+    found = [Partition("t", index, *one) for index, one in enumerate(partitions)]
+    alive = [Broker(number, "h", 9092, None, number not in silent) for number in brokers]
+    return ClusterState("id", alive, controller, found)
+
+
+WELL = (1, [1, 2, 3], [1, 2, 3], 2)
+
+
+def kinds(one: ClusterState) -> list[tuple[str, int | None, list[str]]]:
+    return [(reason.kind, reason.broker, list(reason.partitions)) for reason in examine(one)]
+
+
+def test_a_cluster_that_is_well() -> None:
+    one = state(WELL, (2, [2, 3], [3, 2], 2), (3, [3], [3], 2))
+    assert examine(one) == []
+    assert health_page(one, []) == "HEALTHY   3 brokers · 3 partitions · controller 1\n"
+    assert health_item(one, []) == {
+        "healthy": True,
+        "brokers": [1, 2, 3],
+        "controller": 1,
+        "partitions": 3,
+        "reasons": [],
+    }
+
+
+def test_one_broker_without_topics() -> None:
+    one = state(brokers=(7,), controller=7)
+    assert health_page(one, examine(one)) == "HEALTHY   1 broker · 0 partitions · controller 7\n"
+
+
+@pytest.mark.parametrize("controller", [-1, 9])
+def test_without_a_controller(controller: int) -> None:
+    one = state(WELL, controller=controller)
+    assert kinds(one) == [("no_controller", None, [])]
+    assert health_item(one, examine(one))["controller"] is None
+    assert not is_healthy(examine(one))
+
+
+def test_a_broker_that_is_missing_and_one_that_is_behind() -> None:
+    one = state(
+        (1, [1, 2, 3], [1, 2], 2),
+        (2, [2, 3, 1], [2, 1], 2),
+        (1, [1, 2], [1], 1),
+        brokers=(1, 2),
+    )
+    assert kinds(one) == [("behind", 2, ["t-2"]), ("missing", 3, ["t-0", "t-1"])]
+    assert health_page(one, examine(one)) == (
+        "NOT SAFE  broker 2 is behind on 1 partition (t-2)\n"
+        "          broker 3 is missing from 2 partitions (t-0, t-1)\n"
+    )
+
+
+def test_the_last_replica_that_was_in_sync_is_dead() -> None:
+    one = state((-1, [3], [3], 1), brokers=(1, 2))
+    assert kinds(one) == [("offline", None, ["t-0"]), ("missing", 3, ["t-0"])]
+
+
+def test_too_few_in_sync_for_acks_all() -> None:
+    one = state((1, [1, 2, 3], [1], 2), brokers=(1,))
+    assert kinds(one)[0] == ("below_min_isr", None, ["t-0"])
+    assert "acks=all is refused" in examine(one)[0].what
+    # No more are asked for than there are replicas.
+    assert kinds(state((1, [1, 2], [1, 2], 3))) == []
+
+
+def test_leaders_that_are_not_preferred_are_no_illness() -> None:
+    one = state(*[(2, [1, 2, 3], [1, 2, 3], 2)] * 5)
+    reasons = examine(one)
+    assert kinds(one) == [("not_preferred", None, [f"t-{index}" for index in range(5)])]
+    assert is_healthy(reasons)
+    assert health_page(one, reasons).splitlines() == [
+        "HEALTHY   3 brokers · 5 partitions · controller 1",
+        "info      5 partitions not led by the preferred replica (t-0, t-1, t-2, ...)",
+    ]
+
+
+def test_information_comes_last() -> None:
+    one = state((2, [1, 2, 3], [1, 2], 2), brokers=(1, 2))
+    assert health_page(one, examine(one)).splitlines() == [
+        "NOT SAFE  broker 3 is missing from 1 partition (t-0)",
+        "info      1 partition not led by the preferred replica (t-0)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("partition", "reason"),
+    [
+        ((1, [1, 2, 3], [1, 2, 3], 2), None),
+        ((2, [2, 1, 3], [2, 3], 2), None),  # it is not in sync: nothing is lost with it
+        ((1, [1, 2, 3], [1, 2], 2), "below_min_isr"),
+        ((2, [1, 2, 3], [1, 2], 2), "below_min_isr"),
+        ((1, [1, 2], [1, 2], 3), "below_min_isr"),  # two of two are needed
+        ((1, [1, 2], [1, 2], 1), None),
+        ((1, [1], [1], 1), "leaderless"),
+        ((1, [1, 2], [1], 1), "leaderless"),
+        ((1, [1, 4], [1, 4], 1), "leaderless"),  # 4 is dead, though still among those in sync
+        ((2, [2], [2], 1), None),
+        ((-1, [4], [4], 1), None),
+    ],
+)
+def test_what_is_in_the_way_of_a_restart(
+    partition: tuple[int, list[int], list[int], int], reason: str | None
+) -> None:
+    found = blockers(state(partition), 1)
+    assert [one.reason for one in found] == ([] if reason is None else [reason])
+
+
+def test_a_blocker_as_json() -> None:
+    (found,) = blockers(state((1, [1, 2, 3], [1, 2], 2)), 1)
+    assert found.item() == {
+        "topic": "t",
+        "partition": 0,
+        "reason": "below_min_isr",
+        "leader": 1,
+        "isr": [1, 2],
+        "min_insync_replicas": 2,
+    }
+
+
+def test_a_broker_that_does_not_answer() -> None:
+    one = state(WELL, (2, [2, 3], [2, 3], 1), silent=(3,))
+    assert kinds(one) == [("silent", 3, [])]
+    assert health_page(one, examine(one)) == "NOT SAFE  broker 3 does not answer\n"
+    # It is of no help to others, whatever is said of it.
+    assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("60s", 60.0), ("5m", 300.0), ("1h", 3600.0), ("250ms", 0.25), ("3", 3.0)]
+)
+def test_times(text: str, seconds: float) -> None:
+    assert cluster._seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "1d", "1 s s", "nan"])
+def test_times_that_are_none(text: str) -> None:
+    with pytest.raises(CliError) as caught:
+        cluster._seconds(text)
+    assert caught.value.code is Exit.USAGE

@@ -1,0 +1,164 @@
+"""``pyrklog dev`` and ``cluster`` where there is nothing to work on, or nothing sensible."""
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pyrklog.cli.app import app
+from pyrklog.dev import processes
+from pyrklog.dev.state import Cluster, Node, Place
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path / "pyrklog" / "dev"
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, list(arguments))
+    return done.exit_code, done.stdout, done.stderr
+
+
+def save(root: Path, *nodes: Node, name: str = "default") -> Place:
+    place = Place(root, name)
+    place.folder.mkdir(parents=True)
+    place.save(Cluster(name, 19092, [*nodes, Node("zookeeper", 1), Node("network", 1)]))
+    return place
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["status", "logs", "stop", "purge", "kill 1", "pause 1", "resume 1", "restart 1", "isolate 1",
+     "heal 1", "add"],
+)  # fmt: skip
+def test_without_a_cluster_each_command_says_how_to_start_one(root: Path, command: str) -> None:
+    code, out, err = invoke("dev", *command.split())
+    assert (code, out) == (4, "")
+    assert err == "error: there is no dev cluster default; fix: pyrklog dev start\n"
+
+
+@pytest.mark.parametrize("command", ["kill", "pause", "resume", "restart", "isolate", "heal"])
+def test_a_node_that_is_not_there(root: Path, command: str) -> None:
+    save(root, Node("broker", 1))
+    code, _, err = invoke("dev", command, "2")
+    assert code == 4
+    assert err == "error: default has no node 2; fix: one of 1, zk1, network\n"
+
+
+@pytest.mark.parametrize("command", ["kill", "pause", "resume"])
+def test_what_does_not_run_is_left_alone(root: Path, command: str) -> None:
+    own = processes.identify(os.getpid())
+    assert own is not None
+    stale = processes.ProcessId(own.pid, own.started_ticks - 1, own.boot_id)
+    place = save(root, Node("broker", 1, process=stale), Node("broker", 2))
+    for number in ("1", "2"):
+        code, _, err = invoke("dev", command, number)
+        assert code == 1
+        assert err == f"error: broker {number} does not run; fix: pyrklog dev restart {number}\n"
+    assert invoke("dev", "stop") == (0, "default did not run\n", "")
+    assert [node.process for node in place.load().brokers] == [None, None]
+
+
+def test_a_name_that_runs_is_not_started_again(root: Path) -> None:
+    save(root, Node("broker", 1, process=processes.identify(os.getpid())))
+    code, out, err = invoke("dev", "start")
+    assert (code, out) == (5, "")
+    assert err.startswith("error: default runs already (broker 1); fix: ")
+
+
+def test_what_a_cluster_is_does_not_change(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(root, Node("broker", 1, "a"), Node("broker", 2, "b"))
+    other = ["-n", "5", "--racks", "b", "--zk", "3", "--base-port", "2000", "--set", "a=b", "--tmp"]
+    code, _, err = invoke("dev", "start", *other)
+    assert code == 5
+    assert "other values of -n, --racks, --zk, --base-port, --set, --tmp; fix: leave them" in err
+    monkeypatch.setenv("JAVA_HOME", str(root))  # it gets as far as this
+    same = ["-n", "2", "--racks", "a,b", "--zk", "1", "--base-port", "19092"]
+    code, _, err = invoke("dev", "start", *same)
+    assert (code, "no program" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["-n", "0"], 2, "-n is 1 to 50, not 0"),
+        (["--zk", "2"], 2, "--zk is 1 or 3, not 2"),
+        (["--base-port", "80"], 2, "--base-port is 1024 to"),
+        (["--racks", "a,,b"], 2, "racks are names"),
+        (["--set", "x"], 2, "--set takes KEY=VALUE"),
+        (["--set", "num.partitoins=3"], 78, "num.partitions"),
+        (["--name", "a/b"], 2, "--name takes"),
+    ],
+)
+def test_mistakes_leave_nothing_behind(
+    root: Path, options: list[str], code: int, said: str
+) -> None:
+    found, out, err = invoke("dev", "start", *options)
+    assert (found, out) == (code, "")
+    assert said in err
+    assert err.startswith("error: ")
+    assert not root.exists() or list(root.iterdir()) == []
+
+
+def test_without_java_nothing_is_begun(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(root))
+    code, _, err = invoke("dev", "start")
+    assert code == 1
+    assert f"no program {root}/bin/java" in err
+    assert list(root.iterdir()) == []
+
+
+def test_nothing_but_brokers_is_isolated(root: Path) -> None:
+    save(root, Node("broker", 1))
+    code, _, err = invoke("dev", "isolate", "zk1")
+    assert (code, err) == (2, "error: zookeeper 1 is no broker; fix: pyrklog dev pause zk1\n")
+
+
+def test_a_cluster_whose_network_is_gone_says_how_to_mend_it(root: Path) -> None:
+    save(root, Node("broker", 1, process=processes.identify(os.getpid())))
+    code, _, err = invoke("dev", "isolate", "1")
+    assert (code, err) == (
+        1,
+        "error: the network does not run; fix: pyrklog dev restart network\n",
+    )
+
+
+def test_purge_of_one_that_does_not_run(root: Path) -> None:
+    save(root, Node("broker", 1))
+    save(root, Node("broker", 1), name="other")
+    assert invoke("dev", "purge") == (0, "default purged\n", "")
+    assert [folder.name for folder in root.iterdir()] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "which election?"),
+        (["--preferred", "--unclean"], "which election?"),
+        (["--unclean"], "name the topics or partitions"),
+        (["--unclean", "a"], "give -y"),
+    ],
+)
+def test_an_election_is_said_in_full(arguments: list[str], said: str) -> None:
+    code, out, err = invoke("cluster", "elect-leaders", *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    "command", ["health", "brokers", "restart-safe 1", "elect-leaders --preferred"]
+)
+def test_a_cluster_that_is_not_there(command: str) -> None:
+    code, out, err = invoke("cluster", *command.split(), "-b", "127.0.0.1:1")
+    assert (code, out) == (3, "")
+    assert err.startswith("error: no broker reached")
+
+
+def test_who_waits_for_health_waits_for_a_broker_too() -> None:
+    code, out, err = invoke("cluster", "health", "-e", "--for", "100ms", "-b", "127.0.0.1:1")
+    assert (code, err) == (8, "")
+    assert out.startswith("NOT SAFE  no broker reached (127.0.0.1:1: ")
+    assert out.count("\n") == 1
