@@ -22,6 +22,7 @@ OPTIONS: Mapping[str, Any] = {
     "offsets.topic.num.partitions": 4,
     "offsets.topic.replication.factor": 3,
     "group.initial.rebalance.delay.ms": 100,
+    "group.min.session.timeout.ms": 1_000,
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
     "inter.broker.listener.name": "INTERNAL",
 }

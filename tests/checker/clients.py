@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from tests.checker.history import NONE, History, Outcome, decode, encode, value_of
+from tests.checker.history import NONE, History, decode, encode, value_of
 
-_IMPATIENT = {
+IMPATIENT = {
     "socket.timeout.ms": 3_000,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
@@ -22,17 +21,11 @@ _IMPATIENT = {
     "log_level": 0,
 }
 _PADDING_BYTES_MAX = 600
-_POLL_S = 0.1
-_COMMIT_SHARE = 0.05
+POLL_S = 0.1
 _OUT_OF_LOG = (
     KafkaError.OFFSET_OUT_OF_RANGE,
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError._LOG_TRUNCATION,
-)
-_NOT_COMMITTED = (
-    KafkaError.ILLEGAL_GENERATION,
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.REBALANCE_IN_PROGRESS,
 )
 
 
@@ -45,7 +38,7 @@ class Client:
         self.history = history
         self.broke: BaseException | None = None
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self.run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begins."""
@@ -60,7 +53,8 @@ class Client:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """What the thread does."""
         try:
             while not self._end.is_set():
                 self.step()
@@ -92,7 +86,7 @@ class Writer(Client):
         self._waiting_max = random.choice((20, 100, 500))
         self._producer = Producer(
             {
-                **_IMPATIENT,
+                **IMPATIENT,
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
@@ -153,7 +147,7 @@ class Reader(Client):
         self._marks = [NONE] * partitions
         self._consumer = Consumer(
             {
-                **_IMPATIENT,
+                **IMPATIENT,
                 "bootstrap.servers": bootstrap,
                 "group.id": name,
                 "enable.auto.commit": False,
@@ -166,7 +160,7 @@ class Reader(Client):
         self._consumer.assign(self._places)
 
     def step(self) -> None:
-        for message in self._consumer.consume(200, _POLL_S):
+        for message in self._consumer.consume(200, POLL_S):
             self._take(message)
         for place in self._places:
             self._look_at_mark(place)
@@ -201,7 +195,7 @@ class Watcher(Client):
     ) -> None:
         super().__init__(name, history)
         settings = {"bootstrap.servers": bootstrap, "group.id": name}
-        self._consumer = Consumer({**_IMPATIENT, **settings})
+        self._consumer = Consumer({**IMPATIENT, **settings})
         self._places = [TopicPartition(topic, index) for index in range(partitions)]
 
     def step(self) -> None:
@@ -222,113 +216,3 @@ class Watcher(Client):
 
     def finish(self) -> None:
         self._consumer.close()
-
-
-class Member(Client):
-    """A member of the group: polls, and commits what it has seen, and no more."""
-
-    def __init__(self, bootstrap: str, topic: str, group: str, name: str, history: History) -> None:
-        super().__init__(name, history)
-        self._topic = topic
-        self._seen: dict[int, int] = {}
-        """The offset behind the last one polled, where it is not committed yet."""
-        self._consumer = Consumer(
-            {
-                **_IMPATIENT,
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "client.id": name,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "session.timeout.ms": 6_000,
-                "heartbeat.interval.ms": 200,
-                "fetch.wait.max.ms": 100,
-                "fetch.error.backoff.ms": 50,
-            }
-        )
-        self._consumer.subscribe(
-            [topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
-        )
-
-    def _assigned(self, _: object, places: Sequence[TopicPartition]) -> None:
-        for place in places:
-            self.history.add(self.name, "assign", "ok", place.partition)
-
-    def _revoked(self, _: object, places: Sequence[TopicPartition]) -> None:
-        for place in places:
-            self._seen.pop(place.partition, None)
-            self.history.add(self.name, "revoke", "ok", place.partition)
-
-    def step(self) -> None:
-        message = self._consumer.poll(_POLL_S)
-        if message is not None and message.error() is None:
-            partition, offset = message.partition(), message.offset()
-            value = decode(message.value())
-            self._seen[partition] = offset + 1
-            self.history.add(self.name, "poll", "ok", partition, value=value, offset=offset)
-        if self._seen and (message is None or random.random() < _COMMIT_SHARE):
-            self._commit()
-
-    def _commit(self) -> None:
-        seen, self._seen = self._seen, {}
-        for partition, offset in seen.items():
-            self.history.add(self.name, "commit", "invoke", partition, offset=offset)
-        places = [TopicPartition(self._topic, index, offset) for index, offset in seen.items()]
-        try:
-            answers = self._consumer.commit(offsets=places, asynchronous=False)
-        except KafkaException as failure:
-            self._committed(seen, dict.fromkeys(seen, failure.args[0]))
-        else:
-            self._committed(seen, {place.partition: place.error for place in answers})
-
-    def _committed(self, seen: dict[int, int], errors: dict[int, KafkaError | None]) -> None:
-        for partition, offset in seen.items():
-            error = errors[partition]
-            if error is None:
-                self.history.add(self.name, "commit", "ok", partition, offset=offset)
-                continue
-            outcome: Outcome = "fail" if error.code() in _NOT_COMMITTED else "unknown"
-            note = str(error)
-            self.history.add(self.name, "commit", outcome, partition, offset=offset, note=note)
-            self._seen.setdefault(partition, offset)
-
-    def finish(self) -> None:
-        if self._seen:
-            self._commit()
-        self._consumer.close()
-
-
-class Group(Client):
-    """Members that come and go; two or three at a time."""
-
-    def __init__(self, make: Callable[[str], Member], history: History) -> None:
-        super().__init__("group", history)
-        self.members: list[Member] = []
-        self._make = make
-        self._numbers = 0
-        self._leaving: list[Member] = []
-
-    def step(self) -> None:
-        while len(self.members) < 2:
-            self._join()
-        if self._end.wait(random.uniform(0.4, 1.5)):
-            return
-        if random.random() < 0.5:
-            self._join()
-        else:
-            leaving = self.members.pop(0)
-            leaving.end()
-            self._leaving.append(leaving)
-
-    def _join(self) -> None:
-        self._numbers += 1
-        member = self._make(f"member-{self._numbers}")
-        self.members.append(member)
-        member.start()
-
-    def finish(self) -> None:
-        """Those that are there stay."""
-
-    def everybody(self) -> list[Member]:
-        """All members that ever were, after the end."""
-        return [*self._leaving, *self.members]

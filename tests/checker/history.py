@@ -2,7 +2,7 @@
 
 An operation begins with an *invoke* and ends with *ok* (it happened), *fail* (it did not) or
 *unknown* (nobody knows). What is only observed, a record that was polled for example, is a single
-*ok*. Times are those of one monotonic clock: all clients live in one process.
+*ok*. Times are those of the machine's monotonic clock, which all clients share.
 """
 
 from __future__ import annotations
@@ -88,17 +88,25 @@ class History:
         note: str = "",
     ) -> None:
         """Enters an operation with the time of now."""
+        now_ns = time.monotonic_ns()
+        self.take(Op(now_ns, client, action, outcome, partition, value, offset, note))
+
+    def take(self, op: Op) -> None:
+        """Enters an operation of another process; the clock is the machine's."""
         with self._lock:
-            now_ns = time.monotonic_ns()
-            self._ops.append(Op(now_ns, client, action, outcome, partition, value, offset, note))
+            self._ops.append(op)
 
     def __iter__(self) -> Iterator[Op]:
-        """What was entered so far, in order."""
+        """What was entered so far."""
         with self._lock:
             return iter(tuple(self._ops))
 
     def __len__(self) -> int:
         return len(self._ops)
+
+    def in_order(self) -> list[Op]:
+        """What was entered so far, by time."""
+        return sorted(self, key=lambda op: op.time_ns)
 
 
 def write(path: Path, ops: Iterable[Op]) -> None:

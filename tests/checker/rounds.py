@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 from tests.checker import history as histories
 from tests.checker.analysis import Anomaly, Evidence, Log, check, summary
 from tests.checker.brokers import WiredCluster
-from tests.checker.clients import Client, Group, Member, Reader, Watcher, Writer
+from tests.checker.clients import Client, Reader, Watcher, Writer
+from tests.checker.group import Group
 from tests.checker.history import History, Op
 from tests.checker.injection import Injector
 from tests.checker.plan import Plan
@@ -24,6 +25,7 @@ WRITERS = 2
 READERS = 2
 BACK_WITHIN_S = 60.0
 """After the last fault everything works again by then, without a hand."""
+LEAVES_WITHIN_S = 20.0
 
 STRICT = {"min.insync.replicas": "2"}
 
@@ -73,10 +75,7 @@ class Workload:
         names = [f"reader-{number}" for number in range(1, READERS + 1)]
         self.readers = [Reader(*where, name, self.history) for name in names]
         self._watcher = Watcher(*where, "watcher", self.history)
-        self.group = Group(self._member, self.history)
-
-    def _member(self, name: str) -> Member:
-        return Member(self._cluster.bootstrap, self.topic, self.group_id, name, self.history)
+        self.group = Group(cluster.bootstrap, topic, group, self.history)
 
     def start(self) -> None:
         """All begin."""
@@ -107,9 +106,10 @@ class Workload:
         )
 
     def _raise_broken(self) -> None:
-        for client in [*self._clients(), *self.group.members]:
-            if client.broke is not None:
-                raise AssertionError(f"{client.name}: {client.broke!r}")
+        broke: dict[str, object] = {client.name: client.broke for client in self._clients()}
+        broke |= {member.name: member.broke for member in self.group.everybody()}
+        for name, reason in broke.items():
+            assert reason is None, f"{name}: {reason!r}"
 
     def end_writers(self) -> None:
         """Everything sent is acknowledged."""
@@ -132,13 +132,21 @@ class Workload:
                 f"{reader.name} does not get to the end",
             )
         self._wait(lambda: self._all_polled(final), "the group does not get to the end")
-        watchers: list[Client] = [*self.readers, self._watcher, *self.group.everybody()]
+        self.end_group()
+        watchers: list[Client] = [*self.readers, self._watcher]
         for client in watchers:
             client.end()
         for client in watchers:
             assert client.join(BACK_WITHIN_S), f"{client.name} does not end"
         self._raise_broken()
         self._ask_committed()
+
+    def end_group(self) -> None:
+        """All members commit and leave."""
+        for member in self.group.everybody():
+            member.end()
+        for member in self.group.everybody():
+            member.join(LEAVES_WITHIN_S)
 
     def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
         def looks() -> bool:
@@ -175,8 +183,10 @@ class Workload:
 
     def abandon(self) -> None:
         """Something went wrong: nobody begins anything more."""
-        for client in [*self._clients(), *self.group.everybody()]:
+        for client in self._clients():
             client.end()
+        self.group.join(BACK_WITHIN_S)
+        self.end_group()
 
 
 def run_round(cluster: WiredCluster, plan: Plan, seed: int, number: int) -> Round:
@@ -202,7 +212,7 @@ def run_round(cluster: WiredCluster, plan: Plan, seed: int, number: int) -> Roun
     finally:
         load.abandon()
     done.happened = injector.happened
-    done.ops = tuple(load.history)
+    done.ops = load.history.in_order()
     if final:
         done.anomalies = check(Evidence(done.ops, final))
     return done

@@ -1,7 +1,7 @@
 """Random faults under load: nothing is lost, repeated, reordered or skipped, and all come back.
 
-One cluster lives through all rounds. `CHECKER_ROUNDS` says how many there are, `CHECKER_SEED` which
-faults they bring; `CHECKER_FAULTS` names kinds of faults, comma-separated, instead of the usual ones.
+One cluster lives through all rounds. `CHECKER_ROUNDS` says how many there are, `CHECKER_SEED` what
+they bring; `CHECKER_FAULTS` names kinds of faults, comma-separated, instead of the usual ones.
 """
 
 import os
