@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.checker.history import NONE, History, decode, encode, value_of
 
@@ -21,6 +23,8 @@ IMPATIENT = {
     "log_level": 0,
 }
 _PADDING_BYTES_MAX = 600
+_ASKS_S = 3
+_AGAIN_S = 0.2
 POLL_S = 0.1
 _OUT_OF_LOG = (
     KafkaError.OFFSET_OUT_OF_RANGE,
@@ -91,6 +95,7 @@ class Writer(Client):
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": random.choice((0, 1, 20)),
+                "compression.type": random.choice(("none", "none", "lz4", "zstd")),
                 "message.timeout.ms": 300_000,
                 "error_cb": self._erred,
             }
@@ -216,3 +221,50 @@ class Watcher(Client):
 
     def finish(self) -> None:
         self._consumer.close()
+
+
+class Administrator(Client):
+    """Creates topics and deletes them again, so that the controller has something to do."""
+
+    def __init__(self, bootstrap: str, prefix: str, replicas: int, history: History) -> None:
+        super().__init__("administrator", history)
+        self._prefix = prefix
+        self._replicas = replicas
+        self._numbers = 0
+        self._admin = AdminClient({**IMPATIENT, "bootstrap.servers": bootstrap})
+
+    def step(self) -> None:
+        self._numbers += 1
+        new = NewTopic(f"{self._prefix}-{self._numbers}", 2, self._replicas)
+        self._answer(self._admin.create_topics([new], request_timeout=_ASKS_S))
+        if not self._end.wait(random.uniform(0, 0.5)):
+            self.delete(new.topic)
+
+    def _answer(self, futures: Mapping[str, Any]) -> KafkaError | None:
+        (future,) = futures.values()
+        try:
+            future.result(2 * _ASKS_S)
+        except KafkaException as failure:
+            error: KafkaError = failure.args[0]
+            if error.code() == KafkaError.NOT_CONTROLLER:
+                # librdkafka looks for the new one only when it is asked for something else.
+                self._refresh()
+            return error
+        return None
+
+    def _refresh(self) -> None:
+        try:
+            self._admin.list_topics(timeout=_ASKS_S)
+        except KafkaException:
+            pass  # nobody answers yet
+
+    def delete(self, name: str) -> bool:
+        """Whether the topic is not there."""
+        error = self._answer(self._admin.delete_topics([name], request_timeout=_ASKS_S))
+        return error is None or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+    def finish(self) -> None:
+        """Deletes all, also what nobody knows to be there."""
+        for number in range(1, self._numbers + 1):
+            while not self.delete(f"{self._prefix}-{number}"):
+                time.sleep(_AGAIN_S)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from pyrklog.groups.interfaces import OFFSETS_TOPIC
 from pyrklog.groups.placement import partition_of
 from tests.checker.brokers import WiredCluster
-from tests.checker.network import ZOOKEEPER
+from tests.checker.network import ZOOKEEPER, Pair
 from tests.checker.plan import ALL, CONTROLLER, COORDINATOR, LEADER, Fault, Plan
 
 _LARGEST_FILE_BYTES = 1
@@ -41,10 +41,7 @@ class Injector:
 
     def run(self, plan: Plan) -> None:
         """Returns when everything is undone. Raises what went wrong in doing so."""
-        lanes = [
-            threading.Thread(target=self._run_lane, args=(lane,))
-            for lane in (plan.brokers, plan.zookeeper)
-        ]
+        lanes = [threading.Thread(target=self._run_lane, args=(lane,)) for lane in plan]
         for lane in lanes:
             lane.start()
         for lane in lanes:
@@ -149,9 +146,13 @@ def _restart(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> No
         cluster.stop(number)
 
 
+def _cut(cluster: WiredCluster, pairs: list[Pair], undone: ExitStack) -> None:
+    undone.callback(cluster.network.join, pairs)
+    cluster.network.cut(pairs)
+
+
 def _cut_session(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> None:
-    undone.callback(cluster.network.join)
-    cluster.network.cut((number, ZOOKEEPER) for number in victims)
+    _cut(cluster, [(number, ZOOKEEPER) for number in victims], undone)
 
 
 def _reset_session(cluster: WiredCluster, victims: list[int], _: ExitStack) -> None:
@@ -159,15 +160,13 @@ def _reset_session(cluster: WiredCluster, victims: list[int], _: ExitStack) -> N
 
 
 def _deafen(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> None:
-    undone.callback(cluster.network.join)
     pairs = [(other, number) for number in victims for other in cluster.others(number)]
-    cluster.network.cut(pairs)
+    _cut(cluster, pairs, undone)
 
 
 def _mute(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> None:
-    undone.callback(cluster.network.join)
     pairs = [(number, other) for number in victims for other in cluster.others(number)]
-    cluster.network.cut(pairs)
+    _cut(cluster, pairs, undone)
 
 
 def _isolate(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> None:
@@ -188,16 +187,20 @@ def _fill_disk(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> 
     for number in victims:
         filler = cluster.log_dir(number) / "filler"
         undone.callback(filler.unlink, missing_ok=True)
-        with filler.open("wb") as output:
-            space = shutil.disk_usage(filler.parent)
-            try:
-                os.posix_fallocate(output.fileno(), 0, space.free)
-                # What was freed meanwhile.
-                while output.seek(0, os.SEEK_END) and output.write(bytes(4096)):
-                    output.flush()
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
+        with filler.open("wb", buffering=0) as output:
+            while not _take_all_space(output.fileno(), filler.parent):
+                continue
+
+
+def _take_all_space(file: int, place: Path) -> bool:
+    """Whether it was there; what the broker takes meanwhile makes another try necessary."""
+    try:
+        os.posix_fallocate(file, 0, max(shutil.disk_usage(place).free, 1))
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+    return True
 
 
 def _break_disk(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> None:

@@ -98,9 +98,10 @@ class Network:
         cut = set(pairs)
         self._call(lambda: self._set_cut(self._cut | cut))
 
-    def join(self) -> None:
-        """Everybody hears everybody, also what was said meanwhile."""
-        self._call(lambda: self._set_cut(set()))
+    def join(self, pairs: Iterable[Pair]) -> None:
+        """These hear each other again, also what was said meanwhile."""
+        joined = set(pairs)
+        self._call(lambda: self._set_cut(self._cut - joined))
 
     def reset(self, pairs: Iterable[Pair]) -> None:
         """Ends the connections of these; new ones work."""

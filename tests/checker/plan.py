@@ -1,8 +1,8 @@
 """Which faults a round brings: a pure function of a seed and the round's number.
 
 Broker faults come one after another, so that one broker at a time is faulty (or all are, where all
-are killed); ZooKeeper's come at any time beside them. What a role such as `LEADER` means is looked
-up when the fault begins.
+are killed); in a storm, two others are faulty at their own times. ZooKeeper's faults come at any
+time beside them. What a role such as `LEADER` means is looked up when the fault begins.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ ZOOKEEPER = "zookeeper"
 
 ROLES = (LEADER, CONTROLLER, COORDINATOR, ANY)
 FAULTS_MAX = 3
+LANE_S = 4.0
+BROKERS = 3
+STORM_SHARE = 0.15
+ZOOKEEPER_SHARE = 0.25
 
 
 class Fault(NamedTuple):
@@ -42,10 +46,12 @@ class Plan(NamedTuple):
     """A round's faults, by lane."""
 
     brokers: tuple[Fault, ...]
+    others: tuple[Fault, ...]
+    """Of a storm: of other brokers than the first lane's."""
     zookeeper: tuple[Fault, ...]
 
     def __str__(self) -> str:
-        lanes = (("brokers", self.brokers), ("zookeeper", self.zookeeper))
+        lanes = self._asdict().items()
         return "\n".join(f"  {lane}: {fault}" for lane, faults in lanes for fault in faults)
 
 
@@ -87,42 +93,45 @@ it, so that the cluster has to take it for unclean."""
 KINDS = {**BROKER_KINDS, **ZOOKEEPER_KINDS, **OFF_BY_DEFAULT}
 
 
-def make_plan(
-    seed: int,
-    number: int,
-    *,
-    only: Collection[str] = (),
-    also: Collection[str] = (),
-) -> Plan:
-    """The faults of one round. ``only`` leaves nothing but these kinds, ``also`` adds some that are
-    off by default; both are names of `KINDS`, else KeyError."""
+def make_plan(seed: int, number: int, kinds: Collection[str] = ()) -> Plan:
+    """The faults of one round, of these kinds or of all that are on by default. KeyError: a kind
+    that is none."""
     source = random.Random(f"{seed}/{number}")
-    enabled = {**BROKER_KINDS, **ZOOKEEPER_KINDS, **{name: OFF_BY_DEFAULT[name] for name in also}}
-    if only:
-        enabled = {name: KINDS[name] for name in only}
+    enabled = {name: KINDS[name] for name in kinds or (*BROKER_KINDS, *ZOOKEEPER_KINDS)}
     brokers = {name: kind for name, kind in enabled.items() if name not in ZOOKEEPER_KINDS}
     zookeeper = {name: kind for name, kind in enabled.items() if name in ZOOKEEPER_KINDS}
-    # Long faults are rounds of their own, nearly.
-    count = source.choice((1, 1, 2, FAULTS_MAX)) if brokers else 0
-    beside = source.random() < 0.25 if brokers else True
-    return Plan(
-        _lane(source, brokers, count),
-        _lane(source, zookeeper, 1 if zookeeper and beside else 0),
-    )
+    single = {name: kind for name, kind in brokers.items() if not kind.on_all}
+    beside = not brokers or source.random() < ZOOKEEPER_SHARE
+    if single and source.random() < STORM_SHARE:
+        one, other = source.sample(range(BROKERS), 2)
+        lanes = (_lane(source, single, one), _lane(source, single, other))
+    else:
+        lanes = (_lane(source, brokers), ())
+    return Plan(*lanes, _lane(source, zookeeper, faults_max=1) if beside else ())
 
 
-def _lane(source: random.Random, kinds: dict[str, _Kind], count: int) -> tuple[Fault, ...]:
+def _lane(
+    source: random.Random,
+    kinds: dict[str, _Kind],
+    broker: int | None = None,
+    faults_max: int = FAULTS_MAX,
+) -> tuple[Fault, ...]:
+    """Faults one after another; of this broker (counted from 0) or of anybody."""
     faults: list[Fault] = []
-    budget_s = 4.0
-    for _ in range(count):
+    left_s = LANE_S
+    # Long faults are rounds of their own, nearly.
+    for _ in range(source.choice((1, 1, 2, faults_max)) if kinds else 0):
         (name,) = source.choices(list(kinds), [kind.weight for kind in kinds.values()])
         kind = kinds[name]
-        victim = _victim(source, name, kind)
+        victim = _victim(source, name, kind) if broker is None else ANY
+        number = source.randrange(1_000)
+        if broker is not None:
+            number = number * BROKERS + broker
         after_s = round(source.uniform(0.1, 0.8), 2)
         hold_s = round(source.uniform(*kind.hold_s), 2)
-        if not faults or after_s + hold_s <= budget_s:
-            faults.append(Fault(name, victim, source.randrange(1_000), after_s, hold_s))
-            budget_s -= after_s + hold_s
+        if len(faults) < faults_max and (not faults or after_s + hold_s <= left_s):
+            faults.append(Fault(name, victim, number, after_s, hold_s))
+            left_s -= after_s + hold_s
     return tuple(faults)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.checker import history as histories
 from tests.checker.analysis import Anomaly, Evidence, Log, check, summary
 from tests.checker.brokers import WiredCluster
-from tests.checker.clients import Client, Reader, Watcher, Writer
+from tests.checker.clients import Administrator, Client, Reader, Watcher, Writer
 from tests.checker.group import Group
 from tests.checker.history import History, Op
 from tests.checker.injection import Injector
@@ -25,6 +26,8 @@ WRITERS = 2
 READERS = 2
 BACK_WITHIN_S = 60.0
 """After the last fault everything works again by then, without a hand."""
+SEGMENT_BYTES = (30_000, 1 << 30)
+"""Many small segments, or one."""
 LEAVES_WITHIN_S = 20.0
 
 STRICT = {"min.insync.replicas": "2"}
@@ -75,6 +78,9 @@ class Workload:
         names = [f"reader-{number}" for number in range(1, READERS + 1)]
         self.readers = [Reader(*where, name, self.history) for name in names]
         self._watcher = Watcher(*where, "watcher", self.history)
+        self.administrator = Administrator(
+            cluster.bootstrap, f"passing-{topic}", len(cluster.brokers), self.history
+        )
         self.group = Group(cluster.bootstrap, topic, group, self.history)
 
     def start(self) -> None:
@@ -83,7 +89,7 @@ class Workload:
             client.start()
 
     def _clients(self) -> list[Client]:
-        return [*self.writers, *self.readers, self._watcher, self.group]
+        return [*self.writers, *self.readers, self._watcher, self.administrator, self.group]
 
     def go_on(self, count: int) -> None:
         """Returns when each writer has got so many more acknowledgements, and the group has seen
@@ -118,6 +124,23 @@ class Workload:
         for writer in self.writers:
             assert writer.join(BACK_WITHIN_S), f"{writer.name} is not answered"
             assert writer.acknowledged == writer.sent, f"{writer.name} has failed"
+
+    def end_administrator(self) -> None:
+        """Its topics are deleted, as far as the cluster has said so."""
+        self.administrator.end()
+        assert self.administrator.join(BACK_WITHIN_S), "topics cannot be deleted"
+
+    def forget_passing_topics(self, admins: Sequence[AdminClient]) -> None:
+        """No broker knows any of the administrator's topics. One whose creation was given up may
+        come late."""
+
+        def are_gone() -> bool:
+            found = {name for admin in admins for name in passing_topics(admin)}
+            for name in found:
+                self.administrator.delete(name)
+            return not found
+
+        wait_until(are_gone, "deleted topics are there", BACK_WITHIN_S)
 
     def end_readers(self, final: dict[int, Log]) -> None:
         """The readers and the group have seen everything, and the group has committed it."""
@@ -193,7 +216,8 @@ def run_round(cluster: WiredCluster, plan: Plan, seed: int, number: int) -> Roun
     """One round on a cluster that works; it works again afterwards, unless the round says so."""
     done = Round(seed, number, plan)
     topic = f"round-{number}"
-    create(cluster, topic, PARTITIONS, len(cluster.brokers), options=STRICT)
+    options = {**STRICT, "segment.bytes": str(random.choice(SEGMENT_BYTES))}
+    create(cluster, topic, PARTITIONS, len(cluster.brokers), options=options)
     admins = [AdminClient({"bootstrap.servers": b.bootstrap}) for b in cluster.brokers.values()]
     load = Workload(cluster, topic, f"group-{number}")
     injector = Injector(cluster, topic, load.group_id)
@@ -204,6 +228,8 @@ def run_round(cluster: WiredCluster, plan: Plan, seed: int, number: int) -> Roun
         injector.run(plan)
         load.go_on(20)
         load.end_writers()
+        load.end_administrator()
+        load.forget_passing_topics(admins)
         wait_until(lambda: is_whole(admins, topic), "not all replicas are in sync again")
         final = read_all(cluster, load)
         load.end_readers(final)
@@ -233,6 +259,14 @@ def is_whole(admins: Sequence[AdminClient], topic: str) -> bool:
         if any(set(partition.isrs) != everybody for partition in partitions):
             return False
     return True
+
+
+def passing_topics(admin: AdminClient) -> list[str]:
+    """Those of the administrator that a broker knows of; one that does not say may know any."""
+    try:
+        return [name for name in admin.list_topics(timeout=5).topics if name.startswith("passing-")]
+    except KafkaException:
+        return ["passing-unknown"]
 
 
 def read_all(cluster: WiredCluster, load: Workload) -> dict[int, Log]:

@@ -46,7 +46,7 @@ def test_random_faults(wired: WiredCluster, tmp_path: Path) -> None:
     print(f"CHECKER_SEED={SEED}")
     wired.start()
     for number in range(ROUNDS):
-        done = run_round(wired, make_plan(SEED, number, only=FAULTS), SEED, number)
+        done = run_round(wired, make_plan(SEED, number, FAULTS), SEED, number)
         print(f"round {number}: {'; '.join(done.happened)}", flush=True)
         if not done.is_good:
             pytest.fail(done.report(tmp_path / f"round-{number}.jsonl"), pytrace=False)

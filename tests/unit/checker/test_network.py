@@ -107,7 +107,7 @@ def test_who_is_cut_off_hears_nothing_until_it_is_joined(network: Network, peer:
         assert take(two_far, 2) == b"on"
         assert is_silent(one_far)
         assert is_silent(one)
-        network.join()
+        network.join([(1, 3)])
         assert take(one_far, 2) == b"to"
         assert take(one, 4) == b"from"
 
@@ -120,7 +120,7 @@ def test_a_new_connection_of_one_that_is_cut_off_says_nothing(network: Network, 
         for byte in request(b"broker-1"):
             near.sendall(bytes([byte]))
         assert is_silent(far)
-        network.join()
+        network.join([(1, 3)])
         assert take(far, len(request(b"broker-1"))) == request(b"broker-1")
 
 
