@@ -22,6 +22,7 @@ IMPATIENT = {
     "topic.metadata.refresh.interval.ms": 1_000,
     "log_level": 0,
 }
+BATCH_BYTES_MAX = 16_384
 _PADDING_BYTES_MAX = 600
 _ASKS_S = 3
 _AGAIN_S = 0.2
@@ -96,6 +97,7 @@ class Writer(Client):
                 "acks": "all",
                 "linger.ms": random.choice((0, 1, 20)),
                 "compression.type": random.choice(("none", "none", "lz4", "zstd")),
+                "batch.size": BATCH_BYTES_MAX,
                 "message.timeout.ms": 300_000,
                 "error_cb": self._erred,
             }

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.checker import history as histories
 from tests.checker.analysis import Anomaly, Evidence, Log, check, summary
 from tests.checker.brokers import WiredCluster
-from tests.checker.clients import Administrator, Client, Reader, Watcher, Writer
+from tests.checker.clients import BATCH_BYTES_MAX, Administrator, Client, Reader, Watcher, Writer
 from tests.checker.group import Group
 from tests.checker.history import History, Op
 from tests.checker.injection import Injector
@@ -26,7 +26,7 @@ WRITERS = 2
 READERS = 2
 BACK_WITHIN_S = 60.0
 """After the last fault everything works again by then, without a hand."""
-SEGMENT_BYTES = (30_000, 1 << 30)
+SEGMENT_BYTES = (3 * BATCH_BYTES_MAX, 1 << 30)
 """Many small segments, or one."""
 LEAVES_WITHIN_S = 20.0
 
