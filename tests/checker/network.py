@@ -237,7 +237,7 @@ class Network:
         try:
             if events & selectors.EVENT_READ:
                 self._receive(end)
-            if events & selectors.EVENT_WRITE:
+            if events & selectors.EVENT_WRITE and connection in self._connections:
                 self._send(end)
         except OSError:
             self._drop(connection)

@@ -146,3 +146,22 @@ def test_a_target_that_is_gone_refuses(network: Network, peer: Peer) -> None:
     network.accept(3)
     with connect(port) as near, peer.accept():
         near.sendall(b"x")
+
+
+def test_one_that_has_ended_when_there_is_more_to_send_to_it(network: Network, peer: Peer) -> None:
+    """Readable and writable in one turn: what is read ends the connection before it is written."""
+    port = free_port()
+    network.gate(2, ZOOKEEPER, port, peer.port)
+    with connect(port) as near, peer.accept() as far:
+        far.settimeout(SILENCE_S)
+        with pytest.raises(TimeoutError):
+            far.sendall(bytes(64 << 20))  # until nothing fits anywhere
+        network.cut([(2, ZOOKEEPER)])
+        near.settimeout(SILENCE_S)
+        with pytest.raises(TimeoutError):
+            take(near, 64 << 20)
+        near.shutdown(socket.SHUT_WR)
+        network.join([(2, ZOOKEEPER)])
+    with connect(port) as near, peer.accept() as far:
+        near.sendall(b"x")
+        assert take(far, 1) == b"x"
