@@ -239,9 +239,22 @@ def run_round(cluster: WiredCluster, plan: Plan, seed: int, number: int) -> Roun
         load.abandon()
     done.happened = injector.happened
     done.ops = load.history.in_order()
-    if final:
+    if done.stuck:
+        done.anomalies = _look_once_more(cluster, load)
+    else:
         done.anomalies = check(Evidence(done.ops, final))
     return done
+
+
+def _look_once_more(cluster: WiredCluster, load: Workload) -> list[Anomaly]:
+    """What can be said of a round that did not come to its end: what was acknowledged up to now
+    must be there now. The group has not seen everything."""
+    known = load.history.in_order()
+    try:
+        final = read_all(cluster, load, "once-more")
+    except AssertionError:
+        return []
+    return [found for found in check(Evidence(known, final)) if found.kind != "unconsumed"]
 
 
 def is_whole(admins: Sequence[AdminClient], topic: str) -> bool:
@@ -269,12 +282,12 @@ def passing_topics(admin: AdminClient) -> list[str]:
         return ["passing-unknown"]
 
 
-def read_all(cluster: WiredCluster, load: Workload) -> dict[int, Log]:
+def read_all(cluster: WiredCluster, load: Workload, name: str = "last") -> dict[int, Log]:
     """What stands in the log, read once from the start by way of each broker. What the second and
     the third see differently is for the analysis to find: they are readers like any other."""
     ends = _ends(cluster, load.topic)
     for number, broker in cluster.brokers.items():
-        reader = Reader(broker.bootstrap, load.topic, PARTITIONS, f"last-{number}", load.history)
+        reader = Reader(broker.bootstrap, load.topic, PARTITIONS, f"{name}-{number}", load.history)
         reader.start()
         wait_until(
             lambda reader=reader: all(  # type: ignore[misc]
@@ -286,7 +299,7 @@ def read_all(cluster: WiredCluster, load: Workload) -> dict[int, Log]:
         reader.end()
         assert reader.join(BACK_WITHIN_S), "a reader does not end"
     final: dict[int, Log] = {partition: {} for partition in range(PARTITIONS)}
-    first = f"last-{min(cluster.brokers)}"
+    first = f"{name}-{min(cluster.brokers)}"
     for op in load.history:
         if op.client == first and op.action == "read" and op.outcome == "ok":
             final[op.partition][op.offset] = op.value

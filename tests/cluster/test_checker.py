@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.checker.brokers import WiredCluster
-from tests.checker.plan import make_plan
+from tests.checker.plan import ALL, Fault, Plan, make_plan
 from tests.checker.replicas import compare
 from tests.checker.rounds import run_round
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -54,3 +54,11 @@ def test_random_faults(wired: WiredCluster, tmp_path: Path) -> None:
         assert broker.stop(timeout_s=30) == 0
     folders = {number: wired.log_dir(number) for number in wired.brokers}
     assert compare(folders) == [], f"replicas differ after CHECKER_SEED={SEED}"
+
+
+def test_a_loss_is_found(wired: WiredCluster) -> None:
+    """All machines crash at once under load: what was in no file yet is gone, and clients know."""
+    wired.start()
+    crash = Fault("machine_crash", ALL, 0, 1.0, 0.0)
+    done = run_round(wired, Plan((crash,), (), ()), 0, 0)
+    assert not done.is_good
