@@ -23,6 +23,7 @@ class MemberProcess:
     def __init__(self, bootstrap: str, topic: str, group: str, name: str, history: History) -> None:
         self.name = name
         self._history = history
+        self._said = ""
         command = [sys.executable, "-m", "tests.checker.member", bootstrap, topic, group, name]
         self._process = subprocess.Popen(
             command,
@@ -46,10 +47,14 @@ class MemberProcess:
     @property
     def broke(self) -> str | None:
         """Why it ended, when it ended with an error of its own."""
-        if (self._process.poll() or 0) <= 0:
-            return None
+        return self._error() if (self._process.poll() or 0) > 0 else None
+
+    def _error(self) -> str:
         assert self._process.stderr is not None
-        return self._process.stderr.read()
+        if not self._process.stderr.closed:
+            self._said = self._process.stderr.read()
+            self._process.stderr.close()
+        return self._said
 
     def end(self) -> None:
         """It shall leave."""
@@ -64,6 +69,9 @@ class MemberProcess:
             self._process.kill()
             self._process.wait()
         self._thread.join()
+        self._error()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 class Group(Client):
