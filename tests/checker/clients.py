@@ -79,6 +79,12 @@ class Client:
 class Writer(Client):
     """An idempotent producer with acks=all."""
 
+    options: Mapping[str, Any] = {
+        "enable.idempotence": True,
+        "acks": "all",
+        "message.timeout.ms": 300_000,
+    }
+
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, number: int, history: History
     ) -> None:
@@ -93,12 +99,10 @@ class Writer(Client):
             {
                 **IMPATIENT,
                 "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "acks": "all",
                 "linger.ms": random.choice((0, 1, 20)),
                 "compression.type": random.choice(("none", "none", "lz4", "zstd")),
                 "batch.size": BATCH_BYTES_MAX,
-                "message.timeout.ms": 300_000,
+                **self.options,
                 "error_cb": self._erred,
             }
         )
@@ -141,6 +145,17 @@ class Writer(Client):
     def finish(self) -> None:
         """Everything that was sent is told about, one way or the other."""
         self._producer.flush()
+
+
+class CarelessWriter(Writer):
+    """One with acks=1 that never tries again: what it is told is no promise, but what a reader has
+    seen of it stays. Its records are what logs that diverge are made of."""
+
+    options: Mapping[str, Any] = {"acks": 1, "retries": 0, "message.timeout.ms": 3_000}
+
+    def _told(self, partition: int, value: int, error: Any, message: Any) -> None:
+        note = "acknowledged" if error is None else str(error)
+        self.history.add(self.name, "send", "unknown", partition, value=value, note=note)
 
 
 class Reader(Client):

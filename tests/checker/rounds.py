@@ -13,7 +13,15 @@ from confluent_kafka.admin import AdminClient
 from tests.checker import history as histories
 from tests.checker.analysis import Anomaly, Evidence, Log, check, summary
 from tests.checker.brokers import WiredCluster
-from tests.checker.clients import BATCH_BYTES_MAX, Administrator, Client, Reader, Watcher, Writer
+from tests.checker.clients import (
+    BATCH_BYTES_MAX,
+    Administrator,
+    CarelessWriter,
+    Client,
+    Reader,
+    Watcher,
+    Writer,
+)
 from tests.checker.group import Group
 from tests.checker.history import History, Op
 from tests.checker.injection import Injector
@@ -75,6 +83,7 @@ class Workload:
         self._cluster = cluster
         where = (cluster.bootstrap, topic, PARTITIONS)
         self.writers = [Writer(*where, number, self.history) for number in range(1, WRITERS + 1)]
+        self.careless = CarelessWriter(*where, WRITERS + 1, self.history)
         names = [f"reader-{number}" for number in range(1, READERS + 1)]
         self.readers = [Reader(*where, name, self.history) for name in names]
         self._watcher = Watcher(*where, "watcher", self.history)
@@ -89,7 +98,8 @@ class Workload:
             client.start()
 
     def _clients(self) -> list[Client]:
-        return [*self.writers, *self.readers, self._watcher, self.administrator, self.group]
+        others = [self.careless, self._watcher, self.administrator, self.group]
+        return [*self.writers, *self.readers, *others]
 
     def go_on(self, count: int) -> None:
         """Returns when each writer has got so many more acknowledgements, and the group has seen
@@ -119,10 +129,11 @@ class Workload:
 
     def end_writers(self) -> None:
         """Everything sent is acknowledged."""
-        for writer in self.writers:
+        for writer in (*self.writers, self.careless):
             writer.end()
-        for writer in self.writers:
+        for writer in (*self.writers, self.careless):
             assert writer.join(BACK_WITHIN_S), f"{writer.name} is not answered"
+        for writer in self.writers:
             assert writer.acknowledged == writer.sent, f"{writer.name} has failed"
 
     def end_administrator(self) -> None:
