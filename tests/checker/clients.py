@@ -134,8 +134,9 @@ class Writer(Client):
             self.history.add(self.name, "send", "unknown", partition, value=value, note=note)
             return
         self.acknowledged += 1
-        # A repetition that was recognized is acknowledged without its offset.
-        offset = max(message.offset(), NONE)
+        # A repetition that was recognized is acknowledged without its offset: None, or negative.
+        offset = message.offset()
+        offset = NONE if offset is None or offset < 0 else offset
         self.history.add(self.name, "send", "ok", partition, value=value, offset=offset)
 
     def _erred(self, error: Any) -> None:
