@@ -42,7 +42,7 @@ FUZZ_EXAMPLES ?= 1000
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run test lint test-rust test-python test-faults test-long test-soak fuzz bench demo wheel clean help
+.PHONY: build run test lint test-rust test-python test-faults test-checker test-long test-soak fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,6 +75,10 @@ test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing 
 	CHURN_SECONDS=$(CHURN_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) SOAK_SECONDS=$(SOAK_SECONDS) \
 	  $(BIN)/pytest tests/faults $(PYTEST_ARGS)
 	KILLS=$(KILLS) $(BIN)/pytest -s tests/crash/test_many_kills.py $(PYTEST_ARGS)
+
+test-checker: CHECKER_ROUNDS = 200
+test-checker: $(CORE) .venv/.dev ## 200 rounds of random faults on three brokers, or CHECKER_ROUNDS; CHECKER_SEED replays
+	CHECKER_ROUNDS=$(CHECKER_ROUNDS) $(BIN)/pytest -s tests/cluster/test_checker.py $(PYTEST_ARGS)
 
 test-long: ## the same for about an hour and a half, a thousand kills of a loaded broker among it
 	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 \

@@ -141,7 +141,7 @@ class LibraryWriter:
             self._ledger.note(f"writer {self._number}: {error}")
             return
         place = (message.topic(), message.partition())
-        if message.offset() < 0:  # what it had repeated was there already
+        if message.offset() is None:  # what it had repeated was there already
             self._ledger.tell_somewhere(place, self._number, count)
         else:
             self._ledger.tell(place, message.offset(), self._number, count)

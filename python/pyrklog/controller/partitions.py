@@ -94,7 +94,8 @@ class PartitionChanges:
                     yield self._failed(partition, "no replica may lead")
                 else:
                     wanted[partition.key] = elected
-            left = yield from self._write([p for p in left if p.key in wanted], wanted)
+            chosen = [p for p in left if p.key in wanted]
+            left = yield from self._write(chosen, wanted, is_election=True)
             if not left:
                 return
             yield from self._read_again(left)
@@ -143,7 +144,8 @@ class PartitionChanges:
                 changed = change(partition)
                 if changed is not None:
                     wanted[partition.key] = changed
-            left = yield from self._write([p for p in left if p.key in wanted], wanted)
+            chosen = [p for p in left if p.key in wanted]
+            left = yield from self._write(chosen, wanted, is_election=False)
             if not left:
                 return
             yield from self._read_again(left)
@@ -151,9 +153,17 @@ class PartitionChanges:
             yield self._failed(partition, "its state keeps changing")
 
     def _write(
-        self, partitions: Sequence[Partition], wanted: dict[TopicPartition, Leadership]
+        self,
+        partitions: Sequence[Partition],
+        wanted: dict[TopicPartition, Leadership],
+        *,
+        is_election: bool,
     ) -> _Left:
-        """Writes and enters Online where there is a leader; returns those that were refused."""
+        """Writes; returns those that were refused.
+
+        Only an election brings a partition online: the leader that another change leaves in place
+        may be dead and about to be taken out.
+        """
         if not partitions:
             return []
         writes = [StateWrite(p.key, wanted[p.key], p.partition_epoch) for p in partitions]
@@ -167,7 +177,8 @@ class PartitionChanges:
             leadership = wanted[partition.key]
             partition.lead(leadership, version)
             self._batch.leader_and_isr(self._state.live_replicas(partition), partition)
-            if leadership.leader >= 0:
+            was_led = partition.state is PartitionState.ONLINE
+            if leadership.leader >= 0 and (is_election or was_led):
                 yield self._enter(partition, PartitionState.ONLINE)
         return refused
 

@@ -71,6 +71,24 @@ def test_taking_over_elects_for_leaders_that_died_meanwhile() -> None:
     ]
 
 
+def test_taking_over_without_the_leader_and_another_member_waits_for_the_leader() -> None:
+    """Both have lost their sessions. The follower leaves the ISR first, while the dead leader still
+    stands in the state: that must not pass for a partition that is led."""
+    runner = Runner()
+    runner.states = {
+        ("t", 0): (Leadership(2, 4, (1, 2), EPOCH - 1), 9),
+        ("t", 1): (Leadership(2, 4, (1, 2), EPOCH - 1), 9),
+    }
+    runner.start(live(3), {"t": assignment((3, 1, 2), (3, 2, 1))})
+    assert runner.leadership("t", 0) == "leader -1 epoch 6 isr 2"
+    assert runner.leadership("t", 1) == "leader -1 epoch 6 isr 2"
+    partitions = runner.controller.state.topics["t"].partitions.values()
+    assert [partition.state for partition in partitions] == [PartitionState.OFFLINE] * 2
+    lines = runner.run(runner.controller.brokers_changed(live(2, 3)))
+    assert "write t-0 leader 2 epoch 7 isr 2" in lines
+    assert "write t-1 leader 2 epoch 7 isr 2" in lines
+
+
 # --- creating topics -----------------------------------------------------------------------------
 
 

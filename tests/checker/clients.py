@@ -1,0 +1,288 @@
+"""Clients of a round, each in a thread, that enter what they do and see into a history."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.checker.history import NONE, History, decode, encode, value_of
+
+IMPATIENT = {
+    "socket.timeout.ms": 3_000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 200,
+    "topic.metadata.refresh.interval.ms": 1_000,
+    "log_level": 0,
+}
+BATCH_BYTES_MAX = 16_384
+_PADDING_BYTES_MAX = 600
+_ASKS_S = 3
+_AGAIN_S = 0.2
+POLL_S = 0.1
+_OUT_OF_LOG = (
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError._LOG_TRUNCATION,
+)
+
+
+class Client:
+    """A thread that calls `step` until it is told to end; then `finish`. What it raises is kept in
+    ``broke`` and ends it."""
+
+    def __init__(self, name: str, history: History) -> None:
+        self.name = name
+        self.history = history
+        self.broke: BaseException | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self.run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """No step begins any more."""
+        self._end.set()
+
+    def join(self, seconds: float) -> bool:
+        """Whether it ended within that time."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def run(self) -> None:
+        """What the thread does."""
+        try:
+            while not self._end.is_set():
+                self.step()
+            self.finish()
+        except BaseException as error:
+            self.broke = error
+
+    def step(self) -> None:
+        """Gets on for a moment."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Comes to an end."""
+        raise NotImplementedError
+
+
+class Writer(Client):
+    """An idempotent producer with acks=all."""
+
+    options: Mapping[str, Any] = {
+        "enable.idempotence": True,
+        "acks": "all",
+        "message.timeout.ms": 300_000,
+    }
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, number: int, history: History
+    ) -> None:
+        super().__init__(f"writer-{number}", history)
+        self.number = number
+        self.sent = 0
+        self.acknowledged = 0
+        self._topic = topic
+        self._counts = [0] * partitions
+        self._waiting_max = random.choice((20, 100, 500))
+        self._producer = Producer(
+            {
+                **IMPATIENT,
+                "bootstrap.servers": bootstrap,
+                "linger.ms": random.choice((0, 1, 20)),
+                "compression.type": random.choice(("none", "none", "lz4", "zstd")),
+                "batch.size": BATCH_BYTES_MAX,
+                **self.options,
+                "error_cb": self._erred,
+            }
+        )
+
+    def step(self) -> None:
+        for _ in range(random.randrange(1, 15)):
+            if len(self._producer) < self._waiting_max:
+                self._send(random.randrange(len(self._counts)))
+        deadline = time.monotonic() + 0.02
+        while (left_s := deadline - time.monotonic()) > 0:
+            self._producer.poll(left_s)
+
+    def _send(self, partition: int) -> None:
+        value = value_of(self.number, self._counts[partition])
+        self._counts[partition] += 1
+        self.sent += 1
+        self.history.add(self.name, "send", "invoke", partition, value=value)
+        self._producer.produce(
+            self._topic,
+            encode(value, random.randrange(_PADDING_BYTES_MAX)),
+            partition=partition,
+            on_delivery=lambda error, message: self._told(partition, value, error, message),
+        )
+
+    def _told(self, partition: int, value: int, error: Any, message: Any) -> None:
+        if error is not None:
+            # The library gives up; what it sent before may have arrived.
+            note = str(error)
+            self.history.add(self.name, "send", "unknown", partition, value=value, note=note)
+            return
+        self.acknowledged += 1
+        # A repetition that was recognized is acknowledged without its offset: None, or negative.
+        offset = message.offset()
+        offset = NONE if offset is None or offset < 0 else offset
+        self.history.add(self.name, "send", "ok", partition, value=value, offset=offset)
+
+    def _erred(self, error: Any) -> None:
+        if error.fatal():
+            self.broke = KafkaException(error)
+
+    def finish(self) -> None:
+        """Everything that was sent is told about, one way or the other."""
+        self._producer.flush()
+
+
+class CarelessWriter(Writer):
+    """One with acks=1 that never tries again: what it is told is no promise, but what a reader has
+    seen of it stays. Its records are what logs that diverge are made of."""
+
+    options: Mapping[str, Any] = {"acks": 1, "retries": 0, "message.timeout.ms": 3_000}
+
+    def _told(self, partition: int, value: int, error: Any, message: Any) -> None:
+        note = "acknowledged" if error is None else str(error)
+        self.history.add(self.name, "send", "unknown", partition, value=value, note=note)
+
+
+class Reader(Client):
+    """Reads all partitions from the start, in an assignment of its own."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, name: str, history: History
+    ) -> None:
+        super().__init__(name, history)
+        self.positions = [0] * partitions
+        self._marks = [NONE] * partitions
+        self._consumer = Consumer(
+            {
+                **IMPATIENT,
+                "bootstrap.servers": bootstrap,
+                "group.id": name,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 100,
+                "fetch.error.backoff.ms": 50,
+            }
+        )
+        self._places = [TopicPartition(topic, index, 0) for index in range(partitions)]
+        self._consumer.assign(self._places)
+
+    def step(self) -> None:
+        for message in self._consumer.consume(200, POLL_S):
+            self._take(message)
+        for place in self._places:
+            self._look_at_mark(place)
+
+    def _take(self, message: Any) -> None:
+        error = message.error()
+        partition = message.partition()
+        if error is None:
+            value = decode(message.value())
+            offset = message.offset()
+            self.history.add(self.name, "read", "ok", partition, value=value, offset=offset)
+            self.positions[partition] = offset + 1
+        elif error.code() in _OUT_OF_LOG:
+            self.history.add(self.name, "read", "fail", partition, note=str(error))
+
+    def _look_at_mark(self, place: TopicPartition) -> None:
+        found = self._consumer.get_watermark_offsets(place, cached=True)
+        if found is None or found[1] < 0 or found[1] == self._marks[place.partition]:
+            return
+        self._marks[place.partition] = found[1]
+        self.history.add(self.name, "mark", "ok", place.partition, offset=found[1])
+
+    def finish(self) -> None:
+        self._consumer.close()
+
+
+class Watcher(Client):
+    """Asks for the end of each partition again and again."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, name: str, history: History
+    ) -> None:
+        super().__init__(name, history)
+        settings = {"bootstrap.servers": bootstrap, "group.id": name}
+        self._consumer = Consumer({**IMPATIENT, **settings})
+        self._places = [TopicPartition(topic, index) for index in range(partitions)]
+
+    def step(self) -> None:
+        for place in self._places:
+            if self._end.wait(0.02):
+                return
+            self._ask(place)
+
+    def _ask(self, place: TopicPartition) -> None:
+        self.history.add(self.name, "latest", "invoke", place.partition)
+        try:
+            _, end = self._consumer.get_watermark_offsets(place, timeout=1)
+        except KafkaException as error:
+            note = str(error)
+            self.history.add(self.name, "latest", "unknown", place.partition, note=note)
+            return
+        self.history.add(self.name, "latest", "ok", place.partition, offset=end)
+
+    def finish(self) -> None:
+        self._consumer.close()
+
+
+class Administrator(Client):
+    """Creates topics and deletes them again, so that the controller has something to do."""
+
+    def __init__(self, bootstrap: str, prefix: str, replicas: int, history: History) -> None:
+        super().__init__("administrator", history)
+        self._prefix = prefix
+        self._replicas = replicas
+        self._numbers = 0
+        self._admin = AdminClient({**IMPATIENT, "bootstrap.servers": bootstrap})
+
+    def step(self) -> None:
+        self._numbers += 1
+        new = NewTopic(f"{self._prefix}-{self._numbers}", 2, self._replicas)
+        self._answer(self._admin.create_topics([new], request_timeout=_ASKS_S))
+        if not self._end.wait(random.uniform(0, 0.5)):
+            self.delete(new.topic)
+
+    def _answer(self, futures: Mapping[str, Any]) -> KafkaError | None:
+        (future,) = futures.values()
+        try:
+            future.result(2 * _ASKS_S)
+        except KafkaException as failure:
+            error: KafkaError = failure.args[0]
+            if error.code() == KafkaError.NOT_CONTROLLER:
+                # librdkafka looks for the new one only when it is asked for something else.
+                self._refresh()
+            return error
+        return None
+
+    def _refresh(self) -> None:
+        try:
+            self._admin.list_topics(timeout=_ASKS_S)
+        except KafkaException:
+            pass  # nobody answers yet
+
+    def delete(self, name: str) -> bool:
+        """Whether the topic is not there."""
+        error = self._answer(self._admin.delete_topics([name], request_timeout=_ASKS_S))
+        return error is None or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+    def finish(self) -> None:
+        """Deletes all, also what nobody knows to be there."""
+        for number in range(1, self._numbers + 1):
+            while not self.delete(f"{self._prefix}-{number}"):
+                time.sleep(_AGAIN_S)

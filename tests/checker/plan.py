@@ -1,0 +1,141 @@
+"""Which faults a round brings: a pure function of a seed and the round's number.
+
+Broker faults come one after another, so that one broker at a time is faulty (or all are, where all
+are killed); in a storm, two others are faulty at their own times. ZooKeeper's faults come at any
+time beside them. What a role such as `LEADER` means is looked up when the fault begins.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import NamedTuple
+
+LEADER = "leader"
+CONTROLLER = "controller"
+COORDINATOR = "coordinator"
+ANY = "any"
+ALL = "all"
+ZOOKEEPER = "zookeeper"
+
+ROLES = (LEADER, CONTROLLER, COORDINATOR, ANY)
+FAULTS_MAX = 3
+LANE_S = 4.0
+BROKERS = 3
+STORM_SHARE = 0.15
+ZOOKEEPER_SHARE = 0.25
+
+
+class Fault(NamedTuple):
+    """``kind`` is a key of `KINDS`; ``victim`` a role, ``number`` what tells apart who has the same
+    role; it begins ``after_s`` behind the one before it in its lane and is undone after
+    ``hold_s``."""
+
+    kind: str
+    victim: str
+    number: int
+    after_s: float
+    hold_s: float
+
+    def __str__(self) -> str:
+        who = f"{self.victim}/{self.number}"
+        return f"+{self.after_s:.2f} s {self.kind} {who} for {self.hold_s:.2f} s"
+
+
+class Plan(NamedTuple):
+    """A round's faults, by lane."""
+
+    brokers: tuple[Fault, ...]
+    others: tuple[Fault, ...]
+    """Of a storm: of other brokers than the first lane's."""
+    zookeeper: tuple[Fault, ...]
+
+    def __str__(self) -> str:
+        lanes = self._asdict().items()
+        return "\n".join(f"  {lane}: {fault}" for lane, faults in lanes for fault in faults)
+
+
+class _Kind(NamedTuple):
+    weight: int
+    hold_s: tuple[float, float]
+    on_all: bool = False
+
+
+BROKER_KINDS = {
+    "kill": _Kind(8, (0.0, 2.5)),
+    "kill_all": _Kind(2, (0.0, 0.5), on_all=True),
+    "pause": _Kind(3, (0.1, 1.2)),
+    "pause_past_session": _Kind(3, (2.5, 3.5)),
+    "restart": _Kind(3, (0.0, 0.3)),
+    "session_cut": _Kind(3, (2.5, 3.5)),
+    "session_reset": _Kind(1, (0.0, 0.0)),
+    "isolate": _Kind(4, (0.3, 3.0)),
+    "deaf": _Kind(2, (0.3, 3.0)),
+    "mute": _Kind(2, (0.3, 3.0)),
+    "link_reset": _Kind(1, (0.0, 0.0)),
+    "full_disk": _Kind(2, (0.5, 2.0)),
+    "broken_disk": _Kind(1, (0.2, 1.0)),
+}
+"""How often each comes, and for how long; a session's time-out is two seconds. ``deaf`` receives
+nothing from other brokers, ``mute`` reaches none of them. On a ``broken_disk`` every write fails,
+up to a kill and a new start."""
+
+ZOOKEEPER_KINDS = {
+    "zookeeper_pause": _Kind(2, (0.3, 1.2)),
+    "zookeeper_pause_past_session": _Kind(2, (2.5, 3.5)),
+    "zookeeper_kill": _Kind(3, (0.0, 1.0)),
+}
+
+OFF_BY_DEFAULT = {"machine_crash": _Kind(2, (0.0, 1.0))}
+"""``machine_crash``: killed, and its shared memory is gone. What was not in its files is lost with
+it, so that the cluster has to take it for unclean."""
+
+KINDS = {**BROKER_KINDS, **ZOOKEEPER_KINDS, **OFF_BY_DEFAULT}
+
+
+def make_plan(seed: int, number: int, kinds: Collection[str] = ()) -> Plan:
+    """The faults of one round, of these kinds or of all that are on by default. KeyError: a kind
+    that is none."""
+    source = random.Random(f"{seed}/{number}")
+    enabled = {name: KINDS[name] for name in kinds or (*BROKER_KINDS, *ZOOKEEPER_KINDS)}
+    brokers = {name: kind for name, kind in enabled.items() if name not in ZOOKEEPER_KINDS}
+    zookeeper = {name: kind for name, kind in enabled.items() if name in ZOOKEEPER_KINDS}
+    single = {name: kind for name, kind in brokers.items() if not kind.on_all}
+    beside = not brokers or source.random() < ZOOKEEPER_SHARE
+    if single and source.random() < STORM_SHARE:
+        one, other = source.sample(range(BROKERS), 2)
+        lanes = (_lane(source, single, one), _lane(source, single, other))
+    else:
+        lanes = (_lane(source, brokers), ())
+    return Plan(*lanes, _lane(source, zookeeper, faults_max=1) if beside else ())
+
+
+def _lane(
+    source: random.Random,
+    kinds: dict[str, _Kind],
+    broker: int | None = None,
+    faults_max: int = FAULTS_MAX,
+) -> tuple[Fault, ...]:
+    """Faults one after another; of this broker (counted from 0) or of anybody."""
+    faults: list[Fault] = []
+    left_s = LANE_S
+    # Long faults are rounds of their own, nearly.
+    for _ in range(source.choice((1, 1, 2, faults_max)) if kinds else 0):
+        (name,) = source.choices(list(kinds), [kind.weight for kind in kinds.values()])
+        kind = kinds[name]
+        victim = _victim(source, name, kind) if broker is None else ANY
+        number = source.randrange(1_000)
+        if broker is not None:
+            number = number * BROKERS + broker
+        after_s = round(source.uniform(0.1, 0.8), 2)
+        hold_s = round(source.uniform(*kind.hold_s), 2)
+        if len(faults) < faults_max and (not faults or after_s + hold_s <= left_s):
+            faults.append(Fault(name, victim, number, after_s, hold_s))
+            left_s -= after_s + hold_s
+    return tuple(faults)
+
+
+def _victim(source: random.Random, name: str, kind: _Kind) -> str:
+    if kind.on_all:
+        return ALL
+    return ZOOKEEPER if name in ZOOKEEPER_KINDS else source.choice(ROLES)

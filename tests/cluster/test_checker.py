@@ -1,0 +1,64 @@
+"""Random faults under load: nothing is lost, repeated, reordered or skipped, and all come back.
+
+One cluster lives through all rounds. `CHECKER_ROUNDS` says how many there are, `CHECKER_SEED` what
+they bring; `CHECKER_FAULTS` names kinds of faults, comma-separated, instead of the usual ones.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.checker.brokers import WiredCluster
+from tests.checker.plan import ALL, Fault, Plan, make_plan
+from tests.checker.replicas import compare
+from tests.checker.rounds import run_round
+from tests.support.zookeeper_server import ZooKeeperServer
+
+pytestmark = pytest.mark.jvm
+
+ROUNDS = int(os.environ.get("CHECKER_ROUNDS", "20"))
+SEED = int(os.environ.get("CHECKER_SEED", "0")) or secrets.randbelow(1 << 31)
+FAULTS = [name for name in os.environ.get("CHECKER_FAULTS", "").split(",") if name]
+
+_ROUND_LIMIT_S = 90
+
+
+@pytest.fixture
+def wired(tmp_path: Path) -> Iterator[WiredCluster]:
+    """Three brokers on a ZooKeeper of their own, which is a victim too."""
+    server = ZooKeeperServer(tmp_path / "zookeeper")
+    server.start()
+    cluster = WiredCluster(server, "checker", tmp_path / "cluster")
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+        server.kill()
+        for number, broker in cluster.brokers.items():
+            (tmp_path / f"broker{number}.log").write_text("\n".join(broker.log))
+
+
+@pytest.mark.timeout(_ROUND_LIMIT_S * (ROUNDS + 2))
+def test_random_faults(wired: WiredCluster, tmp_path: Path) -> None:
+    print(f"CHECKER_SEED={SEED}")
+    wired.start()
+    for number in range(ROUNDS):
+        done = run_round(wired, make_plan(SEED, number, FAULTS), SEED, number)
+        print(f"round {number}: {'; '.join(done.happened)}", flush=True)
+        if not done.is_good:
+            pytest.fail(done.report(tmp_path / f"round-{number}.jsonl"), pytrace=False)
+    for broker in wired.brokers.values():
+        assert broker.stop(timeout_s=30) == 0
+    folders = {number: wired.log_dir(number) for number in wired.brokers}
+    assert compare(folders) == [], f"replicas differ after CHECKER_SEED={SEED}"
+
+
+def test_a_loss_is_found(wired: WiredCluster) -> None:
+    """All machines crash at once under load: what was in no file yet is gone, and clients know."""
+    wired.start()
+    crash = Fault("machine_crash", ALL, 0, 1.0, 0.0)
+    done = run_round(wired, Plan((crash,), (), ()), 0, 0)
+    assert not done.is_good

@@ -1,0 +1,428 @@
+"""Hand-made histories with every anomaly planted, and sound ones without any."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.checker.analysis import CHECKS, Evidence, check, summary
+from tests.checker.history import (
+    NONE,
+    Action,
+    History,
+    Op,
+    Outcome,
+    count_of,
+    decode,
+    encode,
+    read,
+    value_of,
+    write,
+    writer_of,
+)
+
+WRITERS = (1, 2)
+
+
+class Script:
+    """Operations in order, in partition 0."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+
+    def add(
+        self, client: str, action: Action, outcome: Outcome, value: int = NONE, offset: int = NONE
+    ) -> None:
+        self.ops.append(Op(len(self.ops), client, action, outcome, 0, value, offset))
+
+    def sent(self, value: int, offset: int, outcome: Outcome = "ok") -> None:
+        self.add(f"writer-{writer_of(value)}", "send", "invoke", value)
+        self.add(f"writer-{writer_of(value)}", "send", outcome, value, offset)
+
+    def reads(self, client: str, *places: tuple[int, int]) -> None:
+        for offset, value in places:
+            self.add(client, "read", "ok", value, offset)
+
+    def polls(self, client: str, *places: tuple[int, int]) -> None:
+        for offset, value in places:
+            self.add(client, "poll", "ok", value, offset)
+
+    def commits(self, client: str, offset: int, outcome: Outcome = "ok") -> None:
+        self.add(client, "commit", "invoke", offset=offset)
+        self.add(client, "commit", outcome, offset=offset)
+
+
+A, B, C, D = (value_of(1, count) for count in range(4))
+
+
+def plain() -> Script:
+    """Four records, one reader, one member that has committed half of them."""
+    script = Script()
+    for offset, value in enumerate((A, B, C, D)):
+        script.sent(value, offset)
+    script.reads("reader", (0, A), (1, B), (2, C), (3, D))
+    script.add("one", "assign", "ok")
+    script.polls("one", (0, A), (1, B))
+    script.commits("one", 2)
+    script.polls("one", (2, C), (3, D))
+    script.add("watcher", "latest", "ok", offset=4)
+    return script
+
+
+LOG = {0: A, 1: B, 2: C, 3: D}
+
+
+def kinds(script: Script, log: dict[int, int] | None = None) -> set[str]:
+    final = {0: LOG if log is None else log}
+    return {anomaly.kind for anomaly in check(Evidence(script.ops, final))}
+
+
+def test_a_sound_history_has_none() -> None:
+    assert kinds(plain()) == set()
+
+
+def test_an_acknowledged_value_that_is_gone() -> None:
+    script = Script()
+    script.sent(A, 0)
+    script.sent(B, 1)
+    assert kinds(script, {0: A}) == {"lost"}
+
+
+def test_a_value_that_a_reader_saw_is_gone() -> None:
+    script = Script()
+    script.sent(A, 0)
+    script.sent(B, NONE, "unknown")
+    script.reads("reader", (0, A), (1, B))
+    assert kinds(script, {0: A}) == {"lost"}
+
+
+def test_a_value_that_nobody_was_told_of_may_be_gone_or_there() -> None:
+    script = Script()
+    script.sent(A, 0)
+    script.sent(B, NONE, "unknown")
+    assert kinds(script, {0: A}) == set()
+    assert kinds(script, {0: A, 1: B}) == set()
+
+
+def test_an_acknowledgement_without_an_offset() -> None:
+    script = Script()
+    script.sent(A, NONE)
+    assert kinds(script, {0: A}) == set()
+    assert kinds(script, {}) == {"lost"}
+
+
+def test_one_value_at_two_offsets() -> None:
+    script = Script()
+    script.sent(A, 0)
+    assert kinds(script, {0: A, 1: A}) == {"duplicate"}
+
+
+def test_an_acknowledgement_with_the_offset_of_another() -> None:
+    script = Script()
+    script.sent(A, 0)
+    script.sent(B, 0)
+    assert kinds(script, {0: A, 1: B}) == {"inconsistent", "duplicate"}
+
+
+def test_two_readers_see_different_values_at_one_offset() -> None:
+    script = Script()
+    script.sent(A, 0)
+    script.sent(B, NONE, "unknown")
+    script.reads("first", (0, B))
+    script.reads("second", (0, A))
+    assert "inconsistent" in kinds(script, {0: A})
+
+
+def test_a_writers_values_out_of_order() -> None:
+    script = Script()
+    script.sent(A, 1)
+    script.sent(B, 0)
+    assert kinds(script, {0: B, 1: A}) == {"reordered"}
+
+
+def test_values_of_two_writers_have_no_order() -> None:
+    script = Script()
+    other = value_of(2, 0)
+    script.sent(B, 0)
+    script.sent(other, 1)
+    assert kinds(script, {0: B, 1: other}) == set()
+
+
+def test_a_value_that_nobody_sent() -> None:
+    script = Script()
+    script.sent(A, 0)
+    assert kinds(script, {0: A, 1: value_of(9, 9)}) == {"phantom"}
+
+
+def test_a_value_whose_sending_failed() -> None:
+    script = Script()
+    script.sent(A, NONE, "fail")
+    assert kinds(script, {0: A}) == {"phantom"}
+
+
+def test_a_reader_that_passes_over_an_offset() -> None:
+    script = Script()
+    for offset, value in LOG.items():
+        script.sent(value, offset)
+    script.reads("reader", (0, A), (2, C))
+    assert kinds(script) == {"skipped"}
+
+
+def test_a_reader_that_does_not_begin_at_the_start() -> None:
+    script = Script()
+    for offset, value in LOG.items():
+        script.sent(value, offset)
+    script.reads("reader", (1, B))
+    assert kinds(script) == {"skipped"}
+
+
+def test_an_offset_that_nobody_ever_saw_may_be_passed_over() -> None:
+    script = Script()
+    script.sent(A, 0)
+    script.sent(B, 2)
+    script.reads("reader", (0, A), (2, B))
+    assert kinds(script, {0: A, 2: B}) == set()
+
+
+@pytest.mark.parametrize("back", [0, 1])
+def test_a_reader_that_goes_back(back: int) -> None:
+    script = Script()
+    for offset, value in LOG.items():
+        script.sent(value, offset)
+    script.reads("reader", (0, A), (1, B), (back, LOG[back]))
+    assert "backwards" in kinds(script)
+
+
+def test_a_member_that_goes_back_or_skips_without_a_rebalance() -> None:
+    back = plain()
+    back.polls("one", (1, B))
+    assert kinds(back) == {"backwards"}
+    skips = Script()
+    for offset, value in LOG.items():
+        skips.sent(value, offset)
+    skips.add("one", "assign", "ok")
+    skips.polls("one", (0, A), (3, D))
+    skips.add("two", "assign", "ok")
+    skips.polls("two", (0, A), (1, B), (2, C), (3, D))
+    assert kinds(skips) == {"skipped"}
+
+
+def test_a_member_that_gets_its_partition_again_begins_at_the_commit() -> None:
+    script = plain()
+    script.add("one", "revoke", "ok")
+    script.add("one", "assign", "ok")
+    script.polls("one", (2, C), (3, D))
+    assert kinds(script) == set()
+
+
+def test_the_end_goes_back_for_one_client() -> None:
+    script = plain()
+    script.add("watcher", "latest", "ok", offset=3)
+    assert kinds(script) == {"watermark"}
+
+
+def test_another_client_may_be_told_an_earlier_end() -> None:
+    script = plain()
+    script.add("another", "latest", "ok", offset=3)
+    script.add("watcher", "latest", "unknown")
+    assert kinds(script) == set()
+
+
+def test_a_reader_is_told_that_its_position_is_not_there() -> None:
+    script = plain()
+    script.add("reader", "read", "fail")
+    assert kinds(script) == {"unreadable"}
+
+
+def test_what_the_group_never_saw() -> None:
+    script = Script()
+    for offset, value in LOG.items():
+        script.sent(value, offset)
+    script.add("one", "assign", "ok")
+    script.polls("one", (0, A), (1, B))
+    assert kinds(script) == {"unconsumed"}
+
+
+def test_a_commit_beyond_what_was_seen() -> None:
+    script = Script()
+    for offset, value in LOG.items():
+        script.sent(value, offset)
+    script.add("one", "assign", "ok")
+    script.polls("one", (0, A))
+    script.commits("one", 3)
+    script.polls("one", (1, B), (2, C), (3, D))
+    assert kinds(script) == {"passed"}
+
+
+def test_a_member_that_begins_before_an_acknowledged_commit() -> None:
+    script = plain()
+    script.add("one", "revoke", "ok")
+    script.add("two", "assign", "ok")
+    script.polls("two", (1, B), (2, C))
+    assert kinds(script) == {"forgotten"}
+
+
+def test_a_member_that_begins_beyond_every_commit() -> None:
+    script = plain()
+    script.add("one", "revoke", "ok")
+    script.add("two", "assign", "ok")
+    script.polls("two", (3, D))
+    assert kinds(script) == {"forgotten"}
+
+
+def test_a_commit_that_came_while_a_member_was_assigned_may_be_missed() -> None:
+    script = plain()
+    script.add("one", "revoke", "ok")
+    script.add("two", "assign", "ok")
+    script.commits("one", 4)
+    script.polls("two", (2, C), (3, D))
+    assert kinds(script) == set()
+
+
+@pytest.mark.parametrize("begins", [2, 3])
+def test_a_commit_without_an_answer_may_be_there_or_not(begins: int) -> None:
+    script = plain()
+    script.commits("one", 3, "unknown")
+    script.add("one", "revoke", "ok")
+    script.add("two", "assign", "ok")
+    script.polls("two", *[(offset, LOG[offset]) for offset in range(begins, 4)])
+    assert kinds(script) == set()
+
+
+def test_the_group_is_told_less_than_was_acknowledged() -> None:
+    script = plain()
+    script.add("asker", "committed", "ok", offset=1)
+    assert kinds(script) == {"forgotten"}
+
+
+def test_the_group_is_told_what_was_committed() -> None:
+    script = plain()
+    script.add("asker", "committed", "ok", offset=2)
+    assert kinds(script) == set()
+
+
+# --- any history ---------------------------------------------------------------------------------
+
+
+def simulate(seed: int, count: int) -> tuple[list[Op], dict[int, int]]:
+    """A log and clients of it that do nothing wrong: (operations, the log)."""
+    source = random.Random(seed)
+    script, log = Script(), dict[int, int]()
+    counts = dict.fromkeys(WRITERS, 0)
+    positions = {"reader-1": 0, "reader-2": 0}
+    member, position, committed = "", 0, 0
+    for _ in range(count):
+        match source.choice(("send", "read", "poll", "commit", "move", "latest")):
+            case "send":
+                writer = source.choice(WRITERS)
+                value = value_of(writer, counts[writer])
+                counts[writer] += 1
+                outcome: Outcome = "ok" if source.random() < 0.7 else "unknown"
+                if outcome == "ok" or source.random() < 0.5:
+                    log[len(log)] = value
+                script.sent(value, len(log) - 1 if outcome == "ok" else NONE, outcome)
+            case "read":
+                name = source.choice(list(positions))
+                if positions[name] < len(log):
+                    script.reads(name, (positions[name], log[positions[name]]))
+                    positions[name] += 1
+            case "poll" if member and position < len(log):
+                script.polls(member, (position, log[position]))
+                position += 1
+            case "commit" if member and position > committed:
+                committed = position
+                script.commits(member, committed)
+            case "move":
+                if member:
+                    script.add(member, "revoke", "ok")
+                member = f"member-{len(script.ops)}"
+                position = committed
+                script.add(member, "assign", "ok")
+            case "latest":
+                script.add("watcher", "latest", "ok", offset=len(log))
+    if member:
+        script.polls(member, *[(offset, log[offset]) for offset in range(position, len(log))])
+    return script.ops, log
+
+
+HISTORIES = st.tuples(st.integers(0, 2**32), st.integers(1, 300))
+
+
+@given(HISTORIES)
+@settings(max_examples=200, deadline=None)
+def test_no_sound_history_has_an_anomaly(terms: tuple[int, int]) -> None:
+    ops, log = simulate(*terms)
+    assert check(Evidence(ops, {0: log})) == []
+
+
+def _cut_the_end(ops: Sequence[Op], log: dict[int, int]) -> None:
+    del log[max(log)]
+
+
+def _repeat_one(ops: Sequence[Op], log: dict[int, int]) -> None:
+    log[len(log)] = log[0]
+
+
+def _swap_two(ops: Sequence[Op], log: dict[int, int]) -> None:
+    log[0], log[1] = log[1], log[0]
+
+
+PLANTED: dict[str, tuple[Callable[[Sequence[Op], dict[int, int]], None], set[str]]] = {
+    "the last record is gone": (_cut_the_end, {"lost"}),
+    "a record is there twice": (_repeat_one, {"duplicate"}),
+    "two records have changed places": (_swap_two, {"inconsistent"}),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+@given(terms=HISTORIES)
+@settings(max_examples=50, deadline=None)
+def test_what_is_planted_in_a_sound_history_is_found(plant: str, terms: tuple[int, int]) -> None:
+    ops, log = simulate(*terms)
+    told = Script()
+    # Somebody must have seen what is changed.
+    for number in range(2):
+        log[len(log)] = value_of(7, number)
+        told.sent(value_of(7, number), len(log) - 1)
+    told.reads("late", *log.items())
+    change, expected = PLANTED[plant]
+    evidence = Evidence([*ops, *told.ops], {0: log})
+    change(evidence.ops, log)
+    assert expected <= {anomaly.kind for anomaly in check(evidence)}
+
+
+# --- beside --------------------------------------------------------------------------------------
+
+
+def test_the_kinds_that_are_documented_are_those_that_are_looked_for() -> None:
+    planted = "lost duplicate inconsistent reordered phantom skipped backwards watermark"
+    groups = "unreadable unconsumed passed forgotten"
+    assert set(CHECKS) == set(f"{planted} {groups}".split())
+
+
+def test_a_summary_does_not_drown_anybody() -> None:
+    final = {0: {offset: value_of(1, 0) for offset in range(3)}}
+    found = check(Evidence([], final))
+    text = summary([*found * 30])
+    assert "phantom: 20 more" in text
+    assert len(text.splitlines()) == 22
+
+
+def test_a_history_is_kept_and_read_again(tmp_path: Path) -> None:
+    history = History()
+    history.add("writer-1", "send", "invoke", 3, value=A)
+    history.add("writer-1", "send", "unknown", 3, value=A, note='it said "no"')
+    write(tmp_path / "history.jsonl", history)
+    assert read(tmp_path / "history.jsonl") == list(history)
+
+
+def test_values_are_what_records_hold() -> None:
+    value = value_of(3, 77)
+    assert (writer_of(value), count_of(value)) == (3, 77)
+    assert decode(encode(value, 100)) == value
+    assert decode(None) == decode(b"\0\1") == NONE
