@@ -176,7 +176,6 @@ DOINGS: dict[str, Callable[..., Undo]] = {
 
 def heal_everything(world: World) -> None:
     """Nothing is wrong any more."""
-    world.heap.note("everything heals")
     world.network.heal_all()
     for number, broker in world.brokers.items():
         broker.is_slow = False
