@@ -145,6 +145,7 @@ class Broker:
                 plane = self._make_plane(plane_settings(self.config, node_id, cluster_id))
                 member = Member(
                     node_id,
+                    cluster_id,
                     store,
                     connect,
                     self._registration,

@@ -45,6 +45,7 @@ class Member:
     def __init__(
         self,
         node_id: int,
+        cluster_id: str,
         store: CurrentStore,
         connect: Connect,
         registration: Callable[[], znodes.BrokerRegistration],
@@ -67,13 +68,12 @@ class Member:
         self._registration = registration
         self._registration_wait_seconds = registration_wait_seconds
         self._is_whole = is_whole
-        self._cluster_id: bytes | None = None
+        self._cluster_id = cluster_id
         self._belonging = trio.Lock()
         """Held while something of a session runs."""
 
     async def keep_session(self) -> None:
         """Begins a new session whenever one has ended, until cancelled."""
-        self._cluster_id = (await self.store.get(znodes.CLUSTER_ID)).data
         while True:
             await self.store.wait_expired()
             log.warning("session_ended", broker=self.node_id)
@@ -103,7 +103,7 @@ class Member:
                 with trio.CancelScope(shield=True):
                     await session.close()
                 continue
-            if node is None or node.data != self._cluster_id:
+            if node is None or not self._is_ours(node.data):
                 with trio.CancelScope(shield=True):
                     await session.close()
                 raise StartError(
@@ -112,6 +112,12 @@ class Member:
                 )
             log.info("session_began", broker=self.node_id)
             return session
+
+    def _is_ours(self, data: bytes) -> bool:
+        try:
+            return znodes.decode_cluster_id(data) == self._cluster_id
+        except znodes.ZnodeError:
+            return False
 
     async def belong(
         self,

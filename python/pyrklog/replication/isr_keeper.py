@@ -156,6 +156,10 @@ class IsrKeeper:
     def _epoch_of(self, led: Led, broker: int) -> int:
         if broker == self._node_id:
             return self._broker_epoch()
+        if broker in led.replicas.committed.isr:
+            # The plane told of it before it joined: it may have registered anew since (KIP-903 is
+            # about who joins).
+            return UNKNOWN_EPOCH
         return led.broker_epochs.get(broker, UNKNOWN_EPOCH)
 
     def take(

@@ -11,6 +11,8 @@ mod log_config;
 mod member_requests;
 mod offsets;
 mod plane;
+#[cfg(feature = "sim")]
+mod sim;
 mod tables;
 
 use pyo3::prelude::*;
@@ -55,6 +57,13 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        #[cfg(feature = "sim")]
+        {
+            module.add_class::<crate::sim::MemDisk>()?;
+            module.add_class::<crate::sim::SimPlane>()?;
+            module.add_function(wrap_pyfunction!(crate::sim::plant, module)?)?;
+            module.add_function(wrap_pyfunction!(crate::sim::set_now_ms, module)?)?;
+        }
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("Event", crate::events::union(module.py())?)
     }

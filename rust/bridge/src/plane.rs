@@ -16,7 +16,14 @@ use crate::offsets::CommitBatch;
 
 /// `pyrklog_dataplane::DataPlane`.
 #[pyclass(frozen, module = "pyrklog._core")]
-pub struct DataPlane(pyrklog_dataplane::DataPlane);
+pub struct DataPlane(Arc<pyrklog_dataplane::DataPlane>);
+
+#[cfg(feature = "sim")]
+impl From<&Arc<pyrklog_dataplane::DataPlane>> for DataPlane {
+    fn from(plane: &Arc<pyrklog_dataplane::DataPlane>) -> Self {
+        Self(Arc::clone(plane))
+    }
+}
 
 type Found = (String, i32, Option<api::TopicId>, String);
 
@@ -26,7 +33,7 @@ impl DataPlane {
     fn new(py: Python<'_>, config: &Bound<'_, PlaneConfig>) -> PyResult<Self> {
         let config = config.get().0.clone();
         py.detach(|| pyrklog_dataplane::DataPlane::open(config))
-            .map(Self)
+            .map(|plane| Self(Arc::new(plane)))
             .map_err(errors::open)
     }
 

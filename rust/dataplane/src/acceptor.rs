@@ -91,7 +91,7 @@ impl ConnectionLimits {
         room
     }
 
-    fn admit(self: &Arc<Self>, host: IpAddr) -> Result<Permit, Refused> {
+    pub(crate) fn admit(self: &Arc<Self>, host: IpAddr) -> Result<Permit, Refused> {
         let mut counts = self.counts.lock();
         if counts.total >= self.max {
             return Err(Refused::Total);

@@ -16,23 +16,76 @@ pub struct Now {
 impl Now {
     /// Reads both clocks.
     pub fn read() -> Now {
-        let mono = clock_gettime(ClockId::Monotonic);
+        let mono = monotonic();
         Now {
             mono_ms: milliseconds(mono),
             mono_ns: nanoseconds(mono),
-            wall_ms: milliseconds(clock_gettime(ClockId::Realtime)),
+            wall_ms: milliseconds(realtime()),
         }
     }
 }
 
 /// Reads the monotonic clock alone.
 pub fn mono_ms() -> i64 {
-    milliseconds(clock_gettime(ClockId::Monotonic))
+    milliseconds(monotonic())
 }
 
 /// Reads the monotonic clock alone, in nanoseconds.
 pub fn mono_ns() -> u64 {
-    nanoseconds(clock_gettime(ClockId::Monotonic))
+    nanoseconds(monotonic())
+}
+
+#[cfg(not(feature = "sim"))]
+fn monotonic() -> Timespec {
+    clock_gettime(ClockId::Monotonic)
+}
+
+#[cfg(not(feature = "sim"))]
+fn realtime() -> Timespec {
+    clock_gettime(ClockId::Realtime)
+}
+
+#[cfg(feature = "sim")]
+pub use simulated::set_now_ms;
+#[cfg(feature = "sim")]
+use simulated::{monotonic, realtime};
+
+/// The clocks of a simulation, which its thread sets.
+#[cfg(feature = "sim")]
+mod simulated {
+    use std::cell::Cell;
+
+    use super::{ClockId, Timespec, clock_gettime};
+
+    /// The Unix epoch lies so far before a simulation's beginning.
+    const WALL_AHEAD_MS: i64 = 1_700_000_000_000;
+
+    thread_local! {
+        static NOW_MS: Cell<Option<i64>> = const { Cell::new(None) };
+    }
+
+    /// From now on this thread's clocks stand at so many milliseconds.
+    pub fn set_now_ms(now_ms: i64) {
+        NOW_MS.set(Some(now_ms));
+    }
+
+    pub fn monotonic() -> Timespec {
+        NOW_MS
+            .get()
+            .map_or_else(|| clock_gettime(ClockId::Monotonic), timespec)
+    }
+
+    pub fn realtime() -> Timespec {
+        let now_ms = NOW_MS.get().map(|now_ms| now_ms + WALL_AHEAD_MS);
+        now_ms.map_or_else(|| clock_gettime(ClockId::Realtime), timespec)
+    }
+
+    fn timespec(milliseconds: i64) -> Timespec {
+        Timespec {
+            tv_sec: milliseconds / 1000,
+            tv_nsec: milliseconds % 1000 * 1_000_000,
+        }
+    }
 }
 
 fn nanoseconds(time: Timespec) -> u64 {

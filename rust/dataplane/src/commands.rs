@@ -92,6 +92,10 @@ impl CommandQueue {
         for command in commands {
             inner.add(command);
         }
+        #[cfg(feature = "sim")]
+        if shared.is_by_hand() {
+            return;
+        }
         while inner.threads < inner.threads_wanted(self.per_dir) {
             inner.threads += 1;
             let shared = Arc::clone(shared);
@@ -129,6 +133,18 @@ impl CommandQueue {
         // A command that was held back by one of another thread is left to that thread, which
         // looks again when it is done.
         inner.threads -= 1;
+    }
+
+    /// Runs the next command on the caller's thread; false where there is none.
+    #[cfg(feature = "sim")]
+    pub fn run_next(&self, shared: &Arc<Shared>) -> bool {
+        let next = self.inner.lock().next(self.per_dir);
+        let Some(Command { key, dir, run }) = next else {
+            return false;
+        };
+        run(shared);
+        self.inner.lock().done(&key, dir);
+        true
     }
 
     /// Drops what waits, lets what runs come to its end, and waits for that.

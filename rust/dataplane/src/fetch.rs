@@ -20,7 +20,7 @@ use crate::cold_reads::FetchJob;
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::dispatch::Step;
-use crate::fetch_read::View;
+use crate::fetch_read::{View, end_of_epoch};
 use crate::fetch_reply;
 use crate::fetch_session::{FetchContext, Target};
 use crate::fetch_work::{FetchPart, FetchWork, Terms};
@@ -262,7 +262,7 @@ fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
     if last_epoch < 0 {
         return true;
     }
-    let (epoch, end_offset) = log.end_offset_for_epoch(last_epoch);
+    let (epoch, end_offset) = end_of_epoch(log, last_epoch);
     epoch == last_epoch && end_offset >= offset
 }
 

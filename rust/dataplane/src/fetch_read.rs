@@ -1,11 +1,12 @@
 //! One partition's share of a fetch: the checks, then the bytes.
 
-use pyrklog_log::{Isolation, ReadError, Slice, Wait};
+use pyrklog_log::{Isolation, Log, ReadError, Slice, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
 use crate::fetch_session::Target;
 use crate::partition::{Partition, PartitionState};
+use crate::planted::{Bug, is_planted};
 
 /// How a fetch looks at the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,16 @@ pub fn read_partition(
     PartitionRead::failed(ErrorCode::KAFKA_STORAGE_ERROR)
 }
 
+/// The newest epoch that is known at or below `epoch`, and where it ended; (-1, -1) when the log cannot
+/// tell.
+pub fn end_of_epoch(log: &Log, epoch: i32) -> (i32, i64) {
+    let (known, end_offset) = log.end_offset_for_epoch(epoch);
+    if is_planted(Bug::AnswerForUnknownEpoch) && end_offset >= 0 {
+        return (epoch, end_offset);
+    }
+    (known, end_offset)
+}
+
 fn read_once(
     partition: &Partition,
     target: &Target,
@@ -133,13 +144,15 @@ fn read_once(
     // A follower that has less than the consumer is no proof that its leader has.
     let may_diverge = is_led || target.fetch_offset <= log.log_end_offset();
     if target.last_fetched_epoch >= 0 && may_diverge {
-        let (epoch, end_offset) = log.end_offset_for_epoch(target.last_fetched_epoch);
+        let (epoch, end_offset) = end_of_epoch(log, target.last_fetched_epoch);
         if end_offset < 0 {
             return Ok(PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE));
         }
         if epoch < target.last_fetched_epoch || end_offset < target.fetch_offset {
             read.diverging = Some(EpochEndOffset { epoch, end_offset });
-            return Ok(read);
+            if !is_planted(Bug::AppendDiverging) {
+                return Ok(read);
+            }
         }
     }
     let isolation = view.isolation;

@@ -13,7 +13,14 @@ mod asking;
 mod cutting;
 mod fetcher;
 mod fetchers;
+mod following;
 mod link;
 mod taking;
 
+pub use cutting::to_high_watermark;
 pub use fetchers::Fetchers;
+#[cfg(feature = "sim")]
+pub use {
+    asking::FETCH_VERSION, fetchers::FetcherId, following::Following, link::LinkError,
+    taking::LIST_OFFSETS_VERSION, taking::ask_ends,
+};

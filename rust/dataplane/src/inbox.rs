@@ -182,6 +182,12 @@ impl Inbox {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
+    /// Whether there is nothing to take.
+    #[cfg(feature = "sim")]
+    pub fn is_empty(&self) -> bool {
+        self.queue.lock().messages.is_empty()
+    }
+
     /// Takes all messages into `into`, which must be empty.
     pub fn take(&self, into: &mut Vec<Message>) {
         debug_assert!(into.is_empty());

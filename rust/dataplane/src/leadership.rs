@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
@@ -15,15 +16,17 @@ use pyrklog_wire::ErrorCode;
 use crate::api::{FollowerSpec, LeaderSpec, StopSpec, TicketId};
 use crate::clock::{Now, mono_ms};
 use crate::commands::{Command, Gathering};
+use crate::follower::to_high_watermark;
 use crate::image::{Image, TopicState};
 use crate::log_dir::LogDirState;
 use crate::partition::{Decision, Partition, PartitionState, Role, Topic};
+use crate::planted::{Bug, is_planted};
 use crate::registry::Held;
 use crate::shared::Shared;
 use crate::syncer::Deletion;
 
 /// How long a stopped partition's last bytes may take to be written, looked at this often.
-const DRAIN_LOOK_MS: u64 = 2;
+const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
 /// What the controller wants of one partition.
 #[derive(Debug)]
@@ -95,6 +98,9 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
             dir: partition.dir.index,
             run: Box::new(move |shared| {
                 let code = load(shared, &partition);
+                if is_planted(Bug::TruncateToHighWatermark) {
+                    to_high_watermark(shared, &partition);
+                }
                 shared.fetchers.follow(shared, &partition);
                 gathering.done(shared, index, code.0);
             }),
@@ -482,7 +488,7 @@ fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> std::io::Result<()
             return Err(std::io::Error::other("not everything was written"));
         }
         partition.unlock_and_write_all(state);
-        std::thread::sleep(std::time::Duration::from_millis(DRAIN_LOOK_MS));
+        shared.await_writers(DRAIN_LOOK);
     }
     if let Some(mut log) = take_log(partition) {
         log.close_cleanly()?;

@@ -13,6 +13,8 @@ pub mod api_versions;
 pub mod fetch_session;
 pub mod image;
 pub mod metadata;
+#[cfg(feature = "sim")]
+pub mod sim;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -61,6 +63,7 @@ mod partition;
 mod pending_produce;
 mod placement;
 mod plane;
+mod planted;
 mod policy;
 mod produce;
 mod produce_old;

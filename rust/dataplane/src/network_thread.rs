@@ -91,32 +91,7 @@ impl NetworkThread {
         let mut messages = Vec::new();
         loop {
             self.wait(&mut events);
-            // Before the image: a connection that moves here has been answered from that image at most.
-            self.inbox.take(&mut messages);
-            self.cx.refresh();
-            if self.steering.begin_turn(self.cx.now.mono_ns) {
-                let now_ms = self.cx.now.mono_ms;
-                let courses = self.connections.iter_mut().map(|conn| &mut conn.course);
-                self.steering.relieve(courses, now_ms);
-            }
-            for message in messages.drain(..) {
-                self.receive(message);
-            }
-            for event in &events {
-                let (data, flags) = (event.data, event.flags);
-                match data.u64() {
-                    INBOX => {}
-                    ALARM => self.alarm.rang(),
-                    token => self.note_event(token, flags),
-                }
-            }
-            self.look_at_timers();
-            self.visit_listed();
-            if self.cx.is_hungry {
-                let soon_ms = self.cx.now.mono_ms + sweep::HUNGRY_MS;
-                self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
-            }
-            self.cx.outbox.deliver(&self.cx.shared.inboxes);
+            self.turn(&events, &mut messages);
             if let Some(files) = disk::take_left_open() {
                 self.cx.shared.readers.close(files);
             }
@@ -138,6 +113,61 @@ impl NetworkThread {
                 self.cx.shared.budget.release(conn.id);
             }
         }
+    }
+
+    fn turn(&mut self, events: &[epoll::Event], messages: &mut Vec<Message>) {
+        // Before the image: a connection that moves here has been answered from that image at most.
+        self.inbox.take(messages);
+        self.cx.refresh();
+        if self.steering.begin_turn(self.cx.now.mono_ns) {
+            let now_ms = self.cx.now.mono_ms;
+            let courses = self.connections.iter_mut().map(|conn| &mut conn.course);
+            self.steering.relieve(courses, now_ms);
+        }
+        for message in messages.drain(..) {
+            self.receive(message);
+        }
+        for event in events {
+            let (data, flags) = (event.data, event.flags);
+            match data.u64() {
+                INBOX => {}
+                ALARM => self.alarm.rang(),
+                token => self.note_event(token, flags),
+            }
+        }
+        self.look_at_timers();
+        self.visit_listed();
+        if self.cx.is_hungry {
+            let soon_ms = self.cx.now.mono_ms + sweep::HUNGRY_MS;
+            self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
+        }
+        self.cx.outbox.deliver(&self.cx.shared.inboxes);
+    }
+
+    /// Turns on the caller's thread until there is nothing to do at this time.
+    #[cfg(feature = "sim")]
+    pub fn run_by_hand(&mut self) {
+        let mut events = Vec::with_capacity(EVENTS_PER_TURN);
+        let mut messages = Vec::new();
+        loop {
+            events.clear();
+            let at_once = Timespec::default();
+            let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&at_once));
+            let is_idle = events.is_empty()
+                && self.cx.again.is_empty()
+                && self.inbox.is_empty()
+                && self.due_ms() > crate::clock::mono_ms();
+            if is_idle {
+                return;
+            }
+            self.turn(&events, &mut messages);
+        }
+    }
+
+    /// When [`NetworkThread::run_by_hand`] has something to do without anything happening.
+    #[cfg(feature = "sim")]
+    pub fn next_due_ms(&self) -> i64 {
+        self.due_ms()
     }
 
     #[cfg(feature = "testing")]

@@ -23,6 +23,7 @@ use crate::inbox::{Message, Token};
 use crate::internal_waiters::InternalWaiters;
 use crate::log_dir::LogDirState;
 use crate::outbox::Outbox;
+use crate::planted::{Bug, is_planted};
 
 /// What all partitions of a topic share.
 #[derive(Debug)]
@@ -310,6 +311,9 @@ impl PartitionState {
 
     /// Checks the leader epoch that a client believes in; -1 = it does not say (KIP-320).
     pub fn check_epoch(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
+        if is_planted(Bug::AcceptAnyLeaderEpoch) {
+            return Ok(());
+        }
         if current_leader_epoch < 0 || current_leader_epoch == self.leader_epoch {
             Ok(())
         } else if current_leader_epoch < self.leader_epoch {
@@ -384,6 +388,7 @@ impl PartitionState {
     /// Whether enough replicas are in sync for acks=-1.
     pub fn has_min_isr(&self, min_insync_replicas: i32) -> bool {
         i32::try_from(self.isr.len()).is_ok_and(|count| count >= min_insync_replicas)
+            || is_planted(Bug::AckBelowMinIsr)
     }
 
     /// Waits for the acknowledgement of what was appended up to `waiter.end_offset`; false when
@@ -459,9 +464,17 @@ impl PartitionState {
             // As long as it is not enough for acks=-1, nothing more is shown to anyone: what a
             // consumer has seen must outlive any one broker.
             _ if self.isr.len() < self.replicas.len()
-                && self.isr.len() < min_isr_of(&self.topic) =>
+                && self.isr.len() < min_isr_of(&self.topic)
+                && !is_planted(Bug::AckBelowMinIsr) =>
             {
                 None
+            }
+            #[cfg(feature = "sim")]
+            _ if is_planted(Bug::HighWatermarkAboveGate) => {
+                let end = log.log_end_offset();
+                let offset = high_watermark(self.node_id, end, &self.members, &self.followers);
+                log.force_high_watermark(offset.unwrap_or(0));
+                offset
             }
             _ => high_watermark(self.node_id, gated_end, &self.members, &self.followers),
         };

@@ -134,6 +134,12 @@ impl DataPlane {
         })
     }
 
+    /// What it is made of.
+    #[cfg(feature = "sim")]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Calls `hook` on each network thread; before the first [`DataPlane::listen`].
     #[cfg(feature = "testing")]
     pub fn set_network_hook(&self, hook: crate::testing::NetworkHook) {

@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -79,6 +80,9 @@ pub struct Shared {
     /// What tests do on network threads.
     #[cfg(feature = "testing")]
     pub hook: crate::testing::Hook,
+    /// A simulation drives the plane: no thread is started.
+    #[cfg(feature = "sim")]
+    pub by_hand: AtomicBool,
     session_seed: RandomState,
     session_count: AtomicU64,
 }
@@ -127,6 +131,8 @@ impl Shared {
             is_stopping: AtomicBool::new(false),
             #[cfg(feature = "testing")]
             hook: Default::default(),
+            #[cfg(feature = "sim")]
+            by_hand: AtomicBool::new(false),
             session_seed: RandomState::new(),
             session_count: AtomicU64::new(0),
             config,
@@ -153,6 +159,21 @@ impl Shared {
         if quota.is_limited() && partition.is_throttled_following(self.config.node_id) {
             quota.count(bytes, mono_ms());
         }
+    }
+
+    /// Whether a simulation drives the plane.
+    #[cfg(feature = "sim")]
+    pub fn is_by_hand(&self) -> bool {
+        self.by_hand.load(Ordering::Relaxed)
+    }
+
+    /// Waits a moment for what the writers have in hand.
+    pub fn await_writers(self: &Arc<Self>, moment: Duration) {
+        #[cfg(feature = "sim")]
+        if self.is_by_hand() {
+            return crate::sim::write_all(self);
+        }
+        std::thread::sleep(moment);
     }
 
     /// Whether the plane ends.

@@ -205,6 +205,30 @@ impl Syncer {
     /// Waits for work and does it. The error is a sentence.
     fn turn(&mut self) -> Result<(), String> {
         let (rolled, deletions) = self.wait();
+        self.work(rolled, deletions)
+    }
+
+    /// What is due now, on the caller's thread. The error is a sentence.
+    #[cfg(feature = "sim")]
+    pub fn turn_by_hand(&mut self) -> Result<(), String> {
+        let now = Now::read();
+        let (rolled, deletions) = {
+            let mut inner = self.dir.syncer.inner.lock();
+            let due = inner
+                .deletions
+                .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
+                .map(|(_, deletion)| deletion)
+                .collect();
+            (std::mem::take(&mut inner.rolled), due)
+        };
+        self.work(rolled, deletions)
+    }
+
+    fn work(
+        &mut self,
+        rolled: Vec<Arc<Partition>>,
+        deletions: Vec<Deletion>,
+    ) -> Result<(), String> {
         for partition in rolled {
             if self.dir.syncer.is_stopped() {
                 return Ok(()); // The end syncs the whole file system; a kill leaves it to recovery.

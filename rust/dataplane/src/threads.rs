@@ -97,6 +97,10 @@ fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
 impl Threads {
     /// Starts the writers and the syncer of every log directory, once.
     pub fn start_storage(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        #[cfg(feature = "sim")]
+        if shared.is_by_hand() {
+            return Ok(());
+        }
         let mut running = self.running.lock();
         if let Some(reason) = &running.storage_failed {
             return Err(io::Error::other(reason.clone()));
@@ -113,6 +117,10 @@ impl Threads {
 
     /// Starts the readers' keeper, once: the control plane may read before it listens.
     pub fn start_readers(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        #[cfg(feature = "sim")]
+        if shared.is_by_hand() {
+            return Ok(());
+        }
         self.running.lock().start_readers(shared)
     }
 

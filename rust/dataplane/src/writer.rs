@@ -83,26 +83,9 @@ impl Writer {
             self.full_disk.look();
         }
         while self.take(&mut turn) {
-            let now = turn.now.drain(..).map(|partition| (partition, Extent::Now));
-            let later = turn.later.drain(..).map(|(partition, is_whole)| {
-                let extent = if is_whole {
-                    Extent::Whole
-                } else {
-                    Extent::Pages
-                };
-                (partition, extent)
-            });
-            for (partition, extent) in now.chain(later) {
-                if self.dir.writer.is_stopped() {
-                    return;
-                }
-                self.write(partition, extent);
-                if self.undelivered_bytes >= DELIVER_BYTES {
-                    self.deliver();
-                }
+            if !self.carry_out_turn(&mut turn) {
+                return;
             }
-            self.try_again();
-            self.deliver();
         }
         // What found no space is tried once more when nobody is left who may add to it.
         if self.dir.writer.leave() && !self.dir.writer.is_stopped() {
@@ -111,6 +94,38 @@ impl Writer {
             }
             self.deliver();
         }
+    }
+
+    /// Writes what is due; false when it was told to stop meanwhile.
+    fn carry_out_turn(&mut self, turn: &mut Turn<Arc<Partition>>) -> bool {
+        let now = turn.now.drain(..).map(|partition| (partition, Extent::Now));
+        let later = turn.later.drain(..).map(|(partition, is_whole)| {
+            let extent = if is_whole {
+                Extent::Whole
+            } else {
+                Extent::Pages
+            };
+            (partition, extent)
+        });
+        for (partition, extent) in now.chain(later) {
+            if self.dir.writer.is_stopped() {
+                return false;
+            }
+            self.write(partition, extent);
+            if self.undelivered_bytes >= DELIVER_BYTES {
+                self.deliver();
+            }
+        }
+        self.try_again();
+        self.deliver();
+        true
+    }
+
+    /// One turn on the caller's thread; false where nothing was due.
+    #[cfg(feature = "sim")]
+    pub fn turn_by_hand(&mut self) -> bool {
+        let mut turn = Turn::default();
+        self.dir.writer.take_now(&mut turn, &*self.dir) && self.carry_out_turn(&mut turn)
     }
 
     fn take(&self, turn: &mut Turn<Arc<Partition>>) -> bool {

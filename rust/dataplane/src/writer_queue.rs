@@ -355,6 +355,14 @@ impl<T> WriterQueue<T> {
         next_ms
     }
 
+    /// Gives the caller what is due, without waiting; false where nothing is.
+    #[cfg(feature = "sim")]
+    pub fn take_now(&self, turn: &mut Turn<T>, backlog: &impl Backlog) -> bool {
+        let mut inner = self.inner.lock();
+        self.fill(&mut inner, turn, mono_ms(), backlog);
+        !turn.is_empty()
+    }
+
     /// Whether nothing has come for a while: those that wait for more wait in vain, and are due.
     fn is_lull(&self, inner: &mut Inner<T>, now_ms: i64, backlog: &impl Backlog) -> bool {
         let bytes = backlog.unwritten_bytes();

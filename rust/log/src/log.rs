@@ -267,6 +267,15 @@ impl Log {
         true
     }
 
+    /// Raises the high watermark beyond the gate (a bug that a simulation plants).
+    #[cfg(feature = "sim")]
+    pub fn force_high_watermark(&mut self, offset: i64) {
+        let offset = offset.min(self.end.offset);
+        if offset > self.high_watermark.offset.max(self.gated.offset) {
+            self.high_watermark = LogPosition::unplaced(offset);
+        }
+    }
+
     /// Forgets producers that were silent for `expiration_ms` and have no open transaction.
     pub fn expire_producers(&mut self, now_ms: i64, expiration_ms: i64) -> usize {
         self.producers.expire(now_ms, expiration_ms)

@@ -65,6 +65,7 @@ class Cluster:
         store = CurrentStore(await self.connect())
         return Member(
             3,
+            "c",
             store,
             self.connect,
             self.registration,
@@ -115,6 +116,16 @@ async def test_after_a_session_everything_of_it_begins_anew(cluster: Cluster) ->
             assert node.stat.ephemeral_owner == cluster.sessions[-1].session_id
             assert cluster.epochs[-1] == node.stat.czxid
         assert cluster.epochs == sorted(set(cluster.epochs))
+
+
+async def test_a_first_session_that_has_ended_is_followed_by_a_second(cluster: Cluster) -> None:
+    member = await cluster.member()
+    await cluster.sessions[-1].expire()
+    with trio.fail_after(60):
+        async with cluster.belonging(member):
+            node = await cluster.opened.session().get(PATH)
+            assert node.stat.ephemeral_owner == cluster.sessions[-1].session_id
+    assert len(cluster.sessions) == 2
 
 
 async def test_a_store_that_cannot_be_reached_is_tried_until_it_can(

@@ -76,6 +76,16 @@ def test_who_has_caught_up_is_asked_for_and_counts_from_then_on() -> None:
     assert not bench.keeper.proposals
 
 
+def test_a_member_that_has_registered_anew_is_in_nobody_s_way() -> None:
+    """Nothing is heard of a member's epoch after it has joined."""
+    bench = Bench()
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    assert bench.answer(bench.keeper.proposals, written(ME, OTHER))
+    bench.keeper.caught_up(KEY, 5, THIRD, 88)
+    change = bench.keeper.request(bench.keeper.proposals).changes[0]
+    assert change.isr == [(ME, 100), (OTHER, -1), (THIRD, 88)]
+
+
 def test_one_that_has_fallen_back_meanwhile_is_not_asked_for() -> None:
     bench = Bench()
     bench.plane.refuses_isrs = True

@@ -63,6 +63,16 @@ pub fn submit(shared: &Arc<Shared>, partition: Arc<Partition>, leader_epoch: i32
     shared.commands.submit(shared, [command]);
 }
 
+/// What a follower did before there were leader epochs (a planted bug).
+pub fn to_high_watermark(shared: &Arc<Shared>, partition: &Arc<Partition>) {
+    let leader_epoch = partition.lock().leader_epoch;
+    let end = EpochEndOffset {
+        epoch: -1,
+        end_offset: -1,
+    };
+    carry_out(shared, partition, leader_epoch, Cut::Diverging(end));
+}
+
 fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, leader_epoch: i32, cut: Cut) {
     let Some((mut job, plan, end)) = begin(shared, partition, leader_epoch, &cut) else {
         return;
@@ -135,7 +145,7 @@ fn begin(
             Err(TruncateError::Poisoned(_)) => return None,
             Err(TruncateError::Busy) => {
                 partition.unlock_and_write_all(state);
-                std::thread::sleep(DRAIN_LOOK);
+                shared.await_writers(DRAIN_LOOK);
             }
         }
     }

@@ -49,6 +49,12 @@ impl Mailbox {
         std::mem::take(&mut *partitions)
     }
 
+    /// Whether there is nothing to take.
+    #[cfg(feature = "sim")]
+    pub fn is_empty(&self) -> bool {
+        self.partitions.lock().is_empty()
+    }
+
     fn put(&self, partition: &Arc<Partition>) {
         let mut partitions = self.partitions.lock();
         partitions.push(Arc::clone(partition));
@@ -129,6 +135,20 @@ impl Fetchers {
         is_idle
     }
 
+    /// Those that there are, in order.
+    #[cfg(feature = "sim")]
+    pub fn ids(&self) -> Vec<FetcherId> {
+        let mut ids: Vec<FetcherId> = self.inner.lock().mailboxes.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The mailbox of one.
+    #[cfg(feature = "sim")]
+    pub fn mailbox(&self, id: FetcherId) -> Option<Arc<Mailbox>> {
+        self.inner.lock().mailboxes.get(&id).cloned()
+    }
+
     /// Ends all threads, and waits for that.
     pub fn stop(&self) {
         let threads = {
@@ -148,6 +168,11 @@ impl Fetchers {
 impl Inner {
     fn start(&mut self, shared: &Arc<Shared>, id: FetcherId) -> std::io::Result<Arc<Mailbox>> {
         let mailbox = Arc::new(Mailbox::new()?);
+        #[cfg(feature = "sim")]
+        if shared.is_by_hand() {
+            self.mailboxes.insert(id, Arc::clone(&mailbox));
+            return Ok(mailbox);
+        }
         let fetcher = Fetcher::new(Arc::clone(shared), id, Arc::clone(&mailbox));
         let thread = std::thread::Builder::new()
             .name(format!("fetch-{}-{}", id.0, id.1))

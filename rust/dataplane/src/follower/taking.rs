@@ -6,7 +6,6 @@ use std::sync::Arc;
 use pyrklog_log::validate::validate_replica;
 use pyrklog_log::{AppendError, BatchInfo, Log, Origin};
 use pyrklog_wire::ErrorCode;
-use pyrklog_wire::api::key;
 use pyrklog_wire::batch::{BatchHeader, HEADER_LEN};
 use pyrklog_wire::fetch::{EpochEndOffset, FetchPartitionResponse};
 use pyrklog_wire::list_offsets::{
@@ -14,15 +13,15 @@ use pyrklog_wire::list_offsets::{
 };
 
 use super::asking::{Ask, Key};
-use super::fetchers::Mailbox;
-use super::link::{Link, LinkError};
+use super::link::LinkError;
 use crate::clock::Now;
 use crate::outbox::Outbox;
 use crate::partition::{Partition, PartitionState, Role};
+use crate::planted::{Bug, is_planted};
 use crate::shared::Shared;
 
 /// Kafka's version between brokers of 3.9.
-const LIST_OFFSETS_VERSION: i16 = 9;
+pub const LIST_OFFSETS_VERSION: i16 = 9;
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 
@@ -137,7 +136,9 @@ pub fn take(
         error => return Taken::Later(Some(format!("the leader answers {error:?}"))),
     }
     // Records that come with it are those of a log that is not ours.
-    if let Some(end) = answer.diverging {
+    if let Some(end) = answer.diverging
+        && !is_planted(Bug::AppendDiverging)
+    {
         return Taken::Diverges(end);
     }
     let batches = match checked(records, answer) {
@@ -261,15 +262,13 @@ fn append_one(
     Ok(())
 }
 
-/// The leader's log start and log end offset; `None` where it does not say.
+/// The leader's log start and log end offset; `None` where it does not say. `exchange` gives an answer's
+/// frame and where its body starts.
 pub fn ask_ends(
-    link: &mut Link,
-    client_id: &str,
     broker: i32,
     partition: &Partition,
     leader_epoch: i32,
-    timeout_ms: i64,
-    mailbox: &Mailbox,
+    mut exchange: impl FnMut(&ListOffsetsRequest<'_>) -> Result<(Vec<u8>, usize), LinkError>,
 ) -> Result<Option<(i64, i64)>, LinkError> {
     let mut ends = [0; 2];
     for (end, timestamp) in ends.iter_mut().zip([EARLIEST, LATEST]) {
@@ -285,14 +284,7 @@ pub fn ask_ends(
                 }],
             }],
         };
-        let (frame, body) = link.exchange(
-            key::LIST_OFFSETS,
-            LIST_OFFSETS_VERSION,
-            client_id,
-            timeout_ms,
-            mailbox,
-            |out| request.encode(out, LIST_OFFSETS_VERSION),
-        )?;
+        let (frame, body) = exchange(&request)?;
         let response = ListOffsetsResponse::decode(&frame[body..], LIST_OFFSETS_VERSION)
             .map_err(|error| LinkError::Malformed(error.to_string()))?;
         let found = response
@@ -306,7 +298,6 @@ pub fn ask_ends(
             }
             _ => return Ok(None),
         }
-        link.recycle(frame);
     }
     Ok(Some((ends[0], ends[1])))
 }

@@ -3,6 +3,7 @@
 use pyrklog_log::Log;
 
 use super::{PartitionState, Role};
+use crate::planted::{Bug, is_planted};
 use crate::replica_selector::Candidate;
 
 impl PartitionState {
@@ -14,7 +15,7 @@ impl PartitionState {
             return false;
         }
         let log = self.log.as_ref();
-        let needed = log.map_or(0, |log| log.high_watermark().max(self.epoch_start));
+        let needed = log.map_or(0, |log| self.needed_to_join(log));
         let before = &self.members;
         let mut joining = self
             .followers
@@ -29,6 +30,14 @@ impl PartitionState {
             self.isr = isr.to_vec();
         }
         is_fit
+    }
+
+    /// How far the log of a follower has to reach.
+    fn needed_to_join(&self, log: &Log) -> i64 {
+        match is_planted(Bug::JoinBeforeEpochStart) {
+            true => log.high_watermark(),
+            false => log.high_watermark().max(self.epoch_start),
+        }
     }
 
     /// The in-sync followers that have not been caught up for longer than `max_lag_ms`.
@@ -63,7 +72,7 @@ impl PartitionState {
     ) -> Option<bool> {
         let log = self.log.as_ref()?;
         let end = log.log_end_offset();
-        let needed = log.high_watermark().max(self.epoch_start);
+        let needed = self.needed_to_join(log);
         let follower = self
             .followers
             .iter_mut()

@@ -1,0 +1,201 @@
+//! A plane that tests/sim drives by hand: `pyrklog_dataplane::sim`.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyrklog_dataplane::sim::{self, FetchTurn};
+use pyrklog_log::disk::testing;
+
+use crate::config::PlaneConfig;
+use crate::errors;
+use crate::plane::DataPlane;
+
+/// A disk in memory that outlives its plane.
+#[pyclass(frozen, module = "pyrklog._core")]
+pub struct MemDisk(testing::MemDisk);
+
+#[pymethods]
+impl MemDisk {
+    #[new]
+    fn new() -> Self {
+        Self(testing::MemDisk::default())
+    }
+
+    /// The process died: what it wrote is there.
+    fn kill_process(&self) {
+        self.0.kill_process();
+    }
+
+    /// The machine lost power: of what was not synced some is gone, some torn, as `seed` says.
+    fn reboot(&self, seed: u64) {
+        self.0.reboot(seed);
+    }
+
+    /// Whether a file is there.
+    fn has(&self, path: &str) -> bool {
+        self.0.content(path.as_ref()).is_some()
+    }
+}
+
+/// `sim::set_now_ms`.
+#[pyfunction]
+pub fn set_now_ms(now_ms: i64) {
+    sim::set_now_ms(now_ms);
+}
+
+/// `sim::plant`.
+#[pyfunction]
+pub fn plant(names: Vec<String>) -> PyResult<()> {
+    let unknown = |name| PyValueError::new_err(format!("no bug {name} can be planted here"));
+    sim::plant(&names).map_err(unknown)
+}
+
+/// `sim::SimPlane`.
+#[pyclass(unsendable, module = "pyrklog._core")]
+pub struct SimPlane(sim::SimPlane);
+
+type Answers = Vec<(u64, Option<Py<PyBytes>>)>;
+type Offsets = (i64, i64, i64, i64);
+
+#[pymethods]
+impl SimPlane {
+    #[new]
+    fn new(config: &Bound<'_, PlaneConfig>, disk: &Bound<'_, MemDisk>) -> PyResult<Self> {
+        let config = config.get().0.clone();
+        let opened = sim::SimPlane::open(config, &disk.get().0);
+        opened.map(Self).map_err(errors::open)
+    }
+
+    fn plane(&self) -> DataPlane {
+        DataPlane::from(self.0.plane())
+    }
+
+    fn connect(&mut self) -> PyResult<u64> {
+        Ok(self.0.connect()?)
+    }
+
+    fn send(&mut self, connection: u64, frame: &[u8]) -> PyResult<()> {
+        Ok(self.0.send(connection, frame)?)
+    }
+
+    fn disconnect(&mut self, connection: u64) {
+        self.0.disconnect(connection);
+    }
+
+    fn run_network(&mut self) {
+        self.0.run_network();
+    }
+
+    fn due_ms(&self) -> Option<i64> {
+        self.0.due_ms()
+    }
+
+    fn take_answers(&mut self, py: Python<'_>) -> Answers {
+        let answers = self.0.take_answers().into_iter();
+        let bytes = |frame: Vec<u8>| PyBytes::new(py, &frame).unbind();
+        answers
+            .map(|(connection, frame)| (connection, frame.map(bytes)))
+            .collect()
+    }
+
+    fn has_commands(&self) -> bool {
+        self.0.has_commands()
+    }
+
+    fn run_command(&mut self) -> bool {
+        self.0.run_command()
+    }
+
+    fn has_writes(&self) -> bool {
+        self.0.has_writes()
+    }
+
+    fn write(&mut self) -> bool {
+        self.0.write()
+    }
+
+    fn sync(&mut self) -> PyResult<()> {
+        self.0.sync().map_err(PyValueError::new_err)
+    }
+
+    fn fetchers(&self) -> Vec<(i32, usize)> {
+        self.0.fetchers()
+    }
+
+    fn has_mail(&self, fetcher: (i32, usize)) -> bool {
+        self.0.has_mail(fetcher)
+    }
+
+    /// A frame to send, the time to ask again at, or None where nothing is followed any more.
+    fn begin_fetch(
+        &mut self,
+        py: Python<'_>,
+        fetcher: (i32, usize),
+    ) -> PyResult<Option<Py<PyAny>>> {
+        use pyo3::IntoPyObjectExt;
+        match self.0.begin_fetch(fetcher) {
+            FetchTurn::Send(frame) => Some(PyBytes::new(py, &frame).into_py_any(py)).transpose(),
+            FetchTurn::Later(due_ms) => Some(due_ms.into_py_any(py)).transpose(),
+            FetchTurn::Idle => Ok(None),
+        }
+    }
+
+    fn fetch_answered(
+        &mut self,
+        py: Python<'_>,
+        fetcher: (i32, usize),
+        frame: Vec<u8>,
+        exchange: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let exchange = |asked: Vec<u8>| -> Option<Vec<u8>> {
+            exchange
+                .call1((PyBytes::new(py, &asked),))
+                .and_then(|answer| answer.extract())
+                .ok()
+                .flatten()
+        };
+        let taken = self.0.fetch_answered(fetcher, frame, exchange);
+        taken.map_err(PyValueError::new_err)
+    }
+
+    fn fetch_failed(&mut self, fetcher: (i32, usize)) {
+        self.0.fetch_failed(fetcher);
+    }
+
+    /// Role, leader epoch, (log start, high watermark, gate, log end) and in-sync replicas.
+    fn partition(
+        &self,
+        topic: &str,
+        index: i32,
+    ) -> Option<(String, i32, Option<Offsets>, Vec<i32>)> {
+        let view = self.0.partition(topic, index)?;
+        let role = format!("{:?}", view.role);
+        Some((role, view.leader_epoch, view.offsets, view.isr))
+    }
+
+    /// (base offset, last offset, leader epoch, checksum) of each batch.
+    fn batches(&self, topic: &str, index: i32) -> PyResult<Vec<(i64, i64, i32, u32)>> {
+        let batches = self
+            .0
+            .batches(topic, index)
+            .map_err(PyValueError::new_err)?;
+        let row = |batch: &sim::BatchView| {
+            let sim::BatchView {
+                base_offset,
+                last_offset,
+                leader_epoch,
+                crc,
+            } = *batch;
+            (base_offset, last_offset, leader_epoch, crc)
+        };
+        Ok(batches.iter().map(row).collect())
+    }
+
+    fn shut_down(&mut self) -> bool {
+        self.0.shut_down()
+    }
+
+    fn kill(&mut self) {
+        self.0.kill();
+    }
+}

@@ -1,0 +1,240 @@
+//! What is followed of one leader, and the fetch session for it. No thread, no socket: whoever has the
+//! connection asks what this wants and brings the answers here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::fetch::FetchResponse;
+
+use super::asking::{Ask, FETCH_VERSION, Key, Session, Terms};
+use super::cutting::{self, Cut};
+use super::link::LinkError;
+use super::taking::{self, Answer, Taken};
+use crate::api::ClusterConfig;
+use crate::clock::mono_ms;
+use crate::partition::{Partition, Role};
+use crate::planted::{Bug, is_planted};
+use crate::shared::Shared;
+
+/// The first pause after a failure; each one in a row is twice as long, up to
+/// `replica.fetch.backoff.ms`.
+const BACKOFF_FIRST_MS: i64 = 20;
+/// What was appended is on its way to its file: looked at again so soon.
+pub const GATE_LOOK_MS: i64 = 1;
+/// How soon a log directory that takes nothing is tried again.
+pub const FULL_LOOK_MS: i64 = 50;
+
+/// A partition that is followed.
+#[derive(Debug)]
+struct Followed {
+    partition: Arc<Partition>,
+    leader_epoch: i32,
+    /// Left alone until then (monotonic milliseconds).
+    until_ms: i64,
+    backoff_ms: i64,
+}
+
+/// What there is to ask for.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// Of each partition.
+    pub asks: HashMap<Key, Ask>,
+    /// Some are left out because their logs are not durable to their ends.
+    pub waits_for_gate: bool,
+    /// When the next one is to be tried again.
+    pub due_ms: Option<i64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Following {
+    shared: Arc<Shared>,
+    leader: i32,
+    followed: HashMap<Key, Followed>,
+    session: Session,
+}
+
+impl Following {
+    /// Nothing of this leader yet.
+    pub fn new(shared: Arc<Shared>, leader: i32) -> Following {
+        Following {
+            shared,
+            leader,
+            followed: HashMap::new(),
+            session: Session::default(),
+        }
+    }
+
+    /// Whether nothing is followed.
+    pub fn is_empty(&self) -> bool {
+        self.followed.is_empty()
+    }
+
+    /// Follows these from now on.
+    pub fn add(&mut self, partitions: Vec<Arc<Partition>>) {
+        for partition in partitions {
+            let leader_epoch = partition.lock().leader_epoch;
+            let key = (partition.topic.id, partition.index);
+            let followed = Followed {
+                partition,
+                leader_epoch,
+                until_ms: 0,
+                backoff_ms: 0,
+            };
+            self.followed.insert(key, followed);
+        }
+    }
+
+    /// The connection is gone: the next request is whole.
+    pub fn reset(&mut self) {
+        self.session.reset();
+    }
+
+    /// Lets go of what is not followed any more; of the rest, what can be asked for now.
+    pub fn wanted(&mut self) -> Wanted {
+        let now_ms = mono_ms();
+        let leader = self.leader;
+        let node_id = self.shared.config.node_id;
+        let quota = &self.shared.quotas.follower;
+        let is_exceeded = quota.is_exceeded(now_ms);
+        let mut wanted = Wanted::default();
+        self.followed.retain(|key, followed| {
+            let state = followed.partition.lock();
+            let is_followed = state.role == Role::Follower
+                && state.leader == Some(leader)
+                && state.leader_epoch == followed.leader_epoch;
+            let Some(log) = state.log.as_ref().filter(|_| is_followed) else {
+                return false;
+            };
+            let mut due = |at_ms: i64| {
+                wanted.due_ms = Some(wanted.due_ms.map_or(at_ms, |due_ms| due_ms.min(at_ms)));
+            };
+            let dir = &followed.partition.dir;
+            if followed.until_ms > now_ms {
+                due(followed.until_ms);
+            } else if dir.is_overfull() || dir.is_read_only() {
+                due(now_ms + FULL_LOOK_MS);
+            } else if is_exceeded
+                && !state.has_caught_up()
+                && followed.partition.is_throttled_following(node_id)
+            {
+                due(quota.look_ms(now_ms));
+            } else if log.gated_end() < log.log_end_offset() {
+                wanted.waits_for_gate = true;
+                due(now_ms + GATE_LOOK_MS);
+            } else {
+                let ask = Ask {
+                    leader_epoch: followed.leader_epoch,
+                    offset: log.log_end_offset(),
+                    last_epoch: match is_planted(Bug::TruncateToHighWatermark) {
+                        true => -1,
+                        false => log.latest_epoch().unwrap_or(-1),
+                    },
+                    log_start: log.log_start_offset(),
+                };
+                wanted.asks.insert(*key, ask);
+            }
+            true
+        });
+        wanted
+    }
+
+    /// Appends the body of a request for what is wanted.
+    pub fn ask(&mut self, cluster: &ClusterConfig, wanted: &Wanted, out: &mut Vec<u8>) {
+        let terms = Terms {
+            broker: self.shared.config.node_id,
+            broker_epoch: self.shared.broker_epoch.load(Ordering::Relaxed),
+            max_wait_ms: cluster.fetch_wait_max_ms,
+            min_bytes: cluster.fetch_min_bytes,
+            max_bytes: cluster.fetch_response_max_bytes,
+            partition_max_bytes: cluster.fetch_max_bytes,
+        };
+        self.session.ask(&wanted.asks, terms, out);
+    }
+
+    /// The answer's partitions, apart from the bytes, which are changed when they are appended.
+    pub fn read(&mut self, frame: &[u8], body: usize) -> Result<Vec<Answer>, LinkError> {
+        let malformed = |reason: String| LinkError::Malformed(reason);
+        let response = FetchResponse::decode(&frame[body..], FETCH_VERSION)
+            .map_err(|error| malformed(error.to_string()))?;
+        match response.head.error_code {
+            ErrorCode::NONE => {}
+            ErrorCode::FETCH_SESSION_ID_NOT_FOUND
+            | ErrorCode::INVALID_FETCH_SESSION_EPOCH
+            | ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR => {
+                self.session.reset();
+                return Ok(Vec::new());
+            }
+            error => return Err(malformed(format!("the leader refuses: {error:?}"))),
+        }
+        let mut answers = Vec::new();
+        for topic in &response.topics {
+            for partition in &topic.partitions {
+                let key = (topic.id, partition.head.index);
+                if let Some(ask) = self.session.asked(&key) {
+                    answers.push(Answer::new(key, ask, partition, frame));
+                }
+            }
+        }
+        self.session.answered(response.head.session_id);
+        Ok(answers)
+    }
+
+    /// Takes one of them; `ask_ends` asks the leader for its log start and log end offset of a partition
+    /// in a leader epoch, `None` where it does not say.
+    pub fn take(
+        &mut self,
+        cluster: &ClusterConfig,
+        answer: &Answer,
+        records: &mut [u8],
+        ask_ends: impl FnOnce(&Partition, i32) -> Result<Option<(i64, i64)>, LinkError>,
+    ) -> Result<(), LinkError> {
+        let Some(followed) = self.followed.get_mut(&answer.key) else {
+            return Ok(());
+        };
+        let partition = Arc::clone(&followed.partition);
+        self.shared.count_followed(&partition, records.len());
+        match taking::take(&self.shared, &partition, answer, records) {
+            Taken::Nothing => {}
+            Taken::Progress => followed.backoff_ms = 0,
+            Taken::Later(reason) => {
+                followed.backoff_ms = longer(followed.backoff_ms, cluster);
+                followed.until_ms = mono_ms() + followed.backoff_ms;
+                if let Some(reason) = reason {
+                    taking::tell(&self.shared, &partition, "replica_refused", &reason);
+                }
+            }
+            Taken::Fenced => {
+                // A newer leader is there; its LeaderAndIsr is on its way.
+                self.followed.remove(&answer.key);
+            }
+            Taken::Diverges(end) => self.cut(&answer.key, Cut::Diverging(end)),
+            Taken::BeginsAt(carried) => self.cut(&answer.key, Cut::BeginsAt(carried)),
+            Taken::OutOfRange => match ask_ends(&partition, answer.ask.leader_epoch)? {
+                Some((start, end)) => self.cut(&answer.key, Cut::Outside { start, end }),
+                None => {
+                    followed.backoff_ms = longer(followed.backoff_ms, cluster);
+                    followed.until_ms = mono_ms() + followed.backoff_ms;
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Hands the partition over; it comes back by the mailbox.
+    fn cut(&mut self, key: &Key, cut: Cut) {
+        if let Some(followed) = self.followed.remove(key) {
+            cutting::submit(&self.shared, followed.partition, followed.leader_epoch, cut);
+        }
+    }
+}
+
+/// The pause after a failure that follows one of `backoff_ms`.
+pub fn longer(backoff_ms: i64, cluster: &ClusterConfig) -> i64 {
+    (backoff_ms * 2).clamp(
+        BACKOFF_FIRST_MS,
+        cluster.fetch_backoff_ms.max(BACKOFF_FIRST_MS),
+    )
+}

@@ -1,0 +1,475 @@
+//! A plane without threads, on a disk in memory, that a simulation drives by hand.
+//!
+//! What threads do elsewhere is done here by whoever calls, one piece at a time and at the time that
+//! was set last: the network thread's turns ([`SimPlane::run_network`]), a writer's turn
+//! ([`SimPlane::write`]), one slow command ([`SimPlane::run_command`]), the syncer's timers
+//! ([`SimPlane::sync`]). A follower's requests and answers are handed out and in as bytes. Clients have
+//! socket pairs, so that all of the code from the socket on is that of the broker.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pyrklog_log::disk::testing::MemDisk;
+use pyrklog_log::{Isolation, Log, Wait};
+use pyrklog_wire::api::key;
+use pyrklog_wire::batch::Batches;
+use pyrklog_wire::header::{RequestHeader, parse_response_header};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
+
+pub use crate::planted::plant;
+
+use crate::acceptor::NewConnection;
+use crate::api::PlaneConfig;
+use crate::follower::{
+    FETCH_VERSION, FetcherId, Following, LIST_OFFSETS_VERSION, LinkError, ask_ends,
+};
+use crate::inbox::Message;
+use crate::network_thread::NetworkThread;
+use crate::partition::Role;
+use crate::plane::{DataPlane, OpenError};
+use crate::shared::Shared;
+use crate::shutdown;
+use crate::syncer::Syncer;
+use crate::threads::Threads;
+use crate::timers::NEVER_MS;
+use crate::writer::Writer;
+
+/// More than any log of a simulation has.
+const READ_BYTES: usize = 1 << 20;
+
+/// The other end of a client's connection.
+#[derive(Debug)]
+struct Peer {
+    socket: OwnedFd,
+    received: Vec<u8>,
+}
+
+/// A partition as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionView {
+    /// What it does here.
+    pub role: Role,
+    /// Leader epoch, -1 before the first.
+    pub leader_epoch: i32,
+    /// Log start, high watermark, durability gate and log end; `None` without a log.
+    pub offsets: Option<(i64, i64, i64, i64)>,
+    /// In-sync replicas as its leader counts them.
+    pub isr: Vec<i32>,
+}
+
+/// A batch of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchView {
+    /// First offset.
+    pub base_offset: i64,
+    /// Last offset.
+    pub last_offset: i64,
+    /// Leader epoch.
+    pub leader_epoch: i32,
+    /// Checksum, which offsets and epoch are not part of.
+    pub crc: u32,
+}
+
+/// What a fetcher does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchTurn {
+    /// To be sent to the leader.
+    Send(Vec<u8>),
+    /// Nothing before this time (monotonic milliseconds).
+    Later(i64),
+    /// Nothing is followed any more.
+    Idle,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct SimPlane {
+    plane: Arc<DataPlane>,
+    shared: Arc<Shared>,
+    thread: NetworkThread,
+    writers: Vec<Writer>,
+    syncers: Vec<Syncer>,
+    followings: BTreeMap<FetcherId, Following>,
+    peers: BTreeMap<u64, Peer>,
+    last_peer: u64,
+    correlation_id: i32,
+}
+
+/// The clocks of the calling thread stand at this time from now on.
+pub fn set_now_ms(now_ms: i64) {
+    crate::clock::set_now_ms(now_ms);
+}
+
+/// Writes what the writers have, of all directories.
+pub fn write_all(shared: &Arc<Shared>) {
+    for dir in &shared.dirs {
+        dir.writer.hurry();
+        for mut writer in Writer::team(shared, dir).into_iter().take(1) {
+            while writer.turn_by_hand() {}
+        }
+    }
+}
+
+impl SimPlane {
+    /// Opens a plane on `disk`, whose process died or was never there.
+    ///
+    /// # Errors
+    /// As [`DataPlane::open_on`]; [`OpenError::Config`] for more than one network thread.
+    pub fn open(config: PlaneConfig, disk: &MemDisk) -> Result<SimPlane, OpenError> {
+        if config.network_threads != 1 {
+            let message = "a simulated plane has one network thread";
+            return Err(OpenError::Config(message.into()));
+        }
+        let plane = Arc::new(DataPlane::open_on(config, Arc::new(disk.clone()))?);
+        let shared = Arc::clone(plane.shared());
+        shared.by_hand.store(true, Ordering::Relaxed);
+        let thread = NetworkThread::new(Arc::clone(&shared), 0)?;
+        let writers = shared.dirs.iter();
+        let writers = writers.flat_map(|dir| Writer::team(&shared, dir).into_iter().take(1));
+        let syncer = |dir| Syncer::new(Arc::clone(&shared), Arc::clone(dir));
+        Ok(SimPlane {
+            writers: writers.collect(),
+            syncers: shared.dirs.iter().map(syncer).collect(),
+            plane,
+            thread,
+            followings: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            last_peer: 0,
+            correlation_id: 0,
+            shared,
+        })
+    }
+
+    /// The plane, for its commands.
+    pub fn plane(&self) -> &Arc<DataPlane> {
+        &self.plane
+    }
+
+    // --- connections --------------------------------------------------------------------------
+
+    /// A client connects; its number. Errors: no file descriptor left.
+    pub fn connect(&mut self) -> std::io::Result<u64> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (own, socket) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let permit = self.shared.limits.admit(host);
+        let permit = permit.map_err(|refused| std::io::Error::other(format!("{refused:?}")))?;
+        self.last_peer += 1;
+        self.shared.inboxes[0].send(Message::Connect(Box::new(NewConnection {
+            socket,
+            host,
+            listener: Arc::from("PLAINTEXT"),
+            id: self.last_peer,
+            permit,
+        })));
+        let peer = Peer {
+            socket: own,
+            received: Vec::new(),
+        };
+        self.peers.insert(self.last_peer, peer);
+        Ok(self.last_peer)
+    }
+
+    /// A client sends a whole frame, with its length. Errors: the connection is gone.
+    pub fn send(&mut self, connection: u64, frame: &[u8]) -> std::io::Result<()> {
+        let peer = self.peers.get(&connection).ok_or(Errno::NOTCONN)?;
+        match send(&peer.socket, frame, SendFlags::NOSIGNAL)? {
+            sent if sent == frame.len() => Ok(()),
+            sent => Err(std::io::Error::other(format!("{sent} bytes were taken"))),
+        }
+    }
+
+    /// A client is gone.
+    pub fn disconnect(&mut self, connection: u64) {
+        self.peers.remove(&connection);
+    }
+
+    /// Serves connections until there is nothing to do at this time.
+    pub fn run_network(&mut self) {
+        self.thread.run_by_hand();
+    }
+
+    /// When a connection's time is over; `None` while there is none.
+    pub fn due_ms(&self) -> Option<i64> {
+        Some(self.thread.next_due_ms()).filter(|due_ms| *due_ms != NEVER_MS)
+    }
+
+    /// Whole answers that have arrived, without their lengths; `None` for a connection that was closed.
+    pub fn take_answers(&mut self) -> Vec<(u64, Option<Vec<u8>>)> {
+        let mut answers = Vec::new();
+        let mut ended = Vec::new();
+        for (number, peer) in &mut self.peers {
+            let is_ended = peer.receive();
+            while let Some(frame) = peer.take_frame() {
+                answers.push((*number, Some(frame)));
+            }
+            if is_ended {
+                ended.push(*number);
+                answers.push((*number, None));
+            }
+        }
+        for number in ended {
+            self.peers.remove(&number);
+        }
+        answers
+    }
+
+    // --- disk -----------------------------------------------------------------------------------
+
+    /// Whether a slow command waits.
+    pub fn has_commands(&self) -> bool {
+        self.shared.commands.depth() > 0
+    }
+
+    /// Runs one slow command.
+    pub fn run_command(&mut self) -> bool {
+        self.shared.commands.run_next(&self.shared)
+    }
+
+    /// Whether a writer has something to write.
+    pub fn has_writes(&self) -> bool {
+        self.shared.dirs.iter().any(|dir| dir.writer.depth() > 0)
+    }
+
+    /// One turn of each directory's writer.
+    pub fn write(&mut self) -> bool {
+        let mut wrote = false;
+        for writer in &mut self.writers {
+            wrote |= writer.turn_by_hand();
+        }
+        wrote
+    }
+
+    /// What the syncers have to do at this time. Errors: a sentence.
+    pub fn sync(&mut self) -> Result<(), String> {
+        self.syncers.iter_mut().try_for_each(Syncer::turn_by_hand)
+    }
+
+    // --- following -----------------------------------------------------------------------------
+
+    /// The fetchers that there are: leader and number.
+    pub fn fetchers(&self) -> Vec<FetcherId> {
+        self.shared.fetchers.ids()
+    }
+
+    /// Whether a fetcher has been given partitions that it has not looked at: it does not wait for the
+    /// answer to its request any more.
+    pub fn has_mail(&self, id: FetcherId) -> bool {
+        let mailbox = self.shared.fetchers.mailbox(id);
+        mailbox.is_some_and(|mailbox| !mailbox.is_empty())
+    }
+
+    /// What a fetcher does that has no request under way.
+    pub fn begin_fetch(&mut self, id: FetcherId) -> FetchTurn {
+        let Some(cluster) = &self.shared.config.cluster else {
+            return FetchTurn::Idle;
+        };
+        let Some(mailbox) = self.shared.fetchers.mailbox(id) else {
+            self.followings.remove(&id);
+            return FetchTurn::Idle;
+        };
+        let shared = &self.shared;
+        let following = self
+            .followings
+            .entry(id)
+            .or_insert_with(|| Following::new(Arc::clone(shared), id.0));
+        following.add(mailbox.take());
+        let wanted = following.wanted();
+        if following.is_empty() {
+            shared.fetchers.retire(id, &mailbox);
+            self.followings.remove(&id);
+            return FetchTurn::Idle;
+        }
+        if wanted.asks.is_empty() {
+            let soon_ms = crate::clock::mono_ms() + 1;
+            return FetchTurn::Later(wanted.due_ms.unwrap_or(soon_ms).max(soon_ms));
+        }
+        self.correlation_id += 1;
+        let correlation_id = self.correlation_id;
+        let client_id = "fetcher";
+        let frame = framed(
+            key::FETCH,
+            FETCH_VERSION,
+            correlation_id,
+            client_id,
+            |out| {
+                following.ask(cluster, &wanted, out);
+            },
+        );
+        FetchTurn::Send(frame)
+    }
+
+    /// The answer to a fetcher's request, without its length. `exchange` sends the leader a whole frame
+    /// and gives its answer, without its length; `None` where there is none.
+    ///
+    /// # Errors
+    /// A sentence, where it is no answer: then the connection is of no use any more.
+    pub fn fetch_answered(
+        &mut self,
+        id: FetcherId,
+        mut frame: Vec<u8>,
+        mut exchange: impl FnMut(Vec<u8>) -> Option<Vec<u8>>,
+    ) -> Result<(), String> {
+        let (Some(cluster), Some(following)) =
+            (&self.shared.config.cluster, self.followings.get_mut(&id))
+        else {
+            return Ok(());
+        };
+        let (_, body) = parse_response_header(&frame, key::FETCH, FETCH_VERSION)
+            .map_err(|error| error.to_string())?;
+        let answers = following
+            .read(&frame, body)
+            .map_err(|error| error.to_string())?;
+        let broker = self.shared.config.node_id;
+        for answer in answers {
+            let records = &mut frame[answer.records.clone()];
+            let taken = following.take(cluster, &answer, records, |partition, leader_epoch| {
+                ask_ends(broker, partition, leader_epoch, |request| {
+                    let (key, version) = (key::LIST_OFFSETS, LIST_OFFSETS_VERSION);
+                    let asked = framed(key, version, 0, "fetcher", |out| {
+                        request.encode(out, version)
+                    });
+                    let frame = exchange(asked).ok_or(LinkError::Interrupted)?;
+                    let (_, body) = parse_response_header(&frame, key, version)
+                        .map_err(|error| LinkError::Malformed(error.to_string()))?;
+                    Ok((frame, body))
+                })
+            });
+            taken.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// A fetcher's connection is gone, and with it the answer.
+    pub fn fetch_failed(&mut self, id: FetcherId) {
+        if let Some(following) = self.followings.get_mut(&id) {
+            following.reset();
+        }
+    }
+
+    // --- looking --------------------------------------------------------------------------------
+
+    /// A partition, if it is held.
+    pub fn partition(&self, topic: &str, index: i32) -> Option<PartitionView> {
+        let partition = self.shared.registry.partition(topic, index)?;
+        let state = partition.lock();
+        let offsets = |log: &Log| {
+            let (start, mark) = (log.log_start_offset(), log.high_watermark());
+            (start, mark, log.gated_end(), log.log_end_offset())
+        };
+        Some(PartitionView {
+            role: state.role,
+            leader_epoch: state.leader_epoch,
+            offsets: state.log.as_ref().map(offsets),
+            isr: state.isr.clone(),
+        })
+    }
+
+    /// The batches of a partition's log up to its durability gate. Errors: a sentence.
+    pub fn batches(&self, topic: &str, index: i32) -> Result<Vec<BatchView>, String> {
+        let Some(partition) = self.shared.registry.partition(topic, index) else {
+            return Ok(Vec::new());
+        };
+        let state = partition.lock();
+        let Some(log) = &state.log else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        let mut offset = log.log_start_offset();
+        while offset < log.gated_end() {
+            let location = log.locate(offset, Isolation::LogEnd);
+            let location = location.map_err(|error| error.to_string())?;
+            let slice = location.resolve(READ_BYTES, true, Wait::Blocking);
+            let slice = slice.map_err(|error| error.to_string())?;
+            let mut bytes = vec![0; slice.len()];
+            let mut done = 0;
+            while done < bytes.len() {
+                match slice.read_at(done, &mut bytes[done..]) {
+                    Ok(count) if count > 0 => done += count,
+                    outcome => return Err(format!("reading at {offset}: {outcome:?}")),
+                }
+            }
+            let before = offset;
+            for batch in Batches::new(&bytes) {
+                let header = batch.map_err(|error| error.to_string())?.header;
+                offset = header.next_offset();
+                found.push(BatchView {
+                    base_offset: header.base_offset,
+                    last_offset: header.last_offset(),
+                    leader_epoch: header.partition_leader_epoch,
+                    crc: header.crc,
+                });
+            }
+            if offset == before {
+                return Err(format!("nothing is found at {offset}"));
+            }
+        }
+        Ok(found)
+    }
+
+    // --- ends ------------------------------------------------------------------------------------
+
+    /// Ends in order; true when every log directory is marked clean.
+    pub fn shut_down(&mut self) -> bool {
+        while self.run_command() {}
+        write_all(&self.shared);
+        shutdown::end_in_order(&self.shared, &Threads::default(), 0)
+    }
+
+    /// Ends as at a kill.
+    pub fn kill(&mut self) {
+        shutdown::end_at_once(&self.shared, &Threads::default());
+    }
+}
+
+impl Peer {
+    /// Receives what there is; true at the end.
+    fn receive(&mut self) -> bool {
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            match recv(&self.socket, &mut buffer, RecvFlags::empty()) {
+                Ok((_, 0)) => return true,
+                Ok((_, count)) => self.received.extend_from_slice(&buffer[..count]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return false,
+                Err(_) => return true,
+            }
+        }
+    }
+
+    fn take_frame(&mut self) -> Option<Vec<u8>> {
+        let (len, rest) = self.received.split_first_chunk()?;
+        let len = u32::from_be_bytes(*len) as usize;
+        let frame = rest.get(..len)?.to_vec();
+        self.received.drain(..4 + len);
+        Some(frame)
+    }
+}
+
+/// A whole frame, with its length.
+fn framed(
+    api_key: i16,
+    api_version: i16,
+    correlation_id: i32,
+    client_id: &str,
+    encode: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
+    let mut frame = vec![0; 4];
+    RequestHeader {
+        api_key,
+        api_version,
+        correlation_id,
+        client_id: Some(client_id),
+    }
+    .encode(&mut frame);
+    encode(&mut frame);
+    let len = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
+    frame[..4].copy_from_slice(&len.to_be_bytes());
+    frame
+}

@@ -1,0 +1,1 @@
+"""The simulation: several brokers, a model of ZooKeeper and faults in one process (docs/simulation.md)."""

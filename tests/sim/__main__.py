@@ -1,0 +1,55 @@
+"""``python -m tests.sim``: runs seeds; prints those that fail, and their shrunk scripts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.sim.run import Outcome, run, script_of, shrink
+from tests.sim.world import Settings
+
+
+def main() -> int:
+    """The number of seeds that fail, at most 1."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--trace", action="store_true", help="print the traces")
+    parser.add_argument("--shrink", action="store_true")
+    parser.add_argument("--power", action="store_true", help="machines lose power, too")
+    parser.add_argument("--plant", action="append", default=[], help="bugs of the data plane")
+    parser.add_argument("--keep-going", action="store_true")
+    asked = parser.parse_args()
+    settings = Settings(planted=tuple(asked.plant))
+    began = time.monotonic()
+    failed = 0
+    acknowledged = events = 0
+    for seed in range(asked.first, asked.first + asked.seeds):
+        script = script_of(seed, settings, with_power=asked.power)
+        outcome = run(seed, settings, script)
+        acknowledged += outcome.acknowledged
+        events += outcome.events
+        if asked.trace:
+            print("\n".join(outcome.trace))
+        if outcome.violation is not None:
+            failed += 1
+            _tell(outcome)
+            if asked.shrink:
+                for action in shrink(seed, settings, script):
+                    print(f"    {action},")
+            if not asked.keep_going:
+                break
+    seconds = time.monotonic() - began
+    print(
+        f"{seed + 1 - asked.first} seeds, {failed} failed, {acknowledged} acknowledged, "
+        f"{events} events, {seconds:.1f} s"
+    )
+    return min(failed, 1)
+
+
+def _tell(outcome: Outcome) -> None:
+    print(f"seed {outcome.seed}: {outcome.violation}")
+
+
+sys.exit(main())

@@ -1,0 +1,296 @@
+"""The invariants (design, section 9), looked at after every event that changes a log or the store.
+
+A batch is known by its first offset and its leader epoch. What a client was told, or could have read, is
+*promised*: from then on it is on every member of the in-sync replicas.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyrklog.metastore import znodes
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+    from tests.sim.world import World
+
+Key = tuple[int, int]
+"""First offset and leader epoch of a batch."""
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+
+class Batch(NamedTuple):
+    """A batch of a log."""
+
+    base: int
+    last: int
+    epoch: int
+    crc: int
+
+    @property
+    def key(self) -> Key:
+        """Its name."""
+        return self.base, self.epoch
+
+
+class Replica:
+    """What a broker's disk has of a partition, as far as it is durable."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.keys: set[Key] = set()
+        self.view: object = None
+        self.is_known = True
+        """False after a loss of power, until it is looked at again."""
+
+
+class Promises:
+    """What must not be lost of a partition."""
+
+    def __init__(self) -> None:
+        self.by_base: dict[int, Batch] = {}
+        self.shown_end = 0
+        self.leaders: dict[int, int] = {}
+        """Leader epoch -> the broker that led in it."""
+        self.marks: dict[tuple[str, int], int] = {}
+        """(life, leader epoch) -> high watermark."""
+        self.leadership: znodes.Leadership | None = None
+
+
+class Checker:
+    """See the module."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._heap = world.heap
+        self.replicas: dict[tuple[int, int], Replica] = {}
+        """(broker, partition) -> what it has."""
+        self.partitions = {index: Promises() for index in world.settings.partitions}
+        self._before: dict[int, dict[Key, Key | None]] = {i: {} for i in self.partitions}
+        """Log matching: what lies before each batch is the same in all logs that have it."""
+        self._content: dict[int, dict[Key, tuple[int, int]]] = {i: {} for i in self.partitions}
+        self.by_crc: dict[int, dict[int, Key]] = {i: {} for i in self.partitions}
+        self._controller_epoch = 0
+        self.acknowledged = 0
+        self.read = 0
+        for broker in world.settings.brokers:
+            for index in self.partitions:
+                self.replicas[broker, index] = Replica()
+
+    def violated(self, what: str, cause: BaseException | None = None) -> None:
+        """Raises :class:`Violation`."""
+        self._heap.note(f"VIOLATION {what}")
+        raise Violation(what) from cause
+
+    # --- the store ---------------------------------------------------------------------------------
+
+    def written(self, paths: set[str]) -> None:
+        """Nodes of the store have changed."""
+        for index, promises in self.partitions.items():
+            path = znodes.state_path("t", index)
+            if path in paths:
+                self._state_written(index, promises, path)
+        if znodes.CONTROLLER_EPOCH in paths:
+            entry = self._world.zookeeper.tree.get(znodes.CONTROLLER_EPOCH)
+            epoch = int(entry.node.data) if entry is not None else -1
+            if epoch < self._controller_epoch:
+                self.violated(f"the controller epoch falls from {self._controller_epoch} to {epoch}")
+            self._controller_epoch = epoch
+
+    def _state_written(self, index: int, promises: Promises, path: str) -> None:
+        entry = self._world.zookeeper.tree.get(path)
+        if entry is None:
+            return
+        now = znodes.decode_state(path, entry.node.data)
+        before, promises.leadership = promises.leadership, now
+        self._heap.note(
+            f"state t-{index} leader={now.leader} epoch={now.leader_epoch} isr={list(now.isr)} "
+            f"version={entry.node.stat.version}"
+        )
+        if now.leader >= 0 and now.leader not in now.isr:
+            self.violated(f"t-{index}: leader {now.leader} is not in the ISR {now.isr}")
+        if before is not None and now.leader_epoch < before.leader_epoch:
+            self.violated(f"t-{index}: leader epoch falls: {before} -> {now}")
+        joined = set(now.isr) - set(before.isr if before is not None else ())
+        for broker in sorted(joined):
+            self._has_all(index, broker, "joins the ISR")
+
+    def order_followed(self, life: Life, controller_epoch: int) -> None:
+        """A broker follows a LeaderAndIsr."""
+        if controller_epoch < life.controller_epoch_seen:
+            self.violated(
+                f"{life.process.name} follows controller epoch {controller_epoch} after "
+                f"{life.controller_epoch_seen}"
+            )
+        life.controller_epoch_seen = controller_epoch
+
+    # --- the logs ----------------------------------------------------------------------------------
+
+    def look(self, life: Life) -> None:
+        """Something happened to a broker's plane."""
+        for index, promises in self.partitions.items():
+            view = life.sim.partition("t", index)
+            replica = self.replicas[life.broker.id, index]
+            if view is None or view[2] is None or view == replica.view:
+                continue
+            replica.view = view
+            self._look_at_log(life, index, replica)
+            if view[0] == "Leader":
+                self._look_at_leader(life, index, promises, view)
+
+    def _look_at_log(self, life: Life, index: int, replica: Replica) -> None:
+        found = [Batch(*row) for row in life.sim.batches("t", index)]
+        old = replica.batches
+        same = 0
+        while same < len(old) and same < len(found) and old[same] == found[same]:
+            same += 1
+        lost, added = old[same:], found[same:]
+        replica.batches = found
+        replica.is_known = True
+        for batch in lost:
+            replica.keys.discard(batch.key)
+        if lost:
+            self._heap.note(f"{life.process.name} t-{index} cut to {lost[0].base}")
+        before = found[same - 1].key if same else None
+        for batch in added:
+            self._matches(life, index, before, batch)
+            replica.keys.add(batch.key)
+            before = batch.key
+        if added:
+            last = added[-1]
+            self._heap.note(f"{life.process.name} t-{index} {added[0].key}..{last.last + 1}")
+        if lost and self._is_member(index, life.broker.id):
+            promised = self.partitions[index].by_base
+            for batch in lost:
+                if promised.get(batch.base) == batch and batch.key not in replica.keys:
+                    self._lost(index, life.broker.id, batch, "cuts off")
+
+    def _matches(self, life: Life, index: int, before: Key | None, batch: Batch) -> None:
+        key, name = batch.key, f"{life.process.name} t-{index}"
+        content = (batch.last, batch.crc)
+        if self._content[index].setdefault(key, content) != content:
+            self.violated(f"{name}: two different batches at (offset, epoch) {key}")
+        if self._before[index].setdefault(key, before) != before:
+            self.violated(
+                f"{name}: logs differ before {key}: {before} here, {self._before[index][key]} "
+                "elsewhere"
+            )
+        if before is not None and before[1] > batch.epoch:
+            self.violated(f"{name}: epoch {batch.epoch} behind {before[1]}")
+        self.by_crc[index][batch.crc] = key
+
+    def _look_at_leader(self, life: Life, index: int, promises: Promises, view: object) -> None:
+        _, epoch, (_, mark, gate, _), _ = view  # type: ignore[misc]
+        broker, name = life.broker.id, f"{life.process.name} t-{index}"
+        if promises.leaders.setdefault(epoch, broker) != broker:
+            self.violated(f"{name} leads in epoch {epoch}, as {promises.leaders[epoch]} does")
+        before = promises.marks.get((life.process.name, epoch), -1)
+        if mark < before:
+            self.violated(f"{name}: high watermark falls from {before} to {mark}")
+        promises.marks[life.process.name, epoch] = mark
+        if mark > gate:
+            self.violated(f"{name}: high watermark {mark} is above the gate {gate}")
+        if mark > before:
+            self._show(index, promises, broker, mark)
+
+    def _show(self, index: int, promises: Promises, leader: int, mark: int) -> None:
+        """Clients may read up to the mark from now on."""
+        for batch in reversed(self.replicas[leader, index].batches):
+            if batch.last >= mark:
+                continue
+            known = promises.by_base.get(batch.base)
+            if known == batch:
+                break
+            if known is not None:
+                self.violated(f"t-{index}: {batch.key} is shown, and {known.key} was")
+            self._promise(index, batch, "is shown")
+        promises.shown_end = max(promises.shown_end, mark)
+
+    def _promise(self, index: int, batch: Batch, why: str) -> None:
+        promises = self.partitions[index]
+        promises.by_base[batch.base] = batch
+        state = promises.leadership
+        for broker in state.isr if state is not None else ():
+            replica = self.replicas[broker, index]
+            if replica.is_known and batch.key not in replica.keys:
+                self._lost(index, broker, batch, f"{why}, but lacks on")
+
+    def acked(self, index: int, base: int, crc: int) -> None:
+        """A client was told that its batch is on enough replicas."""
+        self.acknowledged += 1
+        key = self.by_crc[index].get(crc)
+        if key is None or key[0] != base:
+            self.violated(f"t-{index}: acknowledged at {base}, but it is {key}")
+            return
+        last, _ = self._content[index][key]
+        batch = Batch(base, last, key[1], crc)
+        known = self.partitions[index].by_base.get(base)
+        if known is not None and known != batch:
+            self.violated(f"t-{index}: {batch.key} is acknowledged, and {known.key} was shown")
+        self._promise(index, batch, "is acknowledged")
+        brokers = self._world.settings.partitions[index]
+        holders = [b for b in brokers if key in self.replicas[b, index].keys]
+        unknown = [b for b in brokers if not self.replicas[b, index].is_known]
+        if len(holders) + len(unknown) < self._world.settings.min_insync_replicas:
+            self.violated(f"t-{index}: {key} is acknowledged, and only {holders} have it")
+
+    def was_read(self, index: int, base: int, epoch: int, crc: int) -> None:
+        """A consumer has read a batch."""
+        known = self.partitions[index].by_base.get(base)
+        if known is None or (known.epoch, known.crc) != (epoch, crc):
+            self.violated(f"t-{index}: ({base}, {epoch}) was read, and {known} was shown there")
+        self.read += 1
+
+    def _is_member(self, index: int, broker: int) -> bool:
+        state = self.partitions[index].leadership
+        return state is not None and broker in state.isr
+
+    def _has_all(self, index: int, broker: int, what: str) -> None:
+        replica = self.replicas[broker, index]
+        if not replica.is_known:
+            return
+        for batch in self.partitions[index].by_base.values():
+            if batch.key not in replica.keys:
+                self._lost(index, broker, batch, what)
+
+    def _lost(self, index: int, broker: int, batch: Batch, what: str) -> None:
+        state = self.partitions[index].leadership
+        isr = state.isr if state is not None else ()
+        self.violated(f"t-{index}: {batch.key} {what}: broker {broker}, in-sync replicas {isr}")
+
+    def lost_power(self, broker: int) -> None:
+        """What is on its disk is to be looked at anew."""
+        for index in self.partitions:
+            replica = self.replicas[broker, index]
+            replica.is_known = False
+            replica.view = None
+
+    def ended(self, broker: int) -> None:
+        """Its process is gone: what it opens next is to be looked at."""
+        for index in self.partitions:
+            self.replicas[broker, index].view = None
+
+    # --- the end -----------------------------------------------------------------------------------
+
+    def unsettled(self) -> str | None:
+        """Why the cluster is not whole; None where it is."""
+        for index, promises in self.partitions.items():
+            brokers = self._world.settings.partitions[index]
+            state = promises.leadership
+            if state is None or state.leader < 0:
+                return f"t-{index} has no leader"
+            if set(state.isr) != set(brokers):
+                return f"t-{index} has the in-sync replicas {state.isr}"
+            logs = [self.replicas[broker, index].batches for broker in brokers]
+            if any(log != logs[0] for log in logs):
+                return f"t-{index} has different logs"
+            life = self._world.brokers[state.leader].life
+            view = life.sim.partition("t", index) if life is not None else None
+            if view is None or view[0] != "Leader" or view[1] != state.leader_epoch:
+                return f"t-{index} is not led: {view}"
+            if view[2][1] < view[2][3]:
+                return f"t-{index} has the high watermark {view[2][1]} of {view[2][3]}"
+        return None

@@ -1,0 +1,25 @@
+"""The extension that the simulation loads: the broker's own, built with the feature ``sim``.
+
+``make`` builds it into ``target/sim``; it lives beside the one that is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+EXTENSION = Path(__file__).parents[2] / "target" / "sim" / "lib_core.so"
+
+
+@cache
+def core() -> Any:
+    """The module. Raises ``ImportError`` where it was not built."""
+    loader = importlib.machinery.ExtensionFileLoader("pyrklog_sim._core", str(EXTENSION))
+    spec = importlib.util.spec_from_loader("pyrklog_sim._core", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module

@@ -1,0 +1,185 @@
+"""What goes wrong: a script of actions, drawn from a seed or written by hand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.sim.network import STORE
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+class Action(NamedTuple):
+    """Something that is done at a time."""
+
+    at_us: int
+    kind: str
+    brokers: tuple[int, ...]
+    lasts_us: int = 0
+
+    def __str__(self) -> str:
+        named = ", ".join(map(str, self.brokers))
+        return f"Action({self.at_us}, {self.kind!r}, ({named},), {self.lasts_us})"
+
+
+KINDS = (
+    # kind, brokers, weight, longest
+    ("kill", 1, 6, 6_000_000),
+    ("pause", 1, 4, 6_000_000),
+    ("cut", 2, 4, 5_000_000),
+    ("cut_one_way", 2, 2, 5_000_000),
+    ("cut_from_store", 1, 3, 6_000_000),
+    ("isolate", 1, 3, 6_000_000),
+    ("break_connections", 2, 6, 0),
+    ("slow_disk", 1, 3, 5_000_000),
+    ("leave", 1, 2, 3_000_000),
+    ("expire", 1, 2, 0),
+)
+POWER = ("lose_power", 1, 4, 6_000_000)
+
+
+def draw(
+    seed: int, brokers: Sequence[int], from_us: int, until_us: int, *, with_power: bool
+) -> list[Action]:
+    """A script: bursts of faults with calm between them."""
+    dice = random.Random(f"{seed}/faults")
+    kinds = [*KINDS, POWER] if with_power else list(KINDS)
+    weights = [weight for _, _, weight, _ in kinds]
+    actions = []
+    at_us = from_us
+    while at_us < until_us:
+        at_us += dice.randint(50_000, 5_000_000)
+        for _ in range(dice.choice((1, 1, 2, 3, 4))):
+            kind, count, _, longest = dice.choices(kinds, weights)[0]
+            chosen = tuple(dice.sample(list(brokers), count))
+            lasts_us = int(longest * dice.random() ** 2)
+            actions.append(Action(at_us, kind, chosen, lasts_us))
+            at_us += int(2_000_000 * dice.random() ** 3)
+    return [action for action in actions if action.at_us < until_us]
+
+
+def schedule(world: World, actions: Sequence[Action]) -> None:
+    """Puts a script on the heap."""
+    for action in actions:
+        happening = _happening(world, action)
+        world.heap.after(action.at_us - world.heap.now_us, None, happening)
+
+
+def _happening(world: World, action: Action) -> Callable[[], None]:
+    def happen() -> None:
+        world.heap.note(f"FAULT {action.kind} {list(action.brokers)} for {action.lasts_us}")
+        undo = DOINGS[action.kind](world, *action.brokers)
+        if undo is not None:
+            world.heap.after(action.lasts_us, None, undo)
+
+    return happen
+
+
+Undo = Callable[[], None] | None
+
+
+def _kill(world: World, broker: int) -> Undo:
+    world.kill(broker)
+    return lambda: world.start(broker)
+
+
+def _lose_power(world: World, broker: int) -> Undo:
+    world.kill(broker, loses_power=True)
+    return lambda: world.start(broker)
+
+
+def _pause(world: World, broker: int) -> Undo:
+    life = world.brokers[broker].life
+    if life is None:
+        return None
+    process = life.process
+    process.is_paused = True
+    return lambda: world.heap.resume(process)
+
+
+def _cut_pairs(world: World, pairs: Sequence[tuple[int, int]]) -> Undo:
+    for pair in pairs:
+        world.network.cut(*pair)
+
+    def heal() -> None:
+        for pair in pairs:
+            world.network.heal(*pair)
+
+    return heal
+
+
+def _cut(world: World, one: int, other: int) -> Undo:
+    return _cut_pairs(world, [(one, other), (other, one)])
+
+
+def _cut_one_way(world: World, one: int, other: int) -> Undo:
+    return _cut_pairs(world, [(one, other)])
+
+
+def _cut_from_store(world: World, broker: int) -> Undo:
+    return _cut_pairs(world, [(broker, STORE), (STORE, broker)])
+
+
+def _isolate(world: World, broker: int) -> Undo:
+    others = [STORE, *(other for other in world.brokers if other != broker)]
+    return _cut_pairs(world, [p for o in others for p in ((broker, o), (o, broker))])
+
+
+def _break_connections(world: World, one: int, other: int) -> Undo:
+    world.network.break_connections(one, other)
+    world.look_at_connections()
+    return None
+
+
+def _slow_disk(world: World, broker: int) -> Undo:
+    machine = world.brokers[broker]
+    machine.is_slow = True
+
+    def heal() -> None:
+        machine.is_slow = False
+
+    return heal
+
+
+def _leave(world: World, broker: int) -> Undo:
+    life = world.brokers[broker].life
+    if life is not None:
+        life.leave()
+    return lambda: world.start(broker)
+
+
+def _expire(world: World, broker: int) -> Undo:
+    for session in list(world.zookeeper.sessions.values()):
+        if session.broker == broker:
+            world.heap.note(f"session {session.session_id} of {broker} is ended")
+            world.zookeeper.end(session)
+    return None
+
+
+DOINGS: dict[str, Callable[..., Undo]] = {
+    "kill": _kill,
+    "lose_power": _lose_power,
+    "pause": _pause,
+    "cut": _cut,
+    "cut_one_way": _cut_one_way,
+    "cut_from_store": _cut_from_store,
+    "isolate": _isolate,
+    "break_connections": _break_connections,
+    "slow_disk": _slow_disk,
+    "leave": _leave,
+    "expire": _expire,
+}
+
+
+def heal_everything(world: World) -> None:
+    """Nothing is wrong any more."""
+    world.network.heal_all()
+    for number, broker in world.brokers.items():
+        broker.is_slow = False
+        if broker.life is None:
+            world.start(number)
+        elif broker.life.process.is_paused:
+            world.heap.resume(broker.life.process)

@@ -1,0 +1,398 @@
+"""One life of a broker's process: the real drivers on the simulation's scheduler, over a real data plane
+that has no threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyrklog.controller.asked import AskedController
+from pyrklog.controller.driver import ControllerDriver, ControllerSettings
+from pyrklog.controller.requests import LeaderAndIsrRequest
+from pyrklog.controller.service import NO_TOPIC_ID, TopicInfo
+from pyrklog.core_plane import CorePlane
+from pyrklog.dataplane import PlaneSettings
+from pyrklog.errors import ErrorCode, StartError
+from pyrklog.events import EventHandler
+from pyrklog.handlers import build_handlers
+from pyrklog.membership.current_store import CurrentStore
+from pyrklog.membership.member import Member
+from pyrklog.metadata import Metadata
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import SessionExpiredError
+from pyrklog.peers.channels import PeerChannels
+from pyrklog.peers.peers import Peers
+from pyrklog.plane_settings import plane_settings
+from pyrklog.replication.driver import ReplicationDriver
+from pyrklog.replication.machine import LeadershipDecision
+from tests.sim.core import core
+from tests.sim.following import FetchLoop
+from tests.sim.heap import Process
+from tests.sim.peer_connection import host_of
+
+if TYPE_CHECKING:
+    from tests.sim.scheduler import Nursery
+    from tests.sim.world import Broker, World
+
+LISTENER = "PLAINTEXT"
+SYNC_US = 1_000_000
+EVENTS_MAX = 1_000
+SHUTDOWN_US = 50_000
+
+
+class _Commands:
+    """The plane's commands, after each of which its other parts may have something to do."""
+
+    def __init__(self, plane: Any, life: Life) -> None:
+        self._plane = plane
+        self._life = life
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        command = getattr(self._plane, name)
+        return lambda *arguments, **named: self._life.touch(lambda: command(*arguments, **named))
+
+
+class SimCorePlane(CorePlane):
+    """:class:`CorePlane` over a plane that is driven by hand."""
+
+    def __init__(self, plane: Any, life: Life) -> None:
+        self._core = core()
+        self._plane: Any = _Commands(plane, life)
+        self._waiting: dict[int, Any] = {}
+
+    def hand_out(self, event: Any, listener: EventHandler) -> None:
+        """One event of the plane."""
+        self._dispatch(event, listener)
+
+
+class _Session:
+    """Who stands behind a request of another broker."""
+
+    connection = 0
+    principal = "User:ANONYMOUS"
+    host = "127.0.0.1"
+    client_id = None
+    listener = LISTENER
+
+
+class _Request:
+    """A request of another broker, as the data plane would hand it over."""
+
+    id = 0
+    session = _Session()
+
+    def __init__(self, api_key: int, api_version: int, body: bytes) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.body = body
+
+
+class _Topics:
+    """The part of ``ClusterService`` that requests of brokers need."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+
+    def topic(self, name: str) -> TopicInfo | None:
+        entry = self._metadata.image.topics.get(name)
+        if entry is None:
+            return None
+        return TopicInfo(name, entry.id or NO_TOPIC_ID, len(entry.partitions), False)
+
+
+class _StateLog:
+    """Lines of the state-change log go to the trace."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def write(self, event: str, fields: Mapping[str, object]) -> None:
+        if event not in ("replica_state", "partition_state"):
+            told = " ".join(f"{name}={value}" for name, value in fields.items())
+            self._life.world.heap.note(f"{self._life.process.name} {event} {told}")
+
+    def flush(self) -> None:
+        """Every line is there at once."""
+
+
+class Life:
+    """See the module."""
+
+    def __init__(self, world: World, broker: Broker, number: int) -> None:
+        self.world = world
+        self.broker = broker
+        self.process = Process(f"broker-{broker.id}.{number}")
+        self.is_listening = False
+        self.is_leaving = False
+        self.controller_epoch_seen = 0
+        self._config = world.config_of(broker.id)
+        settings = plane_settings(self._config, broker.id, "simulation")
+        core().set_now_ms(world.heap.now_ms)
+        self.sim: Any = core().SimPlane(_plane_config(settings), broker.disk)
+        self.plane = SimCorePlane(self.sim.plane(), self)
+        self._events: EventHandler | None = None
+        self._handlers: Any = None
+        self._routes: dict[int, Callable[[bytes | None], None]] = {}
+        self._loops: dict[tuple[int, int], FetchLoop] = {}
+        self._is_pumping = False
+        self._is_command_due = False
+        self._is_write_due = False
+        self._timer_ms: int | None = None
+        self._nursery: Nursery | None = None
+        self.controller: ControllerDriver | None = None
+        self.metadata: Metadata | None = None
+        world.scheduler.run_in(self.process, self._run)
+        world.heap.after(SYNC_US, self.process, self._sync)
+
+    # --- the drivers, put together as broker.py does ---------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            await self._serve()
+        except BaseExceptionGroup as group:
+            if not _ends_a_process(group):
+                raise
+            self._exits(group)
+        except (SessionExpiredError, StartError) as error:
+            self._exits(error)
+
+    def _exits(self, why: BaseException) -> None:
+        self.world.heap.note(f"{self.process.name} exits: {type(why).__name__}")
+        # Whoever started it starts it again.
+        self.world.heap.after(0, None, lambda: self.world.exited(self))
+
+    async def _serve(self) -> None:
+        world, node_id = self.world, self.broker.id
+
+        async def connect() -> Any:
+            return world.zookeeper.begin(self.process, node_id)
+
+        store = CurrentStore(await connect())
+        registration = znodes.BrokerRegistration(
+            [(LISTENER, host_of(node_id), 9092)], {LISTENER: LISTENER}, None, 0
+        )
+        member = Member(
+            node_id, "simulation", store, connect, lambda: registration, registration_wait_seconds=10.0
+        )
+        metadata = self.metadata = Metadata(node_id, self._config, store, self.plane)
+        replication = ReplicationDriver(node_id, metadata, self.plane)
+        self._observe_orders(replication)
+        channels = PeerChannels(node_id, replication, LISTENER)
+        controller = self.controller = ControllerDriver(
+            node_id,
+            store,
+            channels,
+            self._controller_settings(),
+            _StateLog(self),  # type: ignore[arg-type]
+        )
+        asked = AskedController(controller)
+        peers = Peers(
+            self._config,
+            metadata,
+            replication,
+            self.plane,
+            asked,
+            lambda: controller.controller_id,
+        )
+        service: Any = _Topics(metadata)
+        groups: Any = None
+        self._handlers = build_handlers(service, groups, replication, asked, lambda _request: None)
+        async with world.scheduler.open_nursery() as nursery:
+            self._nursery = nursery
+            self._events = EventHandler(
+                node_id=node_id,
+                plane=self.plane,
+                store=store,
+                service=service,
+                replication=replication,
+                load_handlers=lambda: self._handlers,
+                log_dir_count=1,
+                on_all_log_dirs_failed=lambda: None,
+                nursery=nursery,  # type: ignore[arg-type]
+            )
+            nursery.start_soon(replication.run)
+            nursery.start_soon(peers.run)
+            nursery.start_soon(member.keep_session)
+            self.is_listening = True
+            await nursery.start(
+                member.belong, replication.registered, (metadata.run, controller.run)
+            )
+            world.heap.note(f"{self.process.name} belongs, epoch {member.broker_epoch}")
+            self._peers, self._member = peers, member
+            await world.scheduler.sleep_forever()
+
+    def _controller_settings(self) -> ControllerSettings:
+        return ControllerSettings(
+            unclean_topics=lambda _overrides: frozenset(),
+            delete_topic_enable=True,
+            rebalance_interval_seconds=self.world.settings.rebalance_seconds,
+            imbalance_percent=10,
+        )
+
+    def _observe_orders(self, replication: ReplicationDriver) -> None:
+        """An order that is followed must not be older than one that was followed before."""
+        replicas = replication.replicas
+        told = replicas.leadership_told
+
+        def leadership_told(request: LeaderAndIsrRequest) -> LeadershipDecision:
+            decision = told(request)
+            if decision.error is ErrorCode.NONE:
+                self.world.checker.order_followed(self, request.controller_epoch)
+            return decision
+
+        replicas.leadership_told = leadership_told  # type: ignore[method-assign]
+
+    def leave(self) -> None:
+        """An orderly end."""
+        if self._nursery is not None and not self.is_leaving and hasattr(self, "_peers"):
+            self.is_leaving = True
+            self.world.scheduler.run_in(self.process, self._leave)
+
+    async def _leave(self) -> None:
+        await self._peers.leave(self._member.broker_epoch)
+        self.world.heap.after(SHUTDOWN_US, self.process, lambda: self.world.ends(self))
+
+    # --- requests of other brokers ------------------------------------------------------------------
+
+    async def answer(self, api_key: int, version: int, body: bytes) -> bytes:
+        """What the handlers make of a request."""
+        answer: bytes | None = await self._handlers.handle(_Request(api_key, version, body))
+        assert answer is not None, f"API {api_key} is not served"
+        return answer
+
+    # --- the data plane --------------------------------------------------------------------------
+
+    def accept(self, answered: Callable[[bytes | None], None]) -> int:
+        """A connection to the data plane; its number."""
+        number: int = self.sim.connect()
+        self._routes[number] = answered
+        return number
+
+    def take_frame(self, connection: int, frame: bytes) -> None:
+        """What has arrived on a connection."""
+        if connection not in self._routes:
+            return
+
+        def take() -> None:
+            try:
+                self.sim.send(connection, frame)
+            except OSError:
+                self._closed(connection)
+
+        self.touch(take)
+
+    def _closed(self, connection: int) -> None:
+        answered = self._routes.pop(connection, None)
+        if answered is not None:
+            answered(None)
+
+    def hang_up(self, connection: int) -> None:
+        """The other side is gone."""
+        if self._routes.pop(connection, None) is not None:
+            self.touch(lambda: self.sim.disconnect(connection))
+
+    def exchange_now(self, frame: bytes) -> bytes | None:
+        """A request that is answered at once."""
+        core().set_now_ms(self.world.heap.now_ms)
+        connection = self.sim.connect()
+        self.sim.send(connection, frame)
+        self.sim.run_network()
+        answer: bytes | None = None
+        for number, answered in self.sim.take_answers():
+            if number == connection:
+                answer = answered
+            else:
+                self._route(number, answered)
+        self.sim.disconnect(connection)
+        self.touch(lambda: None)
+        return answer
+
+    def touch(self, act: Callable[[], Any]) -> Any:
+        """Does something to the plane at the present time, and sees that it goes on from there."""
+        core().set_now_ms(self.world.heap.now_ms)
+        if not self._is_pumping:
+            self._is_pumping = True
+            self.world.heap.after(0, self.process, self._pump)
+        return act()
+
+    def _pump(self) -> None:
+        self._is_pumping = False
+        core().set_now_ms(self.world.heap.now_ms)
+        self.sim.run_network()
+        for connection, frame in self.sim.take_answers():
+            self._route(connection, frame)
+        for event in self.sim.plane().drain_events(EVENTS_MAX):
+            if self._events is not None:
+                self.plane.hand_out(event, self._events)
+        self._begin_slow_work()
+        self._set_timer()
+        for fetcher in self.sim.fetchers():
+            loop = self._loops.get(fetcher)
+            if loop is None or loop.is_over:
+                self._loops[fetcher] = FetchLoop(self, fetcher)
+            else:
+                loop.look()
+        self.world.checker.look(self)
+
+    def _route(self, connection: int, frame: bytes | None) -> None:
+        if frame is None:
+            self._closed(connection)
+        elif connection in self._routes:
+            self._routes[connection](frame)
+
+    def _begin_slow_work(self) -> None:
+        heap = self.world.heap
+        if self.sim.has_commands() and not self._is_command_due:
+            self._is_command_due = True
+            heap.after(self.broker.disk_us(), self.process, self._run_command)
+        if self.sim.has_writes() and not self._is_write_due:
+            self._is_write_due = True
+            heap.after(self.broker.disk_us(), self.process, self._write)
+
+    def _run_command(self) -> None:
+        self._is_command_due = False
+        self.touch(self.sim.run_command)
+        self.world.checker.look(self)
+
+    def _write(self) -> None:
+        self._is_write_due = False
+        self.touch(self.sim.write)
+        self.world.checker.look(self)
+
+    def _set_timer(self) -> None:
+        due_ms = self.sim.due_ms()
+        if due_ms is None or (self._timer_ms is not None and self._timer_ms <= due_ms):
+            return
+        self._timer_ms = due_ms
+
+        def ring() -> None:
+            if self._timer_ms == due_ms:
+                self._timer_ms = None
+                self.touch(lambda: None)
+
+        heap = self.world.heap
+        heap.after(due_ms * 1000 - heap.now_us, self.process, ring)
+
+    def _sync(self) -> None:
+        self.touch(self.sim.sync)
+        self.world.heap.after(SYNC_US, self.process, self._sync)
+
+    def shut_down(self) -> bool:
+        """The plane ends in order; whether it is marked clean."""
+        core().set_now_ms(self.world.heap.now_ms)
+        clean: bool = self.sim.shut_down()
+        self.world.checker.look(self)
+        return clean
+
+
+def _plane_config(settings: PlaneSettings) -> Any:
+    options: dict[str, Any] = settings._asdict()
+    assert settings.cluster is not None
+    options["cluster"] = core().ClusterConfig(**settings.cluster._asdict())
+    return core().PlaneConfig(**options)
+
+
+def _ends_a_process(group: BaseExceptionGroup[BaseException]) -> bool:
+    """Whether nothing but what a broker exits for is in it."""
+    _, others = group.split((SessionExpiredError, StartError))
+    return others is None

@@ -1,0 +1,89 @@
+"""What lies between the processes: who reaches whom, and how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sim.heap import Heap
+
+STORE = 0
+"""ZooKeeper's place; brokers have their numbers, clients are everywhere."""
+
+NEAR_US = (50, 600)
+FAR_SHARE = 0.02
+FAR_US = (5_000, 60_000)
+LATE_US = (1_000, 4_000_000)
+
+
+class Network:
+    """Cut links, broken connections and delays."""
+
+    def __init__(self, heap: Heap) -> None:
+        self._heap = heap
+        self._dice = heap.dice("network")
+        self._cut: set[tuple[int, int]] = set()
+        self._on_heal: list[Callable[[], None]] = []
+        self.breaks: dict[tuple[int, int], int] = {}
+        """How often the connections of a pair were broken."""
+
+    def delay_us(self) -> int:
+        """Of one message."""
+        dice = self._dice
+        return dice.randint(*(FAR_US if dice.random() < FAR_SHARE else NEAR_US))
+
+    def late_us(self) -> int:
+        """Of one that lay in the buffers of a connection that has broken since."""
+        return self._dice.randint(*LATE_US)
+
+    def is_lost_in_break(self) -> bool:
+        """Whether a message on its way goes with its connection."""
+        return self._dice.random() < 0.5
+
+    def reaches(self, source: int, target: int) -> bool:
+        """Whether messages arrive."""
+        return source == target or (source, target) not in self._cut
+
+    def cut(self, source: int, target: int) -> None:
+        """From now on nothing arrives; what is sent waits in buffers."""
+        self._cut.add((source, target))
+
+    def heal(self, source: int, target: int) -> None:
+        """Messages arrive again."""
+        self._cut.discard((source, target))
+        self._look()
+
+    def heal_all(self) -> None:
+        """Everyone reaches everyone."""
+        self._cut.clear()
+        self._look()
+
+    def _look(self) -> None:
+        waiting, self._on_heal = self._on_heal, []
+        for look in waiting:
+            self._heap.after(self.delay_us(), None, look)
+
+    def when_healed(self, look: Callable[[], None]) -> None:
+        """Calls it once, after the next healing of any link."""
+        self._on_heal.append(look)
+
+    def break_connections(self, one: int, other: int) -> None:
+        """All connections between two brokers are reset."""
+        for pair in ((one, other), (other, one)):
+            self.breaks[pair] = self.breaks.get(pair, 0) + 1
+
+    def generation(self, source: int, target: int) -> int:
+        """Changes when connections break."""
+        return self.breaks.get((source, target), 0)
+
+    def carry(
+        self, source: int, target: int, arrive: Callable[[], None], extra_us: int = 0
+    ) -> None:
+        """Brings one message over a reliable connection, as soon as the link is not cut."""
+
+        def try_to() -> None:
+            if self.reaches(source, target):
+                arrive()
+            else:
+                self.when_healed(try_to)
+
+        self._heap.after(self.delay_us() + extra_us, None, try_to)

@@ -1,0 +1,123 @@
+"""What stands in for ``pyrklog.peers.connection.PeerConnection``: requests between the processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from pyrklog.peers.connection import Address, PeerError, PeerRefusedError
+from pyrklog.protocol.api import Api
+from tests.sim.scheduler import Task
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+    from tests.sim.world import World
+
+
+def host_of(broker: int) -> str:
+    """Where a broker is."""
+    return f"broker-{broker}"
+
+
+class SimConnection:
+    """One request at a time, each of which may be lost, late, or served although nobody waits any more."""
+
+    def __init__(
+        self, world: World, life: Life, address: Callable[[], Address | None], timeout_seconds: float
+    ) -> None:
+        self._world = world
+        self._life = life
+        self._address = address
+        self._timeout_seconds = timeout_seconds
+
+    async def call(self, api: Api[Any, Any], version: int, body: bytes) -> bytes:
+        """See ``PeerConnection.call``."""
+        address = self._address()
+        if address is None:
+            raise PeerError("its address is not known")
+        target = int(address[0].rpartition("-")[2])
+        scheduler = self._world.scheduler
+        try:
+            with scheduler.fail_after(self._timeout_seconds):
+                outcome = await scheduler.suspend(
+                    lambda task: _Call(self._world, self._life, target, (api, version, body), task)
+                )
+        except trio.TooSlowError:
+            raise PeerError("no answer in time") from None
+        if isinstance(outcome, PeerError):
+            raise outcome
+        answer: bytes = outcome
+        return answer
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+
+Message = tuple[Api[Any, Any], int, bytes]
+
+
+class _Call:
+    """A request under way."""
+
+    def __init__(
+        self, world: World, life: Life, target: int, message: Message, task: Task
+    ) -> None:
+        self._world = world
+        self._source = life
+        self._target = target
+        self._message = message
+        self._wake = task.waker()
+        self._server = world.brokers[target].life
+        self._generation = self._now_generation()
+        world.on_breaks.append(self._look)
+        if self._server is None or not self._server.is_listening:
+            delay_us = world.network.delay_us()
+            if world.network.reaches(life.broker.id, target):
+                refused = PeerRefusedError("it refuses connections")
+                world.heap.after(delay_us, life.process, lambda: self._wake(refused))
+            return
+        world.network.carry(life.broker.id, target, self._arrive)
+
+    def _now_generation(self) -> int:
+        return self._world.network.generation(self._source.broker.id, self._target)
+
+    def _is_broken(self) -> bool:
+        return self._generation != self._now_generation()
+
+    def _look(self) -> bool:
+        """Whether it is still worth looking at when connections break or processes die."""
+        server = self._server
+        is_gone = server is not None and not server.process.is_alive
+        if not (self._is_broken() or is_gone):
+            return self._source.process.is_alive
+        if self._world.network.reaches(self._target, self._source.broker.id) or self._is_broken():
+            reset = PeerError("connection reset")
+            delay_us = self._world.network.delay_us()
+            self._world.heap.after(delay_us, self._source.process, lambda: self._wake(reset))
+        return False
+
+    def _arrive(self) -> None:
+        server, world = self._server, self._world
+        assert server is not None
+        if self._is_broken():
+            if not world.network.is_lost_in_break():
+                world.heap.after(world.network.late_us(), server.process, self._serve)
+            return
+        world.heap.after(0, server.process, self._serve)
+
+    def _serve(self) -> None:
+        server = self._server
+        assert server is not None
+        if server.is_listening:
+            self._world.scheduler.run_in(server.process, self._answer, server)
+
+    async def _answer(self, server: Life) -> None:
+        api, version, body = self._message
+        answer = await server.answer(api.key, version, body)
+        self._world.network.carry(self._target, self._source.broker.id, lambda: self._return(answer))
+
+    def _return(self, answer: bytes) -> None:
+        if not self._is_broken():
+            self._world.heap.after(0, self._source.process, lambda: self._wake(answer))

@@ -1,0 +1,129 @@
+"""Bugs that the simulation has to find: mistakes that others made, put into the real code.
+
+Those of the data plane are switches of the extension (``rust/dataplane/src/planted.rs``), those of the
+control plane replace a function while a run lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+from pyrklog.controller import store_writes
+from pyrklog.controller.driver import ControllerDriver
+from pyrklog.controller.effects import Snapshot, StateWrite
+from pyrklog.controller.isr_changes import IsrChanges
+from pyrklog.controller.requests import IsrChange
+from pyrklog.controller.state import Partition
+from pyrklog.errors import ErrorCode
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import ANY_VERSION, Operation, Set
+from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
+
+
+class Planted(NamedTuple):
+    """A bug."""
+
+    data_plane: tuple[str, ...] = ()
+    control_plane: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, by: Any) -> Iterator[None]:
+    original = getattr(owner, name)
+    setattr(owner, name, by)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _set_any_version(write: StateWrite) -> Operation:
+    data = znodes.encode_state(write.leadership)
+    return Set(znodes.state_path(*write.key), data, ANY_VERSION)
+
+
+@contextmanager
+def isr_write_without_version() -> Iterator[None]:
+    """AlterPartition is written whatever has been written since the leader asked for it."""
+    refusal = IsrChanges._refusal
+
+    def lenient(
+        self: IsrChanges, change: IsrChange, partition: Partition | None
+    ) -> ErrorCode | None:
+        if partition is not None:
+            change = change._replace(partition_epoch=partition.partition_epoch)
+        return refusal(self, change, partition)
+
+    with (
+        _replaced(store_writes, "_set", _set_any_version),
+        _replaced(IsrChanges, "_refusal", lenient),
+    ):
+        yield
+
+
+@contextmanager
+def election_from_stale_cache() -> Iterator[None]:
+    """A new controller goes by what its broker was told as a broker, and writes without compare-and-set."""
+    read = ControllerDriver._read_snapshot
+
+    async def from_cache(self: ControllerDriver) -> Snapshot:
+        snapshot = await read(self)
+        states = dict(snapshot.states)
+        for key, (leadership, _) in snapshot.states.items():
+            known = _told[self].image.partition(*key)
+            if known is not None and known.leader >= 0:
+                told = leadership._replace(
+                    leader=known.leader, leader_epoch=known.leader_epoch, isr=tuple(known.isr)
+                )
+                states[key] = (told, 0)
+        return snapshot._replace(states=states)
+
+    _told: dict[ControllerDriver, Any] = {}
+    made = ControllerDriver.__init__
+
+    def remember(self: ControllerDriver, node_id: int, *rest: Any) -> None:
+        made(self, node_id, *rest)
+        # The channels call this broker's own replicas, which know its metadata.
+        _told[self] = rest[1]._own._metadata
+
+    with (
+        _replaced(store_writes, "_set", _set_any_version),
+        _replaced(ControllerDriver, "__init__", remember),
+        _replaced(ControllerDriver, "_read_snapshot", from_cache),
+    ):
+        yield
+
+
+@contextmanager
+def old_controller_is_obeyed() -> Iterator[None]:
+    """Brokers do not look at the controller's epoch."""
+
+    def fence(self: Replicas, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        if UNKNOWN_BROKER_EPOCH != broker_epoch < self.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        self.controller_epoch = max(self.controller_epoch, controller_epoch)
+        return ErrorCode.NONE
+
+    with _replaced(Replicas, "_fence", fence):
+        yield
+
+
+BUGS = {
+    "truncation to the high watermark": Planted(("truncate_to_high_watermark",)),
+    "ISR expansion before the epoch start": Planted(("join_before_epoch_start",)),
+    "high watermark above the gate": Planted(("high_watermark_above_gate",)),
+    "ISR write without the version check": Planted((), isr_write_without_version),
+    "election from a stale cache without compare-and-set": Planted((), election_from_stale_cache),
+    "an old controller's LeaderAndIsr is accepted": Planted((), old_controller_is_obeyed),
+    "data of a diverging reply is appended": Planted(("append_diverging",)),
+    "acks=all answered by the leader alone": Planted(("ack_below_min_isr",)),
+}
+"""Those of issue 6, but for the unclean restart and the reassignment."""
+
+STORIES = {
+    "before KIP-279": Planted(("answer_for_unknown_epoch",)),
+    "before KIP-320": Planted(("accept_any_leader_epoch",)),
+}
+

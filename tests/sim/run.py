@@ -1,0 +1,101 @@
+"""One seed: a cluster, faults, the invariants; and what is left of a script that fails."""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+from tests.sim.checker import Violation
+from tests.sim.clients import Consumer, Producer
+from tests.sim.faults import Action, draw, heal_everything, schedule
+from tests.sim.world import Settings, World
+
+CALM_US = 1_500_000
+FAULTS_UNTIL_US = 20_000_000
+WHOLE_AFTER_US = 60_000_000
+LOOK_US = 500_000
+
+
+class Outcome(NamedTuple):
+    """Of one run."""
+
+    seed: int
+    violation: str | None
+    trace: Sequence[str]
+    acknowledged: int
+    events: int
+
+    @property
+    def digest(self) -> str:
+        """Of the trace."""
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+
+def script_of(seed: int, settings: Settings, *, with_power: bool = False) -> list[Action]:
+    """The faults of a seed."""
+    return draw(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US, with_power=with_power)
+
+
+def run(
+    seed: int,
+    settings: Settings | None = None,
+    script: Sequence[Action] | None = None,
+    *,
+    planted: AbstractContextManager[object] | None = None,
+) -> Outcome:
+    """One run. Never raises for what it finds."""
+    settings = settings or Settings()
+    if script is None:
+        script = script_of(seed, settings)
+    world = World(seed, settings)
+    violation = None
+    with planted or nullcontext(), world.running():
+        try:
+            _play(world, settings, script)
+        except Violation as found:
+            violation = str(found)
+            if found.__cause__ is not None:
+                violation += "\n" + "".join(traceback.format_exception(found.__cause__))
+    trace, heap = world.heap.trace, world.heap
+    return Outcome(seed, violation, trace, world.checker.acknowledged, heap.happened)
+
+
+def _play(world: World, settings: Settings, script: Sequence[Action]) -> None:
+    for number in settings.brokers:
+        world.start(number)
+    end_us = max([FAULTS_UNTIL_US, *(action.at_us for action in script)])
+    for index in settings.partitions:
+        Producer(world, 2 * index, index, end_us)
+        Producer(world, 2 * index + 1, index, end_us)
+        Consumer(world, index, index, end_us)
+    schedule(world, script)
+    world.run_until(end_us)
+    heal_everything(world)
+    deadline_us = end_us + WHOLE_AFTER_US
+    while world.checker.unsettled() is not None:
+        if world.heap.now_us >= deadline_us:
+            world.checker.violated(f"it does not heal: {world.checker.unsettled()}")
+        world.run_until(world.heap.now_us + LOOK_US)
+        heal_everything(world) if world.heap.now_us < deadline_us - 30_000_000 else None
+
+
+def shrink(
+    seed: int, settings: Settings, script: Sequence[Action], **planted: object
+) -> list[Action]:
+    """A part of the script that still fails, from which nothing can be left out."""
+    left = list(script)
+    size = max(1, len(left) // 2)
+    while True:
+        at = 0
+        while at < len(left):
+            fewer = left[:at] + left[at + size :]
+            if run(seed, settings, fewer).violation is not None:
+                left = fewer
+            else:
+                at += size
+        if size == 1:
+            return left
+        size = max(1, size // 2)

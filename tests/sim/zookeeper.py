@@ -1,0 +1,284 @@
+"""A model of ZooKeeper: the tree and the watches of the embedded store, with sessions over a network.
+
+One server, which is linearizable as an ensemble's leader is. Of one session requests arrive, and answers and
+watches come back, in order (as ZooKeeper promises). A session whose client is not heard ends after its
+time-out; its client learns of it when it can be reached again. While the client is cut off its requests
+wait, as those of kazoo do, and when it is back every watch is called, as ``zookeeper.py`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyrklog.metastore.interface import (
+    Delete,
+    MetastoreError,
+    Node,
+    NoNodeError,
+    Operation,
+    OperationResult,
+    SessionExpiredError,
+    Stat,
+    Watch,
+    WatchEvent,
+)
+from pyrklog.metastore.single_writes import Outcome, SingleWrites
+from pyrklog.metastore.tree import Context, Draft, Tree
+from pyrklog.metastore.watches import Watches
+from tests.sim.heap import Heap, Process
+from tests.sim.network import STORE, Network
+from tests.sim.scheduler import Event, Scheduler, Task
+
+SESSION_TIMEOUT_US = 3_000_000
+HEARTBEAT_US = 700_000
+
+
+class ZooKeeper:
+    """The server."""
+
+    def __init__(self, heap: Heap, network: Network, scheduler: Scheduler) -> None:
+        self.heap = heap
+        self.network = network
+        self.scheduler = scheduler
+        self.tree = Tree()
+        self.watches = Watches()
+        self.sessions: dict[int, Session] = {}
+        self.on_written: Callable[[set[str]], None] = lambda _paths: None
+        self._zxid = 0
+        self._last_session = 0
+
+    def begin(self, process: Process, broker: int) -> Session:
+        """A new session of a broker's process."""
+        self._last_session += 1
+        session = Session(self, process, broker, self._last_session)
+        self.sessions[session.session_id] = session
+        self._watch_over(session)
+        return session
+
+    def _watch_over(self, session: Session) -> None:
+        """Ends the session when nothing was heard of it for its time-out."""
+
+        def look() -> None:
+            if session.session_id not in self.sessions:
+                return
+            if session.is_heard:
+                session.heard_us = self.heap.now_us
+            if self.heap.now_us - session.heard_us >= SESSION_TIMEOUT_US:
+                self.heap.note(f"session {session.session_id} of {session.broker} expires")
+                self.end(session)
+                return
+            self.heap.after(HEARTBEAT_US, None, look)
+
+        self.heap.after(HEARTBEAT_US, None, look)
+
+    def end(self, session: Session) -> None:
+        """The session is over: its watches go, then its nodes."""
+        if self.sessions.pop(session.session_id, None) is None:
+            return
+        self.watches.drop_session(session.session_id)
+        owned = self.tree.owned_by(session.session_id)
+        for path in sorted(owned):
+            self.run(0, [Delete(path)])
+        session.tell(session.learn_of_end)
+
+    def run(self, session_id: int, operations: Sequence[Operation]) -> Outcome:
+        """One transaction."""
+        self._zxid += 1
+        draft = Draft(self.tree)
+        context = Context(session_id, self._zxid, self.heap.now_ms)
+        results: list[OperationResult] = []
+        try:
+            for index, operation in enumerate(operations):
+                results.append(draft.run(operation, index, context))
+        except MetastoreError as error:
+            return error
+        self.tree.apply(draft)
+        self.watches.fire(draft.events)
+        self.on_written(set(draft.changes))
+        return results
+
+
+class Session(SingleWrites):
+    """A session of one process; the driver's side of it is that of ``Metastore``."""
+
+    def __init__(self, server: ZooKeeper, process: Process, broker: int, session_id: int) -> None:
+        self.session_id = session_id
+        self.broker = broker
+        self.heard_us = server.heap.now_us
+        self._server = server
+        self._process = process
+        self._network = server.network
+        self._heap = server.heap
+        self._expired = Event(server.scheduler)
+        self._arrives_us = 0
+        self._returns_us = 0
+        self._waiting: list[Callable[[Any], None]] = []
+        self._watches: dict[Watch, Watch] = {}
+        self._is_over = False
+        self._was_cut_off = False
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the server hears of the client now."""
+        process, network = self._process, self._network
+        is_up = process.is_alive and not process.is_paused
+        return is_up and network.reaches(self.broker, STORE) and network.reaches(STORE, self.broker)
+
+    # --- on the way ------------------------------------------------------------------------------
+
+    def _send(self, arrive: Callable[[], None]) -> None:
+        """To the server, behind what was sent before."""
+        self._arrives_us = max(self._arrives_us, self._heap.now_us + self._network.delay_us())
+        self._heap.after(self._arrives_us - self._heap.now_us, None, lambda: self._arrive(arrive))
+
+    def _arrive(self, arrive: Callable[[], None]) -> None:
+        if not self._process.is_alive:
+            return  # what the dead have sent may arrive or not: here it does not
+        if self._network.reaches(self.broker, STORE):
+            arrive()
+        else:
+            self._cut_off()
+            self._network.when_healed(lambda: self._arrive(arrive))
+
+    def tell(self, learn: Callable[[], None]) -> None:
+        """To the client, behind what was told before."""
+        self._returns_us = max(self._returns_us, self._heap.now_us + self._network.delay_us())
+        self._heap.after(self._returns_us - self._heap.now_us, None, lambda: self._return(learn))
+
+    def _return(self, learn: Callable[[], None]) -> None:
+        if self._network.reaches(STORE, self.broker):
+            self._heap.after(0, self._process, learn)
+        else:
+            self._cut_off()
+            self._network.when_healed(lambda: self._return(learn))
+
+    def _cut_off(self) -> None:
+        """The client's library loses its connection; when it has another it calls every watch."""
+        if self._was_cut_off:
+            return
+        self._was_cut_off = True
+
+        def look() -> None:
+            if not self.is_heard:
+                self._network.when_healed(look)
+                return
+            self._was_cut_off = False
+            if self.session_id in self._server.sessions:
+                self.tell(self._call_all_watches)
+
+        self._network.when_healed(look)
+
+    def _call_all_watches(self) -> None:
+        for watch in list(self._watches):
+            watch(WatchEvent("changed", "/"))
+
+    # --- requests --------------------------------------------------------------------------------
+
+    async def _ask(self, serve: Callable[[], Any]) -> Any:
+        """What ``serve`` gives on the server; a :class:`MetastoreError` that it gives is raised."""
+        if self._is_over:
+            raise SessionExpiredError("/")
+
+        def arm(task: Task) -> None:
+            wake = task.waker()
+            self._waiting.append(wake)
+
+            def answer(outcome: Any) -> None:
+                if wake in self._waiting:
+                    self._waiting.remove(wake)
+                    wake(outcome)
+
+            def arrive() -> None:
+                if self.session_id not in self._server.sessions:
+                    self.tell(lambda: answer(SessionExpiredError("/")))
+                    return
+                outcome = serve()
+                self.tell(lambda: answer(outcome))
+
+            self._send(arrive)
+
+        outcome = await self._server.scheduler.suspend(arm)
+        if isinstance(outcome, MetastoreError):
+            raise outcome
+        return outcome
+
+    def learn_of_end(self) -> None:
+        """The client is told that its session is over."""
+        self._is_over = True
+        waiting, self._waiting = self._waiting, []
+        for wake in waiting:
+            wake(SessionExpiredError("/"))
+        self._expired.set()
+
+    def _find(self, path: str) -> Node | None:
+        entry = self._server.tree.get(path)
+        return entry.node if entry is not None else None
+
+    def _wrapped(self, watch: Watch) -> Watch:
+        """The watch as the server has it: it is called at the client, behind what was told before."""
+
+
+        def call(event: WatchEvent) -> None:
+            self.tell(lambda: watch(event))
+
+        return self._watches.setdefault(watch, call)
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        def serve() -> Node | MetastoreError:
+            node = self._find(path)
+            if node is None:
+                return NoNodeError(path)
+            if watch is not None:
+                self._server.watches.add_data(path, self.session_id, self._wrapped(watch))
+            return node
+
+        found: Node = await self._ask(serve)
+        return found
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        def serve() -> list[Node | None]:
+            found = [self._find(path) for path in paths]
+            for path, node in zip(paths, found, strict=True):
+                if watch is not None and node is not None:
+                    self._server.watches.add_data(path, self.session_id, self._wrapped(watch))
+            return found
+
+        found: list[Node | None] = await self._ask(serve)
+        return found
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        def serve() -> Stat | None:
+            if watch is not None:
+                self._server.watches.add_data(path, self.session_id, self._wrapped(watch))
+            node = self._find(path)
+            return node.stat if node is not None else None
+
+        found: Stat | None = await self._ask(serve)
+        return found
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        def serve() -> list[str] | MetastoreError:
+            if self._find(path) is None:
+                return NoNodeError(path)
+            if watch is not None:
+                self._server.watches.add_children(path, self.session_id, self._wrapped(watch))
+            return self._server.tree.children(path)
+
+        found: list[str] = await self._ask(serve)
+        return found
+
+    async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
+        def serve() -> list[Outcome]:
+            return [self._server.run(self.session_id, operations) for operations in transactions]
+
+        found: list[Outcome] = await self._ask(serve)
+        return found
+
+    async def wait_expired(self) -> None:
+        await self._expired.wait()
+
+    async def close(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._send(lambda: self._server.end(self))
