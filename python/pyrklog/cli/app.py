@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyrklog.cli import arena, consume, group, log, produce, serve, topic
+from pyrklog.cli import arena, cluster, consume, group, log, produce, serve, topic
 from pyrklog.cli.failures import ending, guarded
 from pyrklog.cli.options import (
     AdoptZooKeeper,
@@ -35,6 +35,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(log.app, name="log")
 app.add_typer(arena.app, name="arena")
+app.add_typer(cluster.app, name="cluster")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 
