@@ -97,7 +97,9 @@ class Checker:
             entry = self._world.zookeeper.tree.get(znodes.CONTROLLER_EPOCH)
             epoch = int(entry.node.data) if entry is not None else -1
             if epoch < self._controller_epoch:
-                self.violated(f"the controller epoch falls from {self._controller_epoch} to {epoch}")
+                self.violated(
+                    f"the controller epoch falls from {self._controller_epoch} to {epoch}"
+                )
             self._controller_epoch = epoch
 
     def _state_written(self, index: int, promises: Promises, path: str) -> None:

@@ -25,7 +25,11 @@ class SimConnection:
     """One request at a time, each of which may be lost, late, or served although nobody waits any more."""
 
     def __init__(
-        self, world: World, life: Life, address: Callable[[], Address | None], timeout_seconds: float
+        self,
+        world: World,
+        life: Life,
+        address: Callable[[], Address | None],
+        timeout_seconds: float,
     ) -> None:
         self._world = world
         self._life = life
@@ -61,9 +65,7 @@ Message = tuple[Api[Any, Any], int, bytes]
 class _Call:
     """A request under way."""
 
-    def __init__(
-        self, world: World, life: Life, target: int, message: Message, task: Task
-    ) -> None:
+    def __init__(self, world: World, life: Life, target: int, message: Message, task: Task) -> None:
         self._world = world
         self._source = life
         self._target = target
@@ -116,7 +118,9 @@ class _Call:
     async def _answer(self, server: Life) -> None:
         api, version, body = self._message
         answer = await server.answer(api.key, version, body)
-        self._world.network.carry(self._target, self._source.broker.id, lambda: self._return(answer))
+        self._world.network.carry(
+            self._target, self._source.broker.id, lambda: self._return(answer)
+        )
 
     def _return(self, answer: bytes) -> None:
         if not self._is_broken():

@@ -368,7 +368,9 @@ class Scheduler:
         assert self.task is not None
         return self.task
 
-    def run_in(self, process: Process, start: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
+    def run_in(
+        self, process: Process, start: Callable[..., Awaitable[Any]], *arguments: Any
+    ) -> None:
         """A task at the root of a process."""
 
         def ended(_task: Task, failure: BaseException | None) -> None:
@@ -377,15 +379,15 @@ class Scheduler:
 
         Task(self, process, _call(start, *arguments), None, ended)
 
-    def Event(self) -> Event:  # noqa: N802
+    def Event(self) -> Event:
         """``trio.Event()``."""
         return Event(self)
 
-    def Lock(self) -> Lock:  # noqa: N802
+    def Lock(self) -> Lock:
         """``trio.Lock()``."""
         return Lock(self)
 
-    def CancelScope(self, *, shield: bool = False) -> CancelScope:  # noqa: N802
+    def CancelScope(self, *, shield: bool = False) -> CancelScope:
         """``trio.CancelScope()``."""
         return CancelScope(self, shield=shield)
 

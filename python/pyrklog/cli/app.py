@@ -34,10 +34,10 @@ app = typer.Typer(
 )
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
-app.add_typer(cluster.app, name="cluster")
 app.add_typer(dev.app, name="dev")
 app.add_typer(log.app, name="log")
 app.add_typer(arena.app, name="arena")
+app.add_typer(cluster.app, name="cluster")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyrklog.cli import reassign
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import (
     Bootstrap,
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
     from pyrklog.cli.output import Listing
 
 app = typer.Typer(
-    help="See how a cluster is, whether a broker may restart, and elect leaders.",
+    help="See how a cluster is, whether a broker may restart; elect leaders, move partitions.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+app.add_typer(reassign.app, name="reassign")
 
 WATCH_INTERVAL_S = 1.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from pyrklog.config.broker import BrokerConfig
 from pyrklog.controller.service import (
     OP_APPEND,
     OP_DELETE,
@@ -228,6 +229,32 @@ async def test_replication_rates_reach_the_plane_at_run_time(running: Running) -
     refused = await alter(running, BROKER, (OP_SET, leader, "-1"))
     assert refused is ErrorCode.INVALID_CONFIG
     assert await rates_after((OP_SET, leader, "9")) == (9, None)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ],
+)
+async def test_throttles_are_options_of_a_broker_while_they_are_set(
+    running: Running, name: str
+) -> None:
+    """As in Kafka: nobody sees them before and after."""
+    assert name not in await entries(running, BROKER)
+    assert await alter(running, BROKER, (OP_SET, name, "-1")) is ErrorCode.INVALID_CONFIG
+    assert await alter(running, BROKER, (OP_SET, name, "1000")) is ErrorCode.NONE
+    mine = (await entries(running, BROKER))[name]
+    assert (mine.value, mine.source, mine.read_only) == ("1000", SOURCE_DYNAMIC_BROKER, False)
+    assert [synonym.source for synonym in mine.synonyms] == [SOURCE_DYNAMIC_BROKER]
+    assert await alter(running, BROKER, (OP_DELETE, name, None)) is ErrorCode.NONE
+    assert name not in await entries(running, BROKER)
+    config = BrokerConfig({})
+    assert config.integer(name) == 2**63 - 1
+    changed = config.with_dynamic(default={name: "5"}, broker={name: "7"})
+    assert changed.integer(name) == 7
 
 
 async def test_run_time_changes_survive_a_restart(tmp_path: Path) -> None:

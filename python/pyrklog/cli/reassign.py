@@ -1,0 +1,408 @@
+"""``pyrklog cluster reassign``: plan, apply, status, cancel; on any Kafka cluster (KIP-455)."""
+
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit, guarded, worst
+from pyrklog.cli.options import (
+    Bootstrap,
+    DryRun,
+    Output,
+    OutputFormat,
+    Properties,
+    Quiet,
+    Settings,
+    Timeout,
+    settings,
+)
+from pyrklog.cli.talking import connect, say
+
+if TYPE_CHECKING:
+    from pyrklog.cli.output import Listing
+    from pyrklog.cli.reassign_cluster import Cluster
+    from pyrklog.cli.reassign_plan import Place
+
+app = typer.Typer(
+    help="Move partitions to other brokers. Plans are those of kafka-reassign-partitions.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+DEFAULT_RATE = "50MB/s"
+WATCH_INTERVAL_S = 1.0
+STANDARD_INPUT = "-"
+
+
+class Minimize(StrEnum):
+    """What a plan saves."""
+
+    BYTES = "bytes"
+
+
+PlanFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="A plan; - for standard input.", show_default=False)
+]
+
+
+@app.command("plan")
+@guarded
+def plan(
+    context: typer.Context,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("-t", "--topics", metavar="T,...", help="Only these; default: all."),
+    ] = None,
+    topics_file: Annotated[
+        str | None,
+        typer.Option(
+            "-f", "--topics-file", metavar="FILE", help="Kafka's topics-to-move JSON instead."
+        ),
+    ] = None,
+    brokers: Annotated[
+        str | None,
+        typer.Option("--brokers", metavar="N,...", help="Where replicas may lie; default: all."),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--rf", min=1, help="Replicas of each partition; default: as many as now."),
+    ] = None,
+    rack_aware: Annotated[
+        bool, typer.Option("--rack-aware/--no-rack-aware", help="Spread replicas over racks.")
+    ] = True,
+    minimize: Annotated[
+        Minimize | None,
+        typer.Option("--minimize", help="bytes: move only what must move, balance nothing."),
+    ] = None,
+    rate: Annotated[
+        str, typer.Option("--rate", metavar="RATE", help="For the estimate of the time.")
+    ] = DEFAULT_RATE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Print a plan in Kafka's JSON, and on standard error what it costs. Changes nothing."""
+    from pyrklog.cli.reassign_cluster import Cluster
+    from pyrklog.cli.reassign_plan import cost, parse_rate, parse_topics, propose, render_plan
+
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    rate_bytes = parse_rate(rate)
+    names = [name for text in topics or [] for name in text.split(",") if name]
+    if topics_file is not None:
+        names += parse_topics(_read(topics_file), topics_file)
+    cluster = Cluster(connect(options))
+    everything, _ = cluster.placement()
+    live = {one.broker_id: one.rack for one in cluster.describe().brokers}
+    allowed = _brokers(brokers, live)
+    _check_names(names, everything)
+    chosen = {place: now for place, now in everything.items() if not names or place[0] in names}
+    sizes = _largest(cluster.sizes())
+    proposed = propose(
+        chosen,
+        sizes,
+        allowed,
+        replication_factor=replication_factor,
+        racks=live if rack_aware else {},
+        balance=minimize is None,
+    )
+    changed = {place: now for place, now in proposed.items() if now != chosen[place]}
+    sys.stdout.write(render_plan(changed))
+    sys.stdout.flush()
+    if not options.quiet:
+        told = cost(everything, changed, sizes, live).line(rate_bytes)
+        typer.echo(f"{told} · nothing changed yet", err=True)
+
+
+@app.command("apply")
+@guarded
+def apply(
+    context: typer.Context,
+    file: PlanFile,
+    throttle: Annotated[
+        str | None,
+        typer.Option(
+            "--throttle",
+            metavar="RATE",
+            help="Copy no faster, such as 50MB/s, on each broker. `status FILE` takes it away.",
+            show_default=False,
+        ),
+    ] = None,
+    rollback: Annotated[
+        str | None,
+        typer.Option(
+            "--rollback", metavar="FILE", help="Write the plan that undoes this one there, first."
+        ),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="Wait until nothing of it moves any more.")
+    ] = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Begin the moves of a plan. What moves already gets other targets."""
+    from pyrklog.cli.reassign_cluster import Cluster
+    from pyrklog.cli.reassign_plan import parse_plan, parse_rate, render_plan
+
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    wanted = parse_plan(_read(file), file)
+    rate_bytes = None if throttle is None else parse_rate(throttle)
+    cluster = Cluster(connect(options))
+    before, _ = cluster.placement()
+    _check_places(wanted, before)
+    if rollback is not None and not dry_run:
+        undo = {place: before[place] for place in wanted}
+        try:
+            Path(rollback).write_text(render_plan(undo))
+        except OSError as error:
+            raise CliError(Exit.FAILED, f"{rollback}: {error.strerror}") from None
+    if not dry_run:
+        if rate_bytes is not None:
+            cluster.throttle(before, wanted, rate_bytes)
+        results = cluster.alter(wanted)
+    codes = []
+    for place in wanted:
+        if not dry_run and results[place][0]:
+            codes.append(_report(place, *results[place]))
+            continue
+        codes.append(Exit.OK)
+        arrow = f"{_list(before[place])} -> {_list(wanted[place])}"
+        say(options, f"{_name(place)}: {arrow}{' (not done)' if dry_run else ''}")
+    if watch and not dry_run:
+        _watch(cluster, options, set(wanted), OutputFormat.TABLE)
+        if rate_bytes is not None:
+            cluster.unthrottle({topic for topic, _ in wanted})
+    if worst(codes):
+        raise typer.Exit(worst(codes))
+
+
+@app.command("status")
+@guarded
+def status(
+    context: typer.Context,
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="Only this plan; when it is done, its throttle goes. 8 where it was not kept.",
+            show_default=False,
+        ),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="Print it again until nothing moves.")
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Show what moves, how far it is, and (with -w) how long it takes."""
+    from pyrklog.cli.output import print_listing
+    from pyrklog.cli.reassign_cluster import Cluster
+    from pyrklog.cli.reassign_plan import parse_plan
+
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    wanted = None if file is None else parse_plan(_read(file), file)
+    cluster = Cluster(connect(options))
+    places = None if wanted is None else set(wanted)
+    if watch:
+        items = _watch(cluster, options, places, output)
+    else:
+        items = _progress(cluster, places)
+        print_listing(_listing(items, cluster.placement()[1]), output)
+    if wanted is None or items:
+        return
+    after, _ = cluster.placement()
+    cluster.unthrottle({topic for topic, _ in wanted} & {topic for topic, _ in after})
+    other = [place for place in wanted if after.get(place) != wanted[place]]
+    for place in other:
+        found = _list(after[place]) if place in after else "gone"
+        typer.echo(f"error: {_name(place)} is {found}, not {_list(wanted[place])}", err=True)
+    if other:
+        raise typer.Exit(Exit.DIFFERS)
+    say(options, f"done: {len(wanted)} partitions are where the plan wants them")
+
+
+@app.command("cancel")
+@guarded
+def cancel(
+    context: typer.Context,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="A plan.", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Whatever moves.")] = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+) -> None:
+    """Give moves up: the replicas are those of before, and throttles go."""
+    from pyrklog.cli.reassign_cluster import Cluster
+    from pyrklog.cli.reassign_plan import parse_plan
+
+    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    if everything == (file is not None):
+        raise CliError(Exit.USAGE, "a plan or --all says what to cancel")
+    named = None if file is None else set(parse_plan(_read(file), file))
+    cluster = Cluster(connect(options))
+    moving = cluster.moving()
+    chosen = [place for place in moving if named is None or place in named]
+    if not chosen:
+        say(options, "nothing moves")
+        return
+    codes = []
+    for place, (code, why) in cluster.alter(dict.fromkeys(chosen)).items():
+        if code:
+            codes.append(_report(place, code, why))
+        else:
+            codes.append(Exit.OK)
+            say(options, f"{_name(place)}: cancelled")
+    cluster.unthrottle({topic for topic, _ in chosen})
+    if worst(codes):
+        raise typer.Exit(worst(codes))
+
+
+def _read(file: str) -> str:
+    if file == STANDARD_INPUT:
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text()
+    except OSError as error:
+        raise CliError(Exit.USAGE, f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CliError(Exit.USAGE, f"{file} is no text") from None
+
+
+def _brokers(text: str | None, live: "dict[int, str | None]") -> list[int]:
+    if text is None:
+        return sorted(live)
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise CliError(Exit.USAGE, f"--brokers takes numbers, not {text!r}")
+    dead = [part for part in parts if int(part) not in live]
+    if dead:
+        what = f"broker {','.join(dead)} is not there"
+        raise CliError(Exit.NOT_FOUND, what, f"brokers {_list(sorted(live))} are")
+    return sorted({int(part) for part in parts})
+
+
+def _check_names(names: list[str], everything: "dict[Place, tuple[int, ...]]") -> None:
+    from pyrklog.cli.connection import missing_topic
+
+    known = {topic for topic, _ in everything}
+    for name in names:
+        if name not in known:
+            raise missing_topic(name, sorted(known))
+
+
+def _check_places(
+    wanted: "dict[Place, tuple[int, ...]]", before: "dict[Place, tuple[int, ...]]"
+) -> None:
+    _check_names([topic for topic, _ in wanted], before)
+    for place in wanted:
+        if place not in before:
+            what = f"topic {place[0]} has no partition {place[1]}"
+            raise CliError(Exit.NOT_FOUND, what)
+
+
+def _largest(sizes: Any) -> "dict[Place, int]":
+    """A partition's size is that of its largest replica."""
+    found: dict[Place, int] = {}
+    for (topic, index, _), size in sizes.items():
+        found[topic, index] = max(size, found.get((topic, index), 0))
+    return found
+
+
+def _progress(cluster: "Cluster", places: "set[Place] | None") -> list[dict[str, Any]]:
+    moving = cluster.moving()
+    chosen = [place for place in sorted(moving) if places is None or place in places]
+    sizes = cluster.sizes() if chosen else {}
+    whole = _largest(sizes)
+    items = []
+    for place in chosen:
+        one = moving[place]
+        adding = one.adding_replicas
+        wanted = whole.get(place, 0) * len(adding)
+        there = sum(min(sizes.get((*place, b), 0), whole.get(place, 0)) for b in adding)
+        items.append(
+            {
+                "topic": place[0],
+                "partition": place[1],
+                "replicas": list(one.replicas),
+                "adding": list(adding),
+                "removing": list(one.removing_replicas),
+                "percent": int(100 * there / wanted) if wanted else 100,
+                "bytes_left": wanted - there,
+                "eta_s": None,
+            }
+        )
+    return items
+
+
+def _watch(
+    cluster: "Cluster",
+    options: Settings,
+    places: "set[Place] | None",
+    output: OutputFormat,
+) -> list[dict[str, Any]]:
+    """Prints what moves until nothing does; the last list, which is empty."""
+    from pyrklog.cli.output import print_listing
+
+    cluster_id = cluster.placement()[1]
+    before: dict[Place, int] = {}
+    seen_at = time.monotonic()
+    while True:
+        items = _progress(cluster, places)
+        now = time.monotonic()
+        for item in items:
+            place = item["topic"], item["partition"]
+            copied = before.get(place, item["bytes_left"]) - item["bytes_left"]
+            if copied > 0:
+                item["eta_s"] = round(item["bytes_left"] * (now - seen_at) / copied)
+        if items and not options.quiet:
+            print_listing(_listing(items, cluster_id), output)
+        if not items:
+            return items
+        before = {(item["topic"], item["partition"]): item["bytes_left"] for item in items}
+        seen_at = now
+        time.sleep(WATCH_INTERVAL_S)
+
+
+def _listing(items: list[dict[str, Any]], cluster_id: str | None) -> "Listing":
+    from pyrklog.cli.output import Column, Listing
+
+    columns = (
+        Column("topic", "TOPIC"),
+        Column("partition", "PARTITION", right=True),
+        Column("replicas", "REPLICAS", wide=True),
+        Column("adding", "ADDING"),
+        Column("removing", "REMOVING"),
+        Column("percent", "%", right=True),
+        Column("bytes_left", "BYTES LEFT", right=True),
+        Column("eta_s", "ETA S", right=True),
+    )
+    return Listing("pyrklog.reassignments/1", columns, items, cluster_id)
+
+
+def _report(place: "Place", code: Any, why: str | None) -> Exit:
+    from pyrklog.protocol.errors import ErrorCode
+
+    typer.echo(CliError(Exit.FAILED, f"{_name(place)}: {why or code.name}").line(), err=True)
+    unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return Exit.NOT_FOUND if unknown else Exit.FAILED
+
+
+def _name(place: "Place") -> str:
+    return f"{place[0]}-{place[1]}"
+
+
+def _list(brokers: Any) -> str:
+    return ",".join(map(str, brokers))

@@ -1,0 +1,189 @@
+"""What reassignments ask of a cluster: where replicas lie, how large they are, what moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.connection import Connection, addresses
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.reassign_plan import Place, Placement
+from pyrklog.protocol.cluster import (
+    DESCRIBE_CLUSTER,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+from pyrklog.protocol.reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+    OngoingPartitionReassignment,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+
+RETRY_PAUSE_S = 0.2
+_LOG_DIRS_VERSION = 2
+_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_LEADERS = "leader.replication.throttled.replicas"
+_FOLLOWERS = "follower.replication.throttled.replicas"
+
+ReplicaSizes = Mapping[tuple[str, int, int], int]
+"""Bytes by topic, partition and broker."""
+
+
+class Cluster:
+    """Questions to a cluster and orders to its controller."""
+
+    def __init__(self, connection: Connection) -> None:
+        protocol = connection.settings.properties.get("security.protocol", "plaintext")
+        if protocol.lower() != "plaintext":
+            raise CliError(Exit.FAILED, f"this command cannot use security.protocol={protocol}")
+        self._connection = connection
+        self._timeout_s = connection.settings.timeout_s
+
+    def describe(self) -> DescribeClusterResponse:
+        """The live brokers with their racks, and the controller."""
+        errors: list[str] = []
+        for address in addresses(self._connection.settings.bootstrap):
+            try:
+                with BrokerConnection(address, self._timeout_s) as broker:
+                    return broker.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
+            except OSError as error:
+                errors.append(f"{address[0]}:{address[1]}: {error}")
+        raise CliError(Exit.UNREACHABLE, "; ".join(errors), "check -b, and that the brokers run")
+
+    def placement(self) -> tuple[dict[Place, tuple[int, ...]], str | None]:
+        """Replicas of all partitions in their order, and the cluster's id."""
+        metadata = self._connection.metadata()
+        found = {
+            (name, index): tuple(partition.replicas)
+            for name, topic in metadata.topics.items()
+            for index, partition in topic.partitions.items()
+        }
+        return found, metadata.cluster_id
+
+    def sizes(self) -> ReplicaSizes:
+        """Bytes of each replica on the brokers that live."""
+        found: dict[tuple[str, int, int], int] = {}
+        for one in self.describe().brokers:
+            try:
+                with BrokerConnection((one.host, one.port), self._timeout_s) as broker:
+                    answer = broker.ask(
+                        DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, DescribeLogDirsRequest()
+                    )
+            except OSError as error:
+                what = f"broker {one.broker_id} at {one.host}:{one.port}: {error}"
+                raise CliError(Exit.UNREACHABLE, what) from None
+            for directory in answer.results:
+                for topic in directory.topics:
+                    for item in topic.partitions:
+                        key = topic.name, item.partition_index, one.broker_id
+                        found[key] = item.partition_size
+        return found
+
+    def alter(
+        self, wanted: Mapping[Place, Iterable[int] | None]
+    ) -> dict[Place, tuple[ErrorCode, str | None]]:
+        """Begins (or, None, cancels) reassignments; what became of each partition."""
+        topics: dict[str, list[ReassignablePartition]] = {}
+        for (topic, index), replicas in wanted.items():
+            item = ReassignablePartition(index, None if replicas is None else list(replicas))
+            topics.setdefault(topic, []).append(item)
+        request = AlterPartitionReassignmentsRequest(
+            int(self._timeout_s * 1000), [ReassignableTopic(*item) for item in topics.items()]
+        )
+        response = self._of_controller(
+            lambda broker: broker.ask(ALTER_PARTITION_REASSIGNMENTS, 0, request)
+        )
+        return {
+            (topic.name, one.partition_index): (ErrorCode(one.error_code), one.error_message)
+            for topic in response.responses
+            for one in topic.partitions
+        }
+
+    def moving(self) -> dict[Place, OngoingPartitionReassignment]:
+        """All partitions that move."""
+        request = ListPartitionReassignmentsRequest(int(self._timeout_s * 1000))
+        response = self._of_controller(
+            lambda broker: broker.ask(LIST_PARTITION_REASSIGNMENTS, 0, request)
+        )
+        return {
+            (topic.name, one.partition_index): one
+            for topic in response.topics
+            for one in topic.partitions
+        }
+
+    def _of_controller(self, ask: Callable[[BrokerConnection], Any]) -> Any:
+        """Asks the controller, and again while another broker becomes it."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            described = self.describe()
+            place = [b for b in described.brokers if b.broker_id == described.controller_id]
+            code, why = ErrorCode.NOT_CONTROLLER, None
+            if place:
+                try:
+                    address = (place[0].host, place[0].port)
+                    with BrokerConnection(address, self._timeout_s) as broker:
+                        response = ask(broker)
+                except OSError as error:
+                    what = f"the controller, broker {described.controller_id}: {error}"
+                    raise CliError(Exit.UNREACHABLE, what) from None
+                code, why = ErrorCode(response.error_code), response.error_message
+                if code is ErrorCode.NONE:
+                    return response
+            if code is not ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
+                raise CliError(Exit.FAILED, f"the controller refuses: {why or code.name}")
+            time.sleep(RETRY_PAUSE_S)
+
+    # --- throttles ---------------------------------------------------------------------------
+
+    def throttle(self, before: Placement, plan: Placement, rate_bytes: int) -> None:
+        """Holds what the plan copies to a rate (KIP-73); nothing else is held."""
+        leaders: dict[str, list[str]] = {}
+        followers: dict[str, list[str]] = {}
+        for (topic, index), replicas in plan.items():
+            old = before.get((topic, index), ())
+            leaders.setdefault(topic, []).extend(f"{index}:{broker}" for broker in old)
+            fresh = [f"{index}:{broker}" for broker in replicas if broker not in old]
+            followers.setdefault(topic, []).extend(fresh)
+        for topic in leaders:
+            options = {_LEADERS: ",".join(leaders[topic]), _FOLLOWERS: ",".join(followers[topic])}
+            self._set("topic", topic, options)
+        for one in self.describe().brokers:
+            self._set("broker", str(one.broker_id), dict.fromkeys(_RATES, str(rate_bytes)))
+
+    def unthrottle(self, topics: Collection[str]) -> None:
+        """Removes throttles from these topics and from all brokers."""
+        for topic in topics:
+            self._set("topic", topic, {_LEADERS: None, _FOLLOWERS: None})
+        for one in self.describe().brokers:
+            self._set("broker", str(one.broker_id), dict.fromkeys(_RATES))
+
+    def _set(self, kind: str, name: str, options: Mapping[str, str | None]) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+        entries = [
+            ConfigEntry(
+                option,
+                value,
+                incremental_operation=(
+                    AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+                ),
+            )
+            for option, value in options.items()
+        ]
+        resource = ConfigResource(kind, name, incremental_configs=entries)
+        (future,) = self._connection.admin.incremental_alter_configs(
+            [resource], request_timeout=self._timeout_s
+        ).values()
+        try:
+            future.result()
+        except KafkaException as error:
+            raise self._connection.explain(error.args[0], f"throttle of {kind} {name}") from None

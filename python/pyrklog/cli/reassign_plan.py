@@ -1,0 +1,276 @@
+"""Plans of reassignments: Kafka's JSON, who gets what, what it costs. Pure."""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyrklog.cli.failures import CliError, Exit
+
+Place = tuple[str, int]
+Placement = Mapping[Place, tuple[int, ...]]
+Sizes = Mapping[Place, int]
+"""Bytes of one replica."""
+
+SKEW_GOOD = 1.05
+"""Where brokers differ by no more, nothing is moved for the sake of balance."""
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?(?:/s)?")
+_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a plan means. ``moves`` are partitions that get other replicas."""
+
+    partitions: int
+    moves: int
+    copied_bytes: int
+    skew: tuple[float, float]
+    """Largest over mean of the brokers' bytes, before and after."""
+    leader_skew: tuple[float, float]
+
+    def line(self, rate_bytes: int) -> str:
+        """The cost in words, with the time that it takes at a rate."""
+        return (
+            f"moves {self.moves} of {self.partitions} partitions · copies "
+            f"{amount(self.copied_bytes)} · about {duration(self.copied_bytes / rate_bytes)} at "
+            f"{amount(rate_bytes)}/s\nskew by bytes {self.skew[0]:.2f} -> {self.skew[1]:.2f} · "
+            f"leaders {self.leader_skew[0]:.2f} -> {self.leader_skew[1]:.2f}"
+        )
+
+
+def parse_rate(text: str) -> int:
+    """Bytes a second: ``50MB/s``, ``64Mi``, ``1000000``. Raises :class:`CliError`."""
+    found = _RATE.fullmatch(text.strip())
+    factor = {**_FACTORS, **_BINARY}.get(found[2]) if found else None
+    value = int(float(found[1]) * factor) if found and factor else 0
+    if value <= 0:
+        raise CliError(Exit.USAGE, f"{text!r} is no rate", "write 50MB/s, or bytes a second")
+    return value
+
+
+def amount(count: float) -> str:
+    """Bytes as people read them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """A time as people read it."""
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def parse_plan(text: str, source: str) -> dict[Place, tuple[int, ...]]:
+    """Kafka's reassignment JSON. Raises :class:`CliError`."""
+    found: dict[Place, tuple[int, ...]] = {}
+    for item in _items(text, source, "partitions"):
+        try:
+            place = str(item["topic"]), int(item["partition"])
+            replicas = tuple(map(int, item["replicas"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise _no_plan(source, f"{type(error).__name__}: {error}") from None
+        if place in found:
+            raise _no_plan(source, f"{place[0]}-{place[1]} is named twice")
+        found[place] = replicas
+    return found
+
+
+def parse_topics(text: str, source: str) -> list[str]:
+    """Kafka's topics-to-move JSON. Raises :class:`CliError`."""
+    try:
+        return [str(item["topic"]) for item in _items(text, source, "topics")]
+    except (KeyError, TypeError) as error:
+        raise _no_plan(source, f"{type(error).__name__}: {error}") from None
+
+
+def _items(text: str, source: str, key: str) -> list[Any]:
+    try:
+        content = json.loads(text)
+        items = content[key]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _no_plan(source, f"{type(error).__name__}: {error}") from None
+    if not isinstance(items, list):
+        raise _no_plan(source, f"{key} is no list")
+    return items
+
+
+def _no_plan(source: str, why: str) -> CliError:
+    what = f"{source} is not what kafka-reassign-partitions reads ({why})"
+    return CliError(Exit.USAGE, what, "see `pyrklog cluster reassign plan`")
+
+
+def render_plan(placement: Placement) -> str:
+    """Kafka's reassignment JSON, which its own tool reads as well."""
+    partitions = [
+        {
+            "topic": topic,
+            "partition": index,
+            "replicas": list(replicas),
+            "log_dirs": ["any"] * len(replicas),
+        }
+        for (topic, index), replicas in sorted(placement.items())
+    ]
+    return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":")) + "\n"
+
+
+def propose(
+    current: Placement,
+    sizes: Sizes,
+    brokers: Sequence[int],
+    *,
+    replication_factor: int | None = None,
+    racks: Mapping[int, str | None] | None = None,
+    balance: bool = True,
+) -> dict[Place, tuple[int, ...]]:
+    """Replicas on ``brokers`` only, as many as asked for, as few bytes copied as possible.
+
+    With ``racks`` no two replicas lie in one rack as long as another has none. With ``balance``
+    the largest brokers give to the smallest until they are alike; leaders are spread, which copies
+    nothing. Raises :class:`CliError` where there are too few brokers.
+    """
+    largest = max([replication_factor or 0, *(map(len, current.values()))], default=0)
+    wanted = replication_factor or largest
+    if wanted > len(brokers):
+        what = f"{wanted} replicas do not fit on {len(brokers)} brokers"
+        raise CliError(Exit.USAGE, what, "name more with --brokers, or fewer with --rf")
+    plan = _Plan(current, sizes, brokers, racks or {})
+    for place in sorted(current, key=lambda place: (-sizes.get(place, 0), place)):
+        plan.settle(place, replication_factor or len(current[place]))
+    if balance:
+        plan.balance()
+    return plan.with_leaders(balance)
+
+
+class _Plan:
+    """Placements that change, and what lies on each broker then. An empty replica weighs 1."""
+
+    def __init__(
+        self,
+        current: Placement,
+        sizes: Sizes,
+        brokers: Sequence[int],
+        racks: Mapping[int, str | None],
+    ) -> None:
+        self._brokers = sorted(set(brokers))
+        self._racks = racks
+        self._weights = {place: sizes.get(place, 0) + 1 for place in current}
+        self._placed = {
+            place: [broker for broker in replicas if broker in self._brokers]
+            for place, replicas in current.items()
+        }
+        self._load = dict.fromkeys(self._brokers, 0)
+        for place, replicas in self._placed.items():
+            for broker in replicas:
+                self._load[broker] += self._weights[place]
+
+    def settle(self, place: Place, count: int) -> None:
+        """Takes away what is too much, and adds what lacks."""
+        replicas, weight = self._placed[place], self._weights[place]
+        while len(replicas) > count:
+            # The leader stays where it is.
+            gone = max(replicas[1:], key=lambda b: (self._crowd(b, replicas), self._load[b], b))
+            replicas.remove(gone)
+            self._load[gone] -= weight
+        while len(replicas) < count:
+            free = [broker for broker in self._brokers if broker not in replicas]
+            chosen = min(free, key=lambda b: (self._crowd(b, replicas), self._load[b], b))
+            replicas.append(chosen)
+            self._load[chosen] += weight
+
+    def _crowd(self, broker: int, replicas: Collection[int]) -> int:
+        """Replicas of the partition that lie in the broker's rack already."""
+        rack = self._racks.get(broker)
+        if rack is None:
+            return 0
+        return sum(self._racks.get(other) == rack for other in replicas if other != broker)
+
+    def balance(self) -> None:
+        """Moves replicas from the fullest broker that can give to the emptiest that can take."""
+        while skew(self._load.values()) > SKEW_GOOD:
+            if not self._improve():
+                return
+
+    def _improve(self) -> bool:
+        ordered = sorted(self._brokers, key=lambda broker: (self._load[broker], broker))
+        for light in ordered[: len(ordered) // 2]:
+            for heavy in reversed(ordered[len(ordered) // 2 :]):
+                place = self._best(heavy, light)
+                if place is not None:
+                    replicas = self._placed[place]
+                    replicas[replicas.index(heavy)] = light
+                    self._load[heavy] -= self._weights[place]
+                    self._load[light] += self._weights[place]
+                    return True
+        return False
+
+    def _best(self, heavy: int, light: int) -> Place | None:
+        """The partition whose move brings the two nearest to each other, if one does."""
+        difference = self._load[heavy] - self._load[light]
+        best: Place | None = None
+        for place, replicas in self._placed.items():
+            if heavy not in replicas or light in replicas or self._weights[place] >= difference:
+                continue
+            others = [broker for broker in replicas if broker != heavy]
+            if self._crowd(light, others) > self._crowd(heavy, others):
+                continue
+            if best is None or self._gap(place, difference) < self._gap(best, difference):
+                best = place
+        return best
+
+    def _gap(self, place: Place, difference: int) -> int:
+        return abs(difference - 2 * self._weights[place])
+
+    def with_leaders(self, spread: bool) -> dict[Place, tuple[int, ...]]:
+        """The placements; with ``spread`` each broker is preferred about equally often."""
+        led = dict.fromkeys(self._brokers, 0)
+        for replicas in self._placed.values():
+            led[replicas[0]] += 1
+        for place in sorted(self._placed) if spread else ():
+            replicas = self._placed[place]
+            best = min(replicas, key=lambda broker: led[broker])
+            if led[replicas[0]] - led[best] > 1:
+                led[replicas[0]] -= 1
+                led[best] += 1
+                replicas.remove(best)
+                replicas.insert(0, best)
+        return {place: tuple(replicas) for place, replicas in self._placed.items()}
+
+
+def skew(values: Collection[int]) -> float:
+    """The largest over the mean; 1 where there is nothing."""
+    total = sum(values)
+    return max(values) * len(values) / total if total else 1.0
+
+
+def cost(everything: Placement, plan: Placement, sizes: Sizes, brokers: Collection[int]) -> Cost:
+    """What ``plan`` costs, and what becomes of all partitions on all ``brokers``."""
+    after = {**everything, **plan}
+    used = {*brokers, *(b for replicas in after.values() for b in replicas)}
+    moves = [place for place in plan if set(plan[place]) != set(everything.get(place, ()))]
+    copied = sum(
+        sizes.get(place, 0) * len(set(plan[place]) - set(everything.get(place, ())))
+        for place in moves
+    )
+
+    def loads(placement: Placement, *, leaders: bool) -> list[int]:
+        found = dict.fromkeys(used, 0)
+        for place, replicas in placement.items():
+            for broker in replicas[:1] if leaders else replicas:
+                found[broker] = found.get(broker, 0) + (1 if leaders else sizes.get(place, 0))
+        return list(found.values())
+
+    return Cost(
+        len(everything),
+        len(moves),
+        copied,
+        (skew(loads(everything, leaders=False)), skew(loads(after, leaders=False))),
+        (skew(loads(everything, leaders=True)), skew(loads(after, leaders=True))),
+    )

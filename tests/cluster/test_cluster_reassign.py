@@ -1,0 +1,145 @@
+"""``pyrklog cluster reassign`` against real brokers."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pyrklog.cli.app import app
+from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster_clients import consume, create, produce
+from tests.support.zookeeper_server import ZooKeeperServer
+
+pytestmark = pytest.mark.jvm
+
+RATE = "leader.replication.throttled.rate"
+
+
+@pytest.fixture(scope="module")
+def shared(
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerCluster]:
+    """A cluster that nobody changes much."""
+    folder = tmp_path_factory.mktemp("shared")
+    cluster = BrokerCluster(f"{zookeeper.address}/reassign-mistakes", folder, count=2)
+    yield cluster.start()
+    cluster.close()
+
+
+def run(
+    cluster: BrokerCluster, *arguments: str, code: int = 0, bootstrap: str = ""
+) -> tuple[str, str]:
+    """Standard output and error of a command that must end with ``code``."""
+    command = ["-b", bootstrap or cluster.bootstrap, "cluster", "reassign", *arguments]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == code, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
+    return done.stdout, done.stderr
+
+
+def replicas(cluster: BrokerCluster, topic: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = cluster.json(f"/brokers/topics/{topic}")["partitions"]
+    return found
+
+
+def test_a_broker_is_emptied_by_a_plan_and_filled_again(
+    cluster: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    create(cluster, topic, 6, 2)
+    produce(cluster, topic, 6, [b"x" * 1_000] * 20)
+    before = replicas(cluster, topic)
+    plan, told = run(cluster, "plan", "--topics", topic, "--brokers", "1,2")
+    assert "moves 4 of 6 partitions" in told
+    assert "nothing changed yet" in told
+    assert replicas(cluster, topic) == before
+    file, undo = tmp_path / "plan.json", tmp_path / "undo.json"
+    file.write_text(plan)
+    out, _ = run(cluster, "apply", str(file), "--dry-run")
+    assert "(not done)" in out
+    assert replicas(cluster, topic) == before
+    arguments = ["apply", str(file), "--throttle", "500MB/s", "--rollback", str(undo), "-w"]
+    out, _ = run(cluster, *arguments)
+    for item in json.loads(plan)["partitions"]:
+        shown = ",".join(map(str, item["replicas"]))
+        assert f"{topic}-{item['partition']}: " in out
+        assert f" -> {shown}\n" in out
+    assert all(3 not in members for members in replicas(cluster, topic).values())
+    assert RATE not in cluster.json("/config/brokers/1")["config"]
+    run(cluster, "status", str(file))
+    _, error = run(cluster, "status", str(undo), code=8)
+    assert f"error: {topic}-" in error
+    run(cluster, "apply", str(undo), "--throttle", "500MB/s")
+    assert cluster.json("/config/brokers/1")["config"][RATE] == "500000000"
+    run(cluster, "status", "--watch")
+    out, _ = run(cluster, "status", str(undo))
+    assert out.endswith("partitions are where the plan wants them\n")
+    assert replicas(cluster, topic) == before
+    assert RATE not in cluster.json("/config/brokers/1")["config"]
+    assert len(consume(cluster, topic, 120, "g")) == 120
+
+
+def test_what_moves_is_shown_and_cancelled(
+    cluster: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    create(cluster, topic, 1, 1)
+    produce(cluster, topic, 1, [b"x" * 1_000] * 100)
+    (old,) = replicas(cluster, topic)["0"]
+    controller = cluster.controller()
+    still = next(number for number in cluster.brokers if number not in (old, controller))
+    file = tmp_path / "plan.json"
+    partition = {"topic": topic, "partition": 0, "replicas": [still]}
+    file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    bootstrap = cluster.brokers[controller].bootstrap
+    cluster.brokers[still].signal(signal.SIGSTOP)
+    try:
+        run(cluster, "apply", str(file), bootstrap=bootstrap)
+        wait_until(lambda: cluster.is_gone(still), "its session does not end")
+        shown, _ = run(cluster, "status", "-o", "json", bootstrap=bootstrap)
+        (item,) = json.loads(shown)["items"]
+        assert (item["topic"], item["adding"], item["removing"]) == (topic, [still], [old])
+        assert item["bytes_left"] > 50_000
+        assert item["percent"] == 0
+        out, _ = run(cluster, "cancel", "--all", bootstrap=bootstrap)
+        assert out == f"{topic}-0: cancelled\n"
+        out, _ = run(cluster, "cancel", str(file), bootstrap=bootstrap)
+        assert out == "nothing moves\n"
+    finally:
+        cluster.brokers[still].signal(signal.SIGCONT)
+    assert replicas(cluster, topic) == {"0": [old]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["plan", "--topics", "nothing"], 4, "topic nothing does not exist"),
+        (["plan", "--brokers", "1,9"], 4, "broker 9 is not there"),
+        (["plan", "--brokers", "one"], 2, "--brokers takes numbers"),
+        (["plan", "--rate", "fast"], 2, "is no rate"),
+        (["apply", "/nowhere/plan.json"], 2, "No such file"),
+        (["cancel"], 2, "a plan or --all"),
+    ],
+)
+def test_mistakes_are_told(
+    shared: BrokerCluster, arguments: list[str], code: int, words: str
+) -> None:
+    _, error = run(shared, *arguments, code=code)
+    assert words in error
+
+
+def test_a_plan_for_what_is_not_there_is_refused_whole(
+    shared: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    create(shared, topic, 1, 1)
+    file = tmp_path / "plan.json"
+
+    def wants(*items: tuple[int, list[int]]) -> str:
+        partitions = [{"topic": topic, "partition": p, "replicas": r} for p, r in items]
+        file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+        return str(file)
+
+    _, error = run(shared, "apply", wants((0, [1]), (7, [1])), code=4)
+    assert f"topic {topic} has no partition 7" in error
+    _, error = run(shared, "apply", wants((0, [9])), code=1)
+    assert "not alive" in error
