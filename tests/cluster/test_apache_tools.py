@@ -17,11 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
-from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
 from kazoo.client import KazooClient
 
-from tests.support import jvm, kafka_tools, zookeeper_kafka
+from tests.support import jvm, kafka_tools, reassigning, zookeeper_kafka
 from tests.support.cluster import BrokerCluster, wait_until
 from tests.support.cluster_clients import consume, create, in_sync, produce
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -240,10 +238,7 @@ def test_a_plan_is_made_and_another_is_cancelled(
     # A broker that stands still keeps the reassignment from its end; tools must not ask it.
     cluster.brokers[still].signal(signal.SIGSTOP)
     try:
-        admin = KafkaAdminClient(bootstrap_servers=cluster.brokers[controller].bootstrap)
-        partition = TopicPartition(topic, 0)
-        assert admin.alter_partition_reassignments({partition: [first, still]}) == {partition: None}
-        admin.close()
+        reassigning.move(cluster.brokers[controller].bootstrap, topic, (first, still))
         wait_until(lambda: cluster.is_gone(still), "its session does not end")
         plan = plan_file(tmp_path, topic, {0: (first, still)})
         bootstrap = cluster.brokers[controller].bootstrap

@@ -10,6 +10,7 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from pyrklog.metastore import znodes
+from tests.support import reassigning
 from tests.support.cluster import BrokerCluster, wait_until
 from tests.support.cluster_clients import in_sync, leaders
 from tests.support.cluster_load import Writer, check
@@ -136,28 +137,22 @@ def test_the_controller_is_killed_meanwhile(
 
 
 def test_a_reassignment_to_a_broker_that_stands_still_is_cancelled(
-    cluster: BrokerCluster, topic: str, client: KafkaAdminClient
+    cluster: BrokerCluster, topic: str
 ) -> None:
     controller = cluster.controller()
     still, first, second, third = sorted(cluster.brokers, key=lambda number: number == controller)
     create_on(cluster, topic, (first, second))
+    asked = cluster.brokers[controller].bootstrap
     cluster.brokers[still].signal(signal.SIGSTOP)
     try:
-        move(client, topic, 1, (third, still))
-        moving = client.list_partition_reassignments()
-        assert moving == {
-            TopicPartition(topic, 0): {
-                "replicas": [third, still, first, second],
-                "adding_replicas": [third, still],
-                "removing_replicas": [first, second],
-            }
-        }
-        wait_until(
-            lambda: third in in_sync(admin_of(cluster, third), topic)[0], "it does not catch up"
-        )
-        move(client, topic, 1, None)
+        reassigning.move(asked, topic, (third, still))
+        whole = [third, still, first, second]
+        assert reassigning.moving(asked) == {(topic, 0): (whole, [third, still], [first, second])}
+        state = f"/brokers/topics/{topic}/partitions/0/state"
+        wait_until(lambda: third in cluster.json(state)["isr"], "it does not catch up")
+        reassigning.move(asked, topic, None)
         assert has_arrived(cluster, topic, first, second)()
-        assert client.list_partition_reassignments() == {}
+        assert reassigning.moving(asked) == {}
         wait_until(lambda: not folders(cluster, topic, third), "the new replica stays")
     finally:
         cluster.brokers[still].signal(signal.SIGCONT)

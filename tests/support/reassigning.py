@@ -1,0 +1,40 @@
+"""Reassignments asked of one broker, the controller: no other is asked, which may stand still."""
+
+from collections.abc import Sequence
+
+from pyrklog.protocol.reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tests.support.asking import Asker
+
+
+def move(controller: str, topic: str, replicas: Sequence[int] | None) -> None:
+    """Has partition 0 moved there (None: not moved any more), and is told that it begins."""
+    partition = ReassignablePartition(0, None if replicas is None else list(replicas))
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, [partition])])
+    with Asker(controller) as asker:
+        response = asker.ask(ALTER_PARTITION_REASSIGNMENTS, 0, request)
+    assert response.error_code == 0, response
+    codes = [one.error_code for answer in response.responses for one in answer.partitions]
+    assert codes == [0], response
+
+
+def moving(controller: str) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
+    """What moves: replicas, those added, those removed."""
+    with Asker(controller) as asker:
+        response = asker.ask(LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
+    assert response.error_code == 0, response
+    return {
+        (topic.name, one.partition_index): (
+            one.replicas,
+            one.adding_replicas,
+            one.removing_replicas,
+        )
+        for topic in response.topics
+        for one in topic.partitions
+    }
