@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ _OUT_OF_LOG = (
 )
 
 
-class Client:
+class Client(ABC):
     """A thread that calls `step` until it is told to end; then `finish`. What it raises is kept in
     ``broke`` and ends it."""
 
@@ -67,13 +68,13 @@ class Client:
         except BaseException as error:
             self.broke = error
 
+    @abstractmethod
     def step(self) -> None:
         """Gets on for a moment."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> None:
         """Comes to an end."""
-        raise NotImplementedError
 
 
 class Writer(Client):
