@@ -151,7 +151,8 @@ class Writer(Client):
 
 class CarelessWriter(Writer):
     """One with acks=1 that never tries again: what it is told is no promise, but what a reader has
-    seen of it stays. Its records are what logs that diverge are made of."""
+    seen of it stays. Its records are what logs that diverge are made of. Their order is not kept:
+    what it has given up may still be on its way."""
 
     options: Mapping[str, Any] = {"acks": 1, "retries": 0, "message.timeout.ms": 3_000}
 
