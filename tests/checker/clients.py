@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ _OUT_OF_LOG = (
 )
 
 
-class Client:
+class Client(ABC):
     """A thread that calls `step` until it is told to end; then `finish`. What it raises is kept in
     ``broke`` and ends it."""
 
@@ -67,13 +68,13 @@ class Client:
         except BaseException as error:
             self.broke = error
 
+    @abstractmethod
     def step(self) -> None:
         """Gets on for a moment."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> None:
         """Comes to an end."""
-        raise NotImplementedError
 
 
 class Writer(Client):
@@ -150,7 +151,8 @@ class Writer(Client):
 
 class CarelessWriter(Writer):
     """One with acks=1 that never tries again: what it is told is no promise, but what a reader has
-    seen of it stays. Its records are what logs that diverge are made of."""
+    seen of it stays. Its records are what logs that diverge are made of. Their order is not kept:
+    what it has given up may still be on its way."""
 
     options: Mapping[str, Any] = {"acks": 1, "retries": 0, "message.timeout.ms": 3_000}
 

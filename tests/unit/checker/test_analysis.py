@@ -145,6 +145,13 @@ def test_a_writers_values_out_of_order() -> None:
     assert kinds(script, {0: B, 1: A}) == {"reordered"}
 
 
+def test_a_writer_that_was_promised_nothing_has_no_order() -> None:
+    script = Script()
+    script.sent(A, NONE, "unknown")
+    script.sent(B, NONE, "unknown")
+    assert kinds(script, {0: B, 1: A}) == set()
+
+
 def test_values_of_two_writers_have_no_order() -> None:
     script = Script()
     other = value_of(2, 0)
