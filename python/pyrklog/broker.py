@@ -126,6 +126,7 @@ class Broker:
         self._state_log = StateChangeLog(config.meta_dir)
         self._end = trio.Event()
         self._exit_code = 0
+        self._starting: trio.CancelScope | None = None
         self._log_dirs_failed = False
 
     def stop(self) -> None:
@@ -230,27 +231,28 @@ class Broker:
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)
-            # A listener on any free port must be bound before its port can be registered, and the
-            # brokers of a cluster expect one that is registered to listen.
-            early = [item for item in self.config.listeners.bound if in_cluster or not item.port]
-            self._listen(plane, early)
-            being_deleted = await store.children(znodes.DELETE_TOPICS)
-            await nursery.start(
-                member.belong, replication.registered, (metadata.run, controller.run)
-            )
-            await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
-            self._look_at_folders(metadata, plane, service, being_deleted, known_dirs)
-            await _wait_for_leaders(node_id, metadata, replication)
-            self._listen(plane, [item for item in self.config.listeners.bound if item not in early])
-            self.ready.set()
-            seconds = banner.seconds_since_exec()
-            await self._announce(seconds, cluster_id, node_id)
-            # Loading code takes longer than starting; whoever connects before it is done waits.
-            await trio.to_thread.run_sync(_import_groups)
-            await nursery.start(groups().run)
-            metadata.on_partitions_deleted = partial(_forget_offsets, nursery, groups())
-            await trio.to_thread.run_sync(events.preload)
-            _collect_garbage_from_now_on()
+            with trio.CancelScope() as starting:
+                self._starting = starting
+                # A listener on any free port must be bound before its port can be registered, and
+                # the brokers of a cluster expect one that is registered to listen.
+                bound = self.config.listeners.bound
+                early = [item for item in bound if in_cluster or not item.port]
+                self._listen(plane, early)
+                being_deleted = await store.children(znodes.DELETE_TOPICS)
+                await nursery.start(
+                    member.belong, replication.registered, (metadata.run, controller.run)
+                )
+                await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
+                self._look_at_folders(metadata, plane, service, being_deleted, known_dirs)
+                await _wait_for_leaders(node_id, metadata, replication)
+                self._listen(plane, [item for item in bound if item not in early])
+                await self._announce(banner.seconds_since_exec(), cluster_id, node_id)
+                # Loading code takes longer than starting; whoever connects before it is done waits.
+                await trio.to_thread.run_sync(_import_groups)
+                await nursery.start(groups().run)
+                metadata.on_partitions_deleted = partial(_forget_offsets, nursery, groups())
+                await trio.to_thread.run_sync(events.preload)
+                _collect_garbage_from_now_on()
             await self._end.wait()
             if peers is not None:
                 await peers.leave(member.broker_epoch)
@@ -409,6 +411,7 @@ class Broker:
         return self.config.integer("zookeeper.session.timeout.ms") / 1000 + SESSION_END_SECONDS
 
     async def _announce(self, seconds: float, cluster_id: str, node_id: int) -> None:
+        self.ready.set()
         bound = [item._replace(port=self.ports[item.name]) for item in self.config.listeners.bound]
         terminal = sys.stdout.isatty()
         if terminal:
@@ -446,6 +449,9 @@ class Broker:
                 log.info("shutting_down", signal=signal.Signals(number).name)
                 told_at = trio.current_time()
                 self._end.set()
+                # It may wait for a ZooKeeper, or for a controller, that does not answer.
+                if self._starting is not None and not self.ready.is_set():
+                    self._starting.cancel()
 
     async def _shut_down(self, plane: Plane) -> None:
         began = trio.current_time()

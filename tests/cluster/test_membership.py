@@ -1,6 +1,7 @@
 """Brokers that share a ZooKeeper: they find each other, lead apart, and outlive sessions."""
 
 import signal
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -151,3 +152,30 @@ def test_a_broker_joins_neither_apaches_cluster_nor_a_second_one(
         pass
     with pytest.raises(BrokerExited, match=r"(?s)exit code 78.*cluster"):
         TestBroker(cluster.brokers[1].data, arguments=other).start()
+
+
+def test_a_start_that_waits_for_a_controller_ends_at_the_first_signal(
+    new_cluster: Callable[..., BrokerCluster],
+) -> None:
+    """Somebody holds the controller's node, and says nothing."""
+    cluster = new_cluster(count=1).start()
+    broker = cluster.brokers[1]
+    assert broker.stop() == 0
+    cluster.store.create(
+        "/controller",
+        b'{"version":2,"brokerid":9,"timestamp":"1","kraftControllerEpoch":-1}',
+        None,
+        True,
+    )
+    starter = threading.Thread(target=_start, args=(broker,))
+    starter.start()
+    wait_until(lambda: cluster.is_registered(1), "it does not register")
+    broker.signal(signal.SIGTERM)
+    starter.join(60)
+    assert not starter.is_alive(), "it goes on waiting"
+    assert not broker.running
+
+
+def _start(broker: TestBroker) -> None:
+    with pytest.raises(BrokerExited):
+        broker.start()
