@@ -272,7 +272,7 @@ fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) {
         let cold = work.read(&cx.shared, cx.now.mono_ms);
         let is_under_way = if !cold.is_empty() {
             work.hand_over(cx, conn, cold)
-        } else if work.is_due(cx) {
+        } else if work.is_due(cx) || has_ended(conn) {
             break;
         } else {
             work.begin_wait(cx, conn)
@@ -283,6 +283,11 @@ fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) {
         }
     }
     respond(cx, conn, *work);
+}
+
+/// The peer sends nothing more, so that it is not kept waiting; its end may have come with the request.
+fn has_ended(conn: &Connection) -> bool {
+    conn.hung_up || conn.ended
 }
 
 /// One of the partitions of the waiting fetch has news.
@@ -327,7 +332,7 @@ pub fn finish_reading(cx: &mut Context, conn: &mut Connection, job: FetchJob) ->
         return Ok(());
     }
     if let Some(Exclusive::Fetch(mut work)) = conn.exclusive.take() {
-        if work.is_due(cx) {
+        if work.is_due(cx) || has_ended(conn) {
             respond(cx, conn, *work);
         } else if work.begin_wait(cx, conn) {
             conn.exclusive = Some(Exclusive::Fetch(work));

@@ -147,3 +147,20 @@ fn many_waiting_consumers_get_every_record_once() {
         consumer.join().unwrap();
     }
 }
+
+#[test]
+fn a_peer_that_ends_with_its_request_is_answered_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let ask = Ask::one("t", 0, 0).wait(600_000, 1);
+    for _ in 0..50 {
+        let mut client = test.client();
+        client.send(key::FETCH, ask.version, &ask.encode());
+        client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let (_, body) = client.receive(key::FETCH, ask.version);
+        assert!(fetched(&body, &ask).partitions[0].records.is_empty());
+        assert!(client.is_closed());
+    }
+    wait_until_purgatory(&test, 0);
+}

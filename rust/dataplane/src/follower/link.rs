@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pyrklog_wire::header::{RequestHeader, parse_response_header};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::set_socket_linger;
 
 use super::fetchers::Mailbox;
 use crate::clock::mono_ms;
@@ -16,6 +17,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// How long a request may take to be sent.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Mail that comes sooner after a request does not end its waiting: partitions that are new come one by
+/// one, and each interruption costs a whole request.
+const GATHER_MS: i64 = 20;
 
 /// In the middle of an answer it is looked so often whether the plane ends.
 const END_LOOK_MS: i64 = 100;
@@ -57,6 +62,9 @@ impl Link {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_write_timeout(Some(SEND_TIMEOUT))?;
+                    // A link that is dropped while the leader waits for data is reset, so that the
+                    // leader sees that nobody waits any more: one that is closed could still listen.
+                    set_socket_linger(&stream, Some(Duration::ZERO))?;
                     return Ok(Link {
                         stream,
                         correlation_id: 0,
@@ -72,7 +80,8 @@ impl Link {
     /// Sends a request and receives its answer: the frame, and where the body begins in it. Give
     /// the frame back with [`Link::recycle`].
     ///
-    /// Mail ends the waiting until the answer has begun to arrive, the end of the plane always.
+    /// Mail ends the waiting until the answer has begun to arrive, but not in the first moments; the
+    /// end of the plane always does.
     ///
     /// # Errors
     /// [`LinkError`]; the link is of no use any more.
@@ -123,7 +132,9 @@ impl Link {
         mailbox: &Mailbox,
     ) -> Result<(), LinkError> {
         frame.clear();
-        self.wait(mailbox, true, deadline_ms)?;
+        if !self.arrives(mailbox, false, (mono_ms() + GATHER_MS).min(deadline_ms))? {
+            self.wait(mailbox, true, deadline_ms)?;
+        }
         self.fill(frame, 4, mailbox, deadline_ms)?;
         let len = u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize;
         if len > ANSWER_BYTES_MAX {
@@ -159,11 +170,24 @@ impl Link {
 
     /// Waits until there is something to read. Mail is a reason not to, where it `gives_way`.
     fn wait(&self, mailbox: &Mailbox, gives_way: bool, deadline_ms: i64) -> Result<(), LinkError> {
+        if self.arrives(mailbox, gives_way, deadline_ms)? {
+            return Ok(());
+        }
+        let error = io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
+        Err(error.into())
+    }
+
+    /// The same; false when the time is over.
+    fn arrives(
+        &self,
+        mailbox: &Mailbox,
+        gives_way: bool,
+        deadline_ms: i64,
+    ) -> Result<bool, LinkError> {
         loop {
             let left_ms = deadline_ms - mono_ms();
             if left_ms <= 0 {
-                let error = io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
-                return Err(error.into());
+                return Ok(false);
             }
             if mailbox.is_stopped() {
                 return Err(LinkError::Interrupted);
@@ -179,7 +203,7 @@ impl Link {
                 Err(error) => return Err(io::Error::from(error).into()),
             }
             if !fds[0].revents().is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
                 return Err(LinkError::Interrupted);
