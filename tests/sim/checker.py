@@ -6,6 +6,7 @@ A batch is known by its first offset and its leader epoch. What a client was tol
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyrklog.metastore import znodes
@@ -43,6 +44,8 @@ class Replica:
         self.batches: list[Batch] = []
         self.keys: set[Key] = set()
         self.view: object = None
+        self.extent: tuple[int, int] | None = None
+        """Where it started and ended when it was last read."""
         self.is_known = True
         """False after a loss of power, until it is looked at again."""
 
@@ -119,7 +122,7 @@ class Checker:
             self._has_all(index, broker, "joins the ISR")
 
     def order_followed(self, life: Life, controller_epoch: int) -> None:
-        """A broker follows a LeaderAndIsr."""
+        """A broker follows an order of a controller."""
         if controller_epoch < life.controller_epoch_seen:
             self.violated(
                 f"{life.process.name} follows controller epoch {controller_epoch} after "
@@ -137,24 +140,27 @@ class Checker:
             if view is None or view[2] is None or view == replica.view:
                 continue
             replica.view = view
-            self._look_at_log(life, index, replica)
+            start, _, gate, _ = view[2]
+            if replica.extent != (start, gate):
+                replica.extent = (start, gate)
+                self._look_at_log(life, index, replica)
             if view[0] == "Leader":
                 self._look_at_leader(life, index, promises, view)
 
     def _look_at_log(self, life: Life, index: int, replica: Replica) -> None:
-        found = [Batch(*row) for row in life.sim.batches("t", index)]
+        found = life.sim.batches("t", index)
         old = replica.batches
-        same = 0
-        while same < len(old) and same < len(found) and old[same] == found[same]:
-            same += 1
-        lost, added = old[same:], found[same:]
-        replica.batches = found
+        same = len(old)
+        if found[:same] != old:
+            same = next(i for i, (a, b) in enumerate(zip_longest(old, found)) if a != b)
+        lost, added = old[same:], [Batch(*row) for row in found[same:]]
+        before = old[same - 1].key if same else None
+        replica.batches = old[:same] + added
         replica.is_known = True
         for batch in lost:
             replica.keys.discard(batch.key)
         if lost:
             self._heap.note(f"{life.process.name} t-{index} cut to {lost[0].base}")
-        before = found[same - 1].key if same else None
         for batch in added:
             self._matches(life, index, before, batch)
             replica.keys.add(batch.key)
@@ -266,12 +272,13 @@ class Checker:
         for index in self.partitions:
             replica = self.replicas[broker, index]
             replica.is_known = False
-            replica.view = None
+            replica.view = replica.extent = None
 
     def ended(self, broker: int) -> None:
         """Its process is gone: what it opens next is to be looked at."""
         for index in self.partitions:
-            self.replicas[broker, index].view = None
+            replica = self.replicas[broker, index]
+            replica.view = replica.extent = None
 
     # --- the end -----------------------------------------------------------------------------------
 

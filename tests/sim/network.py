@@ -12,7 +12,7 @@ STORE = 0
 NEAR_US = (50, 600)
 FAR_SHARE = 0.02
 FAR_US = (5_000, 60_000)
-LATE_US = (1_000, 4_000_000)
+LATE_US = (1_000, 8_000_000)
 
 
 class Network:
