@@ -117,9 +117,26 @@ class Checker:
             self.violated(f"t-{index}: leader {now.leader} is not in the ISR {now.isr}")
         if before is not None and now.leader_epoch < before.leader_epoch:
             self.violated(f"t-{index}: leader epoch falls: {before} -> {now}")
+        self._are_counted(index, promises)
         joined = set(now.isr) - set(before.isr if before is not None else ())
         for broker in sorted(joined):
             self._has_all(index, broker, "joins the ISR")
+
+    def _are_counted(self, index: int, promises: Promises) -> None:
+        """The leader's high watermark waits for every in-sync replica."""
+        state = promises.leadership
+        life = self._world.brokers[state.leader].life if state and state.leader >= 0 else None
+        if state is None or life is None:
+            return
+        view = life.sim.partition("t", index)
+        if view is None or view[:2] != ("Leader", state.leader_epoch):
+            return
+        uncounted = set(state.isr) - set(view[3])
+        if uncounted:
+            self.violated(
+                f"{life.process.name} t-{index} leads, and does not wait for {sorted(uncounted)} of "
+                f"the ISR {state.isr}"
+            )
 
     def order_followed(self, life: Life, controller_epoch: int) -> None:
         """A broker follows an order of a controller."""
@@ -190,6 +207,7 @@ class Checker:
 
     def _look_at_leader(self, life: Life, index: int, promises: Promises, view: object) -> None:
         _, epoch, (_, mark, gate, _), _ = view  # type: ignore[misc]
+        self._are_counted(index, promises)
         broker, name = life.broker.id, f"{life.process.name} t-{index}"
         if promises.leaders.setdefault(epoch, broker) != broker:
             self.violated(f"{name} leads in epoch {epoch}, as {promises.leaders[epoch]} does")

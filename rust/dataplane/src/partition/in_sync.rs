@@ -79,6 +79,12 @@ impl PartitionState {
         Some(!self.members.contains(&id) && follower.tells_of_reaching(needed))
     }
 
+    /// Whom the high watermark waits for.
+    #[cfg(feature = "sim")]
+    pub fn members(&self) -> &[i32] {
+        &self.members
+    }
+
     /// Whether this is one of its followers.
     pub fn is_follower(&self, id: i32) -> bool {
         self.followers.iter().any(|follower| follower.id == id)
