@@ -7,7 +7,7 @@ A batch is known by its first offset and its leader epoch. What a client was tol
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyrklog.metastore import znodes
 
@@ -100,7 +100,9 @@ class Checker:
             entry = self._world.zookeeper.tree.get(znodes.CONTROLLER_EPOCH)
             epoch = int(entry.node.data) if entry is not None else -1
             if epoch < self._controller_epoch:
-                self.violated(f"the controller epoch falls from {self._controller_epoch} to {epoch}")
+                self.violated(
+                    f"the controller epoch falls from {self._controller_epoch} to {epoch}"
+                )
             self._controller_epoch = epoch
 
     def _state_written(self, index: int, promises: Promises, path: str) -> None:
@@ -205,8 +207,8 @@ class Checker:
             self.violated(f"{name}: epoch {batch.epoch} behind {before[1]}")
         self.by_crc[index][batch.crc] = key
 
-    def _look_at_leader(self, life: Life, index: int, promises: Promises, view: object) -> None:
-        _, epoch, (_, mark, gate, _), _ = view  # type: ignore[misc]
+    def _look_at_leader(self, life: Life, index: int, promises: Promises, view: Any) -> None:
+        _, epoch, (_, mark, gate, _), _ = view
         self._are_counted(index, promises)
         broker, name = life.broker.id, f"{life.process.name} t-{index}"
         if promises.leaders.setdefault(epoch, broker) != broker:

@@ -184,11 +184,7 @@ class Consumer(Caller):
                 [
                     wire.string(TOPIC)
                     + wire.array(
-                        [
-                            struct.pack(
-                                ">iiqqi", self._index, self._epoch, self._offset, -1, 1 << 20
-                            )
-                        ]
+                        [struct.pack(">iiqqi", self._index, self._epoch, self._offset, -1, 1 << 20)]
                     )
                 ]
             )

@@ -65,9 +65,7 @@ class FetchLoop:
             if server is None:
                 self._failed()
                 return
-            self._link = WireLink(
-                life.world, life.broker.id, life.process, server, self._answered
-            )
+            self._link = WireLink(life.world, life.broker.id, life.process, server, self._answered)
         self._last_request += 1
         self._request = request = self._last_request
         self._link.send(frame)

@@ -170,7 +170,12 @@ class Life:
             [(LISTENER, host_of(node_id), 9092)], {LISTENER: LISTENER}, None, 0
         )
         member = Member(
-            node_id, "simulation", store, connect, lambda: registration, registration_wait_seconds=10.0
+            node_id,
+            "simulation",
+            store,
+            connect,
+            lambda: registration,
+            registration_wait_seconds=10.0,
         )
         metadata = self.metadata = Metadata(node_id, self._config, store, self.plane)
         replication = ReplicationDriver(node_id, metadata, self.plane)

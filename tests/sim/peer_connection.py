@@ -25,7 +25,11 @@ class SimConnection:
     """One request at a time, each of which may be lost, late, or served although nobody waits any more."""
 
     def __init__(
-        self, world: World, life: Life, address: Callable[[], Address | None], timeout_seconds: float
+        self,
+        world: World,
+        life: Life,
+        address: Callable[[], Address | None],
+        timeout_seconds: float,
     ) -> None:
         self._world = world
         self._life = life
@@ -39,11 +43,13 @@ class SimConnection:
             raise PeerError("its address is not known")
         target = int(address[0].rpartition("-")[2])
         scheduler = self._world.scheduler
+
+        def begin(task: Task) -> None:
+            _Call(self._world, self._life, target, (api, version, body), task)
+
         try:
             with scheduler.fail_after(self._timeout_seconds):
-                outcome = await scheduler.suspend(
-                    lambda task: _Call(self._world, self._life, target, (api, version, body), task)
-                )
+                outcome = await scheduler.suspend(begin)
         except trio.TooSlowError:
             raise PeerError("no answer in time") from None
         if isinstance(outcome, PeerError):
@@ -61,9 +67,7 @@ Message = tuple[Api[Any, Any], int, bytes]
 class _Call:
     """A request under way."""
 
-    def __init__(
-        self, world: World, life: Life, target: int, message: Message, task: Task
-    ) -> None:
+    def __init__(self, world: World, life: Life, target: int, message: Message, task: Task) -> None:
         self._world = world
         self._source = life
         self._target = target
@@ -77,6 +81,11 @@ class _Call:
             if world.network.reaches(life.broker.id, target):
                 refused = PeerRefusedError("it refuses connections")
                 world.heap.after(delay_us, life.process, lambda: self._wake(refused))
+            return
+        if world.network.strays():
+            reset = PeerError("connection reset")
+            world.heap.after(world.network.delay_us(), life.process, lambda: self._wake(reset))
+            world.heap.after(world.network.late_us(), self._server.process, self._serve)
             return
         world.network.carry(life.broker.id, target, self._arrive)
 
@@ -116,7 +125,9 @@ class _Call:
     async def _answer(self, server: Life) -> None:
         api, version, body = self._message
         answer = await server.answer(api.key, version, body)
-        self._world.network.carry(self._target, self._source.broker.id, lambda: self._return(answer))
+        self._world.network.carry(
+            self._target, self._source.broker.id, lambda: self._return(answer)
+        )
 
     def _return(self, answer: bytes) -> None:
         if not self._is_broken():

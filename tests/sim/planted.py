@@ -126,4 +126,3 @@ STORIES = {
     "before KIP-279": Planted(("answer_for_unknown_epoch",)),
     "before KIP-320": Planted(("accept_any_leader_epoch",)),
 }
-

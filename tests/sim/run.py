@@ -77,7 +77,9 @@ def _play(world: World, settings: Settings, script: Sequence[Action]) -> None:
         Producer(world, 2 * index + 1, index, end_us)
         Consumer(world, index, index, end_us)
     schedule(world, script)
+    world.network.is_stormy = bool(script)
     world.run_until(end_us)
+    world.network.is_stormy = False
     heal_everything(world)
     deadline_us = end_us + WHOLE_AFTER_US
     while world.checker.unsettled() is not None:

@@ -158,6 +158,9 @@ class CancelScope:
         return True
 
 
+_Scope = CancelScope
+
+
 def _without_cancelled(error: BaseException) -> BaseException | None:
     if isinstance(error, Cancelled):
         return None
@@ -368,7 +371,9 @@ class Scheduler:
         assert self.task is not None
         return self.task
 
-    def run_in(self, process: Process, start: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
+    def run_in(
+        self, process: Process, start: Callable[..., Awaitable[Any]], *arguments: Any
+    ) -> None:
         """A task at the root of a process."""
 
         def ended(_task: Task, failure: BaseException | None) -> None:
@@ -377,15 +382,15 @@ class Scheduler:
 
         Task(self, process, _call(start, *arguments), None, ended)
 
-    def Event(self) -> Event:  # noqa: N802
+    def Event(self) -> Event:
         """``trio.Event()``."""
         return Event(self)
 
-    def Lock(self) -> Lock:  # noqa: N802
+    def Lock(self) -> Lock:
         """``trio.Lock()``."""
         return Lock(self)
 
-    def CancelScope(self, *, shield: bool = False) -> CancelScope:  # noqa: N802
+    def CancelScope(self, *, shield: bool = False) -> CancelScope:
         """``trio.CancelScope()``."""
         return CancelScope(self, shield=shield)
 
@@ -415,7 +420,7 @@ class Scheduler:
         return await _suspend(arm)
 
     @contextmanager
-    def move_on_after(self, seconds: float) -> Iterator[CancelScope]:
+    def move_on_after(self, seconds: float) -> Iterator[_Scope]:
         """A scope with an end."""
         with self.CancelScope() as scope:
             scope.cancel_after(seconds)
@@ -426,7 +431,7 @@ class Scheduler:
         return self.move_on_after(deadline - self.current_time())
 
     @contextmanager
-    def fail_after(self, seconds: float) -> Iterator[CancelScope]:
+    def fail_after(self, seconds: float) -> Iterator[_Scope]:
         """A scope whose end is an error."""
         with self.move_on_after(seconds) as scope:
             yield scope

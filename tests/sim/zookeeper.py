@@ -218,7 +218,6 @@ class Session(SingleWrites):
     def _wrapped(self, watch: Watch) -> Watch:
         """The watch as the server has it: it is called at the client, behind what was told before."""
 
-
         def call(event: WatchEvent) -> None:
             self.tell(lambda: watch(event))
 
