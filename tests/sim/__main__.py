@@ -6,8 +6,7 @@ import argparse
 import sys
 import time
 
-from tests.sim.run import Outcome, run, script_of, shrink
-from tests.sim.world import Settings
+from tests.sim.run import Outcome, run, script_of, settings_of, shrink
 
 
 def main() -> int:
@@ -21,11 +20,11 @@ def main() -> int:
     parser.add_argument("--plant", action="append", default=[], help="bugs of the data plane")
     parser.add_argument("--keep-going", action="store_true")
     asked = parser.parse_args()
-    settings = Settings(planted=tuple(asked.plant))
     began = time.monotonic()
     failed = 0
     acknowledged = events = 0
     for seed in range(asked.first, asked.first + asked.seeds):
+        settings = settings_of(seed)._replace(planted=tuple(asked.plant))
         script = script_of(seed, settings, with_power=asked.power)
         outcome = run(seed, settings, script)
         acknowledged += outcome.acknowledged

@@ -6,7 +6,8 @@ A batch is known by its first offset and its leader epoch. What a client was tol
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyrklog.metastore import znodes
 
@@ -43,6 +44,8 @@ class Replica:
         self.batches: list[Batch] = []
         self.keys: set[Key] = set()
         self.view: object = None
+        self.extent: tuple[int, int] | None = None
+        """Where it started and ended when it was last read."""
         self.is_known = True
         """False after a loss of power, until it is looked at again."""
 
@@ -116,12 +119,29 @@ class Checker:
             self.violated(f"t-{index}: leader {now.leader} is not in the ISR {now.isr}")
         if before is not None and now.leader_epoch < before.leader_epoch:
             self.violated(f"t-{index}: leader epoch falls: {before} -> {now}")
+        self._are_counted(index, promises)
         joined = set(now.isr) - set(before.isr if before is not None else ())
         for broker in sorted(joined):
             self._has_all(index, broker, "joins the ISR")
 
+    def _are_counted(self, index: int, promises: Promises) -> None:
+        """The leader's high watermark waits for every in-sync replica."""
+        state = promises.leadership
+        life = self._world.brokers[state.leader].life if state and state.leader >= 0 else None
+        if state is None or life is None:
+            return
+        view = life.sim.partition("t", index)
+        if view is None or view[:2] != ("Leader", state.leader_epoch):
+            return
+        uncounted = set(state.isr) - set(view[3])
+        if uncounted:
+            self.violated(
+                f"{life.process.name} t-{index} leads, and does not wait for {sorted(uncounted)} of "
+                f"the ISR {state.isr}"
+            )
+
     def order_followed(self, life: Life, controller_epoch: int) -> None:
-        """A broker follows a LeaderAndIsr."""
+        """A broker follows an order of a controller."""
         if controller_epoch < life.controller_epoch_seen:
             self.violated(
                 f"{life.process.name} follows controller epoch {controller_epoch} after "
@@ -139,24 +159,27 @@ class Checker:
             if view is None or view[2] is None or view == replica.view:
                 continue
             replica.view = view
-            self._look_at_log(life, index, replica)
+            start, _, gate, _ = view[2]
+            if replica.extent != (start, gate):
+                replica.extent = (start, gate)
+                self._look_at_log(life, index, replica)
             if view[0] == "Leader":
                 self._look_at_leader(life, index, promises, view)
 
     def _look_at_log(self, life: Life, index: int, replica: Replica) -> None:
-        found = [Batch(*row) for row in life.sim.batches("t", index)]
+        found = life.sim.batches("t", index)
         old = replica.batches
-        same = 0
-        while same < len(old) and same < len(found) and old[same] == found[same]:
-            same += 1
-        lost, added = old[same:], found[same:]
-        replica.batches = found
+        same = len(old)
+        if found[:same] != old:
+            same = next(i for i, (a, b) in enumerate(zip_longest(old, found)) if a != b)
+        lost, added = old[same:], [Batch(*row) for row in found[same:]]
+        before = old[same - 1].key if same else None
+        replica.batches = old[:same] + added
         replica.is_known = True
         for batch in lost:
             replica.keys.discard(batch.key)
         if lost:
             self._heap.note(f"{life.process.name} t-{index} cut to {lost[0].base}")
-        before = found[same - 1].key if same else None
         for batch in added:
             self._matches(life, index, before, batch)
             replica.keys.add(batch.key)
@@ -184,8 +207,9 @@ class Checker:
             self.violated(f"{name}: epoch {batch.epoch} behind {before[1]}")
         self.by_crc[index][batch.crc] = key
 
-    def _look_at_leader(self, life: Life, index: int, promises: Promises, view: object) -> None:
-        _, epoch, (_, mark, gate, _), _ = view  # type: ignore[misc]
+    def _look_at_leader(self, life: Life, index: int, promises: Promises, view: Any) -> None:
+        _, epoch, (_, mark, gate, _), _ = view
+        self._are_counted(index, promises)
         broker, name = life.broker.id, f"{life.process.name} t-{index}"
         if promises.leaders.setdefault(epoch, broker) != broker:
             self.violated(f"{name} leads in epoch {epoch}, as {promises.leaders[epoch]} does")
@@ -268,12 +292,13 @@ class Checker:
         for index in self.partitions:
             replica = self.replicas[broker, index]
             replica.is_known = False
-            replica.view = None
+            replica.view = replica.extent = None
 
     def ended(self, broker: int) -> None:
         """Its process is gone: what it opens next is to be looked at."""
         for index in self.partitions:
-            self.replicas[broker, index].view = None
+            replica = self.replicas[broker, index]
+            replica.view = replica.extent = None
 
     # --- the end -----------------------------------------------------------------------------------
 

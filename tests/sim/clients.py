@@ -113,7 +113,7 @@ class Producer(Caller):
         self._again()
 
     def _again(self) -> None:
-        pause_us = self._dice.choice((500, 20_000, 150_000, 400_000))
+        pause_us = self._dice.choice((500, 50_000, 300_000, 800_000))
         delay_us = self._dice.randint(100, pause_us)
         if self.world.heap.now_us + delay_us < self._until_us:
             self.world.heap.after(delay_us, None, self._send)

@@ -38,6 +38,7 @@ KINDS = (
     ("leave", 1, 2, 3_000_000),
     ("expire", 1, 2, 0),
 )
+RESET_SHARE = 0.5
 POWER = ("lose_power", 1, 4, 6_000_000)
 
 
@@ -105,8 +106,13 @@ def _cut_pairs(world: World, pairs: Sequence[tuple[int, int]]) -> Undo:
         world.network.cut(*pair)
 
     def heal() -> None:
+        # A link that was down for a while may have cost the connections over it.
+        if world.heap.dice("resets").random() < RESET_SHARE:
+            for one, other in pairs:
+                world.network.break_connections(one, other)
         for pair in pairs:
             world.network.heal(*pair)
+        world.look_at_connections()
 
     return heal
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyrklog.controller.asked import AskedController
 from pyrklog.controller.driver import ControllerDriver, ControllerSettings
-from pyrklog.controller.requests import LeaderAndIsrRequest
 from pyrklog.controller.service import NO_TOPIC_ID, TopicInfo
 from pyrklog.core_plane import CorePlane
 from pyrklog.dataplane import PlaneSettings
@@ -24,7 +23,6 @@ from pyrklog.peers.channels import PeerChannels
 from pyrklog.peers.peers import Peers
 from pyrklog.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
-from pyrklog.replication.machine import LeadershipDecision
 from tests.sim.core import core
 from tests.sim.following import FetchLoop
 from tests.sim.heap import Process
@@ -237,15 +235,15 @@ class Life:
     def _observe_orders(self, replication: ReplicationDriver) -> None:
         """An order that is followed must not be older than one that was followed before."""
         replicas = replication.replicas
-        told = replicas.leadership_told
+        fence = replicas._fence
 
-        def leadership_told(request: LeaderAndIsrRequest) -> LeadershipDecision:
-            decision = told(request)
-            if decision.error is ErrorCode.NONE:
-                self.world.checker.order_followed(self, request.controller_epoch)
-            return decision
+        def observed(controller_epoch: int, broker_epoch: int) -> ErrorCode:
+            error = fence(controller_epoch, broker_epoch)
+            if error is ErrorCode.NONE:
+                self.world.checker.order_followed(self, controller_epoch)
+            return error
 
-        replicas.leadership_told = leadership_told  # type: ignore[method-assign]
+        replicas._fence = observed  # type: ignore[method-assign]
 
     def leave(self) -> None:
         """An orderly end."""

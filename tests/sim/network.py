@@ -12,7 +12,8 @@ STORE = 0
 NEAR_US = (50, 600)
 FAR_SHARE = 0.02
 FAR_US = (5_000, 60_000)
-LATE_US = (1_000, 4_000_000)
+STRAY_SHARE = 0.04
+LATE_US = (1_000, 8_000_000)
 
 
 class Network:
@@ -23,6 +24,8 @@ class Network:
         self._dice = heap.dice("network")
         self._cut: set[tuple[int, int]] = set()
         self._on_heal: list[Callable[[], None]] = []
+        self.is_stormy = False
+        """Faults happen."""
         self.breaks: dict[tuple[int, int], int] = {}
         """How often the connections of a pair were broken."""
 
@@ -34,6 +37,10 @@ class Network:
     def late_us(self) -> int:
         """Of one that lay in the buffers of a connection that has broken since."""
         return self._dice.randint(*LATE_US)
+
+    def strays(self) -> bool:
+        """Whether a request arrives late, its connection being reset behind it."""
+        return self.is_stormy and self._dice.random() < STRAY_SHARE
 
     def is_lost_in_break(self) -> bool:
         """Whether a message on its way goes with its connection."""

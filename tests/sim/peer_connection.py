@@ -43,11 +43,13 @@ class SimConnection:
             raise PeerError("its address is not known")
         target = int(address[0].rpartition("-")[2])
         scheduler = self._world.scheduler
+
+        def begin(task: Task) -> None:
+            _Call(self._world, self._life, target, (api, version, body), task)
+
         try:
             with scheduler.fail_after(self._timeout_seconds):
-                outcome = await scheduler.suspend(
-                    lambda task: _Call(self._world, self._life, target, (api, version, body), task)
-                )
+                outcome = await scheduler.suspend(begin)
         except trio.TooSlowError:
             raise PeerError("no answer in time") from None
         if isinstance(outcome, PeerError):
@@ -79,6 +81,11 @@ class _Call:
             if world.network.reaches(life.broker.id, target):
                 refused = PeerRefusedError("it refuses connections")
                 world.heap.after(delay_us, life.process, lambda: self._wake(refused))
+            return
+        if world.network.strays():
+            reset = PeerError("connection reset")
+            world.heap.after(world.network.delay_us(), life.process, lambda: self._wake(reset))
+            world.heap.after(world.network.late_us(), self._server.process, self._serve)
             return
         world.network.carry(life.broker.id, target, self._arrive)
 

@@ -158,6 +158,9 @@ class CancelScope:
         return True
 
 
+_Scope = CancelScope
+
+
 def _without_cancelled(error: BaseException) -> BaseException | None:
     if isinstance(error, Cancelled):
         return None
@@ -417,7 +420,7 @@ class Scheduler:
         return await _suspend(arm)
 
     @contextmanager
-    def move_on_after(self, seconds: float) -> Iterator[CancelScope]:
+    def move_on_after(self, seconds: float) -> Iterator[_Scope]:
         """A scope with an end."""
         with self.CancelScope() as scope:
             scope.cancel_after(seconds)
@@ -428,7 +431,7 @@ class Scheduler:
         return self.move_on_after(deadline - self.current_time())
 
     @contextmanager
-    def fail_after(self, seconds: float) -> Iterator[CancelScope]:
+    def fail_after(self, seconds: float) -> Iterator[_Scope]:
         """A scope whose end is an error."""
         with self.move_on_after(seconds) as scope:
             yield scope

@@ -242,7 +242,7 @@ def _config(broker: int) -> BrokerConfig:
             "num.recovery.threads.per.data.dir": "1",
             "pyrklog.cache.max.bytes": "0",
             "pyrklog.unwritten.max.bytes": "65536",
-            "replica.lag.time.max.ms": "3000",
+            "replica.lag.time.max.ms": "1500",
             "replica.socket.timeout.ms": "3000",
             "controller.socket.timeout.ms": "3000",
         }

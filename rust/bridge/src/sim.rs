@@ -162,7 +162,7 @@ impl SimPlane {
         self.0.fetch_failed(fetcher);
     }
 
-    /// Role, leader epoch, (log start, high watermark, gate, log end) and in-sync replicas.
+    /// Role, leader epoch, (log start, high watermark, gate, log end) and whom the high watermark waits for.
     fn partition(
         &self,
         topic: &str,
@@ -170,7 +170,7 @@ impl SimPlane {
     ) -> Option<(String, i32, Option<Offsets>, Vec<i32>)> {
         let view = self.0.partition(topic, index)?;
         let role = format!("{:?}", view.role);
-        Some((role, view.leader_epoch, view.offsets, view.isr))
+        Some((role, view.leader_epoch, view.offsets, view.members))
     }
 
     /// (base offset, last offset, leader epoch, checksum) of each batch.

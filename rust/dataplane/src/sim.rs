@@ -59,8 +59,8 @@ pub struct PartitionView {
     pub leader_epoch: i32,
     /// Log start, high watermark, durability gate and log end; `None` without a log.
     pub offsets: Option<(i64, i64, i64, i64)>,
-    /// In-sync replicas as its leader counts them.
-    pub isr: Vec<i32>,
+    /// Whom the high watermark waits for, as the leader sees it.
+    pub members: Vec<i32>,
 }
 
 /// A batch of a log.
@@ -367,7 +367,7 @@ impl SimPlane {
             role: state.role,
             leader_epoch: state.leader_epoch,
             offsets: state.log.as_ref().map(offsets),
-            isr: state.isr.clone(),
+            members: state.members().to_vec(),
         })
     }
 

@@ -95,6 +95,12 @@ impl PartitionState {
         self.leader_high_watermark >= 0 && end >= self.leader_high_watermark
     }
 
+    /// Whom the high watermark waits for.
+    #[cfg(feature = "sim")]
+    pub fn members(&self) -> &[i32] {
+        &self.members
+    }
+
     /// Whether this is one of its followers.
     pub fn is_follower(&self, id: i32) -> bool {
         self.followers.iter().any(|follower| follower.id == id)
