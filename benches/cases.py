@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from benches import (
     crowd_case,
+    dev_case,
     group_cases,
     hanging_case,
     lag_case,
@@ -179,6 +180,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     lag_case.SCENARIO,
     hanging_case.SCENARIO,
     recovery_case.SCENARIO,
+    dev_case.SCENARIO,
 )
 ALL: tuple[Case | Scenario | ClusterCase, ...] = (IDLE, *CASES, *SCENARIOS, *CLUSTER_CASES)
 TITLES = {START_UP: "start to first Metadata"} | {case.name: case.title for case in ALL}

@@ -110,6 +110,7 @@ GOALS = (
     Goal("cluster-failover", "moved_s", "<=", 0.3, False),
     Goal("cluster-failover", "gone_s", "<=", 1.0, False),
     Goal("cluster-controller", "led_s", "<=", 1.0, False),
+    Goal("dev-start", "startup_s", "<=", 4.0, False),
     Goal("java", "records_per_s", ">=", 1.3, True),
     Goal("java", "cpu_s", "<=", 1 / 6, True),
     Goal("heartbeats", "requests_per_cpu_s", ">=", 1.0, True),
