@@ -66,7 +66,7 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 	cargo test --workspace --exclude pyrklog-bridge --locked
 
 test-python: $(CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done ## pytest; PYTEST_ARGS is handed on
-	$(BIN)/pytest --ignore=tests/faults $(PYTEST_ARGS)
+	$(BIN)/python ci/run_pytest.py $(PYTEST_ARGS)
 
 test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing disks, groups under churn; under 40 minutes
 	LOG_KILLS=$(LOG_KILLS) LOG_CRASH_CASES=$(LOG_CRASH_CASES) \

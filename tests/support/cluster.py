@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from pyrklog.testing import TestBroker
 
@@ -77,9 +78,10 @@ class BrokerCluster:
 
     def json(self, path: str) -> dict[str, Any]:
         """The content of a node; empty where there is none."""
-        if self.store.exists(path) is None:
+        try:
+            data, _ = self.store.get(path)
+        except NoNodeError:
             return {}
-        data, _ = self.store.get(path)
         content: dict[str, Any] = json.loads(data)
         return content
 
