@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
@@ -86,11 +86,16 @@ def _play(world: World, settings: Settings, script: Sequence[Action]) -> None:
         if world.heap.now_us >= deadline_us:
             world.checker.violated(f"it does not heal: {world.checker.unsettled()}")
         world.run_until(world.heap.now_us + LOOK_US)
-        heal_everything(world) if world.heap.now_us < deadline_us - 30_000_000 else None
+        # A process that could not go on is started again by whoever started it, and so are those
+        # that were killed late.
+        heal_everything(world)
 
 
 def shrink(
-    seed: int, settings: Settings, script: Sequence[Action], **planted: object
+    seed: int,
+    settings: Settings,
+    script: Sequence[Action],
+    planted: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[Action]:
     """A part of the script that still fails, from which nothing can be left out."""
     left = list(script)
@@ -99,7 +104,7 @@ def shrink(
         at = 0
         while at < len(left):
             fewer = left[:at] + left[at + size :]
-            if run(seed, settings, fewer).violation is not None:
+            if run(seed, settings, fewer, planted=planted()).violation is not None:
                 left = fewer
             else:
                 at += size
