@@ -1,7 +1,7 @@
 """The invariants (design, section 9), looked at after every event that changes a log or the store.
 
-A batch is known by its first offset and its leader epoch. What a client was told, or could have read, is
-*promised*: from then on it is on every member of the in-sync replicas.
+A batch is known by its first offset and its leader epoch. What a client was told, or could have
+read, is *promised*: from then on it is on every member of the in-sync replicas.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Checker:
         self._heap.note(f"VIOLATION {what}")
         raise Violation(what) from cause
 
-    # --- the store ---------------------------------------------------------------------------------
+    # --- the store -------------------------------------------------------------------------------
 
     def written(self, paths: set[str]) -> None:
         """Nodes of the store have changed."""
@@ -138,8 +138,8 @@ class Checker:
         uncounted = set(state.isr) - set(view[3])
         if uncounted:
             self.violated(
-                f"{life.process.name} t-{index} leads, and does not wait for {sorted(uncounted)} of "
-                f"the ISR {state.isr}"
+                f"{life.process.name} t-{index} leads, and does not wait for {sorted(uncounted)} "
+                f"of the ISR {state.isr}"
             )
 
     def order_followed(self, life: Life, controller_epoch: int) -> None:
@@ -151,7 +151,7 @@ class Checker:
             )
         life.controller_epoch_seen = controller_epoch
 
-    # --- the logs ----------------------------------------------------------------------------------
+    # --- the logs --------------------------------------------------------------------------------
 
     def look(self, life: Life) -> None:
         """Something happened to a broker's plane."""
@@ -304,7 +304,7 @@ class Checker:
             replica = self.replicas[broker, index]
             replica.view = replica.extent = None
 
-    # --- the end -----------------------------------------------------------------------------------
+    # --- the end ---------------------------------------------------------------------------------
 
     def unsettled(self) -> str | None:
         """Why the cluster is not whole; None where it is."""

@@ -25,7 +25,9 @@ BEGIN_AT = {
 
 def tell(outcome: Outcome) -> str:
     """What somebody who has to look into it needs."""
-    script = shrink(outcome.seed, settings_of(outcome.seed), script_of(outcome.seed, settings_of(outcome.seed)))
+    script = shrink(
+        outcome.seed, settings_of(outcome.seed), script_of(outcome.seed, settings_of(outcome.seed))
+    )
     lines = "\n".join(f"    {action}," for action in script)
     return f"seed {outcome.seed}: {outcome.violation}\n{lines}"
 

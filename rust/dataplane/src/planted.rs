@@ -9,6 +9,7 @@ pub enum Bug {
     /// A follower joins the in-sync replicas before it has reached the leader epoch's start (KAFKA-7128).
     JoinBeforeEpochStart,
     /// What is in memory only counts for the high watermark.
+    #[cfg(feature = "sim")]
     HighWatermarkAboveGate,
     /// The records that come with a diverging epoch are sent and appended.
     AppendDiverging,
