@@ -39,9 +39,20 @@ def script_of(seed: int, settings: Settings, *, with_power: bool = False) -> lis
     return draw(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US, with_power=with_power)
 
 
+SHAPES = (
+    Settings(),
+    Settings(brokers=(1, 2, 3, 4), partitions={0: (1, 2, 3), 1: (3, 4, 1)}),
+    Settings(),
+    Settings(min_insync_replicas=1),
+    Settings(partitions={0: (1, 2, 3), 1: (2, 3, 1)}),
+    Settings(brokers=(1, 2, 3, 4, 5), partitions={0: (5, 1, 2, 3, 4)}),
+    Settings(brokers=(1, 2, 3, 4), partitions={0: (2, 4)}, min_insync_replicas=1),
+)
+
+
 def settings_of(seed: int) -> Settings:
-    """What the cluster of a seed is like: a third of them ask for no second replica."""
-    return Settings(min_insync_replicas=1 if seed % 3 == 2 else 2)
+    """What the cluster of a seed is like."""
+    return SHAPES[seed % len(SHAPES)]
 
 
 def run(

@@ -153,7 +153,10 @@ class PartitionChanges:
     def _write(
         self, partitions: Sequence[Partition], wanted: dict[TopicPartition, Leadership]
     ) -> _Left:
-        """Writes and enters Online where there is a leader; returns those that were refused."""
+        """Writes and enters Online where a leader lives; returns those that were refused.
+
+        When many brokers go at once a partition may lose one of them while its leader is another.
+        """
         if not partitions:
             return []
         writes = [StateWrite(p.key, wanted[p.key], p.partition_epoch) for p in partitions]
@@ -167,7 +170,7 @@ class PartitionChanges:
             leadership = wanted[partition.key]
             partition.lead(leadership, version)
             self._batch.leader_and_isr(self._state.live_replicas(partition), partition)
-            if leadership.leader >= 0:
+            if self._state.is_live(leadership.leader, partition.key):
                 yield self._enter(partition, PartitionState.ONLINE)
         return refused
 
