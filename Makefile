@@ -19,6 +19,8 @@ CHECKED := python tests ci benches demo
 RUST := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml \) -not -path '*/target/*') \
         Cargo.toml Cargo.lock
 CORE := .venv/.core
+# The same extension with what the simulation drives by hand.
+SIM_CORE := target/sim/lib_core.so
 PACKAGE := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) README.md LICENSE
 
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
@@ -39,10 +41,11 @@ SOAK_SECONDS ?= 100
 KILLS ?= 150
 FUZZ_SCRIPTS ?= 100000
 FUZZ_EXAMPLES ?= 1000
+SIM_SEEDS ?= 10000
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run test lint test-rust test-python test-faults test-checker test-long test-soak fuzz bench demo wheel clean help
+.PHONY: build run test lint test-rust test-python test-faults test-checker test-long test-soak simulate fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,7 +68,7 @@ lint: .venv/.dev ## format, lints, types, structure; all as errors
 test-rust: ## cargo's tests of all crates but the binding, which has no logic
 	cargo test --workspace --exclude pyrklog-bridge --locked
 
-test-python: $(CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done ## pytest; PYTEST_ARGS is handed on
+test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done ## pytest; PYTEST_ARGS is handed on
 	$(BIN)/python ci/run_pytest.py $(PYTEST_ARGS)
 
 test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing disks, groups under churn; under 40 minutes
@@ -87,6 +90,10 @@ test-long: ## the same for about an hour and a half, a thousand kills of a loade
 test-soak: SOAK_SECONDS = 3600
 test-soak: $(CORE) .venv/.dev ## mixed load for an hour, or SOAK_SECONDS, within the memory bound
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest -s tests/faults/test_soak.py $(PYTEST_ARGS)
+
+simulate: $(CORE) $(SIM_CORE) .venv/.dev ## SIM_SEEDS seeds of the simulation, then the planted bugs
+	$(BIN)/python -m tests.sim --seeds $(SIM_SEEDS) --shrink --keep-going
+	FIND_FROM_ZERO=1 $(BIN)/pytest tests/sim
 
 fuzz: $(CORE) .venv/.dev ## libFuzzer over frames, batches and files, FUZZ_SECONDS each; needs a C++ compiler
 	RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_PROFILE_RELEASE_LTO=off \
@@ -147,6 +154,10 @@ $(CORE): $(RUST) pyproject.toml .venv/.build-tools
 	  echo "cargo is not on the PATH: install Rust from https://rustup.rs" >&2; exit 1; }
 	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --release --locked --quiet > /dev/null
 	$(BIN)/python -m compileall -q python/pyrklog # so that the first start is as fast as others
+	touch $@
+
+$(SIM_CORE): $(RUST)
+	cargo build --profile sim --locked --quiet -p pyrklog-bridge --features sim
 	touch $@
 
 dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools

@@ -1,4 +1,4 @@
-"""A fetcher thread's loop, on the heap: what it asks, when, and what comes back (``fetcher.rs``)."""
+"""A fetcher thread's loop on the heap: what it asks, when, and what comes back (``fetcher.rs``)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class FetchLoop:
         self._turn()
 
     def _exchange(self, frame: bytes) -> bytes | None:
-        """Where a log's ends are asked for the answer comes at once: nothing else is done meanwhile."""
+        """Where a log's ends are asked for, the answer comes at once: nothing happens meanwhile."""
         server = self._life.world.server_at(self._life.broker.id, self._fetcher[0])
         if server is None or server.process.is_paused:
             return None

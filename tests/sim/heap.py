@@ -17,7 +17,7 @@ class ProcessDied(BaseException):
 
 
 class Process:
-    """One life of a process. While it is paused nothing happens to it; what comes meanwhile waits."""
+    """One life of a process. While it is paused nothing happens to it: what comes then waits."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Heap:
         return self.now_us // 1000
 
     def dice(self, what: str) -> random.Random:
-        """The random source of one matter: what is left out of a scenario does not change the rest."""
+        """The random source of one matter: what is left out elsewhere does not change it."""
         if what not in self._random:
             self._random[what] = random.Random(f"{self.seed}/{what}")
         return self._random[what]

@@ -1,5 +1,5 @@
-"""One life of a broker's process: the real drivers on the simulation's scheduler, over a real data plane
-that has no threads."""
+"""One life of a broker's process: the real drivers on the simulation's scheduler, over a real data
+plane that has no threads."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ class Life:
         await self._peers.leave(self._member.broker_epoch)
         self.world.heap.after(SHUTDOWN_US, self.process, lambda: self.world.ends(self))
 
-    # --- requests of other brokers ------------------------------------------------------------------
+    # --- requests of other brokers ---------------------------------------------------------------
 
     async def answer(self, api_key: int, version: int, body: bytes) -> bytes:
         """What the handlers make of a request."""

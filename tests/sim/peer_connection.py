@@ -1,4 +1,4 @@
-"""What stands in for ``pyrklog.peers.connection.PeerConnection``: requests between the processes."""
+"""Requests between processes: stands in for ``pyrklog.peers.connection.PeerConnection``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def host_of(broker: int) -> str:
 
 
 class SimConnection:
-    """One request at a time, each of which may be lost, late, or served although nobody waits any more."""
+    """One request at a time; it may be lost, late, or served although nobody waits any more."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Bugs that the simulation has to find: mistakes that others made, put into the real code.
 
-Those of the data plane are switches of the extension (``rust/dataplane/src/planted.rs``), those of the
-control plane replace a function while a run lasts.
+Those of the data plane are switches of the extension (``rust/dataplane/src/planted.rs``), those of
+the control plane replace a function while a run lasts.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def isr_write_without_version() -> Iterator[None]:
 
 @contextmanager
 def election_from_stale_cache() -> Iterator[None]:
-    """A new controller goes by what its broker was told as a broker, and writes without compare-and-set."""
+    """A new controller goes by what it was told as a broker, and writes without compare-and-set."""
     read = ControllerDriver._read_snapshot
 
     async def from_cache(self: ControllerDriver) -> Snapshot:

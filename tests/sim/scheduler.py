@@ -1,8 +1,8 @@
 """The part of Trio's interface that the drivers use, on the simulation's heap.
 
 While a simulation runs, the drivers' modules find a :class:`Scheduler` where they look for ``trio``
-(:func:`in_place_of_trio`). So the drivers themselves run, not a copy of them, and what wakes them is
-an event like any other: it waits while their process is paused, and never comes to one that was
+(:func:`in_place_of_trio`). So the drivers themselves run, not a copy of them, and what wakes them
+is an event like any other: it waits while their process is paused, and never comes to one that was
 killed. Tasks that are woken at the same time go on in the order of their waking.
 """
 
@@ -87,8 +87,9 @@ class Task:
             self._end(failure)
         else:
             self._is_waiting = True
-            arm(self)
             self.cancel_if_due()
+            if self._is_waiting:
+                arm(self)
         finally:
             self._scheduler.task = before
 

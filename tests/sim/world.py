@@ -150,7 +150,7 @@ class World:
         """The options of a broker."""
         return _config(broker)
 
-    # --- processes ---------------------------------------------------------------------------------
+    # --- processes -------------------------------------------------------------------------------
 
     def start(self, number: int) -> None:
         """A broker's process begins, if there is none."""

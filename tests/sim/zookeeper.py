@@ -1,9 +1,10 @@
-"""A model of ZooKeeper: the tree and the watches of the embedded store, with sessions over a network.
+"""A model of ZooKeeper: tree and watches of the embedded store, with sessions over a network.
 
-One server, which is linearizable as an ensemble's leader is. Of one session requests arrive, and answers and
-watches come back, in order (as ZooKeeper promises). A session whose client is not heard ends after its
-time-out; its client learns of it when it can be reached again. While the client is cut off its requests
-wait, as those of kazoo do, and when it is back every watch is called, as ``zookeeper.py`` does.
+One server, which is linearizable as an ensemble's leader is. Of one session requests arrive, and
+answers and watches come back, in order (as ZooKeeper promises). A session whose client is not heard
+ends after its time-out; its client learns of it when it can be reached again. While the client is
+cut off its requests wait, as those of kazoo do, and when it is back every watch is called, as
+``zookeeper.py`` does.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ class Session(SingleWrites):
         return entry.node if entry is not None else None
 
     def _wrapped(self, watch: Watch) -> Watch:
-        """The watch as the server has it: it is called at the client, behind what was told before."""
+        """The watch as the server has it: called at the client, behind what was told before."""
 
         def call(event: WatchEvent) -> None:
             self.tell(lambda: watch(event))

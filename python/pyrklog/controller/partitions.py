@@ -94,8 +94,7 @@ class PartitionChanges:
                     yield self._failed(partition, "no replica may lead")
                 else:
                     wanted[partition.key] = elected
-            chosen = [p for p in left if p.key in wanted]
-            left = yield from self._write(chosen, wanted, is_election=True)
+            left = yield from self._write([p for p in left if p.key in wanted], wanted)
             if not left:
                 return
             yield from self._read_again(left)
@@ -144,8 +143,7 @@ class PartitionChanges:
                 changed = change(partition)
                 if changed is not None:
                     wanted[partition.key] = changed
-            chosen = [p for p in left if p.key in wanted]
-            left = yield from self._write(chosen, wanted, is_election=False)
+            left = yield from self._write([p for p in left if p.key in wanted], wanted)
             if not left:
                 return
             yield from self._read_again(left)
@@ -153,16 +151,11 @@ class PartitionChanges:
             yield self._failed(partition, "its state keeps changing")
 
     def _write(
-        self,
-        partitions: Sequence[Partition],
-        wanted: dict[TopicPartition, Leadership],
-        *,
-        is_election: bool,
+        self, partitions: Sequence[Partition], wanted: dict[TopicPartition, Leadership]
     ) -> _Left:
-        """Writes; returns those that were refused.
+        """Writes and enters Online where a leader lives; returns those that were refused.
 
-        Only an election brings a partition online: the leader that another change leaves in place
-        may be dead and about to be taken out.
+        When many brokers go at once a partition may lose one of them while its leader is another.
         """
         if not partitions:
             return []
@@ -177,8 +170,7 @@ class PartitionChanges:
             leadership = wanted[partition.key]
             partition.lead(leadership, version)
             self._batch.leader_and_isr(self._state.live_replicas(partition), partition)
-            was_led = partition.state is PartitionState.ONLINE
-            if leadership.leader >= 0 and (is_election or was_led):
+            if self._state.is_live(leadership.leader, partition.key):
                 yield self._enter(partition, PartitionState.ONLINE)
         return refused
 

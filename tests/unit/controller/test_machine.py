@@ -191,6 +191,19 @@ def test_the_last_member_of_an_isr_stays_and_leads_again() -> None:
     ]
 
 
+def test_a_partition_whose_brokers_go_at_once_is_led_again() -> None:
+    """A follower that leaves the ISR first does not make a partition Online whose leader is gone."""
+    runner = Runner()
+    runner.start(live(1, 2, 3))
+    created(runner, t=[(3, 1), (2, 3)])
+    runner.run(runner.controller.brokers_changed(live(1)))
+    partition = runner.controller.state.topics["t"].partitions[1]
+    assert partition.state is PartitionState.OFFLINE
+    assert runner.leadership("t", 1) == "leader -1 epoch 2 isr 2"
+    runner.run(runner.controller.brokers_changed(live(1, 2, 3)))
+    assert runner.leadership("t", 1) == "leader 2 epoch 3 isr 2"
+
+
 def test_a_quick_restart_shows_in_the_broker_epoch() -> None:
     """Its registration is back before the loss was seen: death and birth all the same."""
     runner = Runner()

@@ -1,0 +1,94 @@
+"""Seeds: no invariant is violated, whatever goes wrong; and each planted bug is found."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyrklog import _core
+from tests.sim.faults import Action
+from tests.sim.planted import BUGS
+from tests.sim.run import Outcome, run, script_of, settings_of, shrink
+
+ROOT = Path(__file__).parents[2]
+SEEDS = int(os.environ.get("SIM_SEEDS", "120"))
+SEEDS_TO_FIND_MAX = 1_000
+
+# From here on the bug does not take long; it is looked for from 0 on with FIND_FROM_ZERO.
+BEGIN_AT = {
+    "ISR expansion before the epoch start": 75,
+    "high watermark above the gate": 50,
+}
+
+
+def tell(outcome: Outcome) -> str:
+    """What somebody who has to look into it needs."""
+    script = shrink(
+        outcome.seed, settings_of(outcome.seed), script_of(outcome.seed, settings_of(outcome.seed))
+    )
+    lines = "\n".join(f"    {action}," for action in script)
+    return f"seed {outcome.seed}: {outcome.violation}\n{lines}"
+
+
+def test_no_seed_violates_an_invariant() -> None:
+    acknowledged = 0
+    for seed in range(SEEDS):
+        outcome = run(seed)
+        assert outcome.violation is None, tell(outcome)
+        acknowledged += outcome.acknowledged
+    assert acknowledged > 50 * SEEDS, "hardly anything was acknowledged: nothing was tried"
+
+
+def find(name: str) -> Outcome:
+    """The first seed that finds a planted bug."""
+    planted = BUGS[name]
+    first = 0 if os.environ.get("FIND_FROM_ZERO") else BEGIN_AT.get(name, 0)
+    for seed in range(first, first + SEEDS_TO_FIND_MAX):
+        settings = settings_of(seed)._replace(planted=planted.data_plane)
+        outcome = run(seed, settings, planted=planted.control_plane())
+        if outcome.violation is not None:
+            return outcome
+    raise AssertionError(f"{SEEDS_TO_FIND_MAX} seeds do not find it")
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    outcome = find(name)
+    assert run(outcome.seed).violation is None, "it is not the planted bug that is found"
+
+
+def test_what_fails_shrinks_to_a_script_that_fails() -> None:
+    name = "truncation to the high watermark"
+    seed = find(name).seed
+    settings = settings_of(seed)._replace(planted=BUGS[name].data_plane)
+    whole = script_of(seed, settings)
+    script = shrink(seed, settings, whole)
+    assert len(script) < len(whole)
+    told = "[" + ", ".join(map(str, script)) + "]"
+    again = eval(told, {"Action": Action})  # as a person would paste it
+    assert again == script
+    assert run(seed, settings, again).violation is not None
+    assert run(seed, settings, script[1:]).violation is None
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_a_seed_s_trace_is_the_same_in_another_process(seed: int) -> None:
+    asked = [sys.executable, "-m", "tests.sim", "--first", str(seed), "--seeds", "1", "--trace"]
+    told = [
+        subprocess.run(
+            asked,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout.splitlines()[:-1]
+        for hashes in ("1", "2")
+    ]
+    assert told[0] == told[1] == list(run(seed).trace)
+
+
+def test_the_broker_s_own_extension_has_none_of_this() -> None:
+    assert not {"SimPlane", "MemDisk", "plant", "set_now_ms"} & set(dir(_core))

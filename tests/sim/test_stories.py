@@ -1,0 +1,162 @@
+"""The stories that leader epochs end well: of each, how it goes, and how it went before.
+
+A is broker 1, B is broker 2; 3 is the controller, 4 may become it. The partition is on A and B.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from pyrklog.errors import ErrorCode
+from tests.sim.checker import Violation
+from tests.sim.stage import Stage, stage_world
+
+A, B, CONTROLLER, OTHER = 1, 2, 3, 4
+NONE, OUT_OF_RANGE = ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE
+CHECKPOINT_SECONDS = 7.0
+"""Later than that the high watermarks are in their checkpoints."""
+
+Story = Callable[[Stage], None]
+
+
+def tell(story: Story, *planted: str, seed: int = 0) -> None:
+    """Plays a story. Raises :class:`Violation` where it ends badly."""
+    world = stage_world((A, B, CONTROLLER, OTHER), planted, seed=seed)
+    with world.running():
+        stage = Stage(world)
+        stage.begin(CONTROLLER)
+        story(stage)
+        stage.heal()
+        for broker in world.brokers:
+            world.start(broker)
+        stage.until("a whole cluster", lambda: world.checker.unsettled() is None)
+
+
+def a_restarted_follower_leads(stage: Stage) -> None:
+    """Lost data: B has what is acknowledged, and does not know it; it restarts, and A dies."""
+    assert stage.produce(A) == NONE
+    stage.until("B's high watermark", lambda: stage.mark(B) == 1)
+    stage.wait(CHECKPOINT_SECONDS)
+    assert stage.produce(A) == NONE
+    stage.cut(A, B)
+    assert (stage.mark(A), stage.mark(B)) == (2, 1)
+    # Nobody sees B restart: the controller is gone, and the next one finds it in the ISR.
+    stage.world.kill(CONTROLLER)
+    stage.world.kill(B)
+    stage.end_session(B)
+    stage.world.start(B)
+    stage.until("B's return", lambda: "/brokers/ids/2" in stage.world.zookeeper.tree.entries)
+    stage.end_session(CONTROLLER)
+    stage.until("B follows", lambda: stage.role(B)[0] == "Follower")
+    assert set(stage.state().isr) == {A, B}
+    stage.world.kill(A)
+    stage.end_session(A)
+    stage.until("B leads", lambda: stage.role(B)[0] == "Leader")
+    assert stage.epochs(B) == [0, 0]
+
+
+def test_what_is_acknowledged_survives_the_restart_of_a_follower_that_does_not_know_it() -> None:
+    tell(a_restarted_follower_leads)
+
+
+def test_it_was_lost_when_followers_went_by_their_high_watermark() -> None:
+    with pytest.raises(Violation, match=r"\(1, 0\) cuts off: broker 2"):
+        tell(a_restarted_follower_leads, "truncate_to_high_watermark")
+
+
+def the_log_of_the_first_to_return(stage: Stage) -> None:
+    """Diverging logs: both machines go down; B comes back without the last record, and leads."""
+    assert stage.produce(A) == NONE
+    assert stage.produce(A) == NONE
+    stage.wait(CHECKPOINT_SECONDS)
+    # A power failure of an in-sync replica may lose what only it and a dead one had; this story is
+    # about what the two have afterwards.
+    stage.world.checker.forgives_losses = True
+    stage.world.kill(A)
+    stage.end_session(A)
+    stage.until("B leads", lambda: stage.role(B) == ("Leader", 1))
+    stage.world.kill(B, loses_power=True)
+    stage.end_session(B)
+    stage.world.start(B)
+    stage.until("B leads again", lambda: stage.role(B)[0] == "Leader")
+    stage.until("B's log", lambda: stage.world.checker.replicas[B, 0].is_known)
+    if stage.epochs(B) != [0]:
+        raise LookupError("B's disk has lost something else")
+    assert stage.produce(B) == NONE
+    stage.world.start(A)
+    stage.until("A follows", lambda: stage.role(A)[0] == "Follower")
+    stage.until("both in sync", lambda: set(stage.state().isr) == {A, B})
+    assert stage.produce(B) == NONE
+
+
+def tell_of_a_half_lost_log(*planted: str) -> None:
+    """What is lost of what was not synced is a matter of chance: until it is the last record."""
+    for seed in range(60):
+        try:
+            return tell(the_log_of_the_first_to_return, *planted, seed=seed)
+        except LookupError:
+            continue
+    raise AssertionError("no seed loses the last record alone")
+
+
+def test_who_returns_later_gives_up_what_the_new_leader_never_had() -> None:
+    tell_of_a_half_lost_log()
+
+
+def test_logs_diverged_when_followers_went_by_their_high_watermark() -> None:
+    with pytest.raises(Violation, match="logs differ before"):
+        tell_of_a_half_lost_log("truncate_to_high_watermark")
+
+
+def leadership_goes_there_and_back(stage: Stage) -> None:
+    """KIP-279: each has a record of an epoch that the other does not know."""
+    assert stage.produce(A) == NONE
+    stage.cut(A, B)
+    assert stage.produce(A, acks=1) == NONE
+    stage.elect(B)
+    stage.until("B leads", lambda: stage.role(B) == ("Leader", 1))
+    assert stage.produce(B, acks=1) == NONE
+    stage.elect(A)
+    stage.until("A leads", lambda: stage.role(A) == ("Leader", 2))
+    assert stage.produce(A, acks=1) == NONE
+    assert (stage.epochs(A), stage.epochs(B)) == ([0, 0, 2], [0, 1])
+    stage.heal()
+    stage.until("the same logs", lambda: stage.epochs(B)[-1] == 2)
+    assert stage.epochs(B) == [0, 0, 2]
+
+
+def test_a_follower_goes_back_to_the_last_epoch_that_both_know() -> None:
+    tell(leadership_goes_there_and_back)
+
+
+def test_other_records_counted_when_leaders_answered_for_epochs_they_did_not_know() -> None:
+    with pytest.raises(Violation, match="is shown, but lacks on: broker 2"):
+        tell(leadership_goes_there_and_back, "answer_for_unknown_epoch")
+
+
+def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
+    """KIP-320: A has not heard that B leads; a consumer that has read of B's comes to A."""
+    assert stage.produce(A) == NONE
+    for broker in (B, CONTROLLER, OTHER):
+        stage.cut(A, broker)
+    stage.elect(B)
+    stage.until("B leads", lambda: stage.role(B) == ("Leader", 1))
+    stage.until("B alone in sync", lambda: stage.state().isr == (B,))
+    assert stage.produce(B) == NONE
+    assert stage.role(A) == ("Leader", 0)
+    error, size = stage.fetch(B, 1, 1)
+    assert error == NONE
+    assert size > 0
+    error, _ = stage.fetch(A, 2, 1)
+    if error == OUT_OF_RANGE:
+        stage.world.checker.violated("the consumer would begin anew: nothing is at 2, it was told")
+    assert error == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_who_leads_no_more_says_that_it_does_not_know_the_epoch() -> None:
+    tell(a_consumer_asks_one_that_leads_no_more)
+
+
+def test_a_consumer_was_sent_back_when_nobody_looked_at_its_epoch() -> None:
+    with pytest.raises(Violation, match="would begin anew"):
+        tell(a_consumer_asks_one_that_leads_no_more, "accept_any_leader_epoch")
