@@ -180,13 +180,15 @@ class Life:
         metadata = self.metadata = Metadata(node_id, self._config, store, self.plane)
         replication = ReplicationDriver(node_id, metadata, self.plane)
         self._observe_orders(replication)
-        channels = PeerChannels(node_id, replication, LISTENER)
+        # Suspicion goes by connections, which there are none of here.
+        channels = PeerChannels(node_id, replication, LISTENER, observes=False)
         controller = self.controller = ControllerDriver(
             node_id,
             store,
             channels,
             self._controller_settings(),
             _StateLog(self),  # type: ignore[arg-type]
+            metadata.told,
         )
         asked = AskedController(controller)
         peers = Peers(

@@ -15,7 +15,7 @@ from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Snapshot, StateWrite
 from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.requests import IsrChange
-from pyrklog.controller.state import Partition
+from pyrklog.controller.state import Partition, Topic
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import ANY_VERSION, Operation, Set
@@ -50,11 +50,11 @@ def isr_write_without_version() -> Iterator[None]:
     refusal = IsrChanges._refusal
 
     def lenient(
-        self: IsrChanges, change: IsrChange, partition: Partition | None
+        self: IsrChanges, change: IsrChange, topic: Topic | None, partition: Partition | None
     ) -> ErrorCode | None:
         if partition is not None:
             change = change._replace(partition_epoch=partition.partition_epoch)
-        return refusal(self, change, partition)
+        return refusal(self, change, topic, partition)
 
     with (
         _replaced(store_writes, "_set", _set_any_version),

@@ -11,6 +11,7 @@ from pyrklog.controller.machine import Controller
 from pyrklog.metastore import znodes
 from pyrklog.metastore.znodes import Leadership
 from tests.sim.clients import EVERYWHERE, FETCH_VERSION, PRODUCE_VERSION, TOPIC, Caller
+from tests.sim.network import STORE
 from tests.sim.world import Settings, World
 from tests.support import wire
 
@@ -82,6 +83,16 @@ class Stage(Caller):
         for session in list(self.world.zookeeper.sessions.values()):
             if session.broker == broker:
                 self.world.zookeeper.end(session)
+
+    def succeed(self, controller: int, successor: int) -> None:
+        """A dead controller's session ends, and this broker is the first that hears of it."""
+        others = [broker for broker in self.world.brokers if broker not in (controller, successor)]
+        for broker in others:
+            self.world.network.cut(STORE, broker)
+        self.end_session(controller)
+        self.until("the next controller", lambda: self._leads(successor))
+        for broker in others:
+            self.world.network.heal(STORE, broker)
 
     def cut(self, one: int, other: int) -> None:
         """Nothing passes between two brokers, whatever was on its way."""

@@ -46,7 +46,7 @@ def a_restarted_follower_leads(stage: Stage) -> None:
     stage.end_session(B)
     stage.world.start(B)
     stage.until("B's return", lambda: "/brokers/ids/2" in stage.world.zookeeper.tree.entries)
-    stage.end_session(CONTROLLER)
+    stage.succeed(CONTROLLER, OTHER)
     stage.until("B follows", lambda: stage.role(B)[0] == "Follower")
     assert set(stage.state().isr) == {A, B}
     stage.world.kill(A)
