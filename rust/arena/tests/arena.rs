@@ -1,59 +1,14 @@
 //! The arena against a plain model, and after a kill at any store.
 #![allow(missing_docs)]
 
+mod place;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use place::*;
 use proptest::prelude::*;
-use pyrklog_arena::{
-    Arena, ArenaError, CachedSegment, Identity, Janitor, PartitionName, Rate, Slot,
-};
-
-const MIB: u64 = 1 << 20;
-
-const IDENTITY: Identity = Identity {
-    uuid: [7; 16],
-    boot: [9; 16],
-};
-
-fn name(partition: i32) -> PartitionName {
-    PartitionName {
-        topic: "orders".into(),
-        partition,
-        topic_id: [3; 16],
-    }
-}
-
-struct Place {
-    _dir: tempfile::TempDir,
-    path: PathBuf,
-}
-
-fn place() -> Place {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("test.arena");
-    Place { _dir: dir, path }
-}
-
-fn create(place: &Place, chunks: u64) -> Arc<Arena> {
-    let arena = Arena::create(&place.path, IDENTITY, "/data/logs", chunks * MIB).unwrap();
-    arena.grow(chunks as u32).unwrap();
-    arena
-}
-
-fn bytes(seed: usize, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i * 31 + seed * 7 + i / 251) as u8)
-        .collect()
-}
-
-fn read(segment: &CachedSegment, from: u32, len: usize) -> Vec<u8> {
-    let mut buffer = vec![0; len];
-    let count = segment.copy(from, &mut buffer);
-    buffer.truncate(count);
-    buffer
-}
+use pyrklog_arena::{Arena, ArenaError, CachedSegment, Identity, Janitor, Rate, Slot};
 
 #[test]
 fn bytes_of_any_length_come_back_across_blocks() {

@@ -1,55 +1,10 @@
 //! Blocks that are given up when they are written.
 #![allow(missing_docs)]
 
-use std::path::PathBuf;
-use std::sync::Arc;
+mod place;
 
-use pyrklog_arena::{Arena, CachedSegment, Identity, PartitionName, Rate};
-
-const MIB: u64 = 1 << 20;
-
-const IDENTITY: Identity = Identity {
-    uuid: [7; 16],
-    boot: [9; 16],
-};
-
-fn name(partition: i32) -> PartitionName {
-    PartitionName {
-        topic: "orders".into(),
-        partition,
-        topic_id: [3; 16],
-    }
-}
-
-struct Place {
-    _dir: tempfile::TempDir,
-    path: PathBuf,
-}
-
-fn place() -> Place {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("test.arena");
-    Place { _dir: dir, path }
-}
-
-fn create(place: &Place, chunks: u64) -> Arc<Arena> {
-    let arena = Arena::create(&place.path, IDENTITY, "/data/logs", chunks * MIB).unwrap();
-    arena.grow(chunks as u32).unwrap();
-    arena
-}
-
-fn bytes(seed: usize, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i * 31 + seed * 7 + i / 251) as u8)
-        .collect()
-}
-
-fn read(segment: &CachedSegment, from: u32, len: usize) -> Vec<u8> {
-    let mut buffer = vec![0; len];
-    let count = segment.copy(from, &mut buffer);
-    buffer.truncate(count);
-    buffer
-}
+use place::*;
+use pyrklog_arena::{Arena, Rate};
 
 #[test]
 fn transient_bytes_go_when_they_are_written_and_take_up_a_tenth() {
