@@ -57,6 +57,7 @@ class ReplicationDriver:
         self._orders_in, self._orders = trio.open_memory_channel[tuple[ControlRequest, Answered]](
             math.inf
         )
+        self._registered = trio.Event()
         self.isrs: IsrKeeper | None = None
         """Where there are other brokers."""
         self._stopping: dict[TopicPartition, trio.Event] = {}
@@ -66,13 +67,19 @@ class ReplicationDriver:
         """This broker is registered: orders for earlier epochs do not concern it."""
         self.replicas.broker_epoch = broker_epoch
         self._plane.set_broker_epoch(broker_epoch)
+        self._registered.set()
 
     def post(self, request: ControlRequest, answered: Answered) -> None:
         """See ``BrokerChannel``; the bound is the controller's, which waits for answers."""
         self._orders_in.send_nowait((request, answered))
 
     async def run(self) -> None:
-        """Carries out orders until cancelled."""
+        """Carries out orders until cancelled.
+
+        None before the broker is registered: it may be one for an earlier life, whose requests to
+        the controller can still be under way.
+        """
+        await self._registered.wait()
         async with trio.open_nursery() as nursery:
             async for request, answered in self._orders:
                 if isinstance(request, LeaderAndIsrRequest):

@@ -58,8 +58,8 @@ class IsrKeeper:
         self._led: dict[TopicPartition, Led] = {}
         self._proposals: dict[TopicPartition, Proposal] = {}
         """To be asked for; a partition has one at a time."""
-        self._too_early: set[TopicPartition] = set()
-        """A follower has caught up of which it is not known that it lives."""
+        self._too_early: dict[TopicPartition, set[int]] = {}
+        """Followers have caught up of which it is not known that they live."""
 
     # --- what the controller says ----------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class IsrKeeper:
 
     def brokers_changed(self) -> None:
         """There is a new look at which brokers live."""
-        early, self._too_early = self._too_early, set()
+        early, self._too_early = self._too_early, {}
         for key in early:
             if key in self._led:
                 self._tell_plane(key, self._led[key])
@@ -86,6 +86,7 @@ class IsrKeeper:
         """Another broker leads it, or it is stopped."""
         self._led.pop(key, None)
         self._proposals.pop(key, None)
+        self._too_early.pop(key, None)
 
     # --- what the plane says ---------------------------------------------------------------------
 
@@ -99,12 +100,21 @@ class IsrKeeper:
         led.broker_epochs[broker] = broker_epoch
         if broker not in self._live_brokers():
             # The controller would refuse: when more brokers live, the plane says it again.
-            self._too_early.add(key)
+            self._too_early.setdefault(key, set()).add(broker)
             return
         self._propose(key, led, led.replicas.caught_up([broker]))
 
     def look_for_laggards(self, max_lag_ms: int) -> None:
-        """Who has not been caught up for so long has to leave."""
+        """Who has not been caught up for so long has to leave.
+
+        Whoever was too early for as long is asked for all the same: the controller knows who lives,
+        and what it told of that may have come out of order.
+        """
+        early, self._too_early = self._too_early, {}
+        for key, brokers in early.items():
+            if key in self._led:
+                led = self._led[key]
+                self._propose(key, led, led.replicas.caught_up(brokers))
         for found in self._plane.lagging_followers(max_lag_ms):
             key = (found.topic, found.partition)
             led = self._led.get(key)

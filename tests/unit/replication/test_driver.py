@@ -88,8 +88,27 @@ async def bench(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Bench]:
     await create_paths(session, znodes.PERSISTENT_PATHS)
     under_test = Bench(session)
     nursery.start_soon(under_test.driver.run)
+    under_test.driver.registered(7)
     yield under_test
     await store.close()
+
+
+async def test_orders_wait_until_the_broker_is_registered(bench: Bench) -> None:
+    """A process that has just begun does not take orders for the one before it, whose requests to
+    the controller may still be under way."""
+    fresh = Bench(bench.session)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fresh.driver.run)
+        old = fresh.post(LeaderAndIsrRequest(1, 1, 5, [topic("t", 0)]))
+        own = fresh.post(LeaderAndIsrRequest(1, 1, 7, [topic("t", 0)]))
+        await trio.testing.wait_all_tasks_blocked()
+        assert not fresh.answers
+        assert not fresh.plane.led
+        fresh.driver.registered(7)
+        assert await fresh.answer(old) == LeaderAndIsrResponse(ErrorCode.STALE_BROKER_EPOCH, {})
+        done = {("t", 0): ErrorCode.NONE}
+        assert await fresh.answer(own) == LeaderAndIsrResponse(ErrorCode.NONE, done)
+        nursery.cancel_scope.cancel()
 
 
 async def test_metadata_then_leadership(bench: Bench) -> None:

@@ -86,6 +86,16 @@ def test_a_member_that_has_registered_anew_is_in_nobody_s_way() -> None:
     assert change.isr == [(ME, 100), (OTHER, -1), (THIRD, 88)]
 
 
+def test_who_is_not_known_to_live_is_asked_for_later_all_the_same() -> None:
+    """The controller knows better: what it told of the live brokers may have come out of order."""
+    bench = Bench()
+    bench.live.discard(OTHER)
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    assert not bench.keeper.proposals
+    bench.keeper.look_for_laggards(1000)
+    assert bench.keeper.proposals[KEY].isr == (ME, OTHER)
+
+
 def test_one_that_has_fallen_back_meanwhile_is_not_asked_for() -> None:
     bench = Bench()
     bench.plane.refuses_isrs = True
