@@ -175,6 +175,13 @@ class Broker(ABC):
         self._process.wait()
         self._process = None
 
+    def kill_alone(self) -> None:
+        """SIGKILL to the broker's own process, as whoever types `kill -9`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
     def remove(self) -> None:
         """Ends it and gives the space of its data up."""
         self.kill()

@@ -227,7 +227,7 @@ def _round(cluster: Cluster, name: str) -> Row:
     topic = _Topic(cluster, name, killed)
     time.sleep(_SETTLE_S)
     began = time.monotonic()
-    killed.kill()
+    killed.kill_alone()
     led = wait(topic.is_led_by_others, "leaders") - began
     time.sleep(_SETTLE_S)
     began = time.monotonic()
@@ -262,7 +262,7 @@ def controller_failover(cluster: Cluster, effort: Effort) -> Row:
         seen = _Topic(cluster, topic, controller)
         time.sleep(_SETTLE_S)
         began = time.monotonic()
-        controller.kill()
+        controller.kill_alone()
         led.append(wait(seen.is_led_by_others, "leaders") - began)
         time.sleep(_SETTLE_S)
         cluster.start_one(controller)

@@ -11,6 +11,9 @@ from typing import NamedTuple
 _METADATA, _LIST_OFFSETS = 3, 2
 _LATEST = -1
 _TIMEOUT_S = 30.0
+_PARTITION = struct.Struct(">hiii")
+_COUNT = struct.Struct(">i")
+_OFFSET = struct.Struct(">ihqq")
 
 
 class Partition(NamedTuple):
@@ -40,16 +43,12 @@ class Probe:
             reply.number("i")
             reply.text()
         reply.number("i")
-        found = {}
+        found: dict[int, Partition] = {}
         for _ in range(reply.number("i")):
             reply.number("h")
             reply.text()
             reply.number("b")
-            for _ in range(reply.number("i")):
-                reply.number("h")
-                index, leader = reply.number("i"), reply.number("i")
-                reply.numbers()
-                found[index] = Partition(leader, reply.numbers())
+            reply.partitions(found)
         return found
 
     def leads(self, topic: str, partitions: list[int]) -> bool:
@@ -60,12 +59,7 @@ class Probe:
         reply = _Reader(self._ask(_LIST_OFFSETS, body + asked))
         reply.number("i")
         reply.text()
-        errors = []
-        for _ in range(reply.number("i")):
-            reply.number("i")
-            errors.append(reply.number("h"))
-            reply.number("q")
-            reply.number("q")
+        errors = reply.errors()
         return len(errors) == len(partitions) and not any(errors)
 
     def _ask(self, api: int, body: bytes) -> bytes:
@@ -95,9 +89,22 @@ class _Reader:
         self._place += struct.calcsize(">" + code)
         return int(value)
 
-    def numbers(self) -> tuple[int, ...]:
-        """An array of 32-bit integers."""
-        return tuple(self.number("i") for _ in range(self.number("i")))
+    def partitions(self, found: dict[int, Partition]) -> None:
+        """A topic's partitions. There may be ten thousand, while the brokers need the processor."""
+        data, place = self._data, self._place + 4
+        for _ in range(self.number("i")):
+            _, index, leader, replicas = _PARTITION.unpack_from(data, place)
+            place += _PARTITION.size + 4 * replicas
+            (count,) = _COUNT.unpack_from(data, place)
+            found[index] = Partition(leader, struct.unpack_from(f">{count}i", data, place + 4))
+            place += 4 + 4 * count
+        self._place = place
+
+    def errors(self) -> list[int]:
+        """Of each partition of a topic in ListOffsets."""
+        end = self._place + 4 + _OFFSET.size * self.number("i")
+        rows = memoryview(self._data)[self._place : end]
+        return [error for _, error, _, _ in _OFFSET.iter_unpack(rows)]
 
     def text(self) -> None:
         """Passes over a string."""

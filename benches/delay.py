@@ -1,14 +1,38 @@
-"""A way to a server that takes longer: bytes arrive some time after they were sent, in order."""
+"""A way to a server that takes longer: bytes arrive some time after they were sent, in order.
+
+`python -m benches.delay PORT SECONDS` is a process of its own, so that whoever measures does not
+hold it up; it prints where it listens, and ends with its standard input.
+"""
 
 import queue
 import socket
+import subprocess
+import sys
 import threading
 import time
+
+from benches.brokers import ROOT
 
 _PIECE_BYTES = 1 << 20
 
 
 class Delay:
+    """A process that passes on to a port of the loopback interface."""
+
+    def __init__(self, target_port: int, round_trip_s: float) -> None:
+        command = [sys.executable, "-m", "benches.delay", str(target_port), str(round_trip_s)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """Ends the process, and with it all connections."""
+        self._process.communicate()
+
+
+class _Relay:
     """Listens on the loopback interface and passes on, each way half of `round_trip_s` later.
 
     What is under way does not hold up what follows: many requests may be in flight.
@@ -21,16 +45,9 @@ class Delay:
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def close(self) -> None:
-        """Takes no more connections; those that stand end with their peers."""
-        self._listener.close()
-
     def _accept(self) -> None:
         while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
+            client, _ = self._listener.accept()
             try:
                 server = socket.create_connection(("127.0.0.1", self._target_port))
             except OSError:
@@ -69,3 +86,13 @@ def _write(pieces: "queue.SimpleQueue[tuple[float, bytes]]", sink: socket.socket
             sink.sendall(data)
         except OSError:
             return
+
+
+def main() -> None:
+    """Passes on until standard input ends."""
+    print(_Relay(int(sys.argv[1]), float(sys.argv[2])).port, flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
