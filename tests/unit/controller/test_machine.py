@@ -171,7 +171,7 @@ def test_the_last_member_of_an_isr_stays_and_leads_again() -> None:
 
 
 def test_a_partition_whose_brokers_go_at_once_is_led_again() -> None:
-    """A follower that leaves the ISR first does not make a partition Online whose leader is gone."""
+    """A follower that leaves the ISR first makes no partition Online whose leader is gone."""
     runner = Runner()
     runner.start(live(1, 2, 3))
     created(runner, t=[(3, 1), (2, 3)])
