@@ -24,8 +24,8 @@ def main() -> int:
     failed = 0
     acknowledged = events = 0
     for seed in range(asked.first, asked.first + asked.seeds):
-        settings = settings_of(seed)._replace(planted=tuple(asked.plant))
-        script = script_of(seed, settings, with_power=asked.power)
+        settings = settings_of(seed)._replace(planted=tuple(asked.plant), loses_power=asked.power)
+        script = script_of(seed, settings)
         outcome = run(seed, settings, script)
         acknowledged += outcome.acknowledged
         events += outcome.events

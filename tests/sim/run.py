@@ -34,8 +34,9 @@ class Outcome(NamedTuple):
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
 
-def script_of(seed: int, settings: Settings, *, with_power: bool = False) -> list[Action]:
+def script_of(seed: int, settings: Settings) -> list[Action]:
     """The faults of a seed."""
+    with_power = settings.loses_power
     return draw(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US, with_power=with_power)
 
 

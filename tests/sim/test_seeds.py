@@ -13,7 +13,7 @@ from tests.sim.planted import BUGS
 from tests.sim.run import Outcome, run, script_of, settings_of, shrink
 
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("SIM_SEEDS", "120"))
+SEEDS = int(os.environ.get("SIM_SEEDS", "200"))
 SEEDS_TO_FIND_MAX = 1_000
 
 # From here on the bug does not take long; it is looked for from 0 on with FIND_FROM_ZERO.

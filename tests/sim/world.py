@@ -51,6 +51,8 @@ class Settings(NamedTuple):
     min_insync_replicas: int = 2
     rebalance_seconds: int | None = 7
     fetch_timeout_us: int = 3_000_000
+    loses_power: bool = False
+    """Whether machines go down, too, and lose what was not synced."""
     planted: tuple[str, ...] = ()
     """Bugs of the data plane (``planted.rs``)."""
 

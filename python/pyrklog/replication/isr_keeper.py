@@ -112,9 +112,9 @@ class IsrKeeper:
         """
         early, self._too_early = self._too_early, {}
         for key, brokers in early.items():
-            if key in self._led:
-                led = self._led[key]
-                self._propose(key, led, led.replicas.caught_up(brokers))
+            waited_for = self._led.get(key)
+            if waited_for is not None:
+                self._propose(key, waited_for, waited_for.replicas.caught_up(brokers))
         for found in self._plane.lagging_followers(max_lag_ms):
             key = (found.topic, found.partition)
             led = self._led.get(key)
