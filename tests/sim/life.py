@@ -176,6 +176,7 @@ class Life:
             connect,
             lambda: registration,
             registration_wait_seconds=10.0,
+            is_whole=self._is_whole,
         )
         metadata = self.metadata = Metadata(node_id, self._config, store, self.plane)
         replication = ReplicationDriver(node_id, metadata, self.plane)
@@ -219,12 +220,21 @@ class Life:
             nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)
             self.is_listening = True
-            await nursery.start(
-                member.belong, replication.registered, (metadata.run, controller.run)
-            )
+
+            def registered(broker_epoch: int) -> None:
+                self.broker.has_lost_power = False
+                replication.registered(broker_epoch)
+
+            await nursery.start(member.belong, registered, (metadata.run, controller.run))
             world.heap.note(f"{self.process.name} belongs, epoch {member.broker_epoch}")
             self._peers, self._member = peers, member
             await world.scheduler.sleep_forever()
+
+    def _is_whole(self, last_epoch: int) -> bool:
+        """As a broker whose block cache is taken up again as long as its machine stays up."""
+        return not self.broker.has_lost_power or all(
+            past.closed_at_epoch == last_epoch for past in self.plane.pasts()
+        )
 
     def _controller_settings(self) -> ControllerSettings:
         return ControllerSettings(

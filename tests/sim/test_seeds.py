@@ -42,21 +42,21 @@ def test_no_seed_violates_an_invariant() -> None:
 
 
 def find(name: str) -> Outcome:
-    """The first seed that finds a planted bug."""
+    """The first seed that finds a planted bug, and nothing without it."""
     planted = BUGS[name]
     first = 0 if os.environ.get("FIND_FROM_ZERO") else BEGIN_AT.get(name, 0)
     for seed in range(first, first + SEEDS_TO_FIND_MAX):
-        settings = settings_of(seed)._replace(planted=planted.data_plane)
+        healthy = settings_of(seed)._replace(loses_power=planted.loses_power)
+        settings = healthy._replace(planted=planted.data_plane)
         outcome = run(seed, settings, planted=planted.control_plane())
-        if outcome.violation is not None:
+        if outcome.violation is not None and run(seed, healthy).violation is None:
             return outcome
     raise AssertionError(f"{SEEDS_TO_FIND_MAX} seeds do not find it")
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    outcome = find(name)
-    assert run(outcome.seed).violation is None, "it is not the planted bug that is found"
+    find(name)
 
 
 def test_what_fails_shrinks_to_a_script_that_fails() -> None:

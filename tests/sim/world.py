@@ -66,6 +66,8 @@ class Broker:
         self.life: Life | None = None
         self.lives = 0
         self.is_slow = False
+        self.has_lost_power = False
+        """Since a process of it was registered last."""
         self._world = world
         self._dice = world.heap.dice(f"disk of {number}")
 
@@ -94,7 +96,7 @@ class World:
 
     def _found_cluster(self) -> None:
         operations: dict[str, Operation] = {}
-        for path in (*znodes.PERSISTENT_PATHS, znodes.OWN_ROOT, znodes.CLUSTER_ID):
+        for path in (*znodes.PERSISTENT_PATHS, *znodes.OWN_PATHS, znodes.CLUSTER_ID):
             parts = path.strip("/").split("/")
             for depth in range(1, len(parts) + 1):
                 part = "/" + "/".join(parts[:depth])
@@ -170,6 +172,7 @@ class World:
         self._end(broker.life)
         if loses_power:
             broker.disk.reboot(self.heap.dice(f"power of {number}").getrandbits(60))
+            broker.has_lost_power = True
             self.checker.lost_power(number)
         else:
             broker.disk.kill_process()
