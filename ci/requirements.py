@@ -20,12 +20,12 @@ def requirements(project: dict[str, object], extras: list[str]) -> list[str]:
     assert isinstance(table, dict)
     assert isinstance(runtime, list)
     found: set[str] = set(runtime)
-    todo = list(extras)
-    while todo:
-        for requirement in table[todo.pop()]:
+    unresolved = list(extras)
+    while unresolved:
+        for requirement in table[unresolved.pop()]:
             own = _OWN_EXTRA.fullmatch(requirement)
             if own:
-                todo += [name.strip() for name in own["extras"].split(",")]
+                unresolved += [name.strip() for name in own["extras"].split(",")]
             else:
                 found.add(requirement)
     return sorted(found)
