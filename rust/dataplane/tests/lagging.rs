@@ -109,11 +109,16 @@ fn the_page_cache_stays_as_it_was() {
 
 #[test]
 fn with_sendfile_alone_it_holds_what_was_read() {
-    let (test, _dir, segment) = cold_plane(ReadPath::Sendfile);
-    read_all(&test, 3 << 20);
-    let all = (BATCHES * BATCH_BYTES) as u64;
-    assert!(resident_bytes(&segment) >= all);
-    assert_eq!(test.statistic("read_window_bytes.0"), 0);
+    // The kernel may take any page back at any time, and does where memory is short: most of them
+    // once, in a few tries, tells sendfile from windows, which leave none.
+    let most = (BATCHES * BATCH_BYTES) as u64 * 3 / 4;
+    let holds_most = (0..10).any(|_| {
+        let (test, _dir, segment) = cold_plane(ReadPath::Sendfile);
+        read_all(&test, 3 << 20);
+        assert_eq!(test.statistic("read_window_bytes.0"), 0);
+        resident_bytes(&segment) >= most
+    });
+    assert!(holds_most);
 }
 
 #[test]
