@@ -36,7 +36,7 @@ def draw_moves(seed: int, settings: Settings, from_us: int, until_us: int) -> li
     """A script: some calls follow each other so closely that they meet the ones before."""
     dice = random.Random(f"{seed}/moves")
     least = max(settings.min_insync_replicas, 1)
-    actions = []
+    actions: list[Action] = []
     at_us = from_us
     while True:
         at_us += int(PAUSE_US[0] + (PAUSE_US[1] - PAUSE_US[0]) * dice.random() ** 2)
