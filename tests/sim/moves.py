@@ -1,6 +1,6 @@
 """An administrator who moves partitions and changes his mind: more actions of a script.
 
-Of these actions ``brokers`` has the partition's index first, then the replicas wanted.
+``Action.brokers`` has the partition's index first, then the replicas wanted.
 """
 
 from __future__ import annotations
@@ -25,28 +25,45 @@ if TYPE_CHECKING:
     from tests.sim.life import Life
     from tests.sim.world import Settings, World
 
-PAUSE_US = (100_000, 3_000_000)
+CLOSE_US, FAR_US = (500, 60_000), (100_000, 4_000_000)
+CLOSE_SHARE = 0.4
+"""Of the actions that meet what the one before has begun: that lasts some milliseconds."""
 ATTEMPTS = 10
 ATTEMPT_EACH_US = 300_000
 MOVE, CANCEL, MOVE_BY_ZNODE = "move", "cancel", "move_by_znode"
-WEIGHTS = {MOVE: 6, CANCEL: 2, MOVE_BY_ZNODE: 2}
+KILL_CONTROLLER = "kill_controller"
+WEIGHTS = {MOVE: 6, CANCEL: 0, MOVE_BY_ZNODE: 2, KILL_CONTROLLER: 0}
+WEIGHTS_CLOSE = {MOVE: 3, CANCEL: 3, MOVE_BY_ZNODE: 1, KILL_CONTROLLER: 3}
+DEAD_US_MAX = 4_000_000
 
 
 def draw_moves(seed: int, settings: Settings, from_us: int, until_us: int) -> list[Action]:
-    """A script: some calls follow each other so closely that they meet the ones before."""
+    """A script; the controller dies in the middle of some moves."""
     dice = random.Random(f"{seed}/moves")
-    least = max(settings.min_insync_replicas, 1)
     actions: list[Action] = []
     at_us = from_us
     while True:
-        at_us += int(PAUSE_US[0] + (PAUSE_US[1] - PAUSE_US[0]) * dice.random() ** 2)
+        is_close = bool(actions) and dice.random() < CLOSE_SHARE
+        at_us += dice.randint(*(CLOSE_US if is_close else FAR_US))
         if at_us >= until_us:
             return actions
-        (kind,) = dice.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        weights = WEIGHTS_CLOSE if is_close else WEIGHTS
+        (kind,) = dice.choices(list(weights), list(weights.values()))
         index = dice.choice(list(settings.partitions))
-        count = dice.randint(least, min(least + 1, len(settings.brokers)))
-        targets = () if kind == CANCEL else tuple(dice.sample(list(settings.brokers), count))
-        actions.append(Action(at_us, kind, (index, *targets)))
+        if is_close and kind == CANCEL and actions[-1].brokers:
+            index = actions[-1].brokers[0]
+        if kind == KILL_CONTROLLER:
+            lasts_us = int(DEAD_US_MAX * dice.random() ** 2)
+            actions.append(Action(at_us, kind, (), lasts_us))
+        else:
+            targets = () if kind == CANCEL else _targets(dice, settings)
+            actions.append(Action(at_us, kind, (index, *targets)))
+
+
+def _targets(dice: random.Random, settings: Settings) -> tuple[int, ...]:
+    least = max(settings.min_insync_replicas, 1)
+    count = dice.randint(least, min(least + 1, len(settings.brokers)))
+    return tuple(dice.sample(list(settings.brokers), count))
 
 
 def _ask(world: World, index: int, targets: Targets) -> None:
@@ -97,9 +114,19 @@ def _move_by_znode(world: World, index: int, *targets: int) -> None:
     world.zookeeper.run(0, [Create(znodes.REASSIGN_PARTITIONS, data)])
 
 
-MOVES: dict[str, Callable[..., None]] = {
+def _kill_controller(world: World) -> Callable[[], None] | None:
+    leading = [life for life in world.live() if life.controller and life.controller.leads]
+    if not leading:
+        return None
+    broker = leading[-1].broker.id
+    world.kill(broker)
+    return lambda: world.start(broker)
+
+
+MOVES: dict[str, Callable[..., Callable[[], None] | None]] = {
     MOVE: _move,
     CANCEL: _cancel,
     MOVE_BY_ZNODE: _move_by_znode,
+    KILL_CONTROLLER: _kill_controller,
 }
 DOINGS.update(MOVES)
