@@ -23,6 +23,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import ANY_VERSION, Operation, Set
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
+from tests.sim.world import Settings
 
 
 class Planted(NamedTuple):
@@ -32,6 +33,12 @@ class Planted(NamedTuple):
     control_plane: Callable[[], AbstractContextManager[object]] = nullcontext
     loses_power: bool = False
     """Whether machines have to go down for it."""
+    moves: bool = False
+    """Whether partitions have to move for it."""
+
+    def settings(self, healthy: Settings) -> Settings:
+        """Those of a seed, with no more in them than it takes."""
+        return healthy._replace(loses_power=self.loses_power, moves=self.moves and healthy.moves)
 
 
 @contextmanager
@@ -151,7 +158,7 @@ BUGS = {
     "acks=all answered by the leader alone": Planted(("ack_below_min_isr",)),
     "a restarted unclean replica is kept in the ISR": Planted((), unclean_replica_stays, True),
     "the reassignment's znode is written before its last step": Planted(
-        (), reassignment_is_written_too_early
+        (), reassignment_is_written_too_early, moves=True
     ),
 }
 """All that have to be found."""
