@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print the traces")
     parser.add_argument("--shrink", action="store_true")
     parser.add_argument("--power", action="store_true", help="machines lose power, too")
+    parser.add_argument("--moves", action="store_true", help="only seeds with reassignments")
     parser.add_argument("--plant", action="append", default=[], help="bugs of the data plane")
     parser.add_argument("--keep-going", action="store_true")
     asked = parser.parse_args()
@@ -25,6 +26,8 @@ def main() -> int:
     acknowledged = events = 0
     for seed in range(asked.first, asked.first + asked.seeds):
         settings = settings_of(seed)._replace(planted=tuple(asked.plant), loses_power=asked.power)
+        if asked.moves and not settings.moves:
+            continue
         script = script_of(seed, settings)
         outcome = run(seed, settings, script)
         acknowledged += outcome.acknowledged

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyrklog.metastore import znodes
+from tests.sim.assignments import Assignments
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
@@ -76,6 +77,7 @@ class Checker:
         """Log matching: what lies before each batch is the same in all logs that have it."""
         self._content: dict[int, dict[Key, tuple[int, int]]] = {i: {} for i in self.partitions}
         self.by_crc: dict[int, dict[int, Key]] = {i: {} for i in self.partitions}
+        self.assignments = Assignments(world)
         self._controller_epoch = 0
         self.forgives_losses = False
         """Where more has failed than can be borne."""
@@ -98,6 +100,7 @@ class Checker:
             path = znodes.state_path("t", index)
             if path in paths:
                 self._state_written(index, promises, path)
+        self.assignments.written(paths)
         if znodes.CONTROLLER_EPOCH in paths:
             entry = self._world.zookeeper.tree.get(znodes.CONTROLLER_EPOCH)
             epoch = int(entry.node.data) if entry is not None else -1
@@ -158,6 +161,8 @@ class Checker:
         for index, promises in self.partitions.items():
             view = life.sim.partition("t", index)
             replica = self.replicas[life.broker.id, index]
+            if view is None and replica.batches and not life.broker.has_log("t", index):
+                self._deleted(life, index, replica)
             if view is None or view[2] is None or view == replica.view:
                 continue
             replica.view = view
@@ -194,6 +199,18 @@ class Checker:
             for batch in lost:
                 if promised.get(batch.base) == batch and batch.key not in replica.keys:
                     self._lost(index, life.broker.id, batch, "cuts off")
+
+    def _deleted(self, life: Life, index: int, replica: Replica) -> None:
+        """A replica that was told to go; one that comes back begins with nothing."""
+        self._heap.note(f"{life.process.name} t-{index} is deleted")
+        lost, replica.batches = replica.batches, []
+        replica.keys.clear()
+        replica.view = replica.extent = None
+        promised = self.partitions[index].by_base
+        if self._is_member(index, life.broker.id):
+            for batch in lost:
+                if promised.get(batch.base) == batch:
+                    self._lost(index, life.broker.id, batch, "is deleted")
 
     def _matches(self, life: Life, index: int, before: Key | None, batch: Batch) -> None:
         key, name = batch.key, f"{life.process.name} t-{index}"
@@ -259,7 +276,7 @@ class Checker:
         if known is not None and known != batch and not self.forgives_losses:
             self.violated(f"t-{index}: {batch.key} is acknowledged, and {known.key} was shown")
         self._promise(index, batch, "is acknowledged")
-        brokers = self._world.settings.partitions[index]
+        brokers = self._world.settings.brokers
         holders = [b for b in brokers if key in self.replicas[b, index].keys]
         unknown = [b for b in brokers if not self.replicas[b, index].is_known]
         if len(holders) + len(unknown) < self._world.settings.min_insync_replicas:
@@ -309,7 +326,7 @@ class Checker:
     def unsettled(self) -> str | None:
         """Why the cluster is not whole; None where it is."""
         for index, promises in self.partitions.items():
-            brokers = self._world.settings.partitions[index]
+            brokers = self.assignments.replicas(index)
             state = promises.leadership
             if state is None or state.leader < 0:
                 return f"t-{index} has no leader"
@@ -324,4 +341,4 @@ class Checker:
                 return f"t-{index} is not led: {view}"
             if view[2][1] < view[2][3]:
                 return f"t-{index} has the high watermark {view[2][1]} of {view[2][3]}"
-        return None
+        return self.assignments.unsettled()

@@ -21,8 +21,7 @@ class Action(NamedTuple):
     lasts_us: int = 0
 
     def __str__(self) -> str:
-        named = ", ".join(map(str, self.brokers))
-        return f"Action({self.at_us}, {self.kind!r}, ({named},), {self.lasts_us})"
+        return f"Action({self.at_us}, {self.kind!r}, {self.brokers}, {self.lasts_us})"
 
 
 KINDS = (

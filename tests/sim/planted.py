@@ -6,14 +6,16 @@ the control plane replace a function while a run lasts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from pyrklog.controller import store_writes
+from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Snapshot, StateWrite, Steps
 from pyrklog.controller.isr_changes import IsrChanges
+from pyrklog.controller.reassignment import Reassignments
 from pyrklog.controller.requests import IsrChange
 from pyrklog.controller.state import Partition, Topic
 from pyrklog.controller.unclean import UncleanStarts
@@ -21,6 +23,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import ANY_VERSION, Operation, Set
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
+from tests.sim.world import Settings
 
 
 class Planted(NamedTuple):
@@ -30,6 +33,12 @@ class Planted(NamedTuple):
     control_plane: Callable[[], AbstractContextManager[object]] = nullcontext
     loses_power: bool = False
     """Whether machines have to go down for it."""
+    moves: bool = False
+    """Whether partitions have to move for it."""
+
+    def settings(self, healthy: Settings) -> Settings:
+        """Those of a seed, with no more in them than it takes."""
+        return healthy._replace(loses_power=self.loses_power, moves=self.moves and healthy.moves)
 
 
 @contextmanager
@@ -124,6 +133,20 @@ def unclean_replica_stays() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def reassignment_is_written_too_early() -> Iterator[None]:
+    """The topic's znode has the targets alone while others still lead and are in sync."""
+    complete = Reassignments.complete
+
+    def early(self: Reassignments, partitions: Sequence[Partition]) -> Steps:
+        arrived = [p for p in partitions if p.is_moving and self._has_arrived(p)]
+        yield from self._write({p: PartitionAssignment(p.assignment.targets) for p in arrived})
+        yield from complete(self, partitions)
+
+    with _replaced(Reassignments, "complete", early):
+        yield
+
+
 BUGS = {
     "truncation to the high watermark": Planted(("truncate_to_high_watermark",)),
     "ISR expansion before the epoch start": Planted(("join_before_epoch_start",)),
@@ -134,8 +157,11 @@ BUGS = {
     "data of a diverging reply is appended": Planted(("append_diverging",)),
     "acks=all answered by the leader alone": Planted(("ack_below_min_isr",)),
     "a restarted unclean replica is kept in the ISR": Planted((), unclean_replica_stays, True),
+    "the reassignment's znode is written before its last step": Planted(
+        (), reassignment_is_written_too_early, moves=True
+    ),
 }
-"""All that have to be found, but for one of reassignments, which the simulation does not have."""
+"""All that have to be found."""
 
 STORIES = {
     "before KIP-279": Planted(("answer_for_unknown_epoch",)),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tests.sim.checker import Violation
 from tests.sim.clients import Consumer, Producer
 from tests.sim.faults import Action, draw, heal_everything, schedule
+from tests.sim.moves import draw_moves
 from tests.sim.world import Settings, World
 
 CALM_US = 1_500_000
@@ -37,7 +38,10 @@ class Outcome(NamedTuple):
 def script_of(seed: int, settings: Settings) -> list[Action]:
     """The faults of a seed."""
     with_power = settings.loses_power
-    return draw(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US, with_power=with_power)
+    script = draw(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US, with_power=with_power)
+    if settings.moves:
+        script += draw_moves(seed, settings, CALM_US, FAULTS_UNTIL_US)
+    return script
 
 
 SHAPES = (
@@ -53,7 +57,9 @@ SHAPES = (
 
 def settings_of(seed: int) -> Settings:
     """What the cluster of a seed is like."""
-    return SHAPES[seed % len(SHAPES)]
+    round_, shape = divmod(seed, len(SHAPES))
+    settings = SHAPES[shape]
+    return settings._replace(moves=len(settings.brokers) > 3 and round_ % 3 > 0)
 
 
 def run(

@@ -46,7 +46,7 @@ def find(name: str) -> Outcome:
     planted = BUGS[name]
     first = 0 if os.environ.get("FIND_FROM_ZERO") else BEGIN_AT.get(name, 0)
     for seed in range(first, first + SEEDS_TO_FIND_MAX):
-        healthy = settings_of(seed)._replace(loses_power=planted.loses_power)
+        healthy = planted.settings(settings_of(seed))
         settings = healthy._replace(planted=planted.data_plane)
         outcome = run(seed, settings, planted=planted.control_plane())
         if outcome.violation is not None and run(seed, healthy).violation is None:
@@ -62,7 +62,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
 def test_what_fails_shrinks_to_a_script_that_fails() -> None:
     name = "truncation to the high watermark"
     seed = find(name).seed
-    settings = settings_of(seed)._replace(planted=BUGS[name].data_plane)
+    settings = BUGS[name].settings(settings_of(seed))._replace(planted=BUGS[name].data_plane)
     whole = script_of(seed, settings)
     script = shrink(seed, settings, whole)
     assert len(script) < len(whole)

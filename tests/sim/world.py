@@ -53,6 +53,8 @@ class Settings(NamedTuple):
     fetch_timeout_us: int = 3_000_000
     loses_power: bool = False
     """Whether machines go down, too, and lose what was not synced."""
+    moves: bool = False
+    """Whether partitions are reassigned."""
     planted: tuple[str, ...] = ()
     """Bugs of the data plane (``planted.rs``)."""
 
@@ -70,6 +72,11 @@ class Broker:
         """Since a process of it was registered last."""
         self._world = world
         self._dice = world.heap.dice(f"disk of {number}")
+
+    def has_log(self, topic: str, partition: int) -> bool:
+        """Whether the disk has a partition's log; none of the simulation's has a second segment."""
+        has: bool = self.disk.has(f"/broker-{self.id}/{topic}-{partition}/{0:020d}.log")
+        return has
 
     def disk_us(self) -> int:
         """How long one slow thing takes."""

@@ -31,6 +31,13 @@ class PartitionAssignment(NamedTuple):
         """The replicas before the reassignment; their order may have been another."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
+    def without(self, brokers: Sequence[int]) -> PartitionAssignment:
+        """The assignment without these replicas."""
+        replicas, adding, removing = (
+            tuple(broker for broker in part if broker not in brokers) for part in self
+        )
+        return PartitionAssignment(replicas, adding, removing)
+
     def towards(self, targets: Sequence[int]) -> PartitionAssignment:
         """The assignment of a reassignment to ``targets``, whatever runs now."""
         origin = self.origin

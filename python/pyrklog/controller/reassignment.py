@@ -152,7 +152,10 @@ class Reassignments:
         """Replicas that leave at once must not be the only ones that hold what was acknowledged."""
         leadership = partition.leadership
         leaves = [broker for broker in partition.replicas if broker not in kept]
-        if leadership is None or not leaves or set(leadership.isr) & set(kept):
+        if leadership is None or set(leadership.isr).isdisjoint(leaves):
+            return ACCEPTED
+        in_sync = set(leadership.isr) & set(kept)
+        if any(self._state.is_live(broker, partition.key) for broker in in_sync):
             return ACCEPTED
         return Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -162,8 +165,9 @@ class Reassignments:
     # --- the steps -------------------------------------------------------------------------------
 
     def _begin(self, moves: _Moves, results: dict[TopicPartition, Refusal]) -> Steps:
-        """Step 1: the topic's znode; what a running reassignment has added in vain goes at once."""
+        """Step 1: what a running reassignment has added in vain goes, then the topic's znode."""
         before = {partition: partition.assignment for partition in moves}
+        yield from self._drop_unneeded(moves, results)
         gone = yield from self._write(
             {p: assignment for p, assignment in moves.items() if assignment != before[p]}
         )
@@ -173,12 +177,39 @@ class Reassignments:
         for partition, assignment in moves.items():
             partition.reassign(assignment)
             yield self._line("reassignment_started", partition, before[partition])
+        yield from self.resume(list(moves))
+
+    def _drop_unneeded(self, moves: _Moves, results: dict[TopicPartition, Refusal]) -> Steps:
+        """Takes out what was added in vain, and out of ``moves`` where that cannot be.
+
+        As long as the znode has them a successor knows of them. Kafka writes it first, and where it
+        fails behind that a broker that is no replica any more stays in the ISR, or leads.
+        """
+        before = {partition: partition.assignment for partition in moves}
         unneeded = {
             p: tuple(b for b in before[p].replicas if b not in assignment.replicas)
             for p, assignment in moves.items()
         }
-        yield from self._drop({p: brokers for p, brokers in unneeded.items() if brokers})
-        yield from self.resume(list(moves))
+        unneeded = {p: brokers for p, brokers in unneeded.items() if brokers}
+        for partition, brokers in unneeded.items():
+            partition.reassign(before[partition].without(brokers))
+        yield from self._partitions.to_online(
+            [
+                p
+                for p, brokers in unneeded.items()
+                if p.leadership and p.leadership.leader in brokers
+            ]
+        )
+        yield from self._drop(unneeded)
+        for partition, brokers in unneeded.items():
+            if self._has_in_sync(partition, brokers):
+                partition.reassign(before[partition])
+                del moves[partition]
+                refusal = Refusal(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Brokers {brokers} stay in sync."
+                )
+                results[partition.key] = refusal
+                yield self._failed(partition.key, refusal.message)
 
     def resume(self, partitions: Sequence[Partition]) -> Steps:
         """Goes on from where the partitions are, which may be anywhere."""

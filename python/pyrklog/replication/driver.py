@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import trio
 
@@ -65,7 +65,7 @@ class ReplicationDriver:
 
     def registered(self, broker_epoch: int) -> None:
         """This broker is registered: orders for earlier epochs do not concern it."""
-        self.replicas.broker_epoch = broker_epoch
+        self.replicas.registered(broker_epoch)
         self._plane.set_broker_epoch(broker_epoch)
         self._registered.set()
 
@@ -91,6 +91,9 @@ class ReplicationDriver:
                     if error is ErrorCode.NONE:
                         await self._metadata.load_options_of(request.topics)
                         self._metadata.take_metadata(request)
+                        if strays := self.replicas.strays(request):
+                            log.warning("strays_stopped", partitions=len(strays))
+                            self._stop_all(strays, {}, lambda _errors: None, nursery)
                         if self.isrs is not None:
                             self.isrs.brokers_changed()
                     answered(error)
@@ -175,26 +178,41 @@ class ReplicationDriver:
             refused = {(r.topic, r.partition): decision.error for r in request.replicas}
             answered(StopReplicaResponse(decision.error, refused))
             return
+        self._stop_all(
+            decision.stop,
+            decision.errors,
+            lambda errors: answered(StopReplicaResponse(ErrorCode.NONE, errors)),
+            nursery,
+        )
+
+    def _stop_all(
+        self,
+        stops: Sequence[tuple[str, int, bool]],
+        errors: Mapping[TopicPartition, ErrorCode],
+        stopped: Callable[[dict[TopicPartition, ErrorCode]], None],
+        nursery: trio.Nursery,
+    ) -> None:
+        """``stopped`` is called with ``errors`` and what became of the replicas."""
         done = trio.Event()
-        for topic, partition, _ in decision.stop:
+        for topic, partition, _ in stops:
             self._stopping[(topic, partition)] = done
             if self.isrs is not None:
                 self.isrs.leads_no_more((topic, partition))
 
         async def carry_out() -> None:
-            errors = dict(decision.errors)
+            found = dict(errors)
             try:
-                codes = await self._plane.stop_partitions(decision.stop) if decision.stop else []
+                codes = await self._plane.stop_partitions(stops) if stops else []
             finally:
                 done.set()
-                for topic, partition, _ in decision.stop:
+                for topic, partition, _ in stops:
                     # A replica is stopped first, and then deleted: the later one counts.
                     if self._stopping.get((topic, partition)) is done:
                         del self._stopping[(topic, partition)]
-            for (topic, partition, delete), code in zip(decision.stop, codes, strict=True):
-                errors[(topic, partition)] = _stop_error(code)
+            for (topic, partition, delete), code in zip(stops, codes, strict=True):
+                found[(topic, partition)] = _stop_error(code)
                 log.debug("stopped", topic=topic, partition=partition, delete=delete, code=code)
-            answered(StopReplicaResponse(ErrorCode.NONE, errors))
+            stopped(found)
 
         nursery.start_soon(carry_out)
 

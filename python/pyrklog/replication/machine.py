@@ -1,8 +1,9 @@
 """Which of the controller's orders this broker follows. Pure.
 
 Fencing (Kafka 3.9): an order of an older controller epoch, or for an earlier life of this broker,
-is refused whole. A partition changes only with a higher leader epoch than the one it has; an equal
-one is answered STALE_CONTROLLER_EPOCH, which is harmless: the order came twice.
+is refused whole. A partition changes only with a higher leader epoch than the one it has, or had
+when it was stopped; an equal one is answered STALE_CONTROLLER_EPOCH, which is harmless: the order
+came twice.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pyrklog.errors import ErrorCode
 from pyrklog.image import FollowerSpec, LeaderSpec
 
 UNKNOWN_BROKER_EPOCH = -1
+STOPPED_MAX = 10_000
+"""Stopped replicas that are remembered."""
 
 
 class Hosted:
@@ -69,18 +72,52 @@ class Replicas:
         self.hosted: dict[TopicPartition, Hosted] = {}
         self.failed: set[TopicPartition] = set()
         """On log directories that have failed."""
+        self._stopped: dict[TopicPartition, tuple[bytes, int]] = {}
+        """Topic id and leader epoch of what was stopped in this controller's term.
+
+        A LeaderAndIsr of before, late over a connection that has broken since, would bring it back.
+        """
+
+    def registered(self, broker_epoch: int) -> None:
+        """Orders for earlier epochs of this broker are refused from now on."""
+        self.broker_epoch = broker_epoch
+        self._stopped.clear()
 
     def _fence(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if UNKNOWN_BROKER_EPOCH != broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
-        self.controller_epoch = controller_epoch
+        if controller_epoch > self.controller_epoch:
+            self.controller_epoch = controller_epoch
+            self._stopped.clear()
         return ErrorCode.NONE
 
     def metadata_told(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Whether an UpdateMetadata counts."""
         return self._fence(request.controller_epoch, request.broker_epoch)
+
+    def strays(self, request: UpdateMetadataRequest) -> list[tuple[str, int, bool]]:
+        """What is hosted here, and somewhere else in a later epoch: to be stopped, not deleted.
+
+        Whoever was away while a partition moved is told nothing else of it, and would lead it on.
+        """
+        found = []
+        for topic in request.topics:
+            for info in topic.partitions:
+                key = (topic.topic, info.partition)
+                known = self.hosted.get(key)
+                if (
+                    known is not None
+                    and self.node_id not in info.replicas
+                    and info.leader_epoch > known.leader_epoch
+                    and known.topic_id == topic.topic_id
+                    and key not in self.failed
+                ):
+                    del self.hosted[key]
+                    self._remember_stop(key, known, info.leader_epoch)
+                    found.append((*key, False))
+        return found
 
     def leadership_told(self, request: LeaderAndIsrRequest) -> LeadershipDecision:
         """Decides on every partition of a LeaderAndIsr."""
@@ -103,6 +140,7 @@ class Replicas:
             decision.errors[key] = error
             return
         leads = info.leader == self.node_id
+        self._stopped.pop(key, None)
         self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads)
         if not leads:
             decision.follow.append(
@@ -129,7 +167,9 @@ class Replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         known = self.hosted.get(key)
         if known is None:
-            return ErrorCode.NONE
+            stopped_id, stopped_epoch = self._stopped.get(key, (b"", EPOCH_NONE))
+            is_late = stopped_id == topic_id and info.leader_epoch <= stopped_epoch
+            return ErrorCode.STALE_CONTROLLER_EPOCH if is_late else ErrorCode.NONE
         if known.topic_id != topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if info.leader_epoch <= known.leader_epoch:
@@ -173,8 +213,18 @@ class Replicas:
                 decision.errors[key] = ErrorCode.FENCED_LEADER_EPOCH
             else:
                 self.hosted.pop(key, None)
+                self._remember_stop(key, known, item.leader_epoch)
                 decision.stop.append((item.topic, item.partition, item.delete))
         return decision
+
+    def _remember_stop(self, key: TopicPartition, known: Hosted | None, epoch: int) -> None:
+        topic_id, stopped_epoch = self._stopped.pop(key, (b"", EPOCH_NONE))
+        if known is not None:
+            topic_id, stopped_epoch = known.topic_id, known.leader_epoch
+        if topic_id:
+            self._stopped[key] = topic_id, max(stopped_epoch, epoch)
+            if len(self._stopped) > STOPPED_MAX:
+                del self._stopped[next(iter(self._stopped))]
 
     def log_dir_failed(self, partitions: Iterable[TopicPartition]) -> None:
         """A log directory failed with these partitions."""

@@ -305,7 +305,6 @@ def test_a_reassignment_is_cancelled() -> None:
     move(runner, {T0: NEW})
     in_sync(runner, 1, 2, 3, 4)
     assert without_metadata(move(runner, {T0: None})) == [
-        "assign t-0 1,2,3",
         "write t-0 leader 1 epoch 5 isr 1,2,3",
         "1 <- lead t-0:1@5",
         "2 <- lead t-0:1@5",
@@ -316,6 +315,7 @@ def test_a_reassignment_is_cancelled() -> None:
         "4 <- stop t-0@5 delete",
         "5 <- stop t-0@5 delete",
         "6 <- stop t-0@5 delete",
+        "assign t-0 1,2,3",
         "write t-0 leader 1 epoch 6 isr 1,2,3",
         "1 <- lead t-0:1@6",
         "2 <- lead t-0:1@6",
@@ -330,9 +330,9 @@ def test_a_reassignment_is_replaced_by_another() -> None:
     runner = cluster()
     move(runner, {T0: (4, 5)})
     assert without_metadata(move(runner, {T0: (5, 6)})) == [
-        "assign t-0 5,6,1,2,3 +5,6 -1,2,3",
         "4 <- stop t-0@4",
         "4 <- stop t-0@4 delete",
+        "assign t-0 5,6,1,2,3 +5,6 -1,2,3",
         "write t-0 leader 1 epoch 5 isr 1,2,3",
         "1 <- lead t-0:1@5",
         "2 <- lead t-0:1@5",
@@ -343,6 +343,54 @@ def test_a_reassignment_is_replaced_by_another() -> None:
     in_sync(runner, 1, 2, 3, 5, 6)
     assert znode(runner) == ((5, 6), (), ())
     assert deleted(runner) == {1, 2, 3, 4}
+
+
+def test_another_leads_before_one_that_was_added_in_vain_goes() -> None:
+    runner = led_by_an_added_one()
+    move(runner, {T0: (5, 4)})
+    assert runner.states[T0][0].leader == 2
+    assert znode(runner) == ((5, 4, 1, 2), (5, 4), (1, 2))
+    assert deleted(runner) == {3}
+
+
+def led_by_an_added_one() -> Runner:
+    """t-0 moves from 1 and 2 to 3 and 4; 1, which led, was away, and 3 has led since."""
+    runner = cluster((1, 2), brokers=(1, 2, 3, 4, 5))
+    move(runner, {T0: (3, 4)})
+    in_sync(runner, 1, 2, 3)
+    runner.run(runner.controller.brokers_changed(live(2, 3, 4, 5)))
+    runner.run(runner.controller.brokers_changed(live(1, 2, 3, 4, 5)))
+    assert runner.states[T0][0].leader == 3
+    return runner
+
+
+def crash_while_it_is_replaced(actions: int, targets: tuple[int, ...] | None) -> bool:
+    """One controller crashes after so many actions; False: it did not."""
+    first = led_by_an_added_one()
+    first.actions_left = actions
+    has_crashed = False
+    try:
+        alter(first, {T0: targets})
+    except CrashedError:
+        has_crashed = True
+    (replicas, _, _), (leadership, _) = znode(first), first.states[T0]
+    assert isinstance(replicas, tuple)
+    assert {leadership.leader, *leadership.isr} <= set(replicas), "a stranger is in sync"
+    second = first.successor()
+    second.start(live(1, 2, 3, 4, 5))
+    assert second.states[T0][0].leader in replicas
+    return has_crashed
+
+
+@pytest.mark.parametrize("targets", [None, (5, 4), (2, 5)])
+def test_nobody_leads_who_is_no_replica_wherever_a_controller_crashes(
+    targets: tuple[int, ...] | None,
+) -> None:
+    """Kafka writes the znode before those that it does not name any more are out of the ISR."""
+    crashes = 0
+    while crash_while_it_is_replaced(crashes, targets):
+        crashes += 1
+    assert crashes > 10
 
 
 def test_a_cancellation_may_not_lose_what_was_acknowledged() -> None:

@@ -195,6 +195,18 @@ async def test_deletion_and_a_new_topic_of_the_same_name(bench: Bench) -> None:
     assert bench.plane.topics["t"].id == b"2" * 16
 
 
+async def test_a_partition_that_has_moved_away_is_closed_and_kept(bench: Bench) -> None:
+    await bench.metadata_of(topic("t", 0, 0))
+    await bench.lead(topic("t", 0, 0))
+    (away, stays) = topic("t", 1, 1).partitions
+    away = away._replace(leader=2, replicas=(2,))
+    moved = TopicPartitions("t", b"1" * 16, [away, stays])
+    assert await bench.metadata_of(moved) is ErrorCode.NONE
+    await trio.testing.wait_all_tasks_blocked()
+    assert bench.plane.stopped == [("t", 0, False)]
+    assert bench.driver.replicas.is_serving(("t", 1))
+
+
 async def test_what_is_not_there_has_stopped(bench: Bench) -> None:
     bench.plane.failing[("t", 0)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     response = await bench.ask(StopReplicaRequest(1, 1, -1, [StopReplica("t", 0, -2, True)]))

@@ -190,6 +190,56 @@ def test_stopping_what_was_never_hosted() -> None:
     assert stop(Replicas(ME), 3, delete=True).stop == [("t", 0, True)]
 
 
+def test_what_was_stopped_does_not_come_back_by_an_order_that_was_late() -> None:
+    """The simulation's seed 12: it would lead an empty log in an epoch that is over."""
+    replicas = hosting()
+    stop(replicas, 7)
+    stop(replicas, 8, delete=True)
+    for epoch in (6, 8):
+        late = told(replicas, info(leader_epoch=epoch))
+        assert (late.errors, late.lead) == ({KEY: ErrorCode.STALE_CONTROLLER_EPOCH}, [])
+    assert len(told(replicas, info(leader_epoch=9)).lead) == 1, "it is a replica again"
+    stop(replicas, 9, delete=True)
+    assert len(told(replicas, info(leader_epoch=0), topic_id=b"u" * 16).lead) == 1
+
+
+def test_what_was_stopped_is_forgotten_when_its_orders_are_refused_anyway() -> None:
+    replicas = hosting()
+    stop(replicas, 7)
+    assert len(told(replicas, info(leader_epoch=6), controller_epoch=2).lead) == 1
+    stop(replicas, 7, controller_epoch=2)
+    replicas.registered(11)
+    again = told(replicas, info(leader_epoch=6), controller_epoch=2, broker_epoch=11)
+    assert len(again.lead) == 1
+
+
+def test_a_deletion_is_remembered_with_the_epoch_that_was_led_in() -> None:
+    replicas = hosting()
+    stop(replicas, EPOCH_DURING_DELETE, delete=True)
+    assert told(replicas, info(leader_epoch=5)).errors == {KEY: ErrorCode.STALE_CONTROLLER_EPOCH}
+
+
+def stray(replicas: Replicas, now: PartitionInfo, topic_id: bytes = TOPIC_ID) -> bool:
+    request = UpdateMetadataRequest(OTHER, 1, 10, [TopicPartitions("t", topic_id, [now])], [])
+    found = replicas.strays(request)
+    assert found in ([], [("t", 0, False)])
+    return bool(found)
+
+
+def test_what_has_moved_away_while_this_broker_was_gone_is_led_no_more() -> None:
+    """The simulation's seed 82: nobody else tells a broker whose session had expired meanwhile."""
+    elsewhere = (3, 4)
+    replicas = hosting()
+    assert not stray(replicas, info(3, 5, replicas=elsewhere)), "not a later epoch"
+    assert not stray(replicas, info(3, 9)), "it is a replica"
+    assert not stray(replicas, info(3, 9, replicas=elsewhere), b"u" * 16), "another topic"
+    assert replicas.is_serving(KEY)
+    assert stray(replicas, info(3, 9, replicas=elsewhere))
+    assert not replicas.is_serving(KEY)
+    assert told(replicas, info(leader_epoch=6)).errors == {KEY: ErrorCode.STALE_CONTROLLER_EPOCH}
+    assert len(told(replicas, info(leader_epoch=10)).lead) == 1
+
+
 def test_waiting_for_a_partition_ends_when_it_serves_or_cannot() -> None:
     replicas = Replicas(ME)
     assert not replicas.is_settled(KEY), "the controller has not said anything yet"
