@@ -21,6 +21,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.groups.interfaces import OFFSETS_TOPIC
 from pyrklog.groups.placement import partition_of
 from pyrklog.protocol.api import Api
+from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
 from pyrklog.protocol.group_records import (
     OffsetKey,
     OffsetValue,
@@ -129,9 +130,17 @@ def watched(
     running = Watched(cluster)
     try:
         cluster.start()
+        with Asker(cluster.brokers[1].bootstrap) as asker:
+            wait_until(lambda: _is_found(asker), "there is no offsets topic")
         yield running
     finally:
         running.close()
+
+
+def _is_found(asker: Asker) -> bool:
+    """Whether somebody coordinates groups; whoever asks first has the topic created."""
+    found = asker.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest("first"))
+    return bool(found.error_code == ErrorCode.NONE)
 
 
 def member(watched: Watched, group: str, topic: str, **options: Any) -> ConfluentMember:
@@ -306,6 +315,36 @@ def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
     assert others == {ErrorCode.NONE}
     assert offset == OFFSETS_LOADED - 1
     watched.started_again(victim)
+
+
+def test_a_coordinator_keeps_its_groups_when_another_broker_dies(
+    watched: Watched, topic: str
+) -> None:
+    """Its partition has a new epoch then, with one replica less in sync, but no other leader."""
+    watched.create(topic)
+    coordinator = watched.coordinator(topic)
+    victim = min(ALL - {coordinator})
+    with Crew(member(watched, topic, topic)) as crew:
+        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "one has all")
+        place = partition_of(topic, OFFSETS_PARTITIONS)
+        unloaded = [_has_unloaded(watched, coordinator, place)]
+        watched.kill(victim)
+        wait_until(
+            lambda: in_sync(watched.admin, OFFSETS_TOPIC)[place] == ALL - {victim},
+            "it is in sync still",
+        )
+        crew.members[0].commit({0: 4}, "after the kill")
+        assert crew.members[0].committed(0) == (4, "after the kill")
+        unloaded.append(_has_unloaded(watched, coordinator, place))
+    assert unloaded[0] == unloaded[1]
+    watched.started_again(victim)
+
+
+def _has_unloaded(watched: Watched, broker: int, place: int) -> int:
+    """How often a broker has let go of the groups of a partition."""
+    event = '"event": "offsets_partition_unloaded"'
+    log = list(watched.cluster.brokers[broker].log)
+    return sum(event in line and f'"partition": {place},' in line for line in log)
 
 
 def _commit_many(watched: Watched, group: str, place: int) -> None:
