@@ -13,22 +13,16 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from pyrklog.protocol.group_records import (
-    GroupKey,
-    OffsetKey,
-    decode_group_value,
-    decode_key,
-    decode_offset_value,
-)
 from pyrklog.testing import TestBroker
 from tests.support import jvm
+from tests.support.generations import check_generations
 from tests.support.groups import create_topic
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
@@ -37,13 +31,11 @@ SECONDS = float(os.environ.get("CHURN_SECONDS", "100"))
 PATIENCE_S = 90.0
 PARTITIONS = 6
 TOPIC = "churn"
-OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 4
 MEMBERS_MAX = 4
 BROKER_LIFE_S = (6.0, 14.0)
 STEP_S = (0.5, 2.5)
 STORY_LENGTH = 200_000
-STORY_MARGIN = 60
 MEMBER = Path(__file__).with_name("churn_member.py")
 JAVA_STRATEGIES = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
@@ -233,7 +225,8 @@ def test_groups_under_churn(new_broker: Callable[..., TestBroker]) -> None:
     for group in groups:
         _check_offsets(broker.bootstrap, group)
     stories = {group.name: group.story for group in groups}
-    check_generations(broker.bootstrap, dict.fromkeys(stories, 5), stories=stories)
+    least = dict.fromkeys(stories, 5)
+    check_generations(broker.bootstrap, TOPIC, least, OFFSETS_PARTITIONS, stories=stories)
 
 
 def _churn(broker: TestBroker, groups: list[Group], choice: random.Random) -> int:
@@ -270,67 +263,3 @@ def _check_offsets(bootstrap: str, group: Group) -> None:
     assert all(group.committed)
     for partition, (offset, told) in enumerate(zip(kept, group.committed, strict=True)):
         assert offset >= told, f"{group.name} [{partition}]: {told} was committed, {offset} is kept"
-
-
-def check_generations(
-    bootstrap: str,
-    least: Mapping[str, int],
-    *,
-    offsets_partitions: int = OFFSETS_PARTITIONS,
-    stories: Mapping[str, Callable[[int, int, int], str]] | None = None,
-) -> None:
-    """The offsets topic holds every assignment that was handed out, and every commit in order.
-
-    `least` says how many generations each group has had at the very least; `stories` tell who
-    committed between two offsets of a group's partition.
-    """
-    generations = dict.fromkeys(least, 0)
-    offsets: dict[tuple[str, int], int] = {}
-    for key_bytes, value_bytes in _offsets_records(bootstrap, offsets_partitions):
-        key = decode_key(key_bytes)
-        if isinstance(key, GroupKey) and value_bytes is not None:
-            group = decode_group_value(value_bytes)
-            assert group.generation >= generations[key.group]
-            generations[key.group] = group.generation
-            shares = [_partitions(member.assignment) for member in group.members]
-            owned = sorted(partition for share in shares for partition in share)
-            assert len(set(owned)) == len(owned), f"{group}: owned twice"
-        elif isinstance(key, OffsetKey) and value_bytes is not None:
-            offset = decode_offset_value(value_bytes).offset
-            place = (key.group, key.partition)
-            if offset < (before := offsets.get(place, 0)):
-                span = (key.partition, offset - STORY_MARGIN, before + STORY_MARGIN)
-                story = stories[key.group](*span) if stories else ""
-                pytest.fail(f"{place}: {offset} after {before}\n{story}")
-            offsets[place] = offset
-    assert all(generations[name] >= count for name, count in least.items()), generations
-
-
-def _offsets_records(bootstrap: str, partitions: int) -> Iterator[tuple[bytes, bytes | None]]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
-    for partition in range(partitions):
-        place = TopicPartition(OFFSETS_TOPIC, partition, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=30)
-        consumer.assign([place])
-        position = 0
-        while position < end:
-            for message in consumer.consume(500, 1.0):
-                assert message.error() is None
-                position = message.offset() + 1
-                yield message.key(), message.value()
-    consumer.close()
-
-
-def _partitions(assignment: bytes) -> list[int]:
-    """The partitions of our one topic in a member's assignment (version, topics, user data)."""
-    if not assignment:
-        return []
-    topics = int.from_bytes(assignment[2:6], "big")
-    if topics == 0:
-        return []
-    assert topics == 1
-    at = 8 + int.from_bytes(assignment[6:8], "big")
-    assert assignment[8:at] == TOPIC.encode()
-    count = int.from_bytes(assignment[at : at + 4], "big")
-    ends = range(at + 8, at + 8 + 4 * count, 4)
-    return [int.from_bytes(assignment[end - 4 : end], "big") for end in ends]

@@ -120,7 +120,7 @@ def finish_join(consumer: kafka.KafkaConsumer) -> None:
 class KafkaPythonMember:
     """kafka-python."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, **options: Any) -> None:
         self._topic = topic
         self._consumer = kafka.KafkaConsumer(
             topic,
@@ -128,6 +128,7 @@ class KafkaPythonMember:
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            **options,
         )
 
     def poll(self) -> list[str]:

@@ -3,6 +3,7 @@
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -50,9 +51,14 @@ class WatchingProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._token is not None
-        self._token.run_sync_soon(self._cancel.cancel)
+        self.stop()
         self._thread.join()
+
+    def stop(self) -> None:
+        """Soon it listens no more, and all its connections are closed; also called by `watch`."""
+        assert self._token is not None
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._cancel.cancel)
 
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()

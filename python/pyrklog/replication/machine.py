@@ -33,12 +33,15 @@ class Hosted:
 
     __slots__ = ("leader_epoch", "leads", "serving", "topic_id")
 
-    def __init__(self, topic_id: bytes, leader_epoch: int, leads: bool) -> None:
+    def __init__(
+        self, topic_id: bytes, leader_epoch: int, leads: bool, *, serving: bool = False
+    ) -> None:
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
         self.leads = leads
-        self.serving = False
-        """The plane has opened the log and serves it in this epoch."""
+        self.serving = serving
+        """The plane has opened the log and serves it, in this epoch or in one before from which
+        this broker has led on."""
 
 
 class LeadershipDecision(NamedTuple):
@@ -141,7 +144,11 @@ class Replicas:
             return
         leads = info.leader == self.node_id
         self._stopped.pop(key, None)
-        self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads)
+        known = self.hosted.get(key)
+        # A leader that stays one serves on: its coordinators must not let go of their groups
+        # because some other broker has left the ISR.
+        serves_on = leads and known is not None and known.serving
+        self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads, serving=serves_on)
         if not leads:
             decision.follow.append(
                 FollowerSpec(

@@ -108,6 +108,21 @@ def test_leader_epochs_fence() -> None:
     assert len(told(replicas, info(leader_epoch=6)).lead) == 1
 
 
+def test_a_leader_that_stays_one_serves_on() -> None:
+    """Another broker has left the ISR: no reason to let go of what is coordinated here."""
+    replicas = hosting()
+    decision = told(replicas, info(leader_epoch=6))
+    assert replicas.is_serving(KEY)
+    replicas.done(decision.lead, [ErrorCode.UNKNOWN_SERVER_ERROR])
+    assert not replicas.is_serving(KEY), "the plane did not take it"
+    replicas = hosting()
+    told(replicas, info(OTHER, 6))
+    decision = told(replicas, info(leader_epoch=7))
+    assert not replicas.is_serving(KEY), "it has followed in between"
+    replicas.done(decision.lead, [ErrorCode.NONE])
+    assert replicas.is_serving(KEY)
+
+
 def test_controller_epochs_fence() -> None:
     replicas = hosting()
     assert told(replicas, info(leader_epoch=6), controller_epoch=3).error is ErrorCode.NONE

@@ -1,0 +1,378 @@
+"""The coordinator of a group is killed, another broker takes the group over.
+
+The brokers advertise proxies, so that a test sees what passes between clients and brokers and can
+kill in the middle of it.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import ConsumerGroupState, ElectionType, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.interfaces import OFFSETS_TOPIC
+from pyrklog.groups.placement import partition_of
+from pyrklog.protocol.api import Api
+from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
+from pyrklog.protocol.group_records import (
+    OffsetKey,
+    OffsetValue,
+    encode_offset_key,
+    encode_offset_value,
+)
+from pyrklog.protocol.groups import HEARTBEAT, JOIN_GROUP, HeartbeatRequest
+from pyrklog.protocol.offsets import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
+from pyrklog.testing.broker import free_port
+from tests.support.asking import Asker
+from tests.support.cluster import PATIENCE_S, BrokerCluster, wait_until
+from tests.support.cluster_clients import create, in_sync, leaders
+from tests.support.generations import check_generations
+from tests.support.groups import ConfluentMember, Crew, KafkaPythonMember, Member, fill
+from tests.support.rebalance_phases import PHASES, Condition, Phase
+from tests.support.watching_proxy import Passing, WatchingProxy
+from tests.support.zookeeper_server import ZooKeeperServer
+
+pytestmark = pytest.mark.jvm
+
+ALL = {1, 2, 3}
+OFFSETS_PARTITIONS = 3
+PARTITIONS = 6
+EACH = 10
+OFFSETS_LOADED = 100_000
+OPTIONS: dict[str, Any] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
+    # Many small reads make a load that can be watched.
+    "offsets.load.buffer.size": 20_000,
+}
+
+
+class Watched:
+    """A cluster whose clients go through proxies; ``on_frame`` sees every frame."""
+
+    def __init__(self, cluster: BrokerCluster) -> None:
+        self.cluster = cluster
+        self.on_frame: list[Callable[[int, Passing], None]] = []
+        self._ports = {number: free_port() for number in cluster.brokers}
+        self._proxies: dict[int, WatchingProxy] = {}
+        for number, port in self._ports.items():
+            advertised = f"PLAINTEXT://127.0.0.1:{port}"
+            cluster.brokers[number].options["advertised.listeners"] = advertised
+            self._open(number)
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def _open(self, number: int) -> None:
+        target = self.cluster.brokers[number].bootstrap
+        watch = partial(self._passes, number)
+        self._proxies[number] = WatchingProxy(target, self._ports[number], watch)
+        self._proxies[number].__enter__()
+
+    def close(self) -> None:
+        """Ends everything."""
+        for proxy in self._proxies.values():
+            proxy.__exit__()
+        self.cluster.close()
+
+    def kill(self, number: int) -> None:
+        """Kills a broker; its address refuses connections from then on, as a dead one's does."""
+        self.cluster.brokers[number].kill()
+        self._proxies[number].stop()
+
+    def _passes(self, broker: int, passing: Passing) -> None:
+        for watch in list(self.on_frame):
+            watch(broker, passing)
+
+    def coordinator(self, group: str) -> int:
+        """Who leads the group's partition, once every broker has it."""
+        wait_until(self._is_whole, "not every replica is in sync")
+        return leaders(self.admin, OFFSETS_TOPIC)[partition_of(group, OFFSETS_PARTITIONS)]
+
+    def _is_whole(self) -> bool:
+        found = in_sync(self.admin, OFFSETS_TOPIC)
+        return len(found) == OFFSETS_PARTITIONS and all(isr == ALL for isr in found.values())
+
+    def create(self, topic: str) -> None:
+        """With some records."""
+        create(self.cluster, topic, PARTITIONS, 3, bootstrap=self.bootstrap)
+        fill(self.bootstrap, topic, PARTITIONS, EACH)
+
+    def started_again(self, number: int) -> None:
+        """Starts a broker that was killed; each leads a partition of the offsets again."""
+        self._proxies[number].__exit__()
+        self._open(number)
+        self.cluster.brokers[number].start()
+        wait_until(self._is_whole, "it does not come back")
+        places = [TopicPartition(OFFSETS_TOPIC, p) for p in range(OFFSETS_PARTITIONS)]
+
+        def is_spread() -> bool:
+            self.admin.elect_leaders(ElectionType.PREFERRED, places).result(30)
+            return set(leaders(self.admin, OFFSETS_TOPIC).values()) == ALL
+
+        wait_until(is_spread, "the preferred leaders do not lead")
+
+
+@pytest.fixture(scope="module")
+def watched(
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Watched]:
+    """One cluster for all tests here; each leaves three brokers that run."""
+    folder = tmp_path_factory.mktemp("coordinators")
+    cluster = BrokerCluster(f"{zookeeper.address}/coordinators", folder, **OPTIONS)
+    running = Watched(cluster)
+    try:
+        cluster.start()
+        with Asker(cluster.brokers[1].bootstrap) as asker:
+            wait_until(lambda: _is_found(asker), "there is no offsets topic")
+        yield running
+    finally:
+        running.close()
+
+
+def _is_found(asker: Asker) -> bool:
+    """Whether somebody coordinates groups; whoever asks first has the topic created."""
+    found = asker.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest("first"))
+    return bool(found.error_code == ErrorCode.NONE)
+
+
+def member(watched: Watched, group: str, topic: str, **options: Any) -> ConfluentMember:
+    settings = {"partition_assignment_strategy": "range", "heartbeat_interval_ms": 300}
+    return ConfluentMember(watched.bootstrap, group, topic, **settings | options)
+
+
+@pytest.mark.parametrize("condition", PHASES)
+def test_killed_in_a_phase_of_a_rebalance(
+    watched: Watched, topic: str, condition: Condition
+) -> None:
+    """The two others have the group between them afterwards, whole and with its offsets."""
+    watched.create(topic)
+    group = topic
+    phase = Phase(condition)
+    killed = threading.Event()
+    members: list[Member] = [
+        member(watched, group, topic),
+        KafkaPythonMember(watched.bootstrap, group, topic, heartbeat_interval_ms=300),
+    ]
+    with Crew(*members) as crew:
+        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "two share")
+        crew.poll_until(lambda: len(crew.seen) >= PARTITIONS * EACH, "everything read")
+        mine = crew.members[0].assigned()
+        crew.members[0].commit(dict.fromkeys(mine, 4), "before the kill")
+        victim = watched.coordinator(group)
+
+        def watch(broker: int, passing: Passing) -> None:
+            if broker == victim and not killed.is_set() and phase.is_reached(passing):
+                watched.kill(victim)
+                killed.set()
+
+        watched.on_frame.append(watch)
+        try:
+            crew.members.append(member(watched, group, topic))
+            crew.poll_until(killed.is_set, "the phase")
+            crew.poll_until(lambda: crew.owns_all(PARTITIONS), "three share")
+        finally:
+            watched.on_frame.remove(watch)
+        fill(watched.bootstrap, topic, PARTITIONS, EACH, first=EACH)
+        due = {f"{p}:{EACH + n}" for p in range(PARTITIONS) for n in range(EACH)}
+        crew.poll_until(lambda: due <= set(crew.seen), "the new ones")
+        for partition in mine:
+            assert crew.members[2].committed(partition) == (4, "before the kill")
+        crew.members[2].commit({crew.members[2].assigned()[0]: 2 * EACH}, "after")
+        described = watched.admin.describe_consumer_groups([group])[group].result(30)
+        assert described.state is ConsumerGroupState.STABLE
+        assert len(described.members) == 3
+        assert described.coordinator.id != victim
+    watched.started_again(victim)
+    check_generations(watched.bootstrap, topic, {group: 2}, OFFSETS_PARTITIONS)
+
+
+class Beat(NamedTuple):
+    """What a heartbeat says."""
+
+    generation: int
+    member_id: str
+
+
+class Beats:
+    """Heartbeats of a group that passed, and how many requests to join."""
+
+    def __init__(self, group: str) -> None:
+        self.joins = 0
+        self.seen: dict[int, set[Beat]] = {}
+        """By broker."""
+        self._group = group
+
+    def watch(self, broker: int, passing: Passing) -> None:
+        """Takes a frame in."""
+        if not passing.is_request:
+            return
+        if passing.api_key == JOIN_GROUP.key:
+            self.joins += 1
+        elif passing.api_key == HEARTBEAT.key:
+            request = HEARTBEAT.decode_request(*_body(HEARTBEAT, passing))
+            if request.group_id == self._group:
+                beat = Beat(request.generation_id, request.member_id)
+                self.seen.setdefault(broker, set()).add(beat)
+
+
+def _body(api: Api[Any, Any], passing: Passing) -> tuple[bytes, int]:
+    """A request without its header, and its version."""
+    at = 8
+    (length,) = struct.unpack_from(">h", passing.payload, at)
+    at += 2 + max(length, 0) + (passing.version >= api.flexible_since)
+    return passing.payload[at:], passing.version
+
+
+def test_a_group_is_taken_over_as_it_is(watched: Watched, topic: str) -> None:
+    """The same generation with the same members; nobody joins anew, nothing is handed out anew."""
+    watched.create(topic)
+    group = topic
+    patient = {"session_timeout_ms": 30_000}
+    first, second = (member(watched, group, topic, **patient) for _ in range(2))
+    with Crew(first, second) as crew:
+        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "two share")
+        crew.poll_until(lambda: len(crew.seen) >= PARTITIONS * EACH, "everything read")
+        shares = [one.assigned() for one in (first, second)]
+        first.commit(dict.fromkeys(shares[0], 4), "before the kill")
+        victim = watched.coordinator(group)
+        before = Beats(group)
+        watched.on_frame.append(before.watch)
+        crew.poll_until(lambda: len(before.seen.get(victim, ())) == 2, "two heartbeats")
+        events = [list(first.events), list(second.events)]
+        watched.on_frame[:] = [(after := Beats(group)).watch]
+        try:
+            watched.kill(victim)
+            rest = ALL - {victim}
+            crew.poll_until(
+                lambda: any(len(after.seen.get(one, ())) == 2 for one in rest), "two heartbeats"
+            )
+            fill(watched.bootstrap, topic, PARTITIONS, EACH, first=EACH)
+            crew.poll_until(lambda: len(crew.seen) >= 2 * PARTITIONS * EACH, "the new ones")
+        finally:
+            watched.on_frame.clear()
+        assert set().union(*after.seen.values()) == before.seen[victim]
+        assert after.joins == 0
+        assert [one.assigned() for one in (first, second)] == shares
+        assert [first.events, second.events] == events
+        assert len(crew.seen) == 2 * PARTITIONS * EACH, "something was read again"
+        assert second.committed(shares[0][0]) == (4, "before the kill")
+        (generation,) = {beat.generation for beat in before.seen[victim]}
+        heir = leaders(watched.admin, OFFSETS_TOPIC)[partition_of(group, OFFSETS_PARTITIONS)]
+        with Asker(watched.cluster.brokers[heir].bootstrap) as asker:
+            for beat in before.seen[victim]:
+                request = HeartbeatRequest(group, generation, beat.member_id)
+                assert asker.ask(HEARTBEAT, 2, request).error_code == ErrorCode.NONE
+    watched.started_again(victim)
+
+
+def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
+    watched: Watched, topic: str
+) -> None:
+    """COORDINATOR_LOAD_IN_PROGRESS for the groups of the partition that it reads; others are
+    served meanwhile, and then these, too, with their last offsets."""
+    place = partition_of(topic, OFFSETS_PARTITIONS)
+    victim = watched.coordinator(topic)
+    _commit_many(watched, topic, place)
+    heirs = [one for one in sorted(ALL) if one != victim]
+    elsewhere = {
+        heir: next(
+            name
+            for name in (f"{topic}-{n}" for n in range(1_000))
+            if leaders(watched.admin, OFFSETS_TOPIC)[partition_of(name, OFFSETS_PARTITIONS)] == heir
+        )
+        for heir in heirs
+    }
+    askers = {heir: Asker(watched.cluster.brokers[heir].bootstrap) for heir in heirs}
+    watched.kill(victim)
+    told: dict[int, list[int]] = {heir: [] for heir in heirs}
+    others: set[int] = set()
+    offset = -1
+    deadline = time.monotonic() + PATIENCE_S
+    while offset < 0:
+        assert time.monotonic() < deadline, told
+        for heir, asker in askers.items():
+            error, found = _fetch_offset(asker, topic)
+            if error not in (ErrorCode.NOT_COORDINATOR, *told[heir][-1:]):
+                told[heir].append(error)
+            if error == ErrorCode.NONE:
+                offset = found
+            if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                others.add(_fetch_offset(asker, elsewhere[heir])[0])
+    for asker in askers.values():
+        asker.close()
+    assert sorted(told.values()) == [
+        [],
+        [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE],
+    ]
+    assert others == {ErrorCode.NONE}
+    assert offset == OFFSETS_LOADED - 1
+    watched.started_again(victim)
+
+
+def test_a_coordinator_keeps_its_groups_when_another_broker_dies(
+    watched: Watched, topic: str
+) -> None:
+    """Its partition has a new epoch then, with one replica less in sync, but no other leader."""
+    watched.create(topic)
+    coordinator = watched.coordinator(topic)
+    victim = min(ALL - {coordinator})
+    with Crew(member(watched, topic, topic)) as crew:
+        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "one has all")
+        place = partition_of(topic, OFFSETS_PARTITIONS)
+        unloaded = [_has_unloaded(watched, coordinator, place)]
+        watched.kill(victim)
+        wait_until(
+            lambda: in_sync(watched.admin, OFFSETS_TOPIC)[place] == ALL - {victim},
+            "it is in sync still",
+        )
+        crew.members[0].commit({0: 4}, "after the kill")
+        assert crew.members[0].committed(0) == (4, "after the kill")
+        unloaded.append(_has_unloaded(watched, coordinator, place))
+    assert unloaded[0] == unloaded[1]
+    watched.started_again(victim)
+
+
+def _has_unloaded(watched: Watched, broker: int, place: int) -> int:
+    """How often a broker has let go of the groups of a partition."""
+    event = '"event": "offsets_partition_unloaded"'
+    log = list(watched.cluster.brokers[broker].log)
+    return sum(event in line and f'"partition": {place},' in line for line in log)
+
+
+def _commit_many(watched: Watched, group: str, place: int) -> None:
+    """A long past of a group, as its coordinator would have written it: faster than by commits."""
+    failed: list[object] = []
+    # Nobody else may write to internal topics.
+    producer = Producer({"bootstrap.servers": watched.bootstrap, "client.id": "__admin_client"})
+    key = encode_offset_key(OffsetKey(group, "t", 0))
+    now_ms = int(time.time() * 1000)
+    for offset in range(OFFSETS_LOADED):
+        if offset % 10_000 == 0:
+            producer.poll(0)
+        producer.produce(
+            OFFSETS_TOPIC,
+            encode_offset_value(OffsetValue(offset, -1, "", now_ms)),
+            key,
+            partition=place,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+    assert producer.flush(PATIENCE_S) == 0
+    assert not failed
+
+
+def _fetch_offset(asker: Asker, group: str) -> tuple[int, int]:
+    """Error and committed offset of partition 0 of topic "t"."""
+    request = OffsetFetchRequest(group, [OffsetFetchRequestTopic("t", [0])])
+    answer = asker.ask(OFFSET_FETCH, 5, request)
+    if answer.error_code != ErrorCode.NONE:
+        return answer.error_code, -1
+    (one,) = answer.topics[0].partitions
+    return one.error_code, one.committed_offset
