@@ -52,6 +52,7 @@ from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
 from pyrklog.peers.own_channel import Channels, OwnChannel
+from pyrklog.peers.standby import Patience, Standby
 from pyrklog.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
 
@@ -197,14 +198,7 @@ class Broker:
             await self._adopt(node_id, cluster_id, store, plane)
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
-        controller = ControllerDriver(
-            node_id,
-            store,
-            self._channels(node_id, replication),
-            self._controller_settings(metadata),
-            self._state_log,
-            metadata.told,
-        )
+        controller = self._controller(metadata, replication, store)
         asked = AskedController(controller)
         peers = self._peers(metadata, replication, controller, asked, plane)
         producer_ids = _producer_ids(peers, asked, member)
@@ -293,6 +287,20 @@ class Broker:
 
     # --- parts -----------------------------------------------------------------------------------
 
+    def _controller(
+        self, metadata: Metadata, replication: ReplicationDriver, store: Metastore
+    ) -> ControllerDriver:
+        node_id = metadata.node_id
+        return ControllerDriver(
+            node_id,
+            store,
+            self._channels(node_id, replication),
+            self._controller_settings(metadata),
+            self._state_log,
+            metadata.told,
+            self._standby(node_id, store),
+        )
+
     def _channels(self, node_id: int, replication: ReplicationDriver) -> Channels:
         if self.config.zookeeper is None:
             return OwnChannel(replication)
@@ -304,6 +312,15 @@ class Broker:
             self.config.listeners.inter_broker,
             observes=self.config.boolean("pyrklog.failover.suspicion"),
         )
+
+    def _standby(self, node_id: int, store: Metastore) -> Standby:
+        config = self.config
+        if config.zookeeper is None or not config.boolean("pyrklog.failover.suspicion"):
+            return Patience()
+        from pyrklog.peers.challenger import Challenger
+
+        timeout_ms = config.integer("zookeeper.session.timeout.ms")
+        return Challenger(node_id, store, config.listeners.inter_broker, timeout_ms)
 
     def _peers(
         self,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from pyrklog.peers.observer import REFUSAL_SECONDS
 from tests.support.cluster import BrokerCluster, wait_until
 from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
 from tests.support.processes import children, is_running
@@ -116,6 +117,98 @@ def test_a_port_that_refuses_moves_leaders_and_nothing_else(
         "not all are in sync",
     )
     assert consume(cluster, topic, 6, "g") == [b"v"] * 6
+
+
+def die_with_watchdog(cluster: BrokerCluster, number: int) -> None:
+    """As a container that is gone: nobody is left to end the broker's session."""
+    watchdog = watchdog_of(cluster, number)
+    os.kill(watchdog, signal.SIGSTOP)
+    cluster.brokers[number].kill()
+    os.kill(watchdog, signal.SIGKILL)
+
+
+def die_without_watchdog(cluster: BrokerCluster, number: int) -> None:
+    """It never had one."""
+    cluster.brokers[number].kill()
+
+
+@pytest.mark.parametrize(
+    ("options", "die"),
+    [({}, die_with_watchdog), (NO_WATCHDOG, die_without_watchdog)],
+    ids=["its watchdog dies with it", "no watchdog"],
+)
+def test_a_controller_whose_port_refuses_is_deposed(
+    new_cluster: Callable[..., BrokerCluster],
+    topic: str,
+    options: dict[str, object],
+    die: Callable[[BrokerCluster, int], None],
+) -> None:
+    """Another one leads all that it led; it stays registered, and is a suspect like any other."""
+    cluster = new_cluster(**LONG, **options).start()
+    admin = create(cluster, topic, 6, 3)
+    lone = f"{topic}-lone"
+    create(cluster, lone, 3, 1, options={"unclean.leader.election.enable": "true"})
+    before = leaders(admin, lone)
+    victim = cluster.controller()
+    assert victim in leaders(admin, topic).values()
+    epoch = int(cluster.store.get("/controller_epoch")[0])
+    die(cluster, victim)
+    wait_until(lambda: cluster.controller() != victim, "it is not deposed")
+    survivor = AdminClient({"bootstrap.servers": cluster.brokers[cluster.controller()].bootstrap})
+    wait_until(lambda: victim not in leaders(survivor, topic).values(), "not all are led")
+    wait_until(
+        lambda: all(victim not in isr for isr in in_sync(survivor, topic).values()),
+        "it stays in sync",
+    )
+    assert cluster.is_registered(victim), "a suspicion is no proof"
+    assert leaders(survivor, lone) == before
+    assert int(cluster.store.get("/controller_epoch")[0]) == epoch + 1
+    record = cluster.json("/pyrklog/deposed")
+    assert (record["broker"], record["by"]) == (victim, cluster.controller())
+    produce(cluster, topic, 6, [b"v"])
+    # Its own session is in the way of its next start, as it is in Kafka.
+    cluster.store.delete(f"/brokers/ids/{victim}")
+    cluster.brokers[victim].start()
+    wait_until(
+        lambda: all(isr == {1, 2, 3} for isr in in_sync(survivor, topic).values()),
+        "not all are in sync",
+    )
+    assert consume(cluster, topic, 6, "g") == [b"v"] * 6
+
+
+def test_a_controller_that_stands_still_is_not_deposed(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    """A time-out is no refusal. That the others look all the time shows when it dies."""
+    cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
+    create(cluster, topic, 6, 1)
+    victim = cluster.controller()
+    other = next(n for n in cluster.brokers if n != victim)
+    client = AdminClient({"bootstrap.servers": cluster.brokers[other].bootstrap})
+    node, stat = cluster.store.get("/controller")
+    cluster.brokers[victim].signal(signal.SIGSTOP)
+    try:
+        # Ten times as long as it takes to suspect one that refuses.
+        until = time.monotonic() + 20 * REFUSAL_SECONDS
+        while time.monotonic() < until:
+            assert len(leaders(client, topic)) == 6
+            assert cluster.store.get_children("/pyrklog/refused") == []
+        assert cluster.store.get("/controller") == (node, stat)
+    finally:
+        cluster.brokers[victim].signal(signal.SIGCONT)
+    cluster.brokers[victim].kill()
+    wait_until(lambda: cluster.controller() != victim, "it is not deposed when it is dead")
+
+
+def test_without_suspicion_a_controller_leads_until_its_session_has_ended(
+    new_cluster: Callable[..., BrokerCluster],
+) -> None:
+    cluster = new_cluster(**NO_WATCHDOG, **NO_SUSPICION).start()
+    victim = cluster.controller()
+    cluster.brokers[victim].kill()
+    wait_until(lambda: cluster.controller() != victim, "no other controller")
+    assert cluster.is_gone(victim)
+    assert cluster.store.exists("/pyrklog/deposed") is None
 
 
 def test_a_broker_that_stands_still_is_not_suspected(

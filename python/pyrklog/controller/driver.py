@@ -16,6 +16,7 @@ import trio
 
 from pyrklog.changes import Changes
 from pyrklog.controller import store_reads, store_writes
+from pyrklog.controller.deposal import Incumbent
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     Effect,
@@ -50,6 +51,7 @@ from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     BadVersionError,
+    Check,
     Create,
     Delete,
     Metastore,
@@ -62,6 +64,7 @@ from pyrklog.metastore.interface import (
     WatchEvent,
 )
 from pyrklog.peers.own_channel import Channels
+from pyrklog.peers.standby import Patience, Standby
 
 FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5
@@ -105,6 +108,7 @@ class ControllerDriver:
         settings: ControllerSettings,
         state_log: StateChangeLog,
         told: Callable[[], Sequence[TopicPartitions]] = list,
+        standby: Standby | None = None,
     ) -> None:
         """``told``: what this broker was told of partitions by the controllers before."""
         self.node_id = node_id
@@ -116,13 +120,15 @@ class ControllerDriver:
         self._settings = settings
         self._state_log = state_log
         self._told = told
+        self._standby = standby or Patience()
+        self._incumbent: Incumbent | None = None
         self._moved = trio.Event()
         self._has_known_one = False
         self._is_started = False
         self._term: Term | None = None
         self._machine: Controller | None = None
         self._unanswered = 0
-        """Orders of this term that were sent or wait to be."""
+        """Orders of this term that were sent or wait to be, to those that are not suspected."""
         self._events_in, self._events = trio.open_memory_channel[tuple[Hashable, Handler]](math.inf)
         self._queued: set[Hashable] = set()
         self._known_topics: set[str] = set()
@@ -145,8 +151,8 @@ class ControllerDriver:
                 term = await self._elect()
                 if term is None:
                     self._announce(task_status)
-                    await self._moved.wait()
-                else:
+                    term = await self._stand_by()
+                if term is not None:
                     await self._lead(term, task_status)
             except ControllerMovedError:
                 log.warning("controller_moved")
@@ -187,7 +193,7 @@ class ControllerDriver:
         if await self._store.exists(znodes.CONTROLLER) is not None:
             await self._follow()
             return None
-        epoch, version = await self._read_epoch()
+        epoch, version = await store_reads.read_epoch(self._store)
         timestamp_ms = time.time_ns() // 1_000_000
         try:
             results = await self._store.multi(
@@ -207,25 +213,20 @@ class ControllerDriver:
         assert isinstance(stat, Stat)
         return Term(epoch + 1, stat.version)
 
-    async def _read_epoch(self) -> tuple[int, int]:
-        try:
-            node = await self._store.get(znodes.CONTROLLER_EPOCH)
-        except NoNodeError:
-            try:
-                await self._store.create(znodes.CONTROLLER_EPOCH, b"0")
-            except NodeExistsError:
-                pass  # another broker was faster
-            node = await self._store.get(znodes.CONTROLLER_EPOCH)
-        return int(node.data), node.stat.version
-
     async def _follow(self) -> None:
+        self._incumbent = None
         try:
+            _, version = await store_reads.read_epoch(self._store)
             node = await self._store.get(znodes.CONTROLLER, self._controller_changed)
             self.controller_id = znodes.decode_controller(node.data)
             if node.stat.ephemeral_owner == self._store.session_id:
-                # Of a term that has failed: nobody leads as long as it is there.
+                # Of a term that has failed: nobody leads as long as it is there. If another
+                # broker deposes it now, its own /controller must stay.
                 self.controller_id = -1
-                await self._store.delete(znodes.CONTROLLER, node.stat.version)
+                fence = Check(znodes.CONTROLLER_EPOCH, version)
+                await self._store.multi([fence, Delete(znodes.CONTROLLER, node.stat.version)])
+            else:
+                self._incumbent = Incumbent(self.controller_id, node.stat)
         except (NoNodeError, BadVersionError):
             self.controller_id = -1
             self._moved.set()
@@ -235,6 +236,13 @@ class ControllerDriver:
 
     def _controller_changed(self, _event: WatchEvent) -> None:
         self._moved.set()
+
+    async def _stand_by(self) -> Term | None:
+        """Until the controller has changed; the new term where this broker has deposed it."""
+        term = await self._standby.run(self._incumbent, self._moved)
+        self.controller_id = -1
+        self.changes.notify()
+        return term
 
     # --- leading ---------------------------------------------------------------------------------
 
@@ -287,11 +295,13 @@ class ControllerDriver:
         with their versions, and whatever changed since is refused by compare-and-set.
         """
         brokers = {broker: live for broker, live in brokers.items() if not live.is_unclean}
-        told = leaderless(self._told(), brokers)
+        suspects = {broker for broker in brokers if broker == self._fence().deposed}
+        trusted = {broker: brokers[broker] for broker in brokers.keys() - suspects}
+        told = leaderless(self._told(), trusted)
         if told:
             topics = await self._read_topics([topic.topic for topic in told])
             machine = Controller(self.node_id, self._fence().epoch)
-            await self._perform(machine.elect_by_memory(brokers, topics, told))
+            await self._perform(machine.elect_by_memory(brokers, topics, told, suspects))
             # Reading all states would take the processor from those who carry the orders out.
             with trio.move_on_after(ORDERS_FIRST_SECONDS):
                 await self.changes.wait_until(lambda: not self._unanswered)
@@ -551,13 +561,15 @@ class ControllerDriver:
         return self._term
 
     def _answer_of(self, broker: int) -> Callable[[ControlResponse], None]:
-        term = self._term
-        self._unanswered += 1
+        term = self._fence()
+        # Nobody waits for one that may be dead.
+        is_awaited = broker != term.deposed
+        self._unanswered += is_awaited
 
         def answered(response: ControlResponse) -> None:
             if self._term is not term:
                 return  # an answer to an earlier term
-            self._unanswered -= 1
+            self._unanswered -= is_awaited
             if not self._unanswered:
                 self.changes.notify()
             if isinstance(response, LeaderAndIsrResponse):

@@ -7,7 +7,7 @@ Kafka's (its controller in ZooKeeper mode, 3.9).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pyrklog.controller.batch import RequestBatch
 from pyrklog.controller.effects import (
@@ -125,6 +125,7 @@ class Controller:
         brokers: Mapping[int, LiveBroker],
         topics: Mapping[str, TopicAssignment],
         told: Sequence[TopicPartitions],
+        suspects: Collection[int] = (),
     ) -> Steps:
         """Clean elections for ``told`` partitions, by what this broker remembers of them.
 
@@ -133,6 +134,7 @@ class Controller:
         """
         state = self.state
         state.brokers.update(brokers)
+        state.suspects.update(suspects)
         for name, assignment in topics.items():
             state.topics[name] = Topic(name, assignment)
         remembered = []

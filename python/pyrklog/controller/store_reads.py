@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyrklog.controller.requests import TopicPartition
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
-from pyrklog.metastore.interface import Metastore
+from pyrklog.metastore.interface import Metastore, NodeExistsError, NoNodeError
 
 log = get_logger("controller")
 
@@ -45,3 +45,16 @@ async def read_overrides(store: Metastore, topics: Sequence[str]) -> dict[str, d
             except znodes.ZnodeError as error:
                 log.error("bad_znode", reason=str(error))
     return overrides
+
+
+async def read_epoch(store: Metastore) -> tuple[int, int]:
+    """The controller epoch and the version of its node, which is made where there is none."""
+    try:
+        node = await store.get(znodes.CONTROLLER_EPOCH)
+    except NoNodeError:
+        try:
+            await store.create(znodes.CONTROLLER_EPOCH, b"0")
+        except NodeExistsError:
+            pass  # another broker was faster
+        node = await store.get(znodes.CONTROLLER_EPOCH)
+    return int(node.data), node.stat.version

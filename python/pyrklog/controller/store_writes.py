@@ -42,6 +42,8 @@ class Term(NamedTuple):
 
     epoch: int
     epoch_version: int
+    deposed: int | None = None
+    """The controller before, where it was deposed and may be dead."""
 
     def check(self) -> Check:
         """Fails when a later controller was elected."""

@@ -57,7 +57,11 @@ ADOPTION = "/pyrklog/adoption"
 
 LIVES = "/pyrklog/brokers"
 UNCLEAN = "/pyrklog/unclean"
-OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN)
+REFUSED = "/pyrklog/refused"
+"""Below it, ephemeral, each broker whose connections the controller's port refuses."""
+DEPOSED = "/pyrklog/deposed"
+"""Our own: the controller that another broker took over from last, without its session's end."""
+OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN, REFUSED)
 """What a cluster of ours has beside Kafka's paths."""
 
 RECOVERED = 0
@@ -81,6 +85,11 @@ def life_path(broker: int) -> str:
 def unclean_path(broker: int) -> str:
     """There as long as a broker that may lack acknowledged records has not left the ISRs."""
     return f"{UNCLEAN}/{broker}"
+
+
+def refused_path(observer: int) -> str:
+    """There as long as the controller's port refuses a broker's connections."""
+    return f"{REFUSED}/{observer}"
 
 
 def topic_path(topic: str) -> str:
@@ -125,6 +134,19 @@ class BrokerRegistration(NamedTuple):
     protocols: Mapping[str, str]
     rack: str | None
     timestamp_ms: int
+
+
+class Deposed(NamedTuple):
+    """/pyrklog/deposed, version 1; its mtime is the time by ZooKeeper's clock."""
+
+    broker: int
+    broker_epoch: int
+    """Of the registration under which the broker was controller."""
+    by: int
+    """The broker that took over."""
+    unproven: int
+    """How many of those that were deposed one after another, this one included, still lived when
+    the next was."""
 
 
 class TopicAssignment(NamedTuple):
@@ -340,6 +362,33 @@ def decode_controller(data: bytes) -> int:
         return int(content["brokerid"])
     except (KeyError, TypeError, ValueError) as error:
         raise ZnodeError(f"{CONTROLLER} names no broker: {error!r}") from None
+
+
+def encode_refused(controller_czxid: int) -> bytes:
+    """Content of /pyrklog/refused/N: the controller's term, by the czxid of its /controller."""
+    return _dump({"version": 1, "controller_czxid": controller_czxid})
+
+
+def decode_refused(path: str, data: bytes) -> int:
+    """The czxid; raises :class:`ZnodeError`."""
+    czxid = _load(path, data).get("controller_czxid")
+    if not isinstance(czxid, int):
+        raise ZnodeError(f"{path} names no controller")
+    return czxid
+
+
+def encode_deposed(deposed: Deposed) -> bytes:
+    """Content of /pyrklog/deposed."""
+    return _dump({"version": 1, **deposed._asdict()})
+
+
+def decode_deposed(data: bytes) -> Deposed:
+    """Raises :class:`ZnodeError`."""
+    content = _load(DEPOSED, data)
+    try:
+        return Deposed(*(int(content[field]) for field in Deposed._fields))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ZnodeError(f"{DEPOSED} names no controller: {error!r}") from None
 
 
 def encode_config(options: Mapping[str, str]) -> bytes:

@@ -25,14 +25,29 @@ Told = Callable[[bool], None]
 """Called with False when the broker is suspected, and with True when it is trusted again."""
 
 
+def _nobody() -> None:
+    """Nobody wants to know."""
+
+
 class Observer:
     """Observes one broker."""
 
-    def __init__(self, address: Callable[[], Address | None], told: Told) -> None:
-        """``address`` is None while the broker is not known."""
+    def __init__(
+        self,
+        address: Callable[[], Address | None],
+        told: Told,
+        counted: Callable[[], None] = _nobody,
+    ) -> None:
+        """``address`` is None while the broker is not known.
+
+        ``counted`` is called when :attr:`refusals` has changed.
+        """
+        self.refusals = 0
+        """How often the port has refused, one time after another, up to now: anything else that
+        becomes of a connection, a time-out too, makes it 0. At most :data:`REFUSALS`."""
         self._address = address
         self._told = told
-        self._refusals = 0
+        self._counted = counted
         self._is_suspected = False
 
     async def run(self) -> None:
@@ -44,10 +59,10 @@ class Observer:
                 self._refused()
                 await trio.sleep(LATER_SECONDS if self._is_suspected else REFUSAL_SECONDS)
             except PeerError:
-                self._refusals = 0
+                self._count(0)
                 await trio.sleep(LATER_SECONDS)
             else:
-                self._refusals = 0
+                self._count(0)
                 await self._hold(stream)
 
     async def _connect(self) -> trio.SocketStream:
@@ -56,9 +71,14 @@ class Observer:
             raise PeerError("its address is not known")
         return await connect(*address)
 
+    def _count(self, refusals: int) -> None:
+        if refusals != self.refusals:
+            self.refusals = refusals
+            self._counted()
+
     def _refused(self) -> None:
-        self._refusals += 1
-        if self._refusals >= REFUSALS and not self._is_suspected:
+        self._count(min(self.refusals + 1, REFUSALS))
+        if self.refusals >= REFUSALS and not self._is_suspected:
             self._is_suspected = True
             self._told(False)
 

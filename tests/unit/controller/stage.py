@@ -21,6 +21,7 @@ from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore
 from pyrklog.metastore.interface import Create, Metastore, Set
 from pyrklog.peers.own_channel import OwnChannel
+from pyrklog.peers.standby import Standby
 from tests.unit.controller.runner import assignment, request_line
 
 
@@ -79,6 +80,7 @@ class Cluster:
         store: Metastore | None = None,
         brokers: Brokers | None = None,
         told: Sequence[TopicPartitions] = (),
+        standby: Standby | None = None,
     ) -> ControllerDriver:
         return ControllerDriver(
             broker,
@@ -92,6 +94,7 @@ class Cluster:
             ),
             self.state_log,
             lambda: told,
+            standby,
         )
 
     async def create_topic(self, name: str, *replicas: tuple[int, ...]) -> None:

@@ -1,6 +1,8 @@
 """What follows from a broker whose port refuses connections, and what does not."""
 
-from pyrklog.metastore.znodes import Leadership
+from pyrklog.controller.memory import leaderless
+from pyrklog.controller.requests import PartitionInfo, TopicPartitions
+from pyrklog.metastore.znodes import RECOVERED, Leadership
 from tests.unit.controller.runner import EPOCH, Runner, assignment, live
 
 
@@ -94,3 +96,30 @@ def test_a_state_that_somebody_else_wrote_is_read_again() -> None:
     runner.states["t", 0] = (Leadership(2, 4, (2, 1), EPOCH), 10)
     lines = runner.run(runner.controller.suspect(2))
     assert lines[:3] == ["refused t-0", "read t-0", "write t-0 leader 1 epoch 5 isr 1"]
+
+
+def _info(isr: tuple[int, ...], replicas: tuple[int, ...]) -> PartitionInfo:
+    """Broker 2 leads."""
+    return PartitionInfo(0, EPOCH - 1, 2, 4, isr, 9, replicas, (), (), (), False, RECOVERED)
+
+
+def test_a_deposed_controller_is_suspected_from_the_first_election_on() -> None:
+    """Before the store is read; it hears of it as the others do."""
+    runner = Runner()
+    topics = {"t": assignment((2, 3, 1)), "u": assignment((2,))}
+    runner.states = {
+        ("t", 0): (Leadership(2, 4, (2, 3, 1), EPOCH - 1), 9),
+        ("u", 0): (Leadership(2, 4, (2,), EPOCH - 1), 9),
+    }
+    told = [
+        TopicPartitions(name, b"i" * 16, [_info(isr, topics[name].replicas[0])])
+        for name, isr in (("t", (2, 3, 1)), ("u", (2,)))
+    ]
+    brokers = live(1, 2, 3)
+    leaders_gone = leaderless(told, {b: brokers[b] for b in (1, 3)})
+    steps = runner.controller.elect_by_memory(brokers, topics, leaders_gone, {2})
+    assert runner.run(steps) == [
+        "write t-0 leader 3 epoch 5 isr 3,1",
+        *(f"{b} <- metadata t-0:3@5 brokers 1,2,3" for b in (1, 2, 3)),
+        *(f"{b} <- lead t-0:3@5" for b in (1, 2, 3)),
+    ]
