@@ -36,6 +36,7 @@ __all__ = [
     "PlaneClosedError",
     "PlaneConfig",
     "RecordsDeleted",
+    "ReplicaDigestDone",
     "Request",
     "Session",
     "ShutdownDone",
@@ -386,6 +387,23 @@ class InternalReadDone:
     end_offset: int
 
 @final
+class ReplicaDigestDone:
+    """Ticket of ``replica_digest``; with an error nothing else counts."""
+
+    ticket: int
+    error: int
+    leader_epoch: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    next_offset: int
+    digest: int
+    batches: int
+    damaged_offset: int
+    first: tuple[int, int, int, int] | None
+    """(base offset, last offset, leader epoch, CRC-32C)."""
+
+@final
 class ShutdownDone:
     __match_args__ = ("ticket", "clean")
     ticket: int
@@ -426,6 +444,7 @@ Event = (
     | LogDirsDescribed
     | InternalAppended
     | InternalReadDone
+    | ReplicaDigestDone
     | ShutdownDone
     | FollowerCaughtUp
     | LogDirFailed
@@ -489,6 +508,9 @@ class DataPlane:
     def time_out_commits(self, batch: CommitBatch) -> None:
         """Those that are not answered yet are told REQUEST_TIMED_OUT."""
     def read_internal(self, topic: str, partition: int, offset: int, *, max_bytes: int) -> int: ...
+    def replica_digest(
+        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int
+    ) -> int: ...
     def reply(self, request: int, body: bytes) -> None: ...
     def answer_heartbeat(self, heartbeat: Heartbeat, error: int) -> None:
         """Answers it with this code."""

@@ -359,6 +359,7 @@ class Broker:
             configs=ConfigAdmin(node_id, store, metadata),
             producer_ids=producer_ids,
             controller_id=lambda: controller.controller_id,
+            state_log=self._state_log,
         )
 
     def _groups(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pyrklog.dataplane import (
+    DigestRange,
     DirectoryPast,
     FoundPartition,
     LaggingFollowers,
@@ -19,6 +20,7 @@ from pyrklog.dataplane import (
     Plane,
     PlaneListener,
     PlaneSettings,
+    ReplicaDigest,
 )
 from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
 from pyrklog.image import FollowerSpec, ImageDelta, LeaderSpec, TopicImage
@@ -185,6 +187,25 @@ class CorePlane:
             for d in done.log_dirs
         ]
 
+    async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
+        done: _core.ReplicaDigestDone = await self._ticket(
+            lambda: self._plane.replica_digest(
+                topic, partition, asked.start, asked.end, max_bytes=asked.max_bytes
+            )
+        )
+        return ReplicaDigest(
+            ErrorCode(done.error),
+            done.leader_epoch,
+            done.log_start_offset,
+            done.high_watermark,
+            done.log_end_offset,
+            done.next_offset,
+            done.digest,
+            done.batches,
+            done.damaged_offset,
+            done.first,
+        )
+
     def append_internal(
         self,
         topic: str,
@@ -301,6 +322,7 @@ class CorePlane:
                 | core.LogDirsDescribed()
                 | core.InternalAppended()
                 | core.InternalReadDone()
+                | core.ReplicaDigestDone()
                 | core.ShutdownDone()
             ):
                 waiter = self._waiting.pop(event.ticket, None)

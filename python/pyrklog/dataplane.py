@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from pyrklog.errors import ErrorCode
 from pyrklog.image import FollowerSpec, ImageDelta, LeaderSpec
 from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
 
@@ -132,6 +133,32 @@ class PlaneSettings(NamedTuple):
     """None for a broker that is alone."""
 
 
+class DigestRange(NamedTuple):
+    """Offsets ``[start, end)``; the batch with which sizes reach ``max_bytes`` is the last one."""
+
+    start: int
+    end: int
+    max_bytes: int
+
+
+class ReplicaDigest(NamedTuple):
+    """What a replica holds of a range of offsets; -1 for offsets that there are not.
+
+    ``first`` is (base offset, last offset, leader epoch, CRC-32C) of the first batch.
+    """
+
+    error: ErrorCode
+    leader_epoch: int = -1
+    log_start_offset: int = -1
+    high_watermark: int = -1
+    log_end_offset: int = -1
+    next_offset: int = -1
+    digest: int = 0
+    batches: int = 0
+    damaged_offset: int = -1
+    first: tuple[int, int, int, int] | None = None
+
+
 class PlaneListener(Protocol):
     """Who hears of the plane's events; called on the Trio thread, and must not block."""
 
@@ -220,6 +247,10 @@ class Plane(Protocol):
 
     async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
         """All log directories."""
+
+    async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
+        """Digests this broker's replica. Errors: those of ``DataPlane::replica_digest`` in
+        rust/dataplane/src/plane/digests.rs."""
 
     def append_internal(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import trio
 
@@ -29,7 +30,8 @@ from pyrklog.controller.service import (
     TopicResult,
     TopicSpec,
 )
-from pyrklog.dataplane import Plane
+from pyrklog.controller.state_log import LogPiece, StateChangeLog
+from pyrklog.dataplane import DigestRange, Plane, ReplicaDigest
 from pyrklog.errors import ErrorCode
 from pyrklog.image import INTERNAL_TOPICS, TopicEntry
 from pyrklog.metadata import Metadata
@@ -54,6 +56,7 @@ class Administration:
         configs: ConfigAdmin,
         producer_ids: ProducerIds,
         controller_id: Callable[[], int],
+        state_log: StateChangeLog,
     ) -> None:
         self.node_id = node_id
         self._cluster_id = cluster_id
@@ -63,6 +66,7 @@ class Administration:
         self._configs = configs
         self._producer_ids = producer_ids
         self._controller_id = controller_id
+        self._state_log = state_log
 
     def reserve_topics(self, names: Collection[str]) -> None:
         """Topics of these names are not created: folders that nobody knows bear them."""
@@ -201,6 +205,14 @@ class Administration:
             )
             for usage in await self._plane.describe_log_dirs()
         ]
+
+    async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
+        return await self._plane.replica_digest(topic, partition, asked)
+
+    async def state_changes(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
+        self._state_log.flush()
+        read = partial(self._state_log.read, older=older, position=position, max_bytes=max_bytes)
+        return await trio.to_thread.run_sync(read)
 
     async def wait_for_leaders(
         self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int

@@ -1,4 +1,5 @@
-"""``pyrklog log``: looks into a broker's files, or hands them to Kafka, without a broker."""
+"""``pyrklog log``: looks into a broker's files, or hands them to Kafka, without a broker; compares
+replicas, and tells what controllers did."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,14 +7,25 @@ from typing import Annotated
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import Output, OutputFormat
+from pyrklog.cli.options import (
+    Bootstrap,
+    Output,
+    OutputFormat,
+    Properties,
+    Timeout,
+    settings,
+)
 
-app = typer.Typer(help="Look into log files.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Look into log files, compare replicas, merge state-change logs.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
 @app.callback()
 def log() -> None:
-    """Look into log files."""
+    """Look into log files, compare replicas, merge state-change logs."""
 
 
 @app.command("dump")
@@ -47,6 +59,116 @@ def dump(
     if printer.damages:
         what = "damage" if printer.damages == 1 else "damages"
         raise CliError(Exit.DIFFERS, f"{printer.damages} {what} found")
+
+
+@app.command("verify")
+@guarded
+def verify(
+    context: typer.Context,
+    places: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC[:P]...]",
+            help="Topics, or single partitions of them; default: all.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="OFFSET|@TIME",
+            help="Compare from there on, such as 1500, @2024-01-31T12:00:00 or @-90m.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """Compare the replicas of partitions by digests that their brokers make; no record is fetched.
+
+    Compared is what all replicas have, up to the lowest high watermark. Exit code 8 where some
+    differ or are damaged, with the first such offset; 9 where only some could be compared.
+    """
+    import time
+
+    from pyrklog.cli.log_verify import UNKNOWN, parse_since
+    from pyrklog.cli.log_verify import verify as compare
+    from pyrklog.cli.output import print_listing
+    from pyrklog.cli.talking import connect
+
+    begin = None if since is None else parse_since(since, time.time_ns() // 1_000_000)
+    connection = connect(settings(context, bootstrap, properties, timeout))
+    listing, code = compare(connection, places or [], begin)
+    print_listing(listing, output)
+    for item in listing.items:
+        if item["status"] == UNKNOWN:
+            what = f"{item['topic']}-{item['partition']} was not compared: {item['reason']}"
+            typer.echo(CliError(code, what).line(), err=True)
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command("merge-state")
+@guarded
+def merge_state(
+    context: typer.Context,
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH...]",
+            help="Logs, or folders that hold some; default: those of all brokers, asked of them.",
+            show_default=False,
+        ),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="Only this one.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", metavar="P", min=0, help="Only this one.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="@TIME", help="From then on.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="@TIME", help="Before then.")
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    timeout: Timeout = None,
+) -> None:
+    """Merge the state-change logs of several brokers into one timeline.
+
+    MARKS tells where the controller's or a leader's epoch changed, and whether it fell or left one
+    out. Times are as @2024-01-31T12:00:00 or @-90m. Exit code 9 where a log or a line is missing.
+    """
+    from pyrklog.cli.state_change_logs import merge
+    from pyrklog.cli.state_changes import Filter
+
+    if partition is not None and topic is None:
+        raise CliError(Exit.USAGE, "--partition of which topic?", "give --topic")
+    wanted = Filter(topic, partition, _time_ms("--since", since), _time_ms("--until", until))
+    options = settings(context, bootstrap, properties, timeout)
+    code = merge(options, paths or [], wanted, output)
+    if code:
+        raise typer.Exit(code)
+
+
+def _time_ms(option: str, text: str | None) -> int | None:
+    import time
+
+    from pyrklog.cli.offsets import RangeError, parse_time_ms
+
+    if text is None:
+        return None
+    try:
+        return parse_time_ms(text.removeprefix("@"), time.time_ns() // 1_000_000)
+    except RangeError:
+        fix = "give @2024-01-31T12:00:00 or @-90m"
+        raise CliError(Exit.USAGE, f"{option} {text!r} is no time", fix) from None
 
 
 @app.command("export-kraft")

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from pyrklog.controller.state_log import LogPiece
+from pyrklog.dataplane import DigestRange, ReplicaDigest
 from pyrklog.errors import ErrorCode
 
 NO_TOPIC_ID = bytes(16)
@@ -302,6 +304,12 @@ class ClusterService(Protocol):
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
     ) -> list[LogDirInfo]:
         """This broker's log directories; None = all partitions, else only those named."""
+
+    async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
+        """Of this broker's replica; NOT_LEADER_OR_FOLLOWER where it has none."""
+
+    async def state_changes(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
+        """Of this broker's state-change log. Raises :class:`OSError`."""
 
     async def wait_for_leaders(
         self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int

@@ -9,10 +9,11 @@ when it cannot be written, the broker says so once and goes on.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from pyrklog.logs import get_logger
 
@@ -23,6 +24,13 @@ _encode = json.JSONEncoder(default=str).encode
 """Made once: a controller's start writes tens of thousands of lines."""
 
 log = get_logger("state_change")
+
+
+class LogPiece(NamedTuple):
+    """Bytes of one of the log's files; none at its end, or where there is no such file."""
+
+    file_id: int
+    data: bytes
 
 
 class StateChangeLog:
@@ -77,6 +85,19 @@ class StateChangeLog:
     def _give_up(self, error: OSError) -> None:
         self._failed = True
         log.warning("state_change_log_failed", path=str(self._path), reason=str(error))
+
+    def read(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
+        """What was flushed, from ``position`` on, of the file that is written or of the older one.
+
+        May be called in any thread. Raises :class:`OSError`.
+        """
+        path = self._path.with_name(FILE_NAME + ".1") if older else self._path
+        try:
+            with path.open("rb") as file:
+                file.seek(position)
+                return LogPiece(os.fstat(file.fileno()).st_ino, file.read(max_bytes))
+        except FileNotFoundError:
+            return LogPiece(0, b"")
 
     def close(self) -> None:
         """Flushes and closes."""

@@ -52,6 +52,8 @@ ROUTES: dict[int, tuple[str, str]] = {
     56: ("to_controller", "alter_partition"),
     60: ("cluster", "describe_cluster"),
     67: ("to_controller", "allocate_producer_ids"),
+    20_001: ("verification", "replica_digest"),
+    20_002: ("verification", "state_changes"),
 }
 """API key -> (module in this package, name of the handler)."""
 

@@ -36,6 +36,8 @@ _PLACES: dict[int, tuple[str, str]] = {
     56: ("inter_broker", "ALTER_PARTITION"),
     60: ("cluster", "DESCRIBE_CLUSTER"),
     67: ("inter_broker", "ALLOCATE_PRODUCER_IDS"),
+    20_001: ("verification", "REPLICA_DIGEST"),
+    20_002: ("verification", "STATE_CHANGES"),
 }
 
 API_KEYS = tuple(sorted(_PLACES))

@@ -13,12 +13,14 @@ from typing import NamedTuple
 import trio
 
 from pyrklog.dataplane import (
+    DigestRange,
     DirectoryPast,
     FoundPartition,
     LaggingFollowers,
     LogDirUsage,
     PlaneListener,
     PlaneSettings,
+    ReplicaDigest,
     Request,
     Session,
 )
@@ -251,6 +253,14 @@ class FakePlane:
         partitions = [(topic, index, 0, 0) for topic, index in sorted(self.led)]
         paths = self.settings.log_dirs if self.settings else ["/fake"]
         return [LogDirUsage(path, 0, 1000, 500, partitions) for path in paths[:1]]
+
+    async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
+        """Of logs that hold nothing."""
+        await self._answering.wait()
+        key = (topic, partition)
+        if key not in self.led and key not in self.followed:
+            return ReplicaDigest(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return ReplicaDigest(ErrorCode.NONE, 0, 0, 0, 0, asked.end)
 
     def reply(self, request_id: int, body: bytes) -> None:
         assert request_id not in self.replies

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use pyrklog_dataplane::api::{self, Event, TicketOutcome};
 
+use crate::digests::{self, ReplicaDigestDone};
 use crate::internal::{self, InternalReadDone};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 
@@ -147,6 +148,7 @@ pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         py.get_type::<LogDirsDescribed>(),
         py.get_type::<InternalAppended>(),
         py.get_type::<InternalReadDone>(),
+        py.get_type::<ReplicaDigestDone>(),
         py.get_type::<ShutdownDone>(),
         py.get_type::<FollowerCaughtUp>(),
         py.get_type::<LogDirFailed>(),
@@ -238,6 +240,7 @@ fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<Py
         }
         .into_py_any(py),
         TicketOutcome::InternalRead(read) => internal::read_done(py, ticket, read),
+        TicketOutcome::ReplicaDigest(digest) => digests::digest_done(py, ticket, digest),
         TicketOutcome::Shutdown(clean) => ShutdownDone { ticket, clean }.into_py_any(py),
     }
 }

@@ -2,6 +2,7 @@
 
 mod arenas;
 mod config;
+mod digests;
 mod dump;
 mod errors;
 mod events;
@@ -29,6 +30,8 @@ mod _core {
     use crate::arenas::{drain_arena, list_arenas, remove_arena};
     #[pymodule_export]
     use crate::config::{ClusterConfig, PlaneConfig};
+    #[pymodule_export]
+    use crate::digests::ReplicaDigestDone;
     #[pymodule_export]
     use crate::dump::dump_file;
     #[pymodule_export]

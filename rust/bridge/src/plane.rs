@@ -238,6 +238,25 @@ impl DataPlane {
             .map_err(errors::closed)
     }
 
+    #[pyo3(signature = (topic, partition, start, end, *, max_bytes))]
+    fn replica_digest(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        start: i64,
+        end: i64,
+        max_bytes: usize,
+    ) -> PyResult<api::TicketId> {
+        let range = api::DigestRange {
+            start,
+            end,
+            max_bytes,
+        };
+        py.detach(|| self.0.replica_digest(topic, partition, range))
+            .map_err(errors::closed)
+    }
+
     fn reply(&self, py: Python<'_>, request: api::RequestId, body: Vec<u8>) {
         py.detach(|| self.0.reply(request, body));
     }

@@ -393,6 +393,8 @@ pub enum TicketOutcome {
     },
     /// `read_internal`.
     InternalRead(InternalRead),
+    /// `replica_digest`.
+    ReplicaDigest(ReplicaDigest),
     /// `shutdown`: true when everything was written, synced and marked clean.
     Shutdown(bool),
 }
@@ -433,6 +435,74 @@ impl<'a> From<(&'a [u8], Option<&'a [u8]>)> for NewRecord<'a> {
             headers: Vec::new(),
         }
     }
+}
+
+/// Offsets to digest.
+#[derive(Clone, Copy, Debug)]
+pub struct DigestRange {
+    /// The first one; a batch that begins before it and holds it counts.
+    pub start: i64,
+    /// Behind the last one; a batch that reaches beyond it does not count.
+    pub end: i64,
+    /// The batch that brings the sum of sizes to this is the last one.
+    pub max_bytes: usize,
+}
+
+/// What `replica_digest` found.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaDigest {
+    /// Without 0 there is nothing else.
+    pub error_code: i16,
+    /// The replica's leader epoch.
+    pub leader_epoch: i32,
+    /// Its log start offset.
+    pub log_start_offset: i64,
+    /// Its high watermark.
+    pub high_watermark: i64,
+    /// Its log end offset, as far as others may see.
+    pub log_end_offset: i64,
+    /// Where to go on; the end of the range when all of it is in the digest.
+    pub next_offset: i64,
+    /// Of the batches up to there.
+    pub digest: i64,
+    /// How many they are.
+    pub batches: i64,
+    /// Where the first batch is damaged; -1 for none. Where the way to the next batch is lost, too,
+    /// it is `next_offset`.
+    pub damaged_offset: i64,
+    /// The first batch.
+    pub first: Option<DigestedBatch>,
+}
+
+impl ReplicaDigest {
+    /// An error, and nothing else.
+    pub fn failed(error_code: i16) -> ReplicaDigest {
+        ReplicaDigest {
+            error_code,
+            leader_epoch: -1,
+            log_start_offset: -1,
+            high_watermark: -1,
+            log_end_offset: -1,
+            next_offset: -1,
+            digest: 0,
+            batches: 0,
+            damaged_offset: -1,
+            first: None,
+        }
+    }
+}
+
+/// One of the batches of a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DigestedBatch {
+    /// First offset.
+    pub base_offset: i64,
+    /// Last offset.
+    pub last_offset: i64,
+    /// Leader epoch.
+    pub leader_epoch: i32,
+    /// CRC-32C of its bytes.
+    pub crc: u32,
 }
 
 /// What `read_internal` found.

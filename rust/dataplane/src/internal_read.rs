@@ -79,9 +79,13 @@ fn begin(shared: &Arc<Shared>, mut work: InternalReadWork, outbox: &mut Outbox) 
 pub fn abandon(shared: &Shared) {
     let mut outbox = shared.outbox();
     for job in shared.readers.take_left() {
-        if let Job::InternalRead(work) = job {
-            let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);
-            outbox.complete_ticket(work.ticket, outcome);
+        match job {
+            Job::InternalRead(work) => {
+                let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+                outbox.complete_ticket(work.ticket, outcome);
+            }
+            Job::Digest(work) => work.fail(shared, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            _ => {}
         }
     }
     outbox.deliver(&shared.inboxes);
@@ -124,7 +128,8 @@ impl InternalReadWork {
             Err(ReadError::Corrupt(reason)) => return Ok(span.lost(reason)),
             Err(_) => return Err(ErrorCode::KAFKA_STORAGE_ERROR),
         };
-        let bytes = read_whole(&slice).map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
+        let bytes =
+            read_whole(&slice, Wait::Blocking).map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
         Ok(span.walk(&bytes, self.max_bytes))
     }
 
@@ -155,11 +160,12 @@ impl InternalReadWork {
     }
 }
 
-fn read_whole(slice: &Slice) -> std::io::Result<Vec<u8>> {
+/// All bytes of a slice; fewer where its file ends before.
+pub fn read_whole(slice: &Slice, wait: Wait) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; slice.len()];
     let mut filled = 0;
     while filled < bytes.len() {
-        match slice.read_at(filled, &mut bytes[filled..])? {
+        match slice.read(filled, &mut bytes[filled..], wait)? {
             0 => break,
             count => filled += count,
         }

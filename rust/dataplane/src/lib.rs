@@ -73,6 +73,7 @@ mod reader_pool;
 mod reader_queue;
 mod receive;
 mod registry;
+mod replica_digest;
 mod replica_selector;
 mod replication_quota;
 mod report;

@@ -1,6 +1,8 @@
 //! [`DataPlane`]: the commands of the seam. No call blocks on a disk or a network, but
 //! [`DataPlane::open`], which reads the directories' names.
 
+mod digests;
+
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{OwnedFd, RawFd};

@@ -1,5 +1,5 @@
 //! A reader thread and its jobs: it finishes fetches whose batch headers are not resident, looks up
-//! times, reads internal topics, closes files, and sends file bytes: while it sends, it owns the
+//! times, reads internal topics, digests replicas, closes files, and sends file bytes: while it sends, it owns the
 //! socket's sending side; it gives it back when everything is out or the socket stays full.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,6 +18,7 @@ use crate::out_queue::OutQueue;
 use crate::read_path::{Bulk, COPY_BUFFER_BYTES, Method, Sender, Stop, bulk_out, copy_out};
 use crate::reader_pool::QueueId;
 use crate::reader_queue::{Desk, Step};
+use crate::replica_digest::DigestWork;
 use crate::request_channel::Place;
 use crate::shared::Shared;
 
@@ -36,6 +37,8 @@ pub enum Job {
     LookUp(Box<LookUpJob>),
     /// Read an internal topic.
     InternalRead(InternalReadWork),
+    /// Digest a replica's batches.
+    Digest(DigestWork),
     /// Read what a consumer of old data will ask for next: bytes from this position on.
     Ahead(SegmentBytes, u64),
     /// Send.
@@ -56,7 +59,11 @@ impl Job {
         match self {
             Job::Fetch(job) => job.ticket.is_abandoned(),
             Job::LookUp(job) => job.ticket.is_abandoned(),
-            Job::InternalRead(_) | Job::Ahead(..) | Job::Send(_) | Job::Close(_) => false,
+            Job::InternalRead(_)
+            | Job::Digest(_)
+            | Job::Ahead(..)
+            | Job::Send(_)
+            | Job::Close(_) => false,
         }
     }
 }
@@ -95,6 +102,11 @@ pub fn run(shared: &Shared, id: QueueId) {
         let (thread, message) = match job {
             Job::InternalRead(work) => {
                 work.run(shared);
+                shared.statistics.reader_job();
+                continue;
+            }
+            Job::Digest(work) => {
+                work.run(shared, &desk);
                 shared.statistics.reader_job();
                 continue;
             }

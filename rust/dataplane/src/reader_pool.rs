@@ -2,13 +2,15 @@
 //!
 //! Each log directory has queues of its own, so that one that hangs takes no thread from the
 //! others; within a directory reads by offset are spread over several queues by their topic's name,
-//! and time look-ups, reads of internal topics and the closing of files have one each:
+//! and time look-ups, reads of internal topics, digests of replicas and the closing of files have one
+//! each:
 //!
 //! | queue | does | threads, at most |
 //! |---|---|---|
 //! | `fetch-0` … `fetch-N` | fetches, and sending what they found; N + 1 = `num.io.threads` / 2 | `num.io.threads` together |
 //! | `lookup` | ListOffsets by time | `num.io.threads` / 4 |
 //! | `internal` | reads of internal topics | `num.io.threads` / 2 |
+//! | `digest` | digests of replicas | 1 |
 //! | `close` | closing files | 1 |
 //!
 //! Of each at least one. One more thread, the keeper, starts them: a network thread asks and goes
@@ -41,6 +43,8 @@ pub enum Kind {
     LookUp,
     /// Reads of internal topics.
     Internal,
+    /// Digests of replicas.
+    Digest,
     /// Closing files.
     Close,
 }
@@ -51,6 +55,7 @@ impl fmt::Display for Kind {
             Kind::Fetch(number) => write!(f, "fetch-{number}"),
             Kind::LookUp => f.write_str("lookup"),
             Kind::Internal => f.write_str("internal"),
+            Kind::Digest => f.write_str("digest"),
             Kind::Close => f.write_str("close"),
         }
     }
@@ -91,7 +96,7 @@ pub struct ReaderPool {
 }
 
 /// Queues of a directory besides those of fetches.
-const OTHER_KINDS: [Kind; 3] = [Kind::LookUp, Kind::Internal, Kind::Close];
+const OTHER_KINDS: [Kind; 4] = [Kind::LookUp, Kind::Internal, Kind::Digest, Kind::Close];
 
 impl ReaderPool {
     /// The queues of these log directories; no thread yet. `io_threads` is `num.io.threads`.
@@ -110,7 +115,7 @@ impl ReaderPool {
                 let threads = match kind {
                     Kind::Internal => io_threads / 2,
                     Kind::LookUp => io_threads / 4,
-                    Kind::Close | Kind::Fetch(_) => 1,
+                    Kind::Digest | Kind::Close | Kind::Fetch(_) => 1,
                 };
                 queues.push(ReaderQueue::new(dir, kind, threads, IDLE_MS));
             }
@@ -146,6 +151,11 @@ impl ReaderPool {
     /// The queue for reads of internal topics.
     pub fn for_internal(&self, dir: usize) -> QueueId {
         self.for_kind(dir, Kind::Internal)
+    }
+
+    /// The queue for digests of replicas.
+    pub fn for_digest(&self, dir: usize) -> QueueId {
+        self.for_kind(dir, Kind::Digest)
     }
 
     fn id(&self, dir: usize, place: usize) -> QueueId {

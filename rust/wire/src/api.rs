@@ -36,6 +36,8 @@ pub struct ApiRow {
     pub owner: Owner,
     /// Only for the brokers of a cluster: a broker that is alone neither advertises nor serves it.
     pub is_between_brokers: bool,
+    /// Our own, for our own tools: served, but not advertised, so that no client hears of it.
+    pub is_private: bool,
 }
 
 impl ApiRow {
@@ -94,6 +96,9 @@ pub mod key {
     pub const ALTER_PARTITION: i16 = 56;
     pub const DESCRIBE_CLUSTER: i16 = 60;
     pub const ALLOCATE_PRODUCER_IDS: i16 = 67;
+    /// Ours, as the next one: Kafka's keys are small numbers, in the order of their making.
+    pub const REPLICA_DIGEST: i16 = 20_001;
+    pub const STATE_CHANGES: i16 = 20_002;
 }
 
 /// Produce is advertised from 0, since librdkafka before 2.11.1 takes a higher minimum for a broker
@@ -122,6 +127,7 @@ const fn row(
         flexible_since,
         owner,
         is_between_brokers: false,
+        is_private: false,
     }
 }
 
@@ -135,6 +141,14 @@ const fn between(
     ApiRow {
         is_between_brokers: true,
         ..row(key, name, versions, flexible_since, Owner::Python)
+    }
+}
+
+/// What only our own tools ask.
+const fn private(key: i16, name: &'static str) -> ApiRow {
+    ApiRow {
+        is_private: true,
+        ..row(key, name, (0, 0), 0, Owner::Python)
     }
 }
 
@@ -255,6 +269,8 @@ pub const TABLE: &[ApiRow] = &[
         Owner::Python,
     ),
     between(key::ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", (0, 0), 0),
+    private(key::REPLICA_DIGEST, "ReplicaDigest"),
+    private(key::STATE_CHANGES, "StateChanges"),
 ];
 
 /// The row of an API key, `None` when it is not served.
@@ -297,6 +313,7 @@ mod tests {
             assert!(row.advertises(row.min_version) && row.serves(row.max_version));
             assert!(!row.advertises(row.max_version + 1) && !row.serves(row.min_version - 1));
         }
+        assert!(TABLE.iter().all(|row| row.is_private == (row.key > 20_000)));
         assert_eq!(lookup(25), None);
         assert_eq!(lookup(-1), None);
     }

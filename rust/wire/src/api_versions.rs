@@ -123,7 +123,7 @@ impl ApiVersionsResponse {
         ApiVersionsResponse {
             error_code: ErrorCode::NONE,
             apis: rows
-                .filter(|row| brokers || !row.is_between_brokers)
+                .filter(|row| (brokers || !row.is_between_brokers) && !row.is_private)
                 .map(ApiVersion::from)
                 .collect(),
             throttle_ms: 0,

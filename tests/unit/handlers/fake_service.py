@@ -18,6 +18,8 @@ from pyrklog.controller.requests import (
     Refusal,
     TopicPartition,
 )
+from pyrklog.controller.state_log import LogPiece
+from pyrklog.dataplane import DigestRange, ReplicaDigest
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.driver import GroupCoordinator
 from pyrklog.groups.interfaces import GroupOptions
@@ -184,6 +186,16 @@ class FakeService:
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
     ) -> list[service.LogDirInfo]:
         result: list[service.LogDirInfo] = self._answer("describe_log_dirs", partitions)
+        return result
+
+    async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
+        result: ReplicaDigest = self._answer("replica_digest", topic, partition, asked)
+        return result
+
+    async def state_changes(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
+        result: LogPiece = self._answer(
+            "state_changes", older=older, position=position, max_bytes=max_bytes
+        )
         return result
 
     async def wait_for_leaders(

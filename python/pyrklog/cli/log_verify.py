@@ -1,0 +1,261 @@
+"""What ``pyrklog log verify`` asks of a cluster, and what it prints.
+
+Each broker digests its own replica, and says how far it is. What is compared begins where the
+youngest log does and ends at the lowest high watermark: what lies behind it may still change.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.cluster_election import parse_places
+from pyrklog.cli.cluster_state import NO_BROKER, ClusterState, Partition
+from pyrklog.cli.cluster_views import is_plain, read_state
+from pyrklog.cli.connection import Connection, missing_topic
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.offsets import RangeError, parse_time_ms
+from pyrklog.cli.output import Column, Listing
+from pyrklog.cli.replica_compare import Batch, Difference, Digest, first_difference
+from pyrklog.cli.topic_details import query_offsets
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.verification import (
+    REPLICA_DIGEST,
+    ReplicaDigestRequest,
+    ReplicaDigestResponse,
+)
+
+COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", right=True),
+    Column("replicas", "REPLICAS"),
+    Column("start_offset", "START", right=True),
+    Column("end_offset", "END", right=True),
+    Column("status", "STATUS"),
+    Column("first_difference", "FIRST DIFFERENCE", right=True),
+    Column("differs", "DIFFERS"),
+    Column("damaged", "DAMAGED"),
+    Column("batches", "BATCHES THERE", wide=True),
+    Column("reason", "REASON", wide=True),
+)
+SCHEMA = "pyrklog.log-verify/1"
+EQUAL, DIFFERS, UNKNOWN = "equal", "differs", "unknown"
+
+PIECE_BYTES = 32 * 2**20
+RETRY_PAUSE_S = 0.2
+TRIES_MAX = 10
+_FLEETING = frozenset(
+    (
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    )
+)
+"""Retention, an election or a reassignment came between: begin again."""
+
+
+class Since(NamedTuple):
+    """Where to begin; ``is_time``: ``value`` is milliseconds since 1970, else an offset."""
+
+    value: int
+    is_time: bool
+
+
+class NotAnswered(Exception):
+    """A broker did not answer, or with an error. ``code`` is None without an answer."""
+
+    def __init__(self, broker: int, reason: str, code: ErrorCode | None = None) -> None:
+        super().__init__(f"broker {broker}: {reason}")
+        self.code = code
+
+
+def parse_since(text: str, now_ms: int) -> Since:
+    """An offset, or a time as in ``consume -o``, with or without its ``@``."""
+    if text.isascii() and text.isdecimal():
+        return Since(int(text), is_time=False)
+    try:
+        return Since(parse_time_ms(text.removeprefix("@"), now_ms), is_time=True)
+    except RangeError:
+        fix = "give 1500, @2024-01-31T12:00:00 or @-90m"
+        raise CliError(Exit.USAGE, f"--since {text!r} is no offset and no time", fix) from None
+
+
+class Replicas:
+    """Connections to brokers, each made when it is first asked, and the questions. A context
+    manager."""
+
+    def __init__(self, state: ClusterState, timeout_s: float) -> None:
+        self._addresses = {one.number: (one.host, one.port) for one in state.brokers}
+        self._timeout_s = timeout_s
+        self._connections: dict[int, BrokerConnection] = {}
+        self._pool = ThreadPoolExecutor(max(1, len(self._addresses)))
+
+    def ask(
+        self, partition: Partition, start: int, end: int, max_bytes: int = PIECE_BYTES
+    ) -> dict[int, ReplicaDigestResponse]:
+        """All replicas' digests of a range, side by side. Raises :class:`NotAnswered`."""
+        request = ReplicaDigestRequest(partition.topic, partition.index, start, end, max_bytes)
+        asked = {n: self._pool.submit(self._ask_one, n, request) for n in partition.replicas}
+        # All have answered before one fails: no connection is left in the middle of an answer.
+        errors = [one.exception() for one in asked.values()]
+        for error in errors:
+            if error is not None:
+                raise error
+        return {number: one.result() for number, one in asked.items()}
+
+    def _ask_one(self, number: int, request: ReplicaDigestRequest) -> ReplicaDigestResponse:
+        if number not in self._addresses:
+            raise NotAnswered(number, "not alive")
+        try:
+            connection = self._connections.get(number)
+            if connection is None:
+                connection = BrokerConnection(self._addresses[number], self._timeout_s)
+                self._connections[number] = connection
+            answer = connection.ask(REPLICA_DIGEST, 0, request)
+        except OSError as error:
+            broken = self._connections.pop(number, None)
+            if broken is not None:
+                broken.close()
+            host, port = self._addresses[number]
+            raise NotAnswered(number, f"{host}:{port}: {error}") from None
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            raise NotAnswered(number, code.name, code)
+        return answer
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self._pool.shutdown()
+        for connection in self._connections.values():
+            connection.close()
+
+    def __enter__(self) -> Replicas:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def verify(
+    connection: Connection, texts: Sequence[str], since: Since | None
+) -> tuple[Listing, Exit]:
+    """Compares the replicas of topics or single partitions, all without any named.
+
+    Raises :class:`CliError` where nothing can be asked.
+    """
+    if not is_plain(connection.settings):
+        raise CliError(Exit.FAILED, "this command reaches brokers over plain text only")
+    state = read_state(connection)
+    chosen = _chosen(state, texts)
+    starts = _starts(connection, chosen, since)
+    with Replicas(state, connection.settings.timeout_s) as replicas:
+        items = [_item(replicas, one, starts.get((one.topic, one.index), 0)) for one in chosen]
+    listing = Listing(SCHEMA, COLUMNS, items, state.cluster_id)
+    return listing, exit_of([item["status"] for item in items])
+
+
+def exit_of(statuses: Sequence[str]) -> Exit:
+    """A difference outweighs what could not be compared."""
+    if DIFFERS in statuses:
+        return Exit.DIFFERS
+    if UNKNOWN not in statuses:
+        return Exit.OK
+    return Exit.PARTIAL if EQUAL in statuses else Exit.UNREACHABLE
+
+
+def _chosen(state: ClusterState, texts: Sequence[str]) -> list[Partition]:
+    wanted = parse_places(texts).topics
+    topics: dict[str, set[int]] = {}
+    for one in state.partitions:
+        topics.setdefault(one.topic, set()).add(one.index)
+    for name, indexes in wanted.items():
+        if name not in topics:
+            raise missing_topic(name, list(topics))
+        for index in indexes:
+            if index not in topics[name]:
+                raise CliError(Exit.NOT_FOUND, f"topic {name} has no partition {index}")
+    return [
+        one
+        for one in state.partitions
+        if not wanted or (one.topic in wanted and one.index in (wanted[one.topic] or (one.index,)))
+    ]
+
+
+def _starts(
+    connection: Connection, chosen: Sequence[Partition], since: Since | None
+) -> Mapping[tuple[str, int], int]:
+    """Offsets to begin at; behind everything where nothing is as young as ``since``."""
+    places = [(one.topic, one.index) for one in chosen]
+    if since is None:
+        return {}
+    if not since.is_time:
+        return dict.fromkeys(places, since.value)
+    from confluent_kafka.admin import OffsetSpec
+
+    led = [(one.topic, one.index) for one in chosen if one.leader != NO_BROKER]
+    found = query_offsets(connection, led, OffsetSpec.for_timestamp(since.value))
+    nothing = [place for place, offset in found.items() if offset < 0]
+    ends = query_offsets(connection, nothing, OffsetSpec.latest())
+    return {**found, **ends}
+
+
+def _item(replicas: Replicas, partition: Partition, since: int) -> dict[str, Any]:
+    """The row of one partition."""
+    item: dict[str, Any] = {
+        "topic": partition.topic,
+        "partition": partition.index,
+        "replicas": list(partition.replicas),
+        "start_offset": None,
+        "end_offset": None,
+        "status": UNKNOWN,
+        "first_difference": None,
+        "differs": [],
+        "damaged": [],
+        "batches": [],
+        "reason": None,
+    }
+    for tries in range(TRIES_MAX):
+        try:
+            found = _compare(replicas, partition, since, item)
+        except NotAnswered as error:
+            item["reason"] = str(error)
+            if error.code not in _FLEETING or tries + 1 == TRIES_MAX:
+                return item
+            time.sleep(RETRY_PAUSE_S)
+        else:
+            item["reason"] = None
+            item["status"] = EQUAL if found is None else DIFFERS
+            if found is not None:
+                item["first_difference"] = found.offset
+                item["differs"] = found.brokers
+                item["damaged"] = found.damaged
+                item["batches"] = [f"{n}: {one or 'none'}" for n, one in found.batches.items()]
+            return item
+    return item
+
+
+def _compare(
+    replicas: Replicas, partition: Partition, since: int, item: dict[str, Any]
+) -> Difference | None:
+    bounds = replicas.ask(partition, 0, 0)
+    start = max(since, *(one.log_start_offset for one in bounds.values()))
+    end = min(one.high_watermark for one in bounds.values())
+    item["start_offset"], item["end_offset"] = min(start, end), end
+
+    def ask(first: int, stop: int, max_bytes: int | None) -> dict[int, Digest]:
+        found = replicas.ask(partition, first, stop, max_bytes or PIECE_BYTES)
+        return {number: _digest(one) for number, one in found.items()}
+
+    return first_difference(ask, start, end, partition.leader)
+
+
+def _digest(answer: ReplicaDigestResponse) -> Digest:
+    first = answer.first
+    batch = None
+    if first is not None:
+        batch = Batch(first.base_offset, first.last_offset, first.leader_epoch, first.crc)
+    return Digest(answer.next_offset, answer.digest, answer.damaged_offset, batch)

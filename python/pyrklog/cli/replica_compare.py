@@ -1,0 +1,106 @@
+"""Where the replicas of a partition differ, found by digests of ranges of offsets.
+
+Pure: who asks the brokers is an argument. A range is compared in pieces, from its start on; the
+first piece whose digests differ is halved until the offset at which they begin to is known. Batches
+are whole in a digest or not in it, so digests of a longer prefix are equal only where those of every
+shorter one are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+NO_OFFSET = -1
+ONE_BATCH_BYTES = 1
+"""The batch that reaches this size is the last one: the first."""
+
+
+class Batch(NamedTuple):
+    """What tells one batch from another; ``crc`` is that of its bytes."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.base_offset}..{self.last_offset} epoch {self.leader_epoch} crc {self.crc:08x}"
+        )
+
+
+class Digest(NamedTuple):
+    """What one replica says of a range; see :mod:`pyrklog.protocol.verification`."""
+
+    next_offset: int
+    digest: int
+    damaged_offset: int = NO_OFFSET
+    first: Batch | None = None
+
+
+class Difference(NamedTuple):
+    """Where replicas begin to differ. ``batches`` are those that each has there, None where there
+    is none that can be read; ``brokers`` are those that are not like most, and not like the leader
+    where there are as many of either; ``damaged`` those of them whose batch is no valid one."""
+
+    offset: int
+    batches: Mapping[int, Batch | None]
+    brokers: list[int]
+    damaged: list[int]
+
+
+Ask = Callable[[int, int, int | None], Mapping[int, Digest]]
+"""Digests by broker of ``[start, end)``, of a bounded size or of at most so many bytes."""
+
+
+def first_difference(ask: Ask, start: int, end: int, leader: int) -> Difference | None:
+    """Where the replicas begin to differ in ``[start, end)``; None where they do not."""
+    while start < end:
+        found = ask(start, end, None)
+        if not _alike(found):
+            stop = max(one.next_offset for one in found.values())
+            return _narrowed(ask, start, max(stop, start + 1), end, leader)
+        start = _any(found).next_offset
+    return None
+
+
+def _narrowed(ask: Ask, start: int, stop: int, end: int, leader: int) -> Difference:
+    """``[start, stop)`` differs."""
+    alike, differs = start, stop
+    while differs - alike > 1:
+        middle = (alike + differs) // 2
+        if _alike(ask(start, middle, None)):
+            alike = middle
+        else:
+            differs = middle
+    # The first batch that is not the same everywhere ends here in one replica at least, unless none
+    # of them can be read, and begins where it does.
+    ending = ask(alike, differs, None)
+    bases = [one.first.base_offset for one in ending.values() if one.first is not None]
+    offset = max(min(bases, default=alike), start)
+    return _described(ask(offset, end, ONE_BATCH_BYTES), offset, leader)
+
+
+def _described(found: Mapping[int, Digest], offset: int, leader: int) -> Difference:
+    damaged = [number for number, one in found.items() if one.damaged_offset != NO_OFFSET]
+    whole = {number: one.first for number, one in found.items() if number not in damaged}
+    counts: dict[Batch | None, int] = {}
+    for batch in whole.values():
+        counts[batch] = counts.get(batch, 0) + 1
+    most = max(counts.values(), default=0)
+    usual = [batch for batch, count in counts.items() if count == most]
+    right = whole[leader] if leader in whole and whole[leader] in usual else None
+    if right is None and usual:
+        right = usual[0]
+    brokers = [n for n in sorted(found) if n in damaged or whole[n] != right]
+    return Difference(offset, {n: found[n].first for n in sorted(found)}, brokers, sorted(damaged))
+
+
+def _alike(found: Mapping[int, Digest]) -> bool:
+    seen = {(one.next_offset, one.digest) for one in found.values()}
+    return len(seen) == 1 and _any(found).damaged_offset == NO_OFFSET
+
+
+def _any(found: Mapping[int, Digest]) -> Digest:
+    return next(iter(found.values()))

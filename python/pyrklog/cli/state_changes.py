@@ -1,0 +1,157 @@
+"""The state-change logs of several brokers as one timeline; pure, but for reading files.
+
+Lines of one log keep their order, whatever its clock did meanwhile: where a line's time lies before
+that of the line before it, it is placed by the latter. Marks say where an epoch changed: that of the
+controller over all lines, that of its leader over a partition's. One that fell, or grew by more than
+one, is told as such: an old controller went on, or lines are missing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.output import Column
+
+FILE_NAME = "state-change.jsonl"
+SCHEMA = "pyrklog.state-changes/1"
+COLUMNS = (
+    Column("at", "AT"),
+    Column("source", "SOURCE"),
+    Column("event", "EVENT"),
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", right=True),
+    Column("from", "FROM"),
+    Column("to", "TO"),
+    Column("leader", "LEADER", right=True),
+    Column("leader_epoch", "EPOCH", right=True),
+    Column("isr", "ISR"),
+    Column("controller_epoch", "CONTROLLER", right=True),
+    Column("marks", "MARKS"),
+    Column("more", "MORE", wide=True),
+)
+_SHOWN = frozenset(column.key for column in COLUMNS)
+
+Fields = Mapping[str, Any]
+
+
+class Change(NamedTuple):
+    """A line. ``time_ms`` is when it is taken to have happened."""
+
+    time_ms: int
+    source: str
+    fields: Fields
+
+
+class Filter(NamedTuple):
+    """What is wanted; None is everything. ``until_ms`` is left out."""
+
+    topic: str | None = None
+    partition: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def takes(self, change: Change) -> bool:
+        """Whether this line is wanted."""
+        fields = change.fields
+        if self.topic is not None and fields.get("topic") != self.topic:
+            return False
+        return self.partition is None or fields.get("partition") == self.partition
+
+    def is_in_time(self, change: Change) -> bool:
+        """Whether it lies in the span that is wanted."""
+        if self.since_ms is not None and change.time_ms < self.since_ms:
+            return False
+        return self.until_ms is None or change.time_ms < self.until_ms
+
+
+def parse(source: str, data: bytes, wrong: list[str]) -> list[Change]:
+    """The lines of one broker, the oldest first. ``wrong`` is told of those that are none.
+
+    What follows the last line's end is one that is being written.
+    """
+    found: list[Change] = []
+    latest_ms = 0
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+        try:
+            fields = json.loads(line)
+            at_ms = round(datetime.fromisoformat(fields["at"]).timestamp() * 1000)
+            fields["event"]
+        except (ValueError, KeyError, TypeError):
+            wrong.append(f"{source}: line {number} is none of a state-change log")
+            continue
+        latest_ms = max(latest_ms, at_ms)
+        found.append(Change(latest_ms, source, fields))
+    return found
+
+
+def timeline(logs: Iterable[Sequence[Change]], wanted: Filter) -> Iterator[dict[str, Any]]:
+    """Rows in the order of time. Lines that change the controller's epoch are shown for every
+    topic."""
+    controller_epoch: int | None = None
+    leader_epochs: dict[tuple[str, int], int] = {}
+    for change in heapq.merge(*logs, key=lambda one: one.time_ms):
+        fields = change.fields
+        marks = []
+        now = fields.get("controller_epoch")
+        moved = isinstance(now, int) and now != controller_epoch
+        if isinstance(now, int) and moved:
+            marks.append(_mark("controller epoch", controller_epoch, now))
+            controller_epoch = now
+        place, epoch = (fields.get("topic"), fields.get("partition")), fields.get("leader_epoch")
+        if isinstance(epoch, int) and isinstance(place[0], str) and isinstance(place[1], int):
+            before = leader_epochs.get((place[0], place[1]))
+            if epoch != before:
+                marks.append(_mark("leader epoch", before, epoch))
+                leader_epochs[(place[0], place[1])] = epoch
+        if wanted.is_in_time(change) and (wanted.takes(change) or moved):
+            yield _row(change, marks)
+
+
+def _mark(name: str, before: int | None, now: int) -> str:
+    if before is None:
+        return f"{name} {now}"
+    text = f"{name} {before} -> {now}"
+    if now < before:
+        return f"{text} (back)"
+    return f"{text} (jump)" if now > before + 1 else text
+
+
+def _row(change: Change, marks: list[str]) -> dict[str, Any]:
+    fields = change.fields
+    row: dict[str, Any] = {name: fields.get(name) for name in _SHOWN - {"source", "marks", "more"}}
+    row["source"] = change.source
+    row["marks"] = marks
+    row["more"] = {name: value for name, value in fields.items() if name not in _SHOWN} or None
+    return {column.key: row[column.key] for column in COLUMNS}
+
+
+def read_paths(paths: Sequence[Path]) -> dict[str, bytes]:
+    """The logs in files, or anywhere in folders, by where they lie. Of an older file and the one
+    that is written beside it, one log is made. Raises :class:`CliError`."""
+    folders: dict[str, dict[str, Path]] = {}
+    for path in paths:
+        if not path.exists():
+            raise CliError(Exit.NOT_FOUND, f"{path} does not exist")
+        found = [path] if path.is_file() else sorted(path.rglob(f"{FILE_NAME}*"))
+        if not found:
+            fix = f"name a broker's data directory, or its {FILE_NAME}"
+            raise CliError(Exit.NOT_FOUND, f"{path} holds no {FILE_NAME}", fix)
+        for file in found:
+            is_ours = file.name in (FILE_NAME, f"{FILE_NAME}.1")
+            source = str(file.parent if is_ours else file)
+            folders.setdefault(source, {})[file.name] = file
+    try:
+        # The older one, ``.1``, comes first.
+        return {
+            source: b"".join(files[name].read_bytes() for name in sorted(files, reverse=True))
+            for source, files in folders.items()
+        }
+    except OSError as error:
+        what = f"cannot read {error.filename}: {error.strerror or error}"
+        raise CliError(Exit.FAILED, what) from None

@@ -1,0 +1,31 @@
+//! Digests of replicas, of [`DataPlane`].
+
+use super::{Closed, DataPlane};
+use crate::api::{DigestRange, TicketId};
+use crate::replica_digest;
+
+impl DataPlane {
+    /// Digests the batches of a range of offsets, whether this broker leads the partition or
+    /// follows. An empty range asks for the replica's offsets only. Completes as
+    /// [`crate::api::TicketOutcome::ReplicaDigest`], with NOT_LEADER_OR_FOLLOWER (no replica here),
+    /// KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE (not all of the range is in the log),
+    /// FENCED_LEADER_EPOCH (the leader changed meanwhile) or REQUEST_TIMED_OUT (too many such
+    /// requests wait: try again).
+    ///
+    /// # Errors
+    /// The plane was shut down.
+    pub fn replica_digest(
+        &self,
+        topic: &str,
+        partition: i32,
+        range: DigestRange,
+    ) -> Result<TicketId, Closed> {
+        let closed = self.open_for_commands()?;
+        if let Err(error) = self.threads.start_readers(&self.shared) {
+            self.tell_of_threads(&error);
+        }
+        let ticket = replica_digest::replica_digest(&self.shared, topic, partition, range);
+        drop(closed);
+        Ok(ticket)
+    }
+}
