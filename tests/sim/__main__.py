@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--shrink", action="store_true")
     parser.add_argument("--power", action="store_true", help="machines lose power, too")
     parser.add_argument("--moves", action="store_true", help="only seeds with reassignments")
+    parser.add_argument("--topics", action="store_true", help="only seeds with topics made")
     parser.add_argument("--plant", action="append", default=[], help="bugs of the data plane")
     parser.add_argument("--keep-going", action="store_true")
     asked = parser.parse_args()
@@ -26,7 +27,7 @@ def main() -> int:
     acknowledged = events = 0
     for seed in range(asked.first, asked.first + asked.seeds):
         settings = settings_of(seed)._replace(planted=tuple(asked.plant), loses_power=asked.power)
-        if asked.moves and not settings.moves:
+        if (asked.moves > settings.moves) or (asked.topics > settings.makes_topics):
             continue
         script = script_of(seed, settings)
         outcome = run(seed, settings, script)

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyrklog.metastore import znodes
+from tests.sim import topics
 from tests.sim.assignments import Assignments
 
 if TYPE_CHECKING:
@@ -341,4 +342,4 @@ class Checker:
                 return f"t-{index} is not led: {view}"
             if view[2][1] < view[2][3]:
                 return f"t-{index} has the high watermark {view[2][1]} of {view[2][3]}"
-        return self.assignments.unsettled()
+        return self.assignments.unsettled() or topics.unsettled(self._world)

@@ -38,7 +38,11 @@ class Planted(NamedTuple):
 
     def settings(self, healthy: Settings) -> Settings:
         """Those of a seed, with no more in them than it takes."""
-        return healthy._replace(loses_power=self.loses_power, moves=self.moves and healthy.moves)
+        return healthy._replace(
+            loses_power=self.loses_power,
+            moves=self.moves and healthy.moves,
+            makes_topics=False,
+        )
 
 
 @contextmanager

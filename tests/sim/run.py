@@ -12,6 +12,7 @@ from tests.sim.checker import Violation
 from tests.sim.clients import Consumer, Producer
 from tests.sim.faults import Action, draw, heal_everything, schedule
 from tests.sim.moves import draw_moves
+from tests.sim.topics import draw_topics
 from tests.sim.world import Settings, World
 
 CALM_US = 1_500_000
@@ -41,6 +42,8 @@ def script_of(seed: int, settings: Settings) -> list[Action]:
     script = draw(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US, with_power=with_power)
     if settings.moves:
         script += draw_moves(seed, settings, CALM_US, FAULTS_UNTIL_US)
+    if settings.makes_topics:
+        script += draw_topics(seed, settings, CALM_US, FAULTS_UNTIL_US)
     return script
 
 
@@ -59,7 +62,8 @@ def settings_of(seed: int) -> Settings:
     """What the cluster of a seed is like."""
     round_, shape = divmod(seed, len(SHAPES))
     settings = SHAPES[shape]
-    return settings._replace(moves=len(settings.brokers) > 3 and round_ % 3 > 0)
+    moves = len(settings.brokers) > 3 and round_ % 3 > 0
+    return settings._replace(moves=moves, makes_topics=round_ % 4 == 3)
 
 
 def run(

@@ -55,6 +55,8 @@ class Settings(NamedTuple):
     """Whether machines go down, too, and lose what was not synced."""
     moves: bool = False
     """Whether partitions are reassigned."""
+    makes_topics: bool = False
+    """Whether topics are created and deleted."""
     planted: tuple[str, ...] = ()
     """Bugs of the data plane (``planted.rs``)."""
 

@@ -38,6 +38,7 @@ from pyrklog.controller.machine import Controller
 from pyrklog.controller.memory import leaderless
 from pyrklog.controller.producer_ids import take_block
 from pyrklog.controller.requests import (
+    ControlRequest,
     ControlResponse,
     LeaderAndIsrResponse,
     StopReplicaResponse,
@@ -46,6 +47,7 @@ from pyrklog.controller.requests import (
 from pyrklog.controller.state import LiveBroker
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.controller.store_writes import ControllerMovedError, Term
+from pyrklog.errors import ErrorCode
 from pyrklog.image import BrokerImage
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
@@ -520,7 +522,7 @@ class ControllerDriver:
                     log.log("error" if event.endswith("_failed") else "info", event, fields)
                 return None
             case Send(broker, request):
-                self._channels.to(broker).post(request, self._answer_of(broker))
+                self._channels.to(broker).post(request, self._answer_of(broker, request))
                 return None
             case WriteStates(writes):
                 return await store_writes.write_states(self._store, self._fence(), writes)
@@ -560,7 +562,7 @@ class ControllerDriver:
             raise ControllerMovedError
         return self._term
 
-    def _answer_of(self, broker: int) -> Callable[[ControlResponse], None]:
+    def _answer_of(self, broker: int, request: ControlRequest) -> Callable[[ControlResponse], None]:
         term = self._fence()
         # Nobody waits for one that may be dead.
         is_awaited = broker != term.deposed
@@ -572,17 +574,22 @@ class ControllerDriver:
             self._unanswered -= is_awaited
             if not self._unanswered:
                 self.changes.notify()
-            if isinstance(response, LeaderAndIsrResponse):
-                machine = self._current()
-                self._queue(
-                    object(),
-                    lambda: self._perform(machine.leader_and_isr_answered(broker, response)),
-                )
-            elif isinstance(response, StopReplicaResponse):
-                machine = self._current()
-                self._queue(
-                    object(),
-                    lambda: self._perform(machine.stop_replica_answered(broker, response)),
-                )
+            if not isinstance(response, ErrorCode):
+                self._queue(object(), lambda: self._take_answer(broker, request, response))
 
         return answered
+
+    async def _take_answer(
+        self,
+        broker: int,
+        request: ControlRequest,
+        response: LeaderAndIsrResponse | StopReplicaResponse,
+    ) -> None:
+        """An answer of an earlier life of the broker says nothing of this one's replicas."""
+        machine = self._current()
+        if not machine.knows(broker, request.broker_epoch):
+            return
+        if isinstance(response, LeaderAndIsrResponse):
+            await self._perform(machine.leader_and_isr_answered(broker, response))
+        else:
+            await self._perform(machine.stop_replica_answered(broker, response))

@@ -1,7 +1,7 @@
 """The controller's driver over the embedded store: election, fencing, watches, effects."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,17 @@ from pyrklog.controller.driver import (
     FIRST_REBALANCE_SECONDS,
 )
 from pyrklog.controller.machine import Controller
-from pyrklog.controller.requests import PartitionInfo, TopicPartitions
+from pyrklog.controller.requests import (
+    ControlRequest,
+    ControlResponse,
+    PartitionInfo,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    TopicPartitions,
+)
 from pyrklog.controller.state import IllegalTransitionError
 from pyrklog.controller.state_log import StateChangeLog
+from pyrklog.errors import ErrorCode
 from pyrklog.identity import create_paths
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
@@ -29,7 +37,7 @@ from pyrklog.metastore.interface import (
 )
 from pyrklog.metastore.znodes import Leadership
 from tests.unit.controller.runner import assignment
-from tests.unit.controller.stage import Cluster
+from tests.unit.controller.stage import Brokers, Cluster
 
 
 @pytest.fixture
@@ -386,6 +394,49 @@ async def test_several_topics_are_deleted_together(cluster: Cluster, nursery: tr
     await wait_childless(session, znodes.DELETE_TOPICS)
     assert await session.children(znodes.BROKER_TOPICS) == []
     assert await session.children(znodes.CONFIG_TOPICS) == []
+
+
+class Withholding(Brokers):
+    """Brokers whose answers to a StopReplica are held back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Callable[[ControlResponse], None]] = []
+
+    def post(self, request: ControlRequest, answered: Callable[[ControlResponse], None]) -> None:
+        if isinstance(request, StopReplicaRequest):
+            self.held.append(answered)
+            super().post(request, lambda _response: None)
+        else:
+            super().post(request, answered)
+
+    async def wait_held(self, count: int) -> None:
+        with trio.fail_after(10):
+            while len(self.held) < count:
+                await self.changed.wait()
+
+
+async def test_an_answer_of_a_broker_s_earlier_life_does_not_end_a_deletion(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    """The simulation's seed 220: the topic stayed marked until the next broker came or went."""
+    session = await cluster.register(1)
+    await cluster.register(2)
+    brokers = Withholding()
+    await nursery.start(cluster.driver(1, brokers=brokers).run)
+    await cluster.create_topic("t", (2,))
+    await brokers.wait_told("lead t-0:2@0 new")
+    await session.create(znodes.delete_topic_path("t"), b"")
+    await brokers.wait_held(1)
+    await cluster.sessions[2].close()
+    await cluster.register(2)
+    await brokers.wait_held(2)
+    late, present = brokers.held
+    stale = ErrorCode.STALE_BROKER_EPOCH
+    late(StopReplicaResponse(stale, {("t", 0): stale}))
+    present(StopReplicaResponse(ErrorCode.NONE, {("t", 0): ErrorCode.NONE}))
+    await wait_gone(session, znodes.delete_topic_path("t"))
+    assert await session.exists(znodes.topic_path("t")) is None
 
 
 async def test_it_resigns_when_its_znode_goes(cluster: Cluster, nursery: trio.Nursery) -> None:
