@@ -60,6 +60,11 @@ UNCLEAN = "/pyrklog/unclean"
 OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN)
 """What a cluster of ours has beside Kafka's paths."""
 
+SENSITIVE_PATHS = ("/config/users", CONFIG_BROKERS, "/delegation_token/tokens")
+"""What lies below may hold secrets: with ACLs nobody but the brokers reads it, as in Kafka."""
+CONSUMERS = "/consumers"
+"""Of the old consumers, which write here themselves: it stays open."""
+
 RECOVERED = 0
 RECOVERING = 1
 
