@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.clients import CODECS, Confluent, Record
-from tests.support.jvm import SPARK_JARS
+from tests.support.spark import source, start_session
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -20,27 +19,9 @@ STREAM_S = 90
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    jars = sorted(SPARK_JARS.glob("*.jar"))
-    assert len(jars) == 4, f"no jars in {SPARK_JARS}: run `make .cache/spark.done`"
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("pyrklog-tests")
-        .config("spark.jars", ",".join(map(str, jars)))
-        .config("spark.ui.enabled", False)
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", 2)
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
+    session = start_session(tmp_path_factory.mktemp("warehouse"))
     yield session
     session.stop()
-
-
-def source(reader: Any, bootstrap: str, topic: str, **options: str) -> Any:
-    settings = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic} | options
-    return reader.format("kafka").options(**settings).load()
 
 
 def test_batch_read_and_write(spark: Any, bootstrap: str, topic: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyrklog.testing.broker import free_port
 from tests.support import jvm
+from tests.support.certificates import Certificates
 
 _START_S = 60
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -30,7 +31,8 @@ _FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx25
 class ZooKeeperServer:
     """One server with a folder and a port of its own; it can be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, certificates: Certificates | None = None) -> None:
+        """With ``certificates`` it also listens at ``secure_address``, where it wants one, too."""
         self.folder = folder
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
@@ -47,6 +49,17 @@ class ZooKeeperServer:
             "admin.enableServer=false",
             "4lw.commands.whitelist=srvr",
         ]
+        if certificates is not None:
+            secure_port = free_port()
+            self.secure_address = f"127.0.0.1:{secure_port}"
+            settings += [
+                f"secureClientPort={secure_port}",
+                "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+                f"ssl.keyStore.location={certificates.server}",
+                f"ssl.trustStore.location={certificates.ca}",
+                "ssl.clientAuth=need",
+            ]
         (folder / "zoo.cfg").write_text("".join(f"{line}\n" for line in settings))
 
     def start(self) -> None:

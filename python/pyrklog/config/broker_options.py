@@ -86,6 +86,14 @@ CLUSTER = (
         "USER:PASSWORD by which ZooKeeper knows this broker (its digest scheme).",
     ),
     boolean(
+        "zookeeper.set.acl",
+        False,
+        "What this broker makes in ZooKeeper belongs to the brokers: others may read it, and not "
+        "even that where secrets may lie. Needs pyrklog.zookeeper.digest or a certificate. Nodes "
+        "that are there already keep their ACLs.",
+        importance="high",
+    ),
+    boolean(
         "pyrklog.failover.watchdog",
         True,
         "A small process beside the broker ends its session with ZooKeeper when the broker dies: "

@@ -107,7 +107,7 @@ _WITHOUT_EFFECT = """
     unclean.leader.election.interval.ms unstable.api.versions.enable
     unstable.feature.versions.enable
     zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
-    zookeeper.metadata.migration.min.batch.size zookeeper.set.acl
+    zookeeper.metadata.migration.min.batch.size
     zookeeper.ssl.cipher.suites zookeeper.ssl.crl.enable
     zookeeper.ssl.enabled.protocols
     zookeeper.ssl.keystore.type

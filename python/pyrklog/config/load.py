@@ -142,9 +142,22 @@ def _check_together(config: BrokerConfig) -> None:
             "pyrklog.adopt.zookeeper is for a broker that is alone; zookeeper.connect is set.",
             fix="adopt with zookeeper.connect= (empty)",
         )
+    if config.boolean("zookeeper.set.acl") and not _is_known_to_zookeeper(config):
+        raise ConfigError(
+            "zookeeper.set.acl needs something by which ZooKeeper knows this broker.",
+            fix="set pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
+            "zookeeper.ssl.keystore.location",
+        )
     left_out = config.listeners.left_out
     if left_out:
         names = ", ".join(left_out)
         config.notices.append(
             f"the controller listener {names} is left out: metadata is embedded, without KRaft"
         )
+
+
+def _is_known_to_zookeeper(config: BrokerConfig) -> bool:
+    if config.string("pyrklog.zookeeper.digest") is not None:
+        return True
+    certificate = config.string("zookeeper.ssl.keystore.location")
+    return config.boolean("zookeeper.ssl.client.enable") and certificate is not None

@@ -81,7 +81,8 @@ async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connec
 
 
 def _address(config: BrokerConfig, connect: str) -> ZooKeeperAddress:
-    from pyrklog.metastore.zookeeper import TlsFiles, ZooKeeperAddress
+    from pyrklog.metastore.zookeeper import ZooKeeperAddress
+    from pyrklog.metastore.zookeeper_tls import TlsFiles
 
     tls = None
     if config.boolean("zookeeper.ssl.client.enable"):
@@ -100,4 +101,5 @@ def _address(config: BrokerConfig, connect: str) -> ZooKeeperAddress:
         config.integer("zookeeper.connection.timeout.ms"),
         config.string("pyrklog.zookeeper.digest"),
         tls,
+        config.boolean("zookeeper.set.acl"),
     )

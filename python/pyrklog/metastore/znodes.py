@@ -64,6 +64,11 @@ DEPOSED = "/pyrklog/deposed"
 OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN, REFUSED)
 """What a cluster of ours has beside Kafka's paths."""
 
+SENSITIVE_PATHS = ("/config/users", CONFIG_BROKERS, "/delegation_token/tokens")
+"""What lies below may hold secrets: with ACLs nobody but the brokers reads it, as in Kafka."""
+CONSUMERS = "/consumers"
+"""Of the old consumers, which write here themselves: it stays open."""
+
 RECOVERED = 0
 RECOVERING = 1
 

@@ -9,11 +9,14 @@ Only who is told to use ZooKeeper imports this module: kazoo is an extra.
 - A write whose answer was lost with the connection is looked for (``unsettled``) before it is sent
   again.
 - A session that has expired stays expired; whoever needs another one connects again.
+- With ``sets_acl`` a node belongs to who made it. ZooKeeper's ACLs are not inherited, so each node
+  gets its own; those that are there already keep theirs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +26,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from pyrklog.errors import TemporaryError
 from pyrklog.logs import get_logger
@@ -55,6 +59,8 @@ from pyrklog.metastore.single_writes import Outcome, SingleWrites
 from pyrklog.metastore.tree import check_path
 from pyrklog.metastore.unsettled import results_if_done, touched
 from pyrklog.metastore.watches import Watches
+from pyrklog.metastore.znodes import CONSUMERS, SENSITIVE_PATHS
+from pyrklog.metastore.zookeeper_tls import TlsFiles, tls_context, tls_failure
 
 log = get_logger("zookeeper")
 
@@ -87,16 +93,6 @@ class Credentials(NamedTuple):
     password: bytes
 
 
-class TlsFiles(NamedTuple):
-    """PEM files for a connection by TLS."""
-
-    ca: str | None
-    certificate: str | None
-    key: str | None
-    key_password: str | None
-    verifies_host: bool
-
-
 class ZooKeeperAddress(NamedTuple):
     """Where ZooKeeper is, and how to come in."""
 
@@ -107,6 +103,9 @@ class ZooKeeperAddress(NamedTuple):
     digest: str | None = None
     """``USER:PASSWORD`` of the digest scheme."""
     tls: TlsFiles | None = None
+    sets_acl: bool = False
+    """Nodes that are made belong to this client: others may read, and not even that where secrets
+    may lie. Needs ``digest`` or a certificate."""
 
 
 class _AtOnce:
@@ -116,7 +115,7 @@ class _AtOnce:
         call()
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """Calls back on the connection's thread. kazoo's own way has one thread for answers and one for
     watch events, and with it no order between the two."""
 
@@ -130,6 +129,21 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def stop(self) -> None:
         self._running = False
+
+    def select(
+        self,
+        readers: Sequence[Any],
+        writers: Sequence[Any],
+        others: Sequence[Any],
+        timeout: float | None = None,
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """kazoo's, which knows nothing of what TLS has received and not handed out yet: answers
+        that came in one record would wait for whatever comes next."""
+        held = [one for one in readers if isinstance(one, ssl.SSLSocket) and one.pending()]
+        readable, writable, exceptional = super().select(
+            readers, writers, others, 0 if held else timeout
+        )
+        return [*held, *(one for one in readable if one not in held)], writable, exceptional
 
 
 class _Call:
@@ -164,14 +178,14 @@ class _Call:
         except _EXPIRED:
             raise SessionExpiredError("/") from None
         except _FORBIDDEN as error:
-            reason = f"ZooKeeper refuses access ({type(error).__name__})"
-            raise StoreFailedError(reason) from None
+            raise StoreFailedError(_forbidden(error)) from None
 
 
 class ZooKeeperSession(SingleWrites):
     """See :class:`Metastore` for what the methods promise. Made by :func:`connect`."""
 
-    def __init__(self, client: KazooClient) -> None:
+    def __init__(self, client: KazooClient, *, sets_acl: bool = False) -> None:
+        self._sets_acl = sets_acl
         session_id, password = client.client_id
         self.session_id: int = session_id
         self.credentials = Credentials(session_id, password)
@@ -354,7 +368,8 @@ class ZooKeeperSession(SingleWrites):
                 case Check(path, version):
                     transaction.check(path, version)
                 case Create(path, data, ephemeral, sequence):
-                    transaction.create(path, data, None, ephemeral, sequence)
+                    acl = acl_of(path) if self._sets_acl else None
+                    transaction.create(path, data, acl, ephemeral, sequence)
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
                 case Delete(path, version):
@@ -387,6 +402,8 @@ def _outcome(operations: Sequence[Operation], answer: Sequence[Any]) -> Outcome:
     for index, (operation, result) in enumerate(zip(operations, answer, strict=True)):
         if isinstance(result, Exception) and not isinstance(result, _CONSEQUENCES):
             refusal = _REFUSALS.get(type(result))
+            if isinstance(result, _FORBIDDEN):
+                return StoreFailedError(_forbidden(result, operation.path))
             if refusal is None:
                 return StoreFailedError(f"ZooKeeper failed at {operation.path}: {result!r}")
             return refusal(operation.path, index)
@@ -416,6 +433,20 @@ def _stat(stat: Any) -> Stat:
     )
 
 
+def _forbidden(error: Exception, path: str = "") -> str:
+    where = f" to {path}" if path else ""
+    return f"ZooKeeper refuses access{where} ({type(error).__name__})"
+
+
+def acl_of(path: str) -> list[Any]:
+    """The ACL of a new node by its path below the chroot, as Kafka's with zookeeper.set.acl."""
+    if path == CONSUMERS:
+        return list(OPEN_ACL_UNSAFE)
+    if any(path == one or path.startswith(f"{one}/") for one in SENSITIVE_PATHS):
+        return list(CREATOR_ALL_ACL)
+    return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+
 @contextlib.contextmanager
 def _refusals(path: str) -> Iterator[None]:
     """Our errors instead of kazoo's."""
@@ -428,12 +459,15 @@ def _refusals(path: str) -> Iterator[None]:
 async def connect(address: ZooKeeperAddress) -> ZooKeeperSession:
     """A new session. Makes the chroot where it is missing.
 
-    Raises :class:`TemporaryError` when no ZooKeeper answers in time.
+    Raises :class:`TemporaryError` when no ZooKeeper answers in time, :class:`ConfigError` when the
+    files for TLS do not fit, :class:`StoreFailedError` when the chroot is not ours to make.
     """
+    if address.tls is not None:
+        tls_context(address.tls)
     client = _client(address, address.connect)
     await _start(client, address)
     try:
-        session = ZooKeeperSession(client)
+        session = ZooKeeperSession(client, sets_acl=address.sets_acl)
         if client.chroot and await session.exists("/") is None:
             await _make_chroot(address, client.chroot)
         return session
@@ -461,7 +495,7 @@ def _client(address: ZooKeeperAddress, hosts: str) -> KazooClient:
     return KazooClient(
         hosts=hosts,
         timeout=address.session_timeout_ms / 1000,
-        handler=_Handler(),
+        handler=Handler(),
         connection_retry=retry,
         auth_data=[("digest", address.digest)] if address.digest is not None else None,
         **files,
@@ -482,6 +516,14 @@ async def _start(client: KazooClient, address: ZooKeeperAddress) -> None:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(_stop, client)
     if not is_connected:
+        if address.tls is not None:
+            reason = await trio.to_thread.run_sync(tls_failure, client.hosts, address.tls)
+            if reason is not None:
+                raise TemporaryError(
+                    f"No TLS with ZooKeeper at {address.connect}: {reason}.",
+                    fix="look at zookeeper.ssl.truststore.location and keystore.location, "
+                    "and at the port: ZooKeeper's secureClientPort",
+                )
         raise TemporaryError(
             f"No ZooKeeper answers at {address.connect} (waited {timeout_seconds:g} s).",
             fix="start it, or correct zookeeper.connect",
@@ -491,8 +533,11 @@ async def _start(client: KazooClient, address: ZooKeeperAddress) -> None:
 async def _make_chroot(address: ZooKeeperAddress, chroot: str) -> None:
     client = _client(address, address.connect.partition("/")[0])
     await _start(client, address)
+    acl = acl_of(chroot) if address.sets_acl else None
     try:
-        await trio.to_thread.run_sync(client.ensure_path, chroot)
+        await trio.to_thread.run_sync(client.ensure_path, chroot, acl)
+    except _FORBIDDEN as error:
+        raise StoreFailedError(_forbidden(error, chroot)) from None
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(_stop, client)

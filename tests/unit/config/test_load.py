@@ -202,3 +202,15 @@ def test_run_time_changes_stand_over_static_ones() -> None:
     assert changed.integer("message.max.bytes") == 5
     assert changed.integer("num.io.threads") == 8, "may not change at run time"
     assert config.integer("log.retention.ms") == 1000
+
+
+def test_acls_need_somebody_to_belong_to() -> None:
+    cluster = ["zookeeper.connect=localhost:2181", "zookeeper.set.acl=true"]
+    with pytest.raises(ConfigError, match="ZooKeeper knows this broker"):
+        load_config(overrides=cluster)
+    certificate = "zookeeper.ssl.keystore.location=/etc/broker.pem"
+    with pytest.raises(ConfigError, match="ZooKeeper knows this broker"):
+        load_config(overrides=[*cluster, certificate])
+    tls = "zookeeper.ssl.client.enable=true"
+    for known in (["pyrklog.zookeeper.digest=user:secret"], [tls, certificate]):
+        assert load_config(overrides=[*cluster, *known]).boolean("zookeeper.set.acl")

@@ -1,0 +1,59 @@
+"""TLS with ZooKeeper: its files, and what is said when they do not fit."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyrklog.errors import ConfigError
+
+_PROBE_SECONDS = 2.0
+
+
+class TlsFiles(NamedTuple):
+    """PEM files for a connection by TLS."""
+
+    ca: str | None
+    certificate: str | None
+    key: str | None
+    key_password: str | None
+    verifies_host: bool
+
+
+def tls_context(tls: TlsFiles) -> ssl.SSLContext:
+    """Also what checks the files: kazoo takes one that is missing for a server that is not there.
+
+    Raises :class:`ConfigError`.
+    """
+    option, file = "zookeeper.ssl.truststore.location", tls.ca
+    try:
+        context = ssl.create_default_context(cafile=file)
+        context.check_hostname = tls.verifies_host
+        if tls.certificate is not None:
+            option, file = "zookeeper.ssl.keystore.location", tls.certificate
+            # Without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(tls.certificate, tls.key, tls.key_password or "")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ConfigError(f"{option}: {file} is no PEM file that can be read: {reason}.") from None
+    return context
+
+
+def tls_failure(hosts: Sequence[tuple[str, int]], tls: TlsFiles) -> str | None:
+    """Why no server speaks TLS with us; None where that is not what is wrong. Blocks."""
+    context = tls_context(tls)
+    for host, port in hosts:
+        try:
+            with (
+                socket.create_connection((host, port), _PROBE_SECONDS) as plain,
+                context.wrap_socket(plain, server_hostname=host) as connection,
+            ):
+                # With TLS 1.3 a refused certificate shows in the first answer only.
+                connection.recv(1)
+        except ssl.SSLError as error:
+            return error.reason or str(error)
+        except OSError:
+            continue
+    return None

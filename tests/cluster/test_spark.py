@@ -1,0 +1,84 @@
+"""Spark's stock connector on three brokers, one of which is killed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster_clients import create, leaders
+from tests.support.cluster_load import Writer
+from tests.support.spark import source, start_session
+
+pytestmark = [pytest.mark.jvm, pytest.mark.spark]
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    session = start_session(tmp_path_factory.mktemp("warehouse"))
+    yield session
+    session.stop()
+
+
+def ends(cluster: BrokerCluster, topic: str) -> dict[str, int]:
+    """The end of each partition, as Spark writes it."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": topic})
+    places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    found = {str(p.partition): consumer.get_watermark_offsets(p, timeout=30)[1] for p in places}
+    consumer.close()
+    return found
+
+
+def has_read(query: Any, topic: str, wanted: dict[str, int]) -> bool:
+    """Whether a query has committed everything up to there. Raises what ended it."""
+    if not query.isActive:
+        raise query.exception()
+    progress = query.lastProgress
+    read = json.loads(progress.sources[0].endOffset or "{}") if progress is not None else {}
+    return bool(read.get(topic) == wanted)
+
+
+def test_40_a_stream_goes_on_when_leader_and_controller_are_killed(
+    spark: Any, cluster: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    """While a producer goes on; the files hold each row once, with its partition and offset."""
+    admin = create(cluster, topic, PARTITIONS, 3, options={"min.insync.replicas": "2"})
+    writer = Writer(cluster, topic, PARTITIONS)
+    try:
+        writer.go_on()
+        query = (
+            source(spark.readStream, cluster.bootstrap, topic, startingOffsets="earliest")
+            .selectExpr("CAST(value AS STRING) AS value", "partition", "offset")
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(processingTime="200 milliseconds")
+            .start()
+        )
+        wait_until(lambda: len(query.recentProgress) >= 3, "the query does not begin")
+        victim = cluster.controller()
+        assert victim in leaders(admin, topic).values()
+        cluster.brokers[victim].kill()
+        writer.go_on()
+        batches = query.lastProgress.batchId
+        wait_until(lambda: query.lastProgress.batchId >= batches + 3, "the query stands still")
+        writer.go_on()
+    finally:
+        writer.stop()
+    try:
+        wanted = ends(cluster, topic)
+        wait_until(lambda: has_read(query, topic, wanted), "not everything is read")
+    finally:
+        query.stop()
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    places = sorted((row.partition, row.offset) for row in rows)
+    assert places == [(p, offset) for p in range(PARTITIONS) for offset in range(wanted[str(p)])]
+    for partition in range(PARTITIONS):
+        values = [int(row.value) for row in rows if row.partition == partition]
+        assert len(values) == len(set(values))
+        assert set(values) == writer.acknowledged[partition]
