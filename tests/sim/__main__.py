@@ -22,13 +22,15 @@ def main() -> int:
     asked = parser.parse_args()
     began = time.monotonic()
     failed = 0
-    acknowledged = events = 0
+    acknowledged = events = suspicions = deposals = 0
     for seed in range(asked.first, asked.first + asked.seeds):
         settings = settings_of(seed)._replace(planted=tuple(asked.plant), loses_power=asked.power)
         script = script_of(seed, settings)
         outcome = run(seed, settings, script)
         acknowledged += outcome.acknowledged
         events += outcome.events
+        suspicions += outcome.suspicions
+        deposals += outcome.deposals
         if asked.trace:
             print("\n".join(outcome.trace))
         if outcome.violation is not None:
@@ -42,7 +44,7 @@ def main() -> int:
     seconds = time.monotonic() - began
     print(
         f"{seed + 1 - asked.first} seeds, {failed} failed, {acknowledged} acknowledged, "
-        f"{events} events, {seconds:.1f} s"
+        f"{suspicions} suspicions, {deposals} deposals, {events} events, {seconds:.1f} s"
     )
     return min(failed, 1)
 

@@ -19,14 +19,17 @@ from pyrklog.membership.member import Member
 from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import SessionExpiredError
+from pyrklog.peers.challenger import Challenger
 from pyrklog.peers.channels import PeerChannels
 from pyrklog.peers.peers import Peers
+from pyrklog.peers.standby import Patience
 from pyrklog.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
 from tests.sim.core import core
 from tests.sim.following import FetchLoop
 from tests.sim.heap import Process
 from tests.sim.peer_connection import host_of
+from tests.sim.zookeeper import SESSION_TIMEOUT_US
 
 if TYPE_CHECKING:
     from tests.sim.scheduler import Nursery
@@ -105,6 +108,8 @@ class _StateLog:
         self._life = life
 
     def write(self, event: str, fields: Mapping[str, object]) -> None:
+        if event == "broker_suspected":
+            self._life.world.checker.suspected(self._life.broker.id, int(str(fields["broker"])))
         if event not in ("replica_state", "partition_state"):
             told = " ".join(f"{name}={value}" for name, value in fields.items())
             self._life.world.heap.note(f"{self._life.process.name} {event} {told}")
@@ -181,8 +186,9 @@ class Life:
         metadata = self.metadata = Metadata(node_id, self._config, store, self.plane)
         replication = ReplicationDriver(node_id, metadata, self.plane)
         self._observe_orders(replication)
-        # Suspicion goes by connections, which there are none of here.
-        channels = PeerChannels(node_id, replication, LISTENER, observes=False)
+        suspects = world.settings.suspects
+        channels = PeerChannels(node_id, replication, LISTENER, observes=suspects)
+        challenger = Challenger(node_id, store, LISTENER, SESSION_TIMEOUT_US // 1000)
         controller = self.controller = ControllerDriver(
             node_id,
             store,
@@ -190,6 +196,7 @@ class Life:
             self._controller_settings(),
             _StateLog(self),  # type: ignore[arg-type]
             metadata.told,
+            challenger if suspects else Patience(),
         )
         asked = AskedController(controller)
         peers = Peers(
