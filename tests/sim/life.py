@@ -186,18 +186,7 @@ class Life:
         metadata = self.metadata = Metadata(node_id, self._config, store, self.plane)
         replication = ReplicationDriver(node_id, metadata, self.plane)
         self._observe_orders(replication)
-        suspects = world.settings.suspects
-        channels = PeerChannels(node_id, replication, LISTENER, observes=suspects)
-        challenger = Challenger(node_id, store, LISTENER, SESSION_TIMEOUT_US // 1000)
-        controller = self.controller = ControllerDriver(
-            node_id,
-            store,
-            channels,
-            self._controller_settings(),
-            _StateLog(self),  # type: ignore[arg-type]
-            metadata.told,
-            challenger if suspects else Patience(),
-        )
+        controller = self.controller = self._controller_of(store, metadata, replication)
         asked = AskedController(controller)
         peers = Peers(
             self._config,
@@ -241,6 +230,21 @@ class Life:
         """As a broker whose block cache is taken up again as long as its machine stays up."""
         return not self.broker.has_lost_power or all(
             past.closed_at_epoch == last_epoch for past in self.plane.pasts()
+        )
+
+    def _controller_of(
+        self, store: CurrentStore, metadata: Metadata, replication: ReplicationDriver
+    ) -> ControllerDriver:
+        node_id, suspects = self.broker.id, self.world.settings.suspects
+        challenger = Challenger(node_id, store, LISTENER, SESSION_TIMEOUT_US // 1000)
+        return ControllerDriver(
+            node_id,
+            store,
+            PeerChannels(node_id, replication, LISTENER, observes=suspects),
+            self._controller_settings(),
+            _StateLog(self),  # type: ignore[arg-type]
+            metadata.told,
+            challenger if suspects else Patience(),
         )
 
     def _controller_settings(self) -> ControllerSettings:
