@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Self
 
 import trio
 
-from pyrklog.peers.connection import CONNECT_TIMEOUT_SECONDS, PeerError, PeerRefusedError
+from pyrklog.peers.connection import PeerError, PeerRefusedError
 from tests.sim.peer_connection import broker_at
 from tests.sim.scheduler import Event, Task
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
     from tests.sim.world import World
+
+
+CONNECT_TIMEOUT_SECONDS = 0.5
+"""Shorter than a broker's, as other times here: most of what goes wrong lasts a second or two."""
 
 
 class SimStream:
