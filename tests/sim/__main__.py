@@ -24,7 +24,7 @@ def main() -> int:
     asked = parser.parse_args()
     began = time.monotonic()
     failed = 0
-    acknowledged = events = 0
+    acknowledged = events = suspicions = deposals = 0
     for seed in range(asked.first, asked.first + asked.seeds):
         settings = settings_of(seed)._replace(planted=tuple(asked.plant), loses_power=asked.power)
         if (asked.moves > settings.moves) or (asked.topics > settings.makes_topics):
@@ -33,6 +33,8 @@ def main() -> int:
         outcome = run(seed, settings, script)
         acknowledged += outcome.acknowledged
         events += outcome.events
+        suspicions += outcome.suspicions
+        deposals += outcome.deposals
         if asked.trace:
             print("\n".join(outcome.trace))
         if outcome.violation is not None:
@@ -46,7 +48,7 @@ def main() -> int:
     seconds = time.monotonic() - began
     print(
         f"{seed + 1 - asked.first} seeds, {failed} failed, {acknowledged} acknowledged, "
-        f"{events} events, {seconds:.1f} s"
+        f"{suspicions} suspicions, {deposals} deposals, {events} events, {seconds:.1f} s"
     )
     return min(failed, 1)
 

@@ -10,8 +10,10 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyrklog.metastore import znodes
+from pyrklog.peers.observer import REFUSALS
 from tests.sim import topics
 from tests.sim.assignments import Assignments
+from tests.sim.zookeeper import SESSION_TIMEOUT_US
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
@@ -80,6 +82,11 @@ class Checker:
         self.by_crc: dict[int, dict[int, Key]] = {i: {} for i in self.partitions}
         self.assignments = Assignments(world)
         self._controller_epoch = 0
+        self._registered: dict[str, int] = {}
+        """Registrations of brokers, and the sessions that they belong to."""
+        self._deposed: tuple[int, znodes.Deposed] | None = None
+        """The last deposal, and when it was."""
+        self.suspicions = self.deposals = 0
         self.forgives_losses = False
         """Where more has failed than can be borne."""
         self.acknowledged = 0
@@ -110,6 +117,45 @@ class Checker:
                     f"the controller epoch falls from {self._controller_epoch} to {epoch}"
                 )
             self._controller_epoch = epoch
+        for path in sorted(paths):
+            if path.startswith(f"{znodes.BROKER_IDS}/"):
+                self._registration_written(path)
+        if znodes.DEPOSED in paths:
+            self._controller_deposed()
+
+    def _registration_written(self, path: str) -> None:
+        """It goes with its session, or at the hands of its own broker."""
+        entry = self._world.zookeeper.tree.get(path)
+        owner = entry.node.stat.ephemeral_owner if entry is not None else None
+        before = self._registered.pop(path, owner)
+        if before != owner and before in self._world.zookeeper.sessions:
+            self.violated(f"{path} is gone, and session {before} lives")
+        if owner is not None:
+            self._registered[path] = owner
+
+    def _controller_deposed(self) -> None:
+        """By a broker that was refused; not in turn with others that were not dead either."""
+        tree, now_us = self._world.zookeeper.tree, self._heap.now_us
+        entry = tree.get(znodes.DEPOSED)
+        assert entry is not None, "nobody deletes it"
+        deposed = znodes.decode_deposed(entry.node.data)
+        self.deposals += 1
+        self._heap.note(f"{deposed.by} deposes {deposed.broker}, unproven {deposed.unproven}")
+        if not self._world.network.refusals[deposed.by, deposed.broker]:
+            self.violated(f"{deposed.broker} is deposed, and never refused {deposed.by}")
+        if self._deposed is not None:
+            at_us, last = self._deposed
+            still = tree.get(znodes.broker_path(last.broker))
+            lives = still is not None and still.node.stat.czxid == last.broker_epoch
+            if lives and now_us - at_us < SESSION_TIMEOUT_US - 1_000:
+                self.violated(f"{deposed} follows {last} after {now_us - at_us} us")
+        self._deposed = now_us, deposed
+
+    def suspected(self, controller: int, broker: int) -> None:
+        """A controller takes a broker for dead."""
+        self.suspicions += 1
+        if self._world.network.refusals[controller, broker] < REFUSALS:
+            self.violated(f"{broker} is suspected, and did not refuse {controller} twice")
 
     def _state_written(self, index: int, promises: Promises, path: str) -> None:
         entry = self._world.zookeeper.tree.get(path)

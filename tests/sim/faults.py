@@ -33,6 +33,7 @@ KINDS = (
     ("cut_from_store", 1, 3, 6_000_000),
     ("isolate", 1, 3, 6_000_000),
     ("break_connections", 2, 6, 0),
+    ("filter", 2, 3, 5_000_000),
     ("slow_disk", 1, 3, 5_000_000),
     ("leave", 1, 2, 3_000_000),
     ("expire", 1, 2, 0),
@@ -149,6 +150,13 @@ def _slow_disk(world: World, broker: int) -> Undo:
     return heal
 
 
+def _filter(world: World, one: int, other: int) -> Undo:
+    """One's connections to the other are refused, and nobody else's."""
+    world.network.filter(one, other)
+    world.look_at_connections()
+    return lambda: world.network.unfilter(one, other)
+
+
 def _leave(world: World, broker: int) -> Undo:
     life = world.brokers[broker].life
     if life is not None:
@@ -173,6 +181,7 @@ DOINGS: dict[str, Callable[..., Undo]] = {
     "cut_from_store": _cut_from_store,
     "isolate": _isolate,
     "break_connections": _break_connections,
+    "filter": _filter,
     "slow_disk": _slow_disk,
     "leave": _leave,
     "expire": _expire,

@@ -19,14 +19,17 @@ from pyrklog.membership.member import Member
 from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import SessionExpiredError
+from pyrklog.peers.challenger import Challenger
 from pyrklog.peers.channels import PeerChannels
 from pyrklog.peers.peers import Peers
+from pyrklog.peers.standby import Patience
 from pyrklog.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
 from tests.sim.core import core
 from tests.sim.following import FetchLoop
 from tests.sim.heap import Process
 from tests.sim.peer_connection import host_of
+from tests.sim.zookeeper import SESSION_TIMEOUT_US
 
 if TYPE_CHECKING:
     from tests.sim.scheduler import Nursery
@@ -105,6 +108,8 @@ class _StateLog:
         self._life = life
 
     def write(self, event: str, fields: Mapping[str, object]) -> None:
+        if event == "broker_suspected":
+            self._life.world.checker.suspected(self._life.broker.id, int(str(fields["broker"])))
         if event not in ("replica_state", "partition_state"):
             told = " ".join(f"{name}={value}" for name, value in fields.items())
             self._life.world.heap.note(f"{self._life.process.name} {event} {told}")
@@ -181,16 +186,7 @@ class Life:
         metadata = self.metadata = Metadata(node_id, self._config, store, self.plane)
         replication = ReplicationDriver(node_id, metadata, self.plane)
         self._observe_orders(replication)
-        # Suspicion goes by connections, which there are none of here.
-        channels = PeerChannels(node_id, replication, LISTENER, observes=False)
-        controller = self.controller = ControllerDriver(
-            node_id,
-            store,
-            channels,
-            self._controller_settings(),
-            _StateLog(self),  # type: ignore[arg-type]
-            metadata.told,
-        )
+        controller = self.controller = self._controller_of(store, metadata, replication)
         asked = AskedController(controller)
         peers = Peers(
             self._config,
@@ -234,6 +230,21 @@ class Life:
         """As a broker whose block cache is taken up again as long as its machine stays up."""
         return not self.broker.has_lost_power or all(
             past.closed_at_epoch == last_epoch for past in self.plane.pasts()
+        )
+
+    def _controller_of(
+        self, store: CurrentStore, metadata: Metadata, replication: ReplicationDriver
+    ) -> ControllerDriver:
+        node_id, suspects = self.broker.id, self.world.settings.suspects
+        challenger = Challenger(node_id, store, LISTENER, SESSION_TIMEOUT_US // 1000)
+        return ControllerDriver(
+            node_id,
+            store,
+            PeerChannels(node_id, replication, LISTENER, observes=suspects),
+            self._controller_settings(),
+            _StateLog(self),  # type: ignore[arg-type]
+            metadata.told,
+            challenger if suspects else Patience(),
         )
 
     def _controller_settings(self) -> ControllerSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from tests.sim.heap import Heap
@@ -14,6 +15,8 @@ FAR_SHARE = 0.02
 FAR_US = (5_000, 60_000)
 STRAY_SHARE = 0.04
 LATE_US = (1_000, 8_000_000)
+REFUSED_SHARE = 0.8
+"""Of the connections to a broker whose process is gone; the others get no answer."""
 
 
 class Network:
@@ -28,6 +31,9 @@ class Network:
         """Faults happen."""
         self.breaks: dict[tuple[int, int], int] = {}
         """How often the connections of a pair were broken."""
+        self._filtered: set[tuple[int, int]] = set()
+        self.refusals: Counter[tuple[int, int]] = Counter()
+        """How often an observer (the first) was refused."""
 
     def delay_us(self) -> int:
         """Of one message."""
@@ -50,6 +56,23 @@ class Network:
         """Whether messages arrive."""
         return source == target or (source, target) not in self._cut
 
+    def answers_for_the_dead(self) -> bool:
+        """Whether a connection to a broker whose process is gone is refused."""
+        return self._heap.dice("refusals").random() < REFUSED_SHARE
+
+    def filters(self, source: int, target: int) -> bool:
+        """Whether a packet filter refuses connections, whoever listens."""
+        return (source, target) in self._filtered
+
+    def filter(self, source: int, target: int) -> None:
+        """From now on it does; connections from before are reset."""
+        self._filtered.add((source, target))
+        self.break_connections(source, target)
+
+    def unfilter(self, source: int, target: int) -> None:
+        """Connections are made again."""
+        self._filtered.discard((source, target))
+
     def cut(self, source: int, target: int) -> None:
         """From now on nothing arrives; what is sent waits in buffers."""
         self._cut.add((source, target))
@@ -62,6 +85,7 @@ class Network:
     def heal_all(self) -> None:
         """Everyone reaches everyone."""
         self._cut.clear()
+        self._filtered.clear()
         self._look()
 
     def _look(self) -> None:

@@ -21,6 +21,11 @@ def host_of(broker: int) -> str:
     return f"broker-{broker}"
 
 
+def broker_at(host: str) -> int:
+    """Who is there."""
+    return int(host.rpartition("-")[2])
+
+
 class SimConnection:
     """One request at a time; it may be lost, late, or served although nobody waits any more."""
 
@@ -41,7 +46,7 @@ class SimConnection:
         address = self._address()
         if address is None:
             raise PeerError("its address is not known")
-        target = int(address[0].rpartition("-")[2])
+        target = broker_at(address[0])
         scheduler = self._world.scheduler
 
         def begin(task: Task) -> None:
@@ -76,7 +81,8 @@ class _Call:
         self._server = world.brokers[target].life
         self._generation = self._now_generation()
         world.on_breaks.append(self._look)
-        if self._server is None or not self._server.is_listening:
+        is_filtered = world.network.filters(life.broker.id, target)
+        if self._server is None or not self._server.is_listening or is_filtered:
             delay_us = world.network.delay_us()
             if world.network.reaches(life.broker.id, target):
                 refused = PeerRefusedError("it refuses connections")

@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-from pyrklog.controller import store_writes
+from pyrklog.controller import deposal, store_writes
 from pyrklog.controller.assignment import PartitionAssignment
+from pyrklog.controller.deposal import Evidence, Incumbent
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Snapshot, StateWrite, Steps
 from pyrklog.controller.isr_changes import IsrChanges
@@ -21,7 +22,9 @@ from pyrklog.controller.state import Partition, Topic
 from pyrklog.controller.unclean import UncleanStarts
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore import znodes
-from pyrklog.metastore.interface import ANY_VERSION, Operation, Set
+from pyrklog.metastore.interface import ANY_VERSION, Delete, Operation, Set
+from pyrklog.peers import challenger, observer
+from pyrklog.peers.connection import PeerError
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
 from tests.sim.world import Settings
 
@@ -151,6 +154,37 @@ def reassignment_is_written_too_early() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def time_out_is_refusal() -> Iterator[None]:
+    """Whoever does not answer an observer is taken for dead."""
+    with _replaced(observer, "PeerRefusedError", PeerError):
+        yield
+
+
+@contextmanager
+def deposals_without_pause() -> Iterator[None]:
+    """Whoever is refused deposes, however often that has proved wrong."""
+
+    def wait_ms(self: Evidence, _session_timeout_ms: int) -> int | None:
+        return 0 if self.is_suspected else None
+
+    with _replaced(Evidence, "wait_ms", wait_ms):
+        yield
+
+
+@contextmanager
+def suspicion_ends_registration() -> Iterator[None]:
+    """Whoever deposes a controller unregisters it, too."""
+    right = deposal.operations
+
+    def operations(node_id: int, incumbent: Incumbent, *rest: Any) -> list[Operation]:
+        gone = Delete(znodes.broker_path(incumbent.broker))
+        return [*right(node_id, incumbent, *rest), gone]
+
+    with _replaced(challenger, "operations", operations):
+        yield
+
+
 BUGS = {
     "truncation to the high watermark": Planted(("truncate_to_high_watermark",)),
     "ISR expansion before the epoch start": Planted(("join_before_epoch_start",)),
@@ -164,6 +198,9 @@ BUGS = {
     "the reassignment's znode is written before its last step": Planted(
         (), reassignment_is_written_too_early, moves=True
     ),
+    "a time-out is taken for a refusal": Planted((), time_out_is_refusal),
+    "those who refuse each other depose each other": Planted((), deposals_without_pause),
+    "a suspicion ends a registration": Planted((), suspicion_ends_registration),
 }
 """All that have to be found."""
 

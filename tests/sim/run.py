@@ -29,6 +29,10 @@ class Outcome(NamedTuple):
     trace: Sequence[str]
     acknowledged: int
     events: int
+    suspicions: int
+    """Brokers that a controller took for dead."""
+    deposals: int
+    """Controllers that another broker took for dead."""
 
     @property
     def digest(self) -> str:
@@ -86,8 +90,16 @@ def run(
             violation = str(found)
             if found.__cause__ is not None:
                 violation += "\n" + "".join(traceback.format_exception(found.__cause__))
-    trace, heap = world.heap.trace, world.heap
-    return Outcome(seed, violation, trace, world.checker.acknowledged, heap.happened)
+    heap, checker = world.heap, world.checker
+    return Outcome(
+        seed,
+        violation,
+        heap.trace,
+        checker.acknowledged,
+        heap.happened,
+        checker.suspicions,
+        checker.deposals,
+    )
 
 
 def _play(world: World, settings: Settings, script: Sequence[Action]) -> None:

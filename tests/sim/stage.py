@@ -164,12 +164,16 @@ class Stage(Caller):
 
 
 def stage_world(brokers: Sequence[int], planted: Sequence[str], *, seed: int = 0) -> World:
-    """One partition on brokers 1 and 2 that asks for no second replica; others only look on."""
+    """One partition on brokers 1 and 2 that asks for no second replica; others only look on.
+
+    Nobody is suspected: a story says itself who learns of a death, and when.
+    """
     settings = Settings(
         brokers=tuple(brokers),
         partitions={0: (1, 2)},
         min_insync_replicas=1,
         rebalance_seconds=None,
+        suspects=False,
         planted=tuple(planted),
     )
     return World(seed, settings)

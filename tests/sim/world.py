@@ -18,6 +18,7 @@ from tests.sim.core import core
 from tests.sim.heap import Heap
 from tests.sim.life import Life
 from tests.sim.network import Network
+from tests.sim.observed import SimStream, connect
 from tests.sim.peer_connection import SimConnection
 from tests.sim.scheduler import Scheduler, in_place_of_trio
 from tests.sim.zookeeper import ZooKeeper
@@ -34,10 +35,13 @@ DRIVERS = (
     "pyrklog.membership.current_store",
     "pyrklog.membership.member",
     "pyrklog.metadata",
+    "pyrklog.peers.challenger",
     "pyrklog.peers.channels",
     "pyrklog.peers.controller_link",
+    "pyrklog.peers.observer",
     "pyrklog.peers.peers",
     "pyrklog.peers.send_queue",
+    "pyrklog.peers.standby",
     "pyrklog.replication.driver",
 )
 """Modules that use Trio and take part."""
@@ -51,6 +55,8 @@ class Settings(NamedTuple):
     min_insync_replicas: int = 2
     rebalance_seconds: int | None = 7
     fetch_timeout_us: int = 3_000_000
+    suspects: bool = True
+    """``pyrklog.failover.suspicion``."""
     loses_power: bool = False
     """Whether machines go down, too, and lose what was not synced."""
     moves: bool = False
@@ -131,6 +137,8 @@ class World:
             module: Any = importlib.import_module(name)
             patched.append((module, module.PeerConnection))
             module.PeerConnection = self._connection
+        patched_observer: Any = importlib.import_module("pyrklog.peers.observer")
+        connect_before, patched_observer.connect = patched_observer.connect, self._connect
         core().plant(list(self.settings.planted))
         minimum, logs._sink.minimum = logs._sink.minimum, logs.LEVELS["error"] + 1
         try:
@@ -145,12 +153,16 @@ class World:
             core().plant([])
             for module, original in patched:
                 module.PeerConnection = original
+            patched_observer.connect = connect_before
 
     def _connection(
         self, address: Callable[[], Any], *, client_id: str, timeout_seconds: float
     ) -> SimConnection:
         life = self._life_of_caller()
         return SimConnection(self, life, address, timeout_seconds)
+
+    async def _connect(self, host: str, _port: int) -> SimStream:
+        return await connect(self, self._life_of_caller(), host)
 
     def _life_of_caller(self) -> Life:
         process = self.scheduler.process
@@ -220,8 +232,9 @@ class World:
         life = self.brokers[target].life
         if life is None or not life.is_listening:
             return None
-        reaches = self.network.reaches(source, target) and self.network.reaches(target, source)
-        return life if reaches else None
+        network = self.network
+        reaches = network.reaches(source, target) and network.reaches(target, source)
+        return life if reaches and not network.filters(source, target) else None
 
     def look_at_connections(self) -> None:
         """Connections may have broken, processes may have died."""

@@ -102,8 +102,9 @@ CLUSTER = (
     boolean(
         "pyrklog.failover.suspicion",
         True,
-        "As controller: a broker whose port refuses connections twice, 100 ms apart, loses its "
-        "leaderships to other in-sync replicas before its session ends.",
+        "A broker whose port refuses connections twice, 100 ms apart, is suspected before its "
+        "session ends: the controller moves its leaderships to other in-sync replicas, and if it "
+        "is the controller, another broker becomes it. Give all brokers the same.",
     ),
     boolean("zookeeper.ssl.client.enable", False, "Speaks TLS with ZooKeeper."),
     string(

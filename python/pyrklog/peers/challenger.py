@@ -27,6 +27,7 @@ from pyrklog.metastore.interface import (
     Set,
     Stat,
     WatchEvent,
+    ensure_path,
 )
 from pyrklog.peers.channels import address_of
 from pyrklog.peers.connection import Address
@@ -152,7 +153,9 @@ class Challenger:
             try:
                 results = await self._store.multi([*gone, *made])
             except (NodeExistsError, NoNodeError, BadVersionError):
-                continue  # that session has just ended
+                # That session has just ended; or somebody has deleted the parent.
+                await ensure_path(self._store, znodes.REFUSED)
+                continue
             stat = results[-1]
             assert isinstance(stat, Stat)
             return stat.mtime_ms

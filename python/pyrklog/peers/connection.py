@@ -6,6 +6,7 @@ of flexible versions, and so are their headers (KIP-482).
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,8 @@ Address = tuple[str, int]
 CONNECT_TIMEOUT_SECONDS = 5.0
 ANSWER_BYTES_MAX = 100 << 20
 _RECEIVE_BYTES = 64 << 10
+_NOT_TRIED = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
+"""This machine has no way to such an address, as to one of IPv6 where it only has IPv4."""
 
 
 class PeerError(Exception):
@@ -148,6 +151,14 @@ def _skip_tagged_fields(answer: bytes, position: int) -> int:
     return position
 
 
+def _is_refused(error: OSError) -> bool:
+    """Whether every address of the host that can be tried from here refuses."""
+    # Trio wraps what each address said.
+    said = getattr(error.__cause__, "exceptions", (error.__cause__ or error,))
+    tried = [one for one in said if getattr(one, "errno", None) not in _NOT_TRIED]
+    return bool(tried) and all(isinstance(one, ConnectionRefusedError) for one in tried)
+
+
 async def connect(host: str, port: int) -> trio.SocketStream:
     """A connection to a broker; raises :class:`PeerRefusedError` and :class:`PeerError`."""
     try:
@@ -156,8 +167,6 @@ async def connect(host: str, port: int) -> trio.SocketStream:
     except trio.TooSlowError:
         raise PeerError(f"{host}:{port} does not answer") from None
     except OSError as error:
-        # Trio wraps what each of a host's addresses said.
-        causes = [error, error.__cause__, *getattr(error.__cause__, "exceptions", ())]
-        if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        if _is_refused(error):
             raise PeerRefusedError(f"{host}:{port} refuses connections") from None
         raise PeerError(f"{host}:{port}: {error}") from None

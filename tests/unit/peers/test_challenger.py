@@ -384,3 +384,9 @@ async def test_a_mark_of_an_earlier_life_is_replaced(store: EmbeddedStore) -> No
     incumbent = await lead(await register(store, CONTROLLER, await free_address()))
     await store.session().create(znodes.refused_path(OTHER), b"", ephemeral=True)
     assert await depose(challenger(store.session()), incumbent) is not None
+
+
+async def test_marks_whose_parent_was_deleted_are_made_all_the_same(store: EmbeddedStore) -> None:
+    incumbent = await lead(await register(store, CONTROLLER, await free_address()))
+    await store.session().delete(znodes.REFUSED)
+    assert await depose(challenger(store.session()), incumbent) is not None

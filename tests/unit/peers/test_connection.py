@@ -1,6 +1,8 @@
 """A connection to another broker, against one that behaves, and ones that do not."""
 
+import errno
 import struct
+from collections.abc import Sequence
 
 import pytest
 import trio
@@ -63,6 +65,39 @@ async def test_nobody_listens() -> None:
     sender = connection(await free_address())
     with pytest.raises(PeerRefusedError, match="refuses connections"):
         await call(sender, b"")
+
+
+def failing(number: int) -> OSError:
+    return OSError(number, "one address")  # of the class that belongs to the number
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_refused"),
+    [
+        ([errno.ECONNREFUSED], True),
+        ([errno.ECONNREFUSED, errno.ECONNREFUSED], True),
+        # No IPv6 on this machine.
+        ([errno.EADDRNOTAVAIL, errno.ECONNREFUSED], True),
+        ([errno.ENETUNREACH, errno.ECONNREFUSED], True),
+        ([errno.ENETUNREACH], False),
+        # Somebody may listen at the other address, and be slow or far away.
+        ([errno.ETIMEDOUT, errno.ECONNREFUSED], False),
+        ([errno.ECONNREFUSED, errno.EHOSTUNREACH], False),
+        ([errno.ETIMEDOUT], False),
+    ],
+)
+async def test_a_host_refuses_when_all_of_its_addresses_do(
+    numbers: Sequence[int], is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_host: str, _port: int) -> trio.SocketStream:
+        await trio.lowlevel.checkpoint()
+        group = ExceptionGroup("all attempts failed", [failing(number) for number in numbers])
+        raise OSError("all attempts failed") from group
+
+    monkeypatch.setattr(trio, "open_tcp_stream", fail)
+    with pytest.raises(PeerError) as raised:
+        await call(connection(("host", 9092)), b"")
+    assert isinstance(raised.value, PeerRefusedError) is is_refused
 
 
 async def test_its_address_is_not_known() -> None:

@@ -1,0 +1,125 @@
+"""Connections of observers: stands in for ``pyrklog.peers.connection.connect``.
+
+One to a process that is gone is refused, or not answered, as where the whole machine is gone; one
+over a link that is cut is made when the link is healed, if somebody waits for that long. What is
+connected hears of the other's end when that can reach it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import trio
+
+from pyrklog.peers.connection import PeerError, PeerRefusedError
+from tests.sim.peer_connection import broker_at
+from tests.sim.scheduler import Event, Task
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+    from tests.sim.world import World
+
+
+CONNECT_TIMEOUT_SECONDS = 0.5
+"""Shorter than a broker's, as other times here: most of what goes wrong lasts a second or two."""
+
+
+class SimStream:
+    """A connection that carries nothing."""
+
+    def __init__(self, world: World, life: Life, target: int, server: Life) -> None:
+        self._world = world
+        self._source = life
+        self._target = target
+        self._server = server
+        self._generation = world.network.generation(life.broker.id, target)
+        self._end = Event(world.scheduler)
+        self._is_closed = False
+        world.on_breaks.append(self._look)
+
+    def _look(self) -> bool:
+        """Whether it is still worth looking at when connections break or processes die."""
+        network, source = self._world.network, self._source
+        if self._is_closed or not source.process.is_alive:
+            return False
+        is_broken = self._generation != network.generation(source.broker.id, self._target)
+        is_told = not self._server.process.is_alive and network.reaches(
+            self._target, source.broker.id
+        )
+        if not (is_broken or is_told):
+            return True
+        self._world.heap.after(network.delay_us(), source.process, self._end.set)
+        return False
+
+    async def receive_some(self, _bytes_max: int) -> bytes:
+        """Nothing, at its end."""
+        await self._end.wait()
+        return b""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._is_closed = True
+
+
+class _Connecting:
+    """A connection that is being made."""
+
+    def __init__(self, world: World, life: Life, target: int, task: Task) -> None:
+        self._world = world
+        self._life = life
+        self._target = target
+        self._wake = task.waker()
+        self.is_given_up = False
+        self._try()
+
+    def _try(self) -> None:
+        network, source, target = self._world.network, self._life.broker.id, self._target
+        if self.is_given_up or not self._life.process.is_alive:
+            return
+        if not (network.reaches(source, target) and network.reaches(target, source)):
+            network.when_healed(self._try)
+            return
+        delay_us = network.delay_us()
+        server = self._world.brokers[target].life
+        if network.filters(source, target):
+            self._world.heap.after(delay_us, self._life.process, self._refuse)
+        elif server is not None and server.is_listening:
+            self._world.heap.after(delay_us, self._life.process, lambda: self._stand(server))
+        elif network.answers_for_the_dead():
+            self._world.heap.after(delay_us, self._life.process, self._refuse)
+
+    def _refuse(self) -> None:
+        if self.is_given_up:
+            return
+        self._world.network.refusals[self._life.broker.id, self._target] += 1
+        self._wake(PeerRefusedError("it refuses connections"))
+
+    def _stand(self, server: Life) -> None:
+        if self.is_given_up:
+            return
+        if server.process.is_alive:
+            self._wake(SimStream(self._world, self._life, self._target, server))
+        else:
+            self._refuse()
+
+
+async def connect(world: World, life: Life, host: str) -> SimStream:
+    """See ``connect``."""
+    scheduler, target = world.scheduler, broker_at(host)
+    attempts: list[_Connecting] = []
+    try:
+        with scheduler.fail_after(CONNECT_TIMEOUT_SECONDS):
+            outcome = await scheduler.suspend(
+                lambda task: attempts.append(_Connecting(world, life, target, task))
+            )
+    except trio.TooSlowError:
+        raise PeerError("it does not answer") from None
+    finally:
+        for attempt in attempts:
+            attempt.is_given_up = True
+    if isinstance(outcome, PeerError):
+        raise outcome
+    stream: SimStream = outcome
+    return stream
