@@ -1,4 +1,4 @@
-"""Three brokers whose wires can be cut: to each other and to ZooKeeper."""
+"""Three brokers whose wires can be cut, to each other and to ZooKeeper, and whose clocks can be set."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyrklog.testing import TestBroker
 from pyrklog.testing.broker import free_port
 from tests.checker.network import UNKNOWN, ZOOKEEPER, Network
 from tests.support.cluster import BrokerCluster
+from tests.support.stepped_clock import SteppedClock
 from tests.support.zookeeper_server import ZooKeeperServer
 
 DISK_BYTES = 512 << 20
@@ -35,11 +36,13 @@ class WiredCluster(BrokerCluster):
         self.server = server
         self.network = Network()
         self._mounted: list[Path] = []
+        self.clocks: dict[int, SteppedClock] = {}
         self._chroot = chroot
         super().__init__(f"{server.address}/{chroot}", folder, **OPTIONS)
 
     def _broker(self, number: int, data: Path, options: Mapping[str, Any]) -> TestBroker:
         self._mount(data / "logs")
+        self.clocks[number] = SteppedClock(data.parent / "clocks", f"broker{number}")
         port, inner, shown, to_store = (free_port() for _ in range(4))
         self.network.gate(UNKNOWN, number, shown, inner)
         self.network.gate(number, ZOOKEEPER, to_store, self.server.port)
@@ -48,6 +51,7 @@ class WiredCluster(BrokerCluster):
         return TestBroker(
             data,
             port=port,
+            environment=self.clocks[number].environment,
             options={
                 "zookeeper.session.timeout.ms": 2_000,
                 **options,

@@ -23,6 +23,7 @@ from tests.checker.plan import ALL, CONTROLLER, COORDINATOR, LEADER, Fault, Plan
 
 _LARGEST_FILE_BYTES = 1
 _LOOK_S = 3.0
+CLOCK_STEP_S = 3_600.0
 
 Undo = Callable[[], None]
 
@@ -224,6 +225,19 @@ def _kill_zookeeper(cluster: WiredCluster, _: list[int], undone: ExitStack) -> N
     cluster.server.kill()
 
 
+def _step_clock(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> None:
+    """Far enough that nothing that compares times of day takes it for a delay; forward and back."""
+    for number in victims:
+        undone.callback(cluster.clocks[number].step, 0.0)
+        cluster.clocks[number].step(CLOCK_STEP_S)
+
+
+def _step_clock_back(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> None:
+    for number in victims:
+        undone.callback(cluster.clocks[number].step, 0.0)
+        cluster.clocks[number].step(-CLOCK_STEP_S)
+
+
 BEGIN: dict[str, Callable[[WiredCluster, list[int], ExitStack], None]] = {
     "kill": _kill,
     "kill_all": _kill_all,
@@ -239,6 +253,8 @@ BEGIN: dict[str, Callable[[WiredCluster, list[int], ExitStack], None]] = {
     "full_disk": _fill_disk,
     "broken_disk": _break_disk,
     "machine_crash": _crash,
+    "clock_step": _step_clock,
+    "clock_step_back": _step_clock_back,
     "zookeeper_pause": _pause_zookeeper,
     "zookeeper_pause_past_session": _pause_zookeeper,
     "zookeeper_kill": _kill_zookeeper,

@@ -55,6 +55,12 @@ class Writer:
         wanted = self.count + count
         wait_until(lambda: self.count >= wanted, f"stands still at {self.count}")
 
+    def abandon(self) -> None:
+        """Ends it, whatever is not acknowledged yet: the test has failed."""
+        self._end.set()
+        self._thread.join()
+        self._producer.purge()
+
     def stop(self) -> None:
         self._end.set()
         self._thread.join()

@@ -254,8 +254,8 @@ def _compare(
 
 
 def _digest(answer: ReplicaDigestResponse) -> Digest:
-    first = answer.first
-    batch = None
-    if first is not None:
-        batch = Batch(first.base_offset, first.last_offset, first.leader_epoch, first.crc)
-    return Digest(answer.next_offset, answer.digest, answer.damaged_offset, batch)
+    batches = [
+        Batch(one.base_offset, one.last_offset, one.leader_epoch, one.crc) for one in answer.first
+    ]
+    first = batches[0] if batches else None
+    return Digest(answer.next_offset, answer.digest, answer.damaged_offset, first)

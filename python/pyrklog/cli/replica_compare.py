@@ -2,8 +2,8 @@
 
 Pure: who asks the brokers is an argument. A range is compared in pieces, from its start on; the
 first piece whose digests differ is halved until the offset at which they begin to is known. Batches
-are whole in a digest or not in it, so digests of a longer prefix are equal only where those of every
-shorter one are.
+are whole in a digest or not in it, so digests of a longer prefix are equal only where those of
+every shorter one are.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ def first_difference(ask: Ask, start: int, end: int, leader: int) -> Difference 
     while start < end:
         found = ask(start, end, None)
         if not _alike(found):
-            stop = max(one.next_offset for one in found.values())
-            return _narrowed(ask, start, max(stop, start + 1), end, leader)
+            # A log that cannot be followed behaves so only where it is followed that far.
+            stop = max(max(one.next_offset, one.damaged_offset + 1) for one in found.values())
+            return _narrowed(ask, start, stop, end, leader)
         start = _any(found).next_offset
     return None
 

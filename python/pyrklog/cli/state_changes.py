@@ -1,9 +1,9 @@
 """The state-change logs of several brokers as one timeline; pure, but for reading files.
 
-Lines of one log keep their order, whatever its clock did meanwhile: where a line's time lies before
-that of the line before it, it is placed by the latter. Marks say where an epoch changed: that of the
-controller over all lines, that of its leader over a partition's. One that fell, or grew by more than
-one, is told as such: an old controller went on, or lines are missing.
+Lines of one log keep their order, whatever its clock did meanwhile: where a line's time lies
+before that of the line before it, it is placed by the latter. Marks say where an epoch changed: the
+controller's over all lines, the leader's over those of a partition. One that fell, or grew by more
+than one, is told as such: an old controller went on, or lines are missing.
 """
 
 from __future__ import annotations
@@ -138,14 +138,14 @@ def read_paths(paths: Sequence[Path]) -> dict[str, bytes]:
     for path in paths:
         if not path.exists():
             raise CliError(Exit.NOT_FOUND, f"{path} does not exist")
-        found = [path] if path.is_file() else sorted(path.rglob(f"{FILE_NAME}*"))
-        if not found:
-            fix = f"name a broker's data directory, or its {FILE_NAME}"
-            raise CliError(Exit.NOT_FOUND, f"{path} holds no {FILE_NAME}", fix)
-        for file in found:
+        for file in [path] if path.is_file() else sorted(path.rglob(f"{FILE_NAME}*")):
             is_ours = file.name in (FILE_NAME, f"{FILE_NAME}.1")
             source = str(file.parent if is_ours else file)
             folders.setdefault(source, {})[file.name] = file
+    if not folders:
+        # Only who has been the controller has one.
+        what = f"no {FILE_NAME} in {', '.join(map(str, paths))}"
+        raise CliError(Exit.NOT_FOUND, what, "name the data directories of all brokers")
     try:
         # The older one, ``.1``, comes first.
         return {

@@ -33,7 +33,7 @@ async def replica_digest(context: Context, request: ReplicaDigestRequest) -> Rep
         digest=found.digest,
         batch_count=found.batches,
         damaged_offset=found.damaged_offset,
-        first=None if found.first is None else DigestedBatch(*found.first),
+        first=[] if found.first is None else [DigestedBatch(*found.first)],
     )
 
 

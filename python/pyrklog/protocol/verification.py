@@ -1,11 +1,21 @@
 """Requests of our own tools, which Kafka has not: what each broker knows of itself alone.
 
-Their keys lie far above Kafka's, and ApiVersions does not tell of them. A broker that does not serve
-them (Apache's) closes the connection.
+Their keys lie far above Kafka's, and ApiVersions does not tell of them. A broker that does not
+serve them (Apache's) closes the connection.
 """
 
 from pyrklog.protocol.api import Api
-from pyrklog.protocol.fields import Bool, Bytes, Int16, Int32, Int64, Message, Str, UInt32
+from pyrklog.protocol.fields import (
+    Bool,
+    Bytes,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Str,
+    UInt32,
+    empty_list,
+)
 
 NO_OFFSET = -1
 
@@ -35,8 +45,8 @@ class ReplicaDigestResponse(Message):
     """``next_offset`` is where to go on: the range's end when all of it is in the digest.
 
     ``damaged_offset`` is where the first batch that is damaged begins, -1 for none; a broker that
-    cannot find the next batch stops there. ``first`` is the first batch of the digest. The digest
-    is described in rust/dataplane/src/replica_digest.rs.
+    cannot find the next batch stops there. ``first`` has the first batch of the digest, if there
+    is one. The digest is described in rust/dataplane/src/replica_digest.rs.
     """
 
     error_code: Int16 = 0
@@ -48,7 +58,7 @@ class ReplicaDigestResponse(Message):
     digest: Int64 = 0
     batch_count: Int64 = 0
     damaged_offset: Int64 = NO_OFFSET
-    first: DigestedBatch | None = None
+    first: list[DigestedBatch] = empty_list()
 
 
 class StateChangesRequest(Message):

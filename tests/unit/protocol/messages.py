@@ -25,6 +25,7 @@ from pyrklog.protocol.inter_broker import (
     UPDATE_METADATA,
 )
 from pyrklog.protocol.registry import API_KEYS, find_api
+from pyrklog.protocol.verification import REPLICA_DIGEST, STATE_CHANGES
 
 INTER_BROKER: tuple[Api[Any, Any], ...] = (
     LEADER_AND_ISR,
@@ -34,6 +35,9 @@ INTER_BROKER: tuple[Api[Any, Any], ...] = (
     ALTER_PARTITION,
     ALLOCATE_PRODUCER_IDS,
 )
+OURS: tuple[Api[Any, Any], ...] = (REPLICA_DIGEST, STATE_CHANGES)
+"""Kafka has none of these."""
+
 Case = tuple[Api[Any, Any], str, int]
 
 
@@ -46,10 +50,10 @@ def _cases(apis: Iterable[Api[Any, Any]]) -> list[Case]:
     ]
 
 
-CASES = _cases(api for api in map(find_api, API_KEYS) if api not in INTER_BROKER)
+CASES = _cases(api for api in map(find_api, API_KEYS) if api not in INTER_BROKER + OURS)
 """What clients say and hear."""
 
-ALL_CASES = CASES + _cases(INTER_BROKER)
+ALL_CASES = CASES + _cases(INTER_BROKER + OURS)
 
 
 def ids(cases: Iterable[Case]) -> list[str]:

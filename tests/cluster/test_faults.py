@@ -1,0 +1,278 @@
+"""One fault after another, under load: nothing acknowledged is lost, replicas are equal, and service
+comes back without a hand.
+
+The load is an idempotent producer with acks=all on a topic with min.insync.replicas=2. The brokers
+are those of tests/checker: their traffic passes pipes that can be cut, their log directories are
+small disks where that is possible (as root), and each has a clock of its own. One cluster serves all
+tests, so that each also begins where the ones before have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.checker.brokers import WiredCluster
+from tests.checker.injection import BEGIN, CLOCK_STEP_S
+from tests.support.cluster import wait_until
+from tests.support.cluster_clients import create, in_sync, leaders, produce
+from tests.support.cluster_load import Writer, check
+from tests.support.verifying import assert_replicas_equal
+from tests.support.zookeeper_server import ZooKeeperServer
+
+pytestmark = pytest.mark.jvm
+
+STRICT = {"min.insync.replicas": "2"}
+PARTITIONS = 3
+ALL = {1, 2, 3}
+MORE = 200
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WiredCluster]:
+    """Three brokers on a ZooKeeper of their own, which is a victim too."""
+    folder = tmp_path_factory.mktemp("faults")
+    server = ZooKeeperServer(folder / "zookeeper")
+    server.start()
+    cluster = WiredCluster(server, "faults", folder / "cluster")
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+        server.kill()
+
+
+class Load:
+    """The topic of one test, and who writes to it."""
+
+    def __init__(self, cluster: WiredCluster, topic: str, partitions: int = PARTITIONS) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.admin = create(cluster, topic, partitions, 3, options=STRICT)
+        self.writer = Writer(cluster, topic, partitions)
+
+    def leader(self, partition: int = 0) -> int:
+        return leaders(self.admin, self.topic)[partition]
+
+    def told_by(self, number: int) -> AdminClient:
+        """Asks one broker only."""
+        servers = self.cluster.brokers[number].bootstrap
+        return AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+    def wait_until_whole(self) -> None:
+        """Everything is in sync again, and the brokers are all registered."""
+        wait_until(lambda: self.cluster.registered() == ALL, "not all are registered")
+        wait_until(
+            lambda: all(one == ALL for one in in_sync(self.admin, self.topic).values()),
+            "not all are in sync",
+        )
+
+    def end(self) -> None:
+        """What each test has to show."""
+        self.writer.go_on(MORE)
+        self.wait_until_whole()
+        self.writer.go_on(MORE)
+        self.writer.stop()
+        check(self.cluster, self.topic, self.writer)
+        assert_replicas_equal(self.cluster.bootstrap, self.topic, self.writer.count)
+
+
+@contextmanager
+def under_load(cluster: WiredCluster, topic: str, partitions: int = PARTITIONS) -> Iterator[Load]:
+    """The fault is begun and undone within."""
+    load = Load(cluster, topic, partitions)
+    try:
+        load.writer.go_on(MORE)
+        yield load
+    except BaseException:
+        load.writer.abandon()
+        raise
+    load.end()
+
+
+@contextmanager
+def fault(cluster: WiredCluster, kind: str, *victims: int) -> Iterator[None]:
+    """A fault of tests/checker/injection.py, undone behind the block."""
+    with ExitStack() as undone:
+        BEGIN[kind](cluster, list(victims), undone)
+        yield
+
+
+def others(number: int) -> list[int]:
+    return sorted(ALL - {number})
+
+
+def says(cluster: WiredCluster, number: int, event: str) -> int:
+    """How many lines of that event the broker has written so far."""
+    return sum(f'"event": "{event}"' in line for line in list(cluster.brokers[number].log))
+
+
+def says_again(cluster: WiredCluster, number: int, event: str) -> Callable[[], bool]:
+    """Whether it has written one more since now."""
+    before = says(cluster, number, event)
+    return lambda: says(cluster, number, event) > before
+
+
+# --- processes that stand still ------------------------------------------------------------------
+
+
+def test_a_leader_stands_still(wired: WiredCluster, topic: str) -> None:
+    with under_load(wired, topic) as load:
+        leader = next(n for n in (load.leader(p) for p in range(3)) if n != wired.controller())
+        survivor = load.told_by(others(leader)[0])
+        with fault(wired, "pause", leader):
+            wait_until(lambda: leader not in leaders(survivor, topic).values(), "it leads for ever")
+            load.writer.go_on(MORE)
+
+
+def test_the_controller_stands_still(wired: WiredCluster, topic: str) -> None:
+    with under_load(wired, topic) as load:
+        old = wired.controller()
+        with fault(wired, "pause", old):
+            wait_until(lambda: wired.controller() != old, "nobody takes over")
+            load.writer.go_on(MORE)
+        wait_until(lambda: wired.controller() in ALL, "no controller")
+
+
+def test_zookeeper_stands_still(wired: WiredCluster, topic: str) -> None:
+    """Sessions expire when it goes on; until then nobody needs it."""
+    with under_load(wired, topic) as load:
+        gone = [says_again(wired, number, "session_ended") for number in sorted(ALL)]
+        with fault(wired, "zookeeper_pause_past_session"):
+            # By their own clocks sessions are over.
+            wait_until(lambda: all(one() for one in gone), "sessions outlive ZooKeeper")
+            load.writer.go_on(MORE)
+
+
+# --- ZooKeeper and sessions ----------------------------------------------------------------------
+
+
+def test_zookeeper_is_killed_and_started_again(wired: WiredCluster, topic: str) -> None:
+    with under_load(wired, topic) as load:
+        with fault(wired, "zookeeper_kill"):
+            load.writer.go_on(MORE)
+        # The store serves changes again.
+        create(wired, f"{topic}-after", 1, 3)
+
+
+@pytest.mark.parametrize("role", ["leader", "controller"])
+def test_a_session_expires(wired: WiredCluster, topic: str, role: str) -> None:
+    with under_load(wired, topic) as load:
+        victim = load.leader() if role == "leader" else wired.controller()
+        began = says_again(wired, victim, "session_began")
+        with fault(wired, "session_cut", victim):
+            wait_until(lambda: wired.is_gone(victim), "its session does not expire")
+        wait_until(began, "it gets no other session")
+
+
+# --- disks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ["follower", "leader"])
+@pytest.mark.parametrize("kind", ["full_disk", "broken_disk"])
+def test_a_disk_takes_nothing_more(wired: WiredCluster, topic: str, kind: str, role: str) -> None:
+    """``full_disk`` needs a small disk, and is the other kind where nobody may mount one: no file
+    grows any more, which a log directory does not survive, and the broker that has no other one
+    neither; then the disk is replaced and the broker started."""
+    with under_load(wired, topic, 1) as load:
+        leader = load.leader()
+        victim = leader if role == "leader" else others(leader)[0]
+        is_full = kind == "full_disk" and wired.has_disks
+        told = says_again(wired, victim, "log_dir_full" if is_full else "log_dir_failed")
+        ended = wired.brokers[victim]
+        with fault(wired, kind, victim):
+            wait_until(lambda: told() or not ended.running, "it goes on as if there was space")
+            if role == "follower":
+                load.writer.go_on(MORE)
+
+
+# --- the network ---------------------------------------------------------------------------------
+
+
+def test_a_follower_is_cut_off(wired: WiredCluster, topic: str) -> None:
+    with under_load(wired, topic, 1) as load:
+        victim = next(n for n in others(load.leader()) if n != wired.controller())
+        with fault(wired, "isolate", victim):
+            survivor = load.told_by(load.leader())
+            wait_until(lambda: victim not in in_sync(survivor, topic)[0], "it stays in sync")
+            load.writer.go_on(MORE)
+
+
+def test_a_leader_is_cut_off_from_all(wired: WiredCluster, topic: str) -> None:
+    """From the other brokers and from ZooKeeper; its clients still reach it, and get nothing
+    acknowledged that would be lost."""
+    with under_load(wired, topic, 1) as load:
+        victim = load.leader()
+        survivor = load.told_by(others(victim)[0])
+        with fault(wired, "isolate", victim), fault(wired, "session_cut", victim):
+            wait_until(lambda: leaders(survivor, topic)[0] not in (victim, -1), "nobody leads")
+            stranger = Producer(
+                {
+                    "bootstrap.servers": wired.brokers[victim].bootstrap,
+                    "acks": "all",
+                    "message.timeout.ms": 1_000,
+                    "log_level": 0,
+                }
+            )
+            failed: list[object] = []
+            stranger.produce(topic, b"-1", on_delivery=lambda error, _: failed.append(error))
+            stranger.flush(30)
+            assert failed != []
+            assert failed[0] is not None
+
+
+# --- machines ------------------------------------------------------------------------------------
+
+
+def test_the_machine_of_a_leader_crashes(wired: WiredCluster, topic: str) -> None:
+    """What its memory had and its disk had not is gone; the others have it."""
+    with under_load(wired, topic) as load:
+        victim = load.leader()
+        unclean = says_again(wired, victim, "unclean_start")
+        with fault(wired, "machine_crash", victim):
+            wait_until(lambda: wired.is_gone(victim), "its session does not end")
+            load.writer.go_on(MORE)
+        assert unclean()
+
+
+def last_timestamp_ms(cluster: WiredCluster, topic: str) -> int:
+    """Of the newest record of partition 0."""
+    servers = {"bootstrap.servers": cluster.bootstrap, "group.id": topic, "log_level": 0}
+    reader = Consumer(servers)
+    _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    reader.assign([TopicPartition(topic, 0, end - 1)])
+    message = reader.poll(30)
+    reader.close()
+    assert message is not None
+    assert message.error() is None
+    return int(message.timestamp()[1])
+
+
+@pytest.mark.parametrize("kind", ["clock_step", "clock_step_back"])
+@pytest.mark.parametrize("role", ["leader", "controller"])
+def test_a_clock_is_set(wired: WiredCluster, topic: str, kind: str, role: str) -> None:
+    """By an hour, and right again: no session, no lag and no wait goes by the time of day."""
+    with under_load(wired, topic) as load:
+        victim = load.leader() if role == "leader" else wired.controller()
+        stamped = f"{topic}-stamped"
+        new = NewTopic(
+            stamped,
+            replica_assignment=[[victim, *others(victim)]],
+            config={"message.timestamp.type": "LogAppendTime"},
+        )
+        load.admin.create_topics([new])[stamped].result(30)
+        before = says(wired, victim, "session_ended")
+        with fault(wired, kind, victim):
+            load.writer.go_on(MORE)
+            produce(wired, stamped, 1, [b"x"])
+            shift_ms = last_timestamp_ms(wired, stamped) - last_timestamp_ms(wired, topic)
+            assert abs(shift_ms) > CLOCK_STEP_S * 500
+            create(wired, f"{topic}-meanwhile", 1, 3)
+        load.writer.go_on(MORE)
+        assert says(wired, victim, "session_ended") == before
+        assert in_sync(load.admin, topic)[0] == ALL
