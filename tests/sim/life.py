@@ -166,15 +166,12 @@ class Life:
             return world.zookeeper.begin(self.process, node_id)
 
         store = CurrentStore(await connect())
-        registration = znodes.BrokerRegistration(
-            [(LISTENER, host_of(node_id), 9092)], {LISTENER: LISTENER}, None, 0
-        )
         member = Member(
             node_id,
             "simulation",
             store,
             connect,
-            lambda: registration,
+            lambda: _registration(node_id),
             registration_wait_seconds=10.0,
             is_whole=self._is_whole,
         )
@@ -187,7 +184,7 @@ class Life:
             node_id,
             store,
             channels,
-            self._controller_settings(),
+            self._controller_settings(metadata),
             _StateLog(self),  # type: ignore[arg-type]
             metadata.told,
         )
@@ -200,6 +197,7 @@ class Life:
             asked,
             lambda: controller.controller_id,
         )
+        metadata.on_options_changed = controller.options_changed
         service: Any = _Topics(metadata)
         groups: Any = None
         self._handlers = build_handlers(service, groups, replication, asked, lambda _request: None)
@@ -236,9 +234,10 @@ class Life:
             past.closed_at_epoch == last_epoch for past in self.plane.pasts()
         )
 
-    def _controller_settings(self) -> ControllerSettings:
+    def _controller_settings(self, metadata: Metadata) -> ControllerSettings:
         return ControllerSettings(
             unclean_topics=lambda _overrides: frozenset(),
+            min_insync_replicas=metadata.min_insync_replicas,
             delete_topic_enable=True,
             rebalance_interval_seconds=self.world.settings.rebalance_seconds,
             imbalance_percent=10,
@@ -405,6 +404,11 @@ def _plane_config(settings: PlaneSettings) -> Any:
     assert settings.cluster is not None
     options["cluster"] = core().ClusterConfig(**settings.cluster._asdict())
     return core().PlaneConfig(**options)
+
+
+def _registration(broker: int) -> znodes.BrokerRegistration:
+    endpoint = (LISTENER, host_of(broker), 9092)
+    return znodes.BrokerRegistration([endpoint], {LISTENER: LISTENER}, None, 0)
 
 
 def _ends_a_process(group: BaseExceptionGroup[BaseException]) -> bool:
