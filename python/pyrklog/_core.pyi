@@ -204,6 +204,7 @@ class LeaderSpec:
         replicas: Sequence[int],
         isr: Sequence[int],
         is_new: bool,
+        is_held: bool,
     ) -> LeaderSpec: ...
 
 @final
@@ -469,6 +470,7 @@ class DataPlane:
         leader_epoch: int,
         members: Sequence[int],
         isr: Sequence[int],
+        is_held: bool,
     ) -> bool: ...
     def lagging_followers(self, max_lag_ms: int) -> list[tuple[str, int, int, list[int]]]:
         """(topic, partition, leader epoch, brokers)."""

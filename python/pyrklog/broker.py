@@ -199,13 +199,13 @@ class Broker:
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
         controller = self._controller(metadata, replication, store)
+        metadata.on_options_changed = controller.options_changed
         asked = AskedController(controller)
         peers = self._peers(metadata, replication, controller, asked, plane)
         producer_ids = _producer_ids(peers, asked, member)
-        service = self._service(
+        service = self.service = self._service(
             cluster_id, store, plane, metadata, replication, controller, producer_ids
         )
-        self.service = service
         groups = cache(partial(self._groups, metadata, replication, service, plane))
         async with trio.open_nursery() as nursery:
             events = EventHandler(
@@ -394,6 +394,7 @@ class Broker:
             interval = self.config.integer("leader.imbalance.check.interval.seconds")
         return ControllerSettings(
             unclean_topics=unclean_topics,
+            min_insync_replicas=metadata.min_insync_replicas,
             delete_topic_enable=self.config.boolean("delete.topic.enable"),
             rebalance_interval_seconds=interval,
             imbalance_percent=self.config.integer("leader.imbalance.per.broker.percentage"),

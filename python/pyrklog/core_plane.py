@@ -134,6 +134,7 @@ class CorePlane:
                 replicas=spec.replicas,
                 isr=spec.isr,
                 is_new=spec.is_new,
+                is_held=spec.is_held,
             )
             for spec in specs
         ]
@@ -156,8 +157,9 @@ class CorePlane:
         leader_epoch: int,
         members: Sequence[int],
         isr: Sequence[int],
+        is_held: bool,
     ) -> bool:
-        return self._plane.set_isr(topic, partition, leader_epoch, members, isr)
+        return self._plane.set_isr(topic, partition, leader_epoch, members, isr, is_held)
 
     def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
         return [LaggingFollowers(*item) for item in self._plane.lagging_followers(max_lag_ms)]

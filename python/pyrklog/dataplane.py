@@ -219,10 +219,12 @@ class Plane(Protocol):
         leader_epoch: int,
         members: Sequence[int],
         isr: Sequence[int],
+        is_held: bool,
     ) -> bool:
         """In-sync replicas of a led partition: those written, and ``members`` with those besides
-        that are about to join. False where it is not led in that epoch, or where one that would
-        join lacks what the high watermark has passed meanwhile (it is told again when it has it).
+        that are about to join; ``is_held`` as in :class:`LeaderSpec`. False where it is not led in
+        that epoch, or where one that would join lacks what the high watermark has passed meanwhile
+        (it is told again when it has it).
         """
 
     def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:

@@ -116,6 +116,8 @@ class LeaderSpec(NamedTuple):
     replicas: Sequence[int]
     isr: Sequence[int]
     is_new: bool
+    is_held: bool = False
+    """Others are eligible to lead (KIP-966): the high watermark stands still."""
 
 
 class FollowerSpec(NamedTuple):

@@ -51,6 +51,8 @@ class Metadata:
         """Notified after each new image."""
         self.on_partitions_deleted: Callable[[Sequence[TopicPartition]], None] | None = None
         """Called when partitions are being deleted, before they leave the image."""
+        self.on_options_changed: Callable[[], None] | None = None
+        """Called when options of topics or brokers have changed and are known here."""
         self._store = store
         self._plane = plane
         self._told: dict[str, tuple[bytes, dict[int, PartitionInfo]]] | None = (
@@ -135,6 +137,17 @@ class Metadata:
                 if self.on_partitions_deleted is not None:
                     self.on_partitions_deleted([(topic.topic, index) for index in deleted])
                 self.image.remove_partitions(topic.topic, deleted)
+
+    def min_insync_replicas(self, topic: str, overrides: Mapping[str, str] | None) -> int | None:
+        """The option, for a topic with these overrides; None = with those that are known here.
+
+        None where the topic is not known.
+        """
+        if overrides is None:
+            if topic not in self.image.topics:
+                return None
+            overrides = self.image.overrides(topic)
+        return self.defaults.resolve(overrides).min_insync_replicas
 
     def publish(self) -> None:
         """Hands what changed to the plane."""
@@ -236,6 +249,8 @@ class Metadata:
         self.publish()
         self.changes.notify()
         if topics or brokers:
+            if self.on_options_changed is not None:
+                self.on_options_changed()
             log.info("options_changed", topics=list(topics), brokers=brokers)
 
     def followed(self, change_path: str) -> bool:

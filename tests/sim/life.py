@@ -171,15 +171,12 @@ class Life:
             return world.zookeeper.begin(self.process, node_id)
 
         store = CurrentStore(await connect())
-        registration = znodes.BrokerRegistration(
-            [(LISTENER, host_of(node_id), 9092)], {LISTENER: LISTENER}, None, 0
-        )
         member = Member(
             node_id,
             "simulation",
             store,
             connect,
-            lambda: registration,
+            lambda: _registration(node_id),
             registration_wait_seconds=10.0,
             is_whole=self._is_whole,
         )
@@ -196,6 +193,7 @@ class Life:
             asked,
             lambda: controller.controller_id,
         )
+        metadata.on_options_changed = controller.options_changed
         service: Any = _Topics(metadata)
         groups: Any = None
         self._handlers = build_handlers(service, groups, replication, asked, lambda _request: None)
@@ -241,15 +239,16 @@ class Life:
             node_id,
             store,
             PeerChannels(node_id, replication, LISTENER, observes=suspects),
-            self._controller_settings(),
+            self._controller_settings(metadata),
             _StateLog(self),  # type: ignore[arg-type]
             metadata.told,
             challenger if suspects else Patience(),
         )
 
-    def _controller_settings(self) -> ControllerSettings:
+    def _controller_settings(self, metadata: Metadata) -> ControllerSettings:
         return ControllerSettings(
             unclean_topics=lambda _overrides: frozenset(),
+            min_insync_replicas=metadata.min_insync_replicas,
             delete_topic_enable=True,
             rebalance_interval_seconds=self.world.settings.rebalance_seconds,
             imbalance_percent=10,
@@ -416,6 +415,11 @@ def _plane_config(settings: PlaneSettings) -> Any:
     assert settings.cluster is not None
     options["cluster"] = core().ClusterConfig(**settings.cluster._asdict())
     return core().PlaneConfig(**options)
+
+
+def _registration(broker: int) -> znodes.BrokerRegistration:
+    endpoint = (LISTENER, host_of(broker), 9092)
+    return znodes.BrokerRegistration([endpoint], {LISTENER: LISTENER}, None, 0)
 
 
 def _ends_a_process(group: BaseExceptionGroup[BaseException]) -> bool:

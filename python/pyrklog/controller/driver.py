@@ -21,6 +21,7 @@ from pyrklog.controller.effects import (
     DeleteTopicNodes,
     Effect,
     ForgetUnclean,
+    ReadMinimums,
     ReadStates,
     ReadUnclean,
     Send,
@@ -87,12 +88,16 @@ class ControllerSettings:
         self,
         *,
         unclean_topics: Callable[[dict[str, dict[str, str]]], frozenset[str]],
+        min_insync_replicas: Callable[[str, Mapping[str, str] | None], int | None],
         delete_topic_enable: bool,
         rebalance_interval_seconds: int | None,
         imbalance_percent: int,
     ) -> None:
         self.unclean_topics = unclean_topics
         """Topic overrides by name -> the names that allow unclean elections."""
+        self.min_insync_replicas = min_insync_replicas
+        """(topic, overrides) -> the option. None as overrides: by what this broker knows of the
+        topic; None as the result: it knows nothing yet."""
         self.delete_topic_enable = delete_topic_enable
         self.rebalance_interval_seconds = rebalance_interval_seconds
         """None turns the periodic election off."""
@@ -531,6 +536,8 @@ class ControllerDriver:
             case ReadUnclean(topics):
                 overrides = await store_reads.read_overrides(self._store, topics)
                 return self._settings.unclean_topics(overrides)
+            case ReadMinimums(topics):
+                return await self._read_minimums(topics)
             case DeleteTopicNodes(topics):
                 await store_writes.delete_topics(self._store, self._fence(), topics)
                 self._known_topics.difference_update(topics)
@@ -556,6 +563,19 @@ class ControllerDriver:
                 paths = [znodes.delete_topic_path(topic) for topic in topics]
                 await store_writes.delete_nodes(self._store, self._fence(), paths)
                 return None
+
+    async def _read_minimums(self, topics: Sequence[str]) -> dict[str, int]:
+        minimum = self._settings.min_insync_replicas
+        known = {topic: minimum(topic, None) for topic in topics}
+        unknown = [topic for topic, found in known.items() if found is None]
+        overrides = await store_reads.read_overrides(self._store, unknown) if unknown else {}
+        known |= {topic: minimum(topic, given) for topic, given in overrides.items()}
+        return {topic: found for topic, found in known.items() if found is not None}
+
+    def options_changed(self) -> None:
+        """Options of topics or of brokers have changed, as this broker knows by now."""
+        if self._machine is not None:
+            self._queue("options", lambda: self._perform(self._current().options_changed()))
 
     def _fence(self) -> Term:
         if self._term is None:

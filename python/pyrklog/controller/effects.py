@@ -23,10 +23,14 @@ class StateWrite(NamedTuple):
     key: TopicPartition
     leadership: Leadership
     expected_version: int
+    had_eligible: bool = False
+    """Whether eligible leader replicas are written down already."""
 
 
 class WriteStates(NamedTuple):
     """Writes partition states, each by compare-and-set and fenced by the controller's epoch.
+
+    A partition's eligible leader replicas are written in the same transaction.
 
     Result: ``dict[TopicPartition, int | None]``: the new version, None where it was refused.
     """
@@ -42,6 +46,12 @@ class ReadStates(NamedTuple):
 
 class ReadUnclean(NamedTuple):
     """Result: ``frozenset[str]``: those of the topics whose options allow unclean elections."""
+
+    topics: Sequence[str]
+
+
+class ReadMinimums(NamedTuple):
+    """Result: ``dict[str, int]``: ``min.insync.replicas`` of each of the topics."""
 
     topics: Sequence[str]
 
@@ -114,6 +124,7 @@ Effect = (
     WriteStates
     | ReadStates
     | ReadUnclean
+    | ReadMinimums
     | WriteAssignments
     | UnmarkReassignments
     | UnmarkElection

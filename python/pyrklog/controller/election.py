@@ -45,12 +45,17 @@ class Candidates:
 
 
 def offline_election(candidates: Candidates) -> Leadership | None:
-    """The leader is gone: the first live replica in the ISR; unclean: the first live one."""
+    """The leader is gone: the first live replica in the ISR, else the first that is eligible;
+    unclean: the first live one.
+    """
     current = candidates.current
     live_isr = [broker for broker in current.isr if broker in candidates.live]
     for broker in candidates.assignment:
         if broker in live_isr:
             return candidates.elected(broker, live_isr, current.recovery_state)
+    for broker in candidates.assignment:
+        if broker in current.eligible and broker in candidates.live:
+            return candidates.elected(broker, [broker], current.recovery_state)
     if candidates.unclean:
         for broker in candidates.assignment:
             if broker in candidates.live:
@@ -115,14 +120,17 @@ def without_replica(current: Leadership, broker: int, controller_epoch: int) -> 
 def without_unclean(
     current: Leadership, unclean: Collection[int], controller_epoch: int
 ) -> Leadership | None:
-    """Replicas that may lack records leave the ISR; None = no change.
+    """Replicas that may lack records leave the ISR, and are eligible no more; None = no change.
 
-    Where nobody else is in it one of them stays, the leader if it can: there is no better one.
+    Where nobody else is in it the eligible ones take their place, without a leader until one of
+    them lives. Where there are none one stays, the leader if it can: there is no better one.
     """
     isr = tuple(broker for broker in current.isr if broker not in unclean)
     if not isr and current.isr:
+        isr = tuple(broker for broker in current.eligible if broker not in unclean)
+    if not isr and current.isr:
         isr = (current.leader if current.leader in current.isr else current.isr[0],)
-    if isr == current.isr:
+    if isr == current.isr and not set(current.eligible) & set(unclean):
         return None
     leader = current.leader if current.leader in isr else -1
     return Leadership(

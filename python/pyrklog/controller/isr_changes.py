@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyrklog.controller.batch import RequestBatch
-from pyrklog.controller.effects import ReadStates, StateChange, StateWrite, Steps, WriteStates
+from pyrklog.controller.effects import ReadStates, StateChange, Steps, WriteStates
+from pyrklog.controller.eligible import EligibleReplicas
+from pyrklog.controller.partitions import state_write
 from pyrklog.controller.requests import (
     AlterPartitionRequest,
     IsrChange,
@@ -28,9 +30,12 @@ _Wanted = dict[TopicPartition, tuple[IsrChange, Partition, Leadership]]
 class IsrChanges:
     """Procedures over the proposals of leaders."""
 
-    def __init__(self, state: ControllerState, batch: RequestBatch) -> None:
+    def __init__(
+        self, state: ControllerState, batch: RequestBatch, eligible: EligibleReplicas
+    ) -> None:
         self._state = state
         self._batch = batch
+        self._eligible = eligible
 
     def alter(self, request: AlterPartitionRequest, results: list[IsrChangeResult]) -> Steps:
         """Checks and writes; ``results`` gets one for each change, in no order."""
@@ -98,20 +103,20 @@ class IsrChanges:
         return epoch in (UNKNOWN_EPOCH, state.brokers[broker].epoch)
 
     def _write(self, wanted: _Wanted, results: list[IsrChangeResult]) -> Steps:
-        writes = [
-            StateWrite(key, after, partition.partition_epoch)
-            for key, (_, partition, after) in wanted.items()
-        ]
+        decided = yield from self._eligible.decide(
+            {partition: after for _, partition, after in wanted.values()}
+        )
+        writes = [state_write(partition, after) for partition, after in decided.items()]
         written: dict[TopicPartition, int | None] = yield WriteStates(writes)
         stale = [key for key, version in written.items() if version is None]
-        for key, (change, partition, after) in wanted.items():
+        for key, (change, partition, _) in wanted.items():
             version = written[key]
             if version is None:
                 error = ErrorCode.INVALID_UPDATE_VERSION
                 results.append(IsrChangeResult(change.topic_id, change.partition, error))
                 continue
             before = partition.leadership
-            partition.lead(after, version)
+            partition.lead(decided[partition], version)
             self._batch.update_metadata(self._state.brokers, [partition])
             results.append(_result(change, partition))
             yield self._changed(partition, before.isr if before else ())
@@ -129,6 +134,7 @@ class IsrChanges:
                 "partition": partition.index,
                 "from": list(before),
                 "to": list(partition.leadership.isr),
+                "eligible": list(partition.leadership.eligible),
                 "leader_epoch": partition.leadership.leader_epoch,
                 "partition_epoch": partition.partition_epoch,
                 "controller_epoch": self._state.epoch,
@@ -148,4 +154,5 @@ def _result(change: IsrChange, partition: Partition) -> IsrChangeResult:
         current.isr,
         partition.partition_epoch,
         current.recovery_state,
+        current.eligible,
     )

@@ -18,7 +18,7 @@ from pyrklog.controller.effects import (
     TakeProducerIds,
     UnmarkDeletion,
 )
-from pyrklog.controller.election import preferred_election
+from pyrklog.controller.election import preferred_election, same_leader
 from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.leaving import Leaving
 from pyrklog.controller.memory import remembered_states
@@ -56,7 +56,7 @@ class Controller:
         self._batch = RequestBatch(self.state)
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
-        self._isr_changes = IsrChanges(self.state, self._batch)
+        self._isr_changes = IsrChanges(self.state, self._batch, self._partitions.eligible)
         self._leaving = Leaving(self.state, self._batch, self._partitions)
         self._suspicion = Suspicion(self.state, self._batch, self._partitions)
         self._unclean = UncleanStarts(self.state, self._partitions)
@@ -107,6 +107,7 @@ class Controller:
                 if found is ReplicaState.OFFLINE
             ]
         )
+        yield from self._release_high_watermarks()
         yield from self._batch.flush()
         yield from self.reassignments.resume(list(state.moving()))
         if missing:
@@ -308,6 +309,21 @@ class Controller:
         block: ProducerIdBlock | None = yield TakeProducerIds(broker)
         if block is not None:
             blocks.append(block)
+
+    def options_changed(self) -> Steps:
+        """Options of topics or brokers are others now."""
+        yield from self._release_high_watermarks()
+        yield from self._batch.flush()
+
+    def _release_high_watermarks(self) -> Steps:
+        """Where enough replicas are in sync for a lower ``min.insync.replicas`` nobody is eligible.
+
+        Not before that is written do the leaders go by the new one.
+        """
+        partitions = yield from self._partitions.eligible.superfluous()
+        yield from self._partitions.write_changed(
+            partitions, lambda p: p.leadership and same_leader(p.leadership, self.state.epoch)
+        )
 
     # --- topics --------------------------------------------------------------------------------
 

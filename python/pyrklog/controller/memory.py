@@ -45,4 +45,10 @@ def remembered_states(
 def _leadership(info: PartitionInfo) -> Leadership:
     # Brokers are not told whether a leader recovers. One that does is alone in its ISR, so that
     # nobody can be elected when it is gone.
-    return Leadership(info.leader, info.leader_epoch, tuple(info.isr), info.controller_epoch)
+    return Leadership(
+        info.leader,
+        info.leader_epoch,
+        tuple(info.isr),
+        info.controller_epoch,
+        eligible=tuple(info.eligible),
+    )

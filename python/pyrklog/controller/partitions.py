@@ -16,6 +16,7 @@ from pyrklog.controller.effects import (
     WriteStates,
 )
 from pyrklog.controller.election import Candidates, Election, offline_election
+from pyrklog.controller.eligible import EligibleReplicas
 from pyrklog.controller.requests import TopicPartition
 from pyrklog.controller.state import ControllerState, Partition, PartitionState
 from pyrklog.metastore.znodes import Leadership
@@ -33,6 +34,7 @@ class PartitionChanges:
     def __init__(self, state: ControllerState, batch: RequestBatch) -> None:
         self._state = state
         self._batch = batch
+        self.eligible = EligibleReplicas(state)
 
     def to_new(self, partitions: Sequence[Partition]) -> Steps:
         """NonExistent -> New."""
@@ -104,16 +106,18 @@ class PartitionChanges:
     def _unclean_topics(self, partitions: Sequence[Partition], election: Election) -> _Names:
         if election is not offline_election:
             return frozenset()
-        topics = {p.topic.name for p in partitions if not self._has_live_isr(p)}
+        topics = {p.topic.name for p in partitions if not self._has_candidate(p)}
         if not topics:
             return frozenset()
         unclean: frozenset[str] = yield ReadUnclean(sorted(topics))
         return unclean
 
-    def _has_live_isr(self, partition: Partition) -> bool:
-        assert partition.leadership is not None
+    def _has_candidate(self, partition: Partition) -> bool:
+        """Whether somebody lives who has everything."""
+        leadership = partition.leadership
+        assert leadership is not None
         live = self._state.live_replicas(partition)
-        return any(broker in live for broker in partition.leadership.isr)
+        return any(broker in live for broker in leadership.isr + leadership.eligible)
 
     def _candidates(self, partition: Partition, unclean: frozenset[str]) -> Candidates:
         assert partition.leadership is not None
@@ -159,7 +163,8 @@ class PartitionChanges:
         """
         if not partitions:
             return []
-        writes = [StateWrite(p.key, wanted[p.key], p.partition_epoch) for p in partitions]
+        decided = yield from self.eligible.decide({p: wanted[p.key] for p in partitions})
+        writes = [state_write(partition, after) for partition, after in decided.items()]
         written: dict[TopicPartition, int | None] = yield WriteStates(writes)
         refused = []
         for partition in partitions:
@@ -167,7 +172,7 @@ class PartitionChanges:
             if version is None:
                 refused.append(partition)
                 continue
-            leadership = wanted[partition.key]
+            leadership = decided[partition]
             partition.lead(leadership, version)
             self._batch.leader_and_isr(self._state.live_replicas(partition), partition)
             if self._state.is_live(leadership.leader, partition.key):
@@ -195,6 +200,7 @@ class PartitionChanges:
                 "leader": leadership.leader if leadership else None,
                 "leader_epoch": leadership.leader_epoch if leadership else None,
                 "isr": leadership.isr if leadership else None,
+                "eligible": leadership.eligible if leadership else None,
                 "controller_epoch": self._state.epoch,
             },
         )
@@ -212,3 +218,10 @@ class PartitionChanges:
                 "controller_epoch": self._state.epoch,
             },
         )
+
+
+def state_write(partition: Partition, after: Leadership) -> StateWrite:
+    """What writes ``after`` where nobody has written since."""
+    before = partition.leadership
+    had_eligible = before is not None and bool(before.eligible)
+    return StateWrite(partition.key, after, partition.partition_epoch, had_eligible)

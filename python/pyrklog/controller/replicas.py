@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from pyrklog.controller.batch import RequestBatch
 from pyrklog.controller.effects import StateChange, Steps
-from pyrklog.controller.election import without_replica
+from pyrklog.controller.election import same_leader, without_replica
 from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.state import ControllerState, Partition, ReplicaState
+from pyrklog.metastore.znodes import Leadership
 
 Replica = tuple[Partition, int]
 """A partition and the broker of one of its replicas."""
@@ -52,12 +53,19 @@ class ReplicaChanges:
             kept = [p for p in partitions if p.topic.name not in self._state.to_delete]
             yield from self._partitions.write_changed(
                 kept,
-                lambda partition, broker=broker: (  # type: ignore[misc]
-                    partition.leadership
-                    and without_replica(partition.leadership, broker, self._state.epoch)
-                ),
+                lambda partition, broker=broker: self._without(partition, broker),  # type: ignore[misc]
             )
             self._batch.update_metadata(self._state.brokers, partitions)
+
+    def _without(self, partition: Partition, broker: int) -> Leadership | None:
+        leadership, epoch = partition.leadership, self._state.epoch
+        if leadership is None:
+            return None
+        left = without_replica(leadership, broker, epoch)
+        is_failed = partition.key in self._state.failed_replicas.get(broker, ())
+        if left is None and is_failed and broker in leadership.eligible:
+            return same_leader(leadership, epoch)
+        return left
 
     def to_deletion_started(self, replicas: Sequence[Replica]) -> Steps:
         """The broker shall delete the replica."""

@@ -37,6 +37,8 @@ class PartitionInfo(NamedTuple):
     offline: tuple[int, ...]
     is_new: bool
     recovery_state: int
+    eligible: tuple[int, ...] = ()
+    """Replicas outside the ISR that may be elected as if they were in it (KIP-966)."""
 
 
 class TopicPartitions(NamedTuple):
@@ -122,6 +124,7 @@ class IsrChangeResult(NamedTuple):
     isr: Sequence[int] = ()
     partition_epoch: int = -1
     recovery_state: int = 0
+    eligible: Sequence[int] = ()
 
 
 class AlterPartitionRequest(NamedTuple):

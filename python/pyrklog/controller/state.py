@@ -266,4 +266,5 @@ class ControllerState:
             offline=offline,
             is_new=False,
             recovery_state=leadership.recovery_state,
+            eligible=leadership.eligible,
         )

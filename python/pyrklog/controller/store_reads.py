@@ -15,7 +15,11 @@ log = get_logger("controller")
 async def read_states(
     store: Metastore, keys: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[znodes.Leadership, int]]:
-    """Leaderships with the versions of their nodes; what is missing or unreadable is left out."""
+    """Leaderships with the versions of their nodes; what is missing or unreadable is left out.
+
+    With the eligible leader replicas, where they were written with the very state that is there.
+    """
+    eligible = await _read_eligible(store, keys)
     paths = [znodes.state_path(*key) for key in keys]
     found = {}
     # Among thousands of partitions most states are the same text.
@@ -27,9 +31,32 @@ async def read_states(
             leadership = decoded.get(node.data)
             if leadership is None:
                 leadership = decoded[node.data] = znodes.decode_state(path, node.data)
+            replicas, partition_epoch = eligible.get(key, ((), -1))
+            if partition_epoch == node.stat.version:
+                leadership = leadership._replace(eligible=replicas)
             found[key] = (leadership, node.stat.version)
         except znodes.ZnodeError as error:
             log.error("bad_znode", reason=str(error))
+    return found
+
+
+async def _read_eligible(
+    store: Metastore, keys: Sequence[TopicPartition]
+) -> dict[TopicPartition, tuple[tuple[int, ...], int]]:
+    """Eligible leader replicas with their partition epochs, of the partitions that have any."""
+    try:
+        topics = frozenset(await store.children(znodes.ELIGIBLE))
+    except NoNodeError:
+        return {}  # of a cluster that is older than they are
+    wanted = [key for key in keys if key[0] in topics]
+    paths = [znodes.eligible_path(*key) for key in wanted]
+    found = {}
+    for key, path, node in zip(wanted, paths, await store.get_many(paths), strict=True):
+        if node is not None:
+            try:
+                found[key] = znodes.decode_eligible(path, node.data)
+            except znodes.ZnodeError as error:
+                log.error("bad_znode", reason=str(error))
     return found
 
 

@@ -78,8 +78,8 @@ async def write_states(
     """Writes partition states by compare-and-set; None where one was refused."""
     written: dict[TopicPartition, int | None] = {}
     groups = [
-        *await _creations(store, [w for w in writes if w.expected_version < 0]),
-        *_chunks([(w, [_set(w)]) for w in writes if w.expected_version >= 0]),
+        *await _creations(store, term, [w for w in writes if w.expected_version < 0]),
+        *_chunks(await _changes(store, [w for w in writes if w.expected_version >= 0])),
     ]
     outcomes = await run_fenced(store, term, [_operations(group) for group in groups])
     alone: list[StateWrite] = []
@@ -101,11 +101,39 @@ def _set(write: StateWrite) -> Operation:
     return Set(znodes.state_path(*write.key), data, write.expected_version)
 
 
-async def _creations(store: Metastore, writes: Sequence[StateWrite]) -> list[_Group]:
+async def _changes(store: Metastore, writes: Sequence[StateWrite]) -> _Group:
+    """The state comes last of a write's operations."""
+    topics = dict.fromkeys(w.key[0] for w in writes if w.leadership.eligible and not w.had_eligible)
+    paths = [znodes.eligible_topic_path(topic) for topic in topics]
+    parents = await store.get_many(paths) if paths else []
+    missing = {topic for topic, node in zip(topics, parents, strict=True) if node is None}
+    items: _Group = []
+    for write in writes:
+        operations = _set_eligible(write, is_there=write.had_eligible)
+        if operations and write.key[0] in missing:
+            missing.discard(write.key[0])
+            operations.insert(0, Create(znodes.eligible_topic_path(write.key[0])))
+        items.append((write, [*operations, _set(write)]))
+    return items
+
+
+def _set_eligible(write: StateWrite, *, is_there: bool) -> list[Operation]:
+    path = znodes.eligible_path(*write.key)
+    if not write.leadership.eligible:
+        return [Delete(path)] if is_there else []
+    data = znodes.encode_eligible(write.leadership.eligible, write.expected_version + 1)
+    return [Set(path, data) if is_there else Create(path, data)]
+
+
+async def _creations(store: Metastore, term: Term, writes: Sequence[StateWrite]) -> list[_Group]:
     topics = dict.fromkeys(write.key[0] for write in writes)
     paths = [znodes.partitions_path(topic) for topic in topics]
     parents = await store.get_many(paths)
     missing = {topic for topic, node in zip(topics, parents, strict=True) if node is None}
+    if missing:
+        # Of a topic of the same name whose nodes somebody removed by hand.
+        leftovers = await _eligible_of(store, sorted(missing))
+        await run_fenced(store, term, [[Delete(path)] for path in leftovers])
     items: _Group = []
     for write in writes:
         topic, partition = write.key
@@ -155,6 +183,7 @@ async def _write_alone(store: Metastore, term: Term, write: StateWrite) -> int |
     topic, partition = write.key
     operations: list[Operation] = []
     if write.expected_version >= 0:
+        operations += await _eligible_alone(store, write)
         operations.append(_set(write))
     else:
         for path in (znodes.partitions_path(topic), znodes.partition_path(topic, partition)):
@@ -168,6 +197,15 @@ async def _write_alone(store: Metastore, term: Term, write: StateWrite) -> int |
     return result.version if isinstance(result, Stat) else 0
 
 
+async def _eligible_alone(store: Metastore, write: StateWrite) -> list[Operation]:
+    parent, path = znodes.eligible_topic_path(write.key[0]), znodes.eligible_path(*write.key)
+    nodes = await store.get_many([parent, path])
+    operations = _set_eligible(write, is_there=nodes[1] is not None)
+    if operations and nodes[0] is None:
+        operations.insert(0, Create(parent))
+    return operations
+
+
 async def delete_nodes(store: Metastore, term: Term, paths: Sequence[str]) -> None:
     """Deletes nodes that may be gone already."""
     await run_fenced(store, term, [[Delete(path)] for path in paths])
@@ -175,14 +213,24 @@ async def delete_nodes(store: Metastore, term: Term, paths: Sequence[str]) -> No
 
 async def delete_topics(store: Metastore, term: Term, topics: Sequence[str]) -> None:
     """Deletes topics' nodes; the marks for deletion last, so that a crash in between resumes."""
-    below = [
-        path for topic in topics for path in await descendants(store, znodes.topic_path(topic))
-    ]
+    below = await _eligible_of(store, topics)
+    for topic in topics:
+        below += await descendants(store, znodes.topic_path(topic))
     size = OPERATIONS_PER_TRANSACTION_MAX
     groups = [below[first : first + size] for first in range(0, len(below), size)]
     await run_fenced(store, term, [[Delete(path) for path in group] for group in groups])
     of_a_topic = (znodes.topic_path, znodes.topic_config_path, znodes.delete_topic_path)
     await delete_nodes(store, term, [path(topic) for path in of_a_topic for topic in topics])
+
+
+async def _eligible_of(store: Metastore, topics: Sequence[str]) -> list[str]:
+    """Nodes of the topics' eligible leader replicas, in the order to delete them in."""
+    paths = [znodes.eligible_topic_path(topic) for topic in topics]
+    found: list[str] = []
+    for path, node in zip(paths, await store.get_many(paths), strict=True):
+        if node is not None:
+            found += [*await descendants(store, path), path]
+    return found
 
 
 async def write_assignments(

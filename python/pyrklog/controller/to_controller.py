@@ -88,6 +88,7 @@ def altered_message(
                 isr=list(result.isr),
                 leader_recovery_state=result.recovery_state,
                 partition_epoch=result.partition_epoch,
+                eligible_replicas=list(result.eligible),
             )
         )
     return wire.AlterPartitionResponse(error_code=response.error, topics=list(topics.values()))
@@ -105,6 +106,7 @@ def altered_response(message: wire.AlterPartitionResponse) -> AlterPartitionResp
             tuple(item.isr),
             item.partition_epoch,
             item.leader_recovery_state,
+            tuple(item.eligible_replicas),
         )
         for topic in message.topics
         for item in topic.partitions

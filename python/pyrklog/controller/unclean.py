@@ -1,9 +1,9 @@
 """Brokers that started without all that they had: they leave the ISRs. Pure.
 
 Of a broker whose machine lost power, or whose disk was replaced, nobody knows whether it has what
-was acknowledged. It must not be elected as one that has: it leaves the ISRs before anything else is
-decided, and comes back into them as every follower does, by having what the leader has (the unclean
-shutdown of KIP-966; ``docs/cluster.md``, section 6).
+was acknowledged. It must not be elected as one that has: it leaves the ISRs, and is eligible no
+more, before anything else is decided, and comes back into them as every follower does, by having
+what the leader has (the unclean shutdown of KIP-966; ``docs/cluster.md``, section 6).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class UncleanStarts:
         self._partitions = partitions
 
     def expel(self, brokers: Collection[int]) -> Steps:
-        """Those of ``brokers`` that started unclean leave the ISRs where others remain.
+        """Those of ``brokers`` that started unclean leave ISRs where others remain or are eligible.
 
         Leaves requests in the batch, and partitions without a leader offline.
         """
@@ -36,7 +36,7 @@ class UncleanStarts:
             partition
             for partition, broker in state.partitions_on(unclean)
             if partition.leadership is not None
-            and broker in partition.leadership.isr
+            and broker in partition.leadership.isr + partition.leadership.eligible
             and partition.topic.name not in state.to_delete
         )
         yield StateChange(

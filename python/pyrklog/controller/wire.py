@@ -95,6 +95,7 @@ def _lead_state(info: PartitionInfo) -> wire.LeaderAndIsrPartitionState:
         removing_replicas=list(info.removing),
         is_new=info.is_new,
         leader_recovery_state=info.recovery_state,
+        eligible_replicas=list(info.eligible),
     )
 
 
@@ -123,6 +124,7 @@ def _told_state(info: PartitionInfo) -> wire.UpdateMetadataPartitionState:
         zk_version=info.partition_epoch,
         replicas=list(info.replicas),
         offline_replicas=list(info.offline),
+        eligible_replicas=list(info.eligible),
     )
 
 
@@ -203,6 +205,7 @@ def _led_topic(topic: wire.LeaderAndIsrTopicState) -> TopicPartitions:
             offline=(),
             is_new=state.is_new,
             recovery_state=state.leader_recovery_state,
+            eligible=tuple(state.eligible_replicas),
         )
         for state in topic.partition_states
     ]
@@ -224,6 +227,7 @@ def _told_topic(topic: wire.UpdateMetadataTopicState) -> TopicPartitions:
             offline=tuple(state.offline_replicas),
             is_new=False,
             recovery_state=0,
+            eligible=tuple(state.eligible_replicas),
         )
         for state in topic.partition_states
     ]

@@ -61,7 +61,8 @@ REFUSED = "/pyrklog/refused"
 """Below it, ephemeral, each broker whose connections the controller's port refuses."""
 DEPOSED = "/pyrklog/deposed"
 """Our own: the controller that another broker took over from last, without its session's end."""
-OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN, REFUSED)
+ELIGIBLE = "/pyrklog/elr"
+OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN, REFUSED, ELIGIBLE)
 """What a cluster of ours has beside Kafka's paths."""
 
 SENSITIVE_PATHS = ("/config/users", CONFIG_BROKERS, "/delegation_token/tokens")
@@ -95,6 +96,16 @@ def unclean_path(broker: int) -> str:
 def refused_path(observer: int) -> str:
     """There as long as the controller's port refuses a broker's connections."""
     return f"{REFUSED}/{observer}"
+
+
+def eligible_topic_path(topic: str) -> str:
+    """Parent of the eligible leader replicas of a topic's partitions."""
+    return f"{ELIGIBLE}/{topic}"
+
+
+def eligible_path(topic: str, partition: int) -> str:
+    """The eligible leader replicas of a partition (KIP-966); there only while there are any."""
+    return f"{ELIGIBLE}/{topic}/{partition}"
 
 
 def topic_path(topic: str) -> str:
@@ -164,13 +175,16 @@ class TopicAssignment(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """…/partitions/P/state, version 1."""
+    """…/partitions/P/state, version 1; and /pyrklog/elr/T/P."""
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
     recovery_state: int = RECOVERED
+    eligible: tuple[int, ...] = ()
+    """Replicas outside the ISR that may be elected as if they were in it (KIP-966). In a node of
+    its own: another key in ``state`` would vanish when a Kafka controller rewrites that."""
 
 
 class ProducerIdBlock(NamedTuple):
@@ -316,6 +330,20 @@ def decode_state(path: str, data: bytes) -> Leadership:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ZnodeError(f"{path} is no partition state: {error!r}") from None
+
+
+def encode_eligible(eligible: Sequence[int], partition_epoch: int) -> bytes:
+    """Content of /pyrklog/elr/T/P, version 1: of the state whose version is ``partition_epoch``."""
+    return _dump({"version": 1, "partition_epoch": partition_epoch, "eligible": list(eligible)})
+
+
+def decode_eligible(path: str, data: bytes) -> tuple[tuple[int, ...], int]:
+    """Eligible leader replicas, and the partition epoch. Raises :class:`ZnodeError`."""
+    content = _load(path, data)
+    try:
+        return tuple(map(int, content["eligible"])), int(content["partition_epoch"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ZnodeError(f"{path} has no eligible replicas: {error!r}") from None
 
 
 def encode_reassignments(wanted: Mapping[tuple[str, int], Sequence[int]]) -> bytes:

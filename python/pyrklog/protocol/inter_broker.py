@@ -24,6 +24,9 @@ from pyrklog.protocol.fields import (
     until,
 )
 
+ELIGIBLE_TAG = 10_000
+"""Our own, far from Kafka's tags, which are counted from 0; unknown tags are passed over."""
+
 UNKNOWN_REQUEST = 0
 INCREMENTAL_REQUEST = 1
 FULL_REQUEST = 2
@@ -44,6 +47,7 @@ class LeaderAndIsrPartitionState(Message):
     removing_replicas: list[Int32] = empty_list()
     is_new: Bool = False
     leader_recovery_state: Int8 = 0
+    eligible_replicas: Annotated[list[Int32], tagged(ELIGIBLE_TAG, since=7)] = empty_list()
 
 
 class LeaderAndIsrTopicState(Message):
@@ -161,6 +165,7 @@ class UpdateMetadataPartitionState(Message):
     zk_version: Int32
     replicas: list[Int32]
     offline_replicas: list[Int32] = empty_list()
+    eligible_replicas: Annotated[list[Int32], tagged(ELIGIBLE_TAG, since=8)] = empty_list()
 
 
 class UpdateMetadataTopicState(Message):
@@ -291,6 +296,7 @@ class AlteredPartition(Message):
     isr: list[Int32] = empty_list()
     leader_recovery_state: Annotated[Int8, since(1)] = 0
     partition_epoch: Int32 = 0
+    eligible_replicas: Annotated[list[Int32], tagged(ELIGIBLE_TAG, since=3)] = empty_list()
 
 
 class AlteredTopic(Message):

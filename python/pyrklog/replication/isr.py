@@ -44,6 +44,9 @@ class Committed(NamedTuple):
     isr: tuple[int, ...]
     leader_epoch: int
     partition_epoch: int
+    eligible: tuple[int, ...] = ()
+    """Replicas outside the ISR that may be elected as if they were in it: as long as there are any,
+    the high watermark stands still."""
 
 
 class InSyncReplicas:
@@ -82,8 +85,8 @@ class InSyncReplicas:
         return self._propose(staying) if staying != isr and self.is_settled else None
 
     def _propose(self, isr: tuple[int, ...]) -> Proposal:
-        _, leader_epoch, partition_epoch = self.committed
-        self.pending = Proposal(isr, leader_epoch, partition_epoch)
+        committed = self.committed
+        self.pending = Proposal(isr, committed.leader_epoch, committed.partition_epoch)
         return self.pending
 
     def withdraw(self, proposal: Proposal) -> None:

@@ -66,7 +66,7 @@ class IsrKeeper:
     def leads(self, topic: str, topic_id: bytes, info: PartitionInfo) -> None:
         """This broker leads the partition, as a LeaderAndIsr says."""
         key = (topic, info.partition)
-        committed = Committed(info.isr, info.leader_epoch, info.partition_epoch)
+        committed = Committed(info.isr, info.leader_epoch, info.partition_epoch, info.eligible)
         known = self._led.get(key)
         if known is None or known.topic_id != topic_id:
             replicas = InSyncReplicas(self._node_id, committed)
@@ -133,9 +133,13 @@ class IsrKeeper:
         self._on_proposed()
 
     def _tell_plane(self, key: TopicPartition, led: Led) -> bool:
-        replicas = led.replicas
+        committed = led.replicas.committed
         return self._plane.set_isr(
-            *key, replicas.committed.leader_epoch, replicas.maximal, replicas.committed.isr
+            *key,
+            committed.leader_epoch,
+            led.replicas.maximal,
+            committed.isr,
+            bool(committed.eligible),
         )
 
     # --- asking ----------------------------------------------------------------------------------
@@ -190,7 +194,12 @@ class IsrKeeper:
                 is_done = False
                 continue
             if answer.error is ErrorCode.NONE:
-                written = Committed(tuple(answer.isr), answer.leader_epoch, answer.partition_epoch)
+                written = Committed(
+                    tuple(answer.isr),
+                    answer.leader_epoch,
+                    answer.partition_epoch,
+                    tuple(answer.eligible),
+                )
                 if led.replicas.done(proposal, written):
                     self._report(key, proposal, written)
                 again = False

@@ -163,7 +163,13 @@ class Replicas:
             return
         decision.lead.append(
             LeaderSpec(
-                topic, info.partition, info.leader_epoch, info.replicas, info.isr, info.is_new
+                topic,
+                info.partition,
+                info.leader_epoch,
+                info.replicas,
+                info.isr,
+                info.is_new,
+                bool(info.eligible),
             )
         )
 

@@ -66,6 +66,8 @@ class FakePlane:
         self.followed: dict[tuple[str, int], FollowerSpec] = {}
         self.isrs: dict[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         """Members and written in-sync replicas, where they were set."""
+        self.held: dict[tuple[str, int], bool] = {}
+        """Whether the high watermark was to stand still then."""
         self.lagging: list[LaggingFollowers] = []
         """What ``lagging_followers`` shall answer."""
         self.refuses_isrs = False
@@ -211,11 +213,13 @@ class FakePlane:
         leader_epoch: int,
         members: Sequence[int],
         isr: Sequence[int],
+        is_held: bool,
     ) -> bool:
         spec = self.led.get((topic, partition))
         if spec is None or spec.leader_epoch != leader_epoch or self.refuses_isrs:
             return False
         self.isrs[(topic, partition)] = (tuple(members), tuple(isr))
+        self.held[(topic, partition)] = is_held
         return True
 
     def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:

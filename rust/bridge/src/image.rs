@@ -130,7 +130,7 @@ pub struct LeaderSpec(pub api::LeaderSpec);
 #[pymethods]
 impl LeaderSpec {
     #[new]
-    #[pyo3(signature = (*, topic, partition, leader_epoch, replicas, isr, is_new))]
+    #[pyo3(signature = (*, topic, partition, leader_epoch, replicas, isr, is_new, is_held))]
     fn new(
         topic: String,
         partition: i32,
@@ -138,6 +138,7 @@ impl LeaderSpec {
         replicas: Vec<i32>,
         isr: Vec<i32>,
         is_new: bool,
+        is_held: bool,
     ) -> Self {
         Self(api::LeaderSpec {
             topic,
@@ -146,6 +147,7 @@ impl LeaderSpec {
             replicas,
             isr,
             is_new,
+            is_held,
         })
     }
 }

@@ -92,10 +92,11 @@ impl DataPlane {
         leader_epoch: i32,
         members: Vec<i32>,
         isr: Vec<i32>,
+        is_held: bool,
     ) -> bool {
         py.detach(|| {
             self.0
-                .set_isr(topic, partition, leader_epoch, &members, &isr)
+                .set_isr(topic, partition, leader_epoch, &members, &isr, is_held)
         })
     }
 

@@ -230,6 +230,9 @@ pub struct LeaderSpec {
     /// directory is made too, but a failed log directory that may hold it makes the partition
     /// offline instead (Kafka's rule).
     pub is_new: bool,
+    /// Replicas outside of the ISR have all that clients were told of, and may be elected for it
+    /// (eligible leader replicas, KIP-966): the high watermark stands still.
+    pub is_held: bool,
 }
 
 /// `become_followers`: this broker follows another in this partition and epoch.

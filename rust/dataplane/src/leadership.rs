@@ -39,6 +39,7 @@ struct Order {
     replicas: Vec<i32>,
     isr: Vec<i32>,
     is_new: bool,
+    is_held: bool,
 }
 
 /// Makes this broker the leader; see [`crate::DataPlane::become_leaders`].
@@ -51,6 +52,7 @@ pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId 
         replicas: spec.replicas,
         isr: spec.isr,
         is_new: spec.is_new,
+        is_held: spec.is_held,
     };
     carry_out(shared, specs.into_iter().map(order).collect())
 }
@@ -65,6 +67,7 @@ pub fn become_followers(shared: &Arc<Shared>, specs: Vec<FollowerSpec>) -> Ticke
         replicas: spec.replicas,
         isr: Vec::new(),
         is_new: spec.is_new,
+        is_held: false,
     };
     carry_out(shared, specs.into_iter().map(order).collect())
 }
@@ -155,6 +158,7 @@ fn take_up(
         leader_epoch: order.leader_epoch,
         replicas: &order.replicas,
         isr: &order.isr,
+        is_held: order.is_held,
     };
     if !state.set_leadership(decision, now_ms) {
         return Err(ErrorCode::FENCED_LEADER_EPOCH);

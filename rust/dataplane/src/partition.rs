@@ -107,6 +107,8 @@ pub struct Decision<'a> {
     pub replicas: &'a [i32],
     /// In-sync replicas.
     pub isr: &'a [i32],
+    /// See [`crate::api::LeaderSpec::is_held`].
+    pub is_held: bool,
 }
 
 /// A produce request's partition that is appended and waits to be acknowledged.
@@ -187,6 +189,8 @@ pub struct PartitionState {
     followers: Vec<Follower>,
     /// The in-sync replicas, and those that are about to join: what the high watermark waits for.
     members: Vec<i32>,
+    /// The high watermark stands still, as the controller counts on replicas outside of `isr`.
+    is_held: bool,
     /// Where the leader epoch begins, while this broker leads.
     epoch_start: i64,
     gate_waiters: VecDeque<ProduceWaiter>,
@@ -224,6 +228,7 @@ impl Partition {
             node_id,
             followers: Vec::new(),
             members: Vec::new(),
+            is_held: false,
             epoch_start: -1,
             gate_waiters: VecDeque::new(),
             replication_waiters: VecDeque::new(),
@@ -337,6 +342,7 @@ impl PartitionState {
         self.replicas = decision.replicas.to_vec();
         self.isr = decision.isr.to_vec();
         self.members = decision.isr.to_vec();
+        self.is_held = decision.is_held;
         let mut followers = Vec::with_capacity(self.replicas.len());
         for id in self
             .replicas
@@ -454,6 +460,7 @@ impl PartitionState {
     }
 
     fn advance(&mut self, new_bytes: usize, has_grown: bool, outbox: &mut Outbox) -> bool {
+        let has_enough = self.has_enough_in_sync();
         let Some(log) = &mut self.log else {
             return false;
         };
@@ -461,14 +468,7 @@ impl PartitionState {
         let allowed = match self.role {
             Role::Follower => Some(self.leader_high_watermark),
             Role::Loading => None,
-            // As long as it is not enough for acks=-1, nothing more is shown to anyone: what a
-            // consumer has seen must outlive any one broker.
-            _ if self.isr.len() < self.replicas.len()
-                && self.isr.len() < min_isr_of(&self.topic)
-                && !is_planted(Bug::AckBelowMinIsr) =>
-            {
-                None
-            }
+            _ if !has_enough => None,
             #[cfg(feature = "sim")]
             _ if is_planted(Bug::HighWatermarkAboveGate) => {
                 let end = log.log_end_offset();
@@ -555,10 +555,6 @@ fn follow_log_start(log: &mut Log, leader_log_start: i64) {
         // A log that fails says so at its directory.
         let _ = log.advance_log_start(target);
     }
-}
-
-fn min_isr_of(topic: &Topic) -> usize {
-    usize::try_from(topic.settings().min_insync_replicas).unwrap_or(0)
 }
 
 fn answer_up_to(

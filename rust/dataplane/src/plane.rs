@@ -254,8 +254,8 @@ impl DataPlane {
 
     /// The in-sync replicas of a partition that this broker leads in this epoch: `isr` is what the
     /// controller has written and `min.insync.replicas` counts, `members` has those besides that
-    /// are about to join, whom the high watermark waits for already. False where this broker does
-    /// not lead in that epoch.
+    /// are about to join, whom the high watermark waits for already; `is_held` as in
+    /// [`api::LeaderSpec::is_held`]. False where this broker does not lead in that epoch.
     pub fn set_isr(
         &self,
         topic: &str,
@@ -263,13 +263,14 @@ impl DataPlane {
         leader_epoch: i32,
         members: &[i32],
         isr: &[i32],
+        is_held: bool,
     ) -> bool {
         let Some(partition) = self.shared.registry.partition(topic, partition) else {
             return false;
         };
         let mut outbox = self.shared.outbox();
         let mut state = partition.lock();
-        let is_set = state.set_isr(leader_epoch, members, isr);
+        let is_set = state.set_isr(leader_epoch, members, isr, is_held);
         if is_set && state.release(usize::MAX, &mut outbox) {
             partition.dir.syncer.high_watermark_moved();
         }

@@ -90,7 +90,7 @@ fn a_replica_that_is_not_in_sync_or_lacks_the_offset_is_not_named() {
     stays(&mut pair, 0);
     eventually("the leader's knowledge of its end", || {
         let plane = &pair.plane(1).plane;
-        plane.set_isr("t", 0, 0, &BOTH, &BOTH).then_some(())
+        plane.set_isr("t", 0, 0, &BOTH, &BOTH, false).then_some(())
     });
     let nearest =
         |pair: &mut Pair, offset| fetch(pair, 1, &ask(offset).rack("b")).preferred_replica;

@@ -166,13 +166,13 @@ fn who_has_caught_up_is_told_once() {
     let plane = pair.plane(1);
     assert!(!plane.plane.drain_events(100).iter().any(is_it), "once");
     // The control plane says that it may not join; it asks again.
-    assert!(plane.plane.set_isr("t", 0, 3, &[1], &[1]));
+    assert!(plane.plane.set_isr("t", 0, 3, &[1], &[1], false));
     plane.wait_for("the follower again", is_it);
     assert!(
-        !plane.plane.set_isr("t", 0, 2, &BOTH, &BOTH),
+        !plane.plane.set_isr("t", 0, 2, &BOTH, &BOTH, false),
         "an older epoch"
     );
-    assert!(plane.plane.set_isr("t", 0, 3, &BOTH, &[1]));
+    assert!(plane.plane.set_isr("t", 0, 3, &BOTH, &[1], false));
     pair.produce(1, b"c");
     pair.wait_visible(1, 3);
 }

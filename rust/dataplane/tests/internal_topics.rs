@@ -233,11 +233,11 @@ fn replicas_lost_after_the_append_are_waited_for() {
     };
     assert_eq!(test.become_leaders(vec![with_follower]), [NONE]);
     let ticket = append(&test, &terms(), &[("k", Some("v"))]);
-    assert!(test.plane.set_isr(TOPIC, 0, 0, &[1], &[1]));
+    assert!(test.plane.set_isr(TOPIC, 0, 0, &[1], &[1], false));
     assert_eq!(test.statistic("purgatory_internal"), 1, "one is too few");
     options.min_insync_replicas = 1;
     test.describe_topic(TOPIC, 1, &options);
-    assert!(test.plane.set_isr(TOPIC, 0, 0, &[1], &[1]));
+    assert!(test.plane.set_isr(TOPIC, 0, 0, &[1], &[1], false));
     assert_eq!(appended(&mut test, ticket), (ErrorCode::NONE.0, 0));
 }
 

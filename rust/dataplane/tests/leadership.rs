@@ -123,14 +123,14 @@ fn who_has_fallen_back_since_it_caught_up_does_not_join() {
     producer.produce("t", 0, &batch(&[b"b"]));
     assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 2);
     assert!(
-        !test.plane.set_isr("t", 0, 0, &[1, 2], &[1]),
+        !test.plane.set_isr("t", 0, 0, &[1, 2], &[1], false),
         "it lacks one"
     );
     producer.produce("t", 0, &batch(&[b"c"]));
     let seen = test.client().fetch_one("t", 0, 0).high_watermark;
     assert_eq!(seen, 3, "it is not waited for");
     replica.fetch(&follower(3).wait(0, 1));
-    assert!(test.plane.set_isr("t", 0, 0, &[1, 2], &[1]));
+    assert!(test.plane.set_isr("t", 0, 0, &[1, 2], &[1], false));
     producer.produce("t", 0, &batch(&[b"d"]));
     assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 3);
 }

@@ -10,6 +10,7 @@ from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     ForgetUnclean,
+    ReadMinimums,
     ReadStates,
     ReadUnclean,
     Send,
@@ -80,6 +81,8 @@ class Runner:
         """Writes and requests until the controller crashes; None = it does not."""
         self.states: dict[TopicPartition, tuple[Leadership, int]] = {}
         self.unclean = frozenset(unclean)
+        self.minimums: dict[str, int] = {}
+        """``min.insync.replicas`` where it is not 1."""
         self.sent: list[tuple[int, ControlRequest]] = []
         self.deleted: list[str] = []
 
@@ -98,7 +101,7 @@ class Runner:
         """The next controller, not yet started; it finds what this one has written."""
         runner = Runner(unclean=self.unclean, epoch=self.controller.state.epoch + 1)
         runner.topics, runner.states = self.topics, self.states
-        runner.to_reassign = self.to_reassign
+        runner.to_reassign, runner.minimums = self.to_reassign, self.minimums
         return runner
 
     def _act(self) -> None:
@@ -138,6 +141,8 @@ class Runner:
                     lines += [f"read {name(key)}" for key in keys]
                 case ReadUnclean(topics):
                     result = self.unclean & set(topics)
+                case ReadMinimums(topics):
+                    result = {topic: self.minimums.get(topic, 1) for topic in topics}
                 case WriteAssignments(topic, assignments):
                     result = self._write_assignments(topic, assignments)
                     lines += [
@@ -230,7 +235,8 @@ def name(key: TopicPartition) -> str:
 def shown(state: Leadership) -> str:
     isr = ",".join(map(str, state.isr))
     recovering = " recovering" if state.recovery_state else ""
-    return f"leader {state.leader} epoch {state.leader_epoch} isr {isr}{recovering}"
+    eligible = f" eligible {','.join(map(str, state.eligible))}" if state.eligible else ""
+    return f"leader {state.leader} epoch {state.leader_epoch} isr {isr}{recovering}{eligible}"
 
 
 def info_line(topic: str, info: PartitionInfo) -> str:

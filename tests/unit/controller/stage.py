@@ -1,6 +1,6 @@
 """Brokers that obey, and controllers' drivers over one embedded store."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -51,6 +51,11 @@ class Brokers:
                 await self.changed.wait()
 
 
+def _minimum(_topic: str, overrides: Mapping[str, str] | None) -> int | None:
+    """A broker that knows of no topic's options what it does not read."""
+    return None if overrides is None else int(overrides.get("min.insync.replicas", "1"))
+
+
 class Cluster:
     """One store, several brokers with a driver each."""
 
@@ -88,6 +93,7 @@ class Cluster:
             OwnChannel(brokers or self.brokers),
             ControllerSettings(
                 unclean_topics=lambda overrides: frozenset(self.unclean & overrides.keys()),
+                min_insync_replicas=_minimum,
                 delete_topic_enable=True,
                 rebalance_interval_seconds=rebalance_interval_seconds,
                 imbalance_percent=10,

@@ -8,9 +8,15 @@ use crate::replica_selector::Candidate;
 
 impl PartitionState {
     /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
-    /// written. False where this broker does not lead in that epoch, or where one that would join
+    /// written, `is_held` is [`crate::api::LeaderSpec::is_held`]. False where this broker does not lead in that epoch, or where one that would join
     /// lacks by now what the high watermark has passed: it is told again when it has it.
-    pub fn set_isr(&mut self, leader_epoch: i32, members: &[i32], isr: &[i32]) -> bool {
+    pub fn set_isr(
+        &mut self,
+        leader_epoch: i32,
+        members: &[i32],
+        isr: &[i32],
+        is_held: bool,
+    ) -> bool {
         if self.leader.is_some() || leader_epoch != self.leader_epoch {
             return false;
         }
@@ -28,8 +34,20 @@ impl PartitionState {
         if is_fit {
             self.members = members.to_vec();
             self.isr = isr.to_vec();
+            self.is_held = is_held;
         }
         is_fit
+    }
+
+    /// Whether the high watermark of what this broker leads may move. Where it is not enough for
+    /// acks=-1 nothing more is shown to anyone: what a consumer has seen must outlive any one
+    /// broker. Nor as long as the controller counts on others, whatever `min.insync.replicas` is
+    /// here by now: it may have decided by another one.
+    pub(super) fn has_enough_in_sync(&self) -> bool {
+        let minimum = usize::try_from(self.topic.settings().min_insync_replicas).unwrap_or(0);
+        let count = self.isr.len();
+        !self.is_held && (count >= self.replicas.len() || count >= minimum)
+            || is_planted(Bug::AckBelowMinIsr)
     }
 
     /// How far the log of a follower has to reach.

@@ -255,6 +255,7 @@ impl TestPlane {
             replicas: vec![1],
             isr: vec![1],
             is_new: false,
+            is_held: false,
         }
     }
 
