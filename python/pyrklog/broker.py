@@ -28,8 +28,9 @@ from pyrklog.admin.topics import TopicAdmin
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
 from pyrklog.controller.asked import AskedController
-from pyrklog.controller.driver import ControllerDriver, ControllerSettings
+from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.service import ClusterService
+from pyrklog.controller.settings import ControllerSettings
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.core_plane import CorePlane
 from pyrklog.dataplane import Plane, PlaneSettings

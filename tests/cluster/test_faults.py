@@ -1,10 +1,10 @@
-"""One fault after another, under load: nothing acknowledged is lost, replicas are equal, and service
-comes back without a hand.
+"""One fault after another, under load: nothing acknowledged is lost, replicas are equal, and
+service comes back without a hand.
 
 The load is an idempotent producer with acks=all on a topic with min.insync.replicas=2. The brokers
 are those of tests/checker: their traffic passes pipes that can be cut, their log directories are
-small disks where that is possible (as root), and each has a clock of its own. One cluster serves all
-tests, so that each also begins where the ones before have ended.
+small disks where that is possible (as root), and each has a clock of its own. One cluster serves
+all tests, so that each also begins where the ones before have ended.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyrklog.controller.asked import AskedController
-from pyrklog.controller.driver import ControllerDriver, ControllerSettings
+from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.service import NO_TOPIC_ID, TopicInfo
+from pyrklog.controller.settings import ControllerSettings
 from pyrklog.core_plane import CorePlane
 from pyrklog.dataplane import PlaneSettings
 from pyrklog.errors import ErrorCode, StartError

@@ -1,9 +1,9 @@
 """Where the replicas of a partition differ, found by digests of ranges of offsets.
 
 Pure: who asks the brokers is an argument. A range is compared in pieces, from its start on; the
-first piece whose digests differ is halved until the offset at which they begin to is known. Batches
-are whole in a digest or not in it, so digests of a longer prefix are equal only where those of
-every shorter one are.
+first piece whose digests differ is halved until the offset at which they begin to is known.
+Batches are whole in a digest or not in it, so digests of a longer prefix are equal only where those
+of every shorter one are.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The state-change logs of several brokers as one timeline; pure, but for reading files.
 
 Lines of one log keep their order, whatever its clock did meanwhile: where a line's time lies
-before that of the line before it, it is placed by the latter. Marks say where an epoch changed: the
-controller's over all lines, the leader's over those of a partition. One that fell, or grew by more
-than one, is told as such: an old controller went on, or lines are missing.
+before that of the line before it, it is placed by the latter. Marks say where an epoch changed:
+the controller's over all lines, the leader's over those of a partition. One that fell, or grew by
+more than one, is told as such: an old controller went on, or lines are missing.
 """
 
 from __future__ import annotations

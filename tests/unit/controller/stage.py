@@ -5,7 +5,7 @@ from pathlib import Path
 
 import trio
 
-from pyrklog.controller.driver import ControllerDriver, ControllerSettings
+from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.requests import (
     ControlRequest,
     ControlResponse,
@@ -15,6 +15,7 @@ from pyrklog.controller.requests import (
     StopReplicaResponse,
     TopicPartitions,
 )
+from pyrklog.controller.settings import ControllerSettings
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore import znodes
