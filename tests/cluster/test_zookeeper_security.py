@@ -163,9 +163,15 @@ def test_a_cluster_by_tls(
 
 
 def test_what_does_not_fit_is_told(
-    zookeeper: ZooKeeperServer, certificates: Certificates, tmp_path: Path, topic: str
+    zookeeper: ZooKeeperServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Untrusted server, unknown client, a plain port, a file that is missing."""
+    # Whom the machine trusts does not count.
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
     waits: dict[str, Any] = {"zookeeper.connection.timeout.ms": 1_500}
     secure, missing = zookeeper.secure_address, str(tmp_path / "missing.pem")
     alone = by_tls(certificates)
