@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +122,10 @@ def test_a_cluster_whose_nodes_are_its_own(
             count=3,
             **{**DIGEST, "pyrklog.zookeeper.digest": "brokers:guessed"},
         ).brokers[3]
-        with pytest.raises(BrokerExited, match="ZooKeeper refuses access") as ended:
+        refused = pytest.raises(BrokerExited, match="ZooKeeper refuses access")
+        with closing(other), refused as ended:
             other.start()
         assert "Traceback" not in str(ended.value)
-        other.close()
     finally:
         cluster.close()
 
@@ -163,9 +164,15 @@ def test_a_cluster_by_tls(
 
 
 def test_what_does_not_fit_is_told(
-    zookeeper: ZooKeeperServer, certificates: Certificates, tmp_path: Path, topic: str
+    zookeeper: ZooKeeperServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Untrusted server, unknown client, a plain port, a file that is missing."""
+    # Whom the machine trusts does not count.
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
     waits: dict[str, Any] = {"zookeeper.connection.timeout.ms": 1_500}
     secure, missing = zookeeper.secure_address, str(tmp_path / "missing.pem")
     alone = by_tls(certificates)
@@ -190,11 +197,10 @@ def test_what_does_not_fit_is_told(
     for number, (address, options, code, words) in enumerate(cases):
         place = f"{address}/{topic}-{number}"
         one = BrokerCluster(place, tmp_path / str(number), count=1, **options, **waits)
-        with pytest.raises(BrokerExited, match=words) as ended:
+        with closing(one), pytest.raises(BrokerExited, match=words) as ended:
             one.start()
         assert f"exit code {code}" in str(ended.value)
         assert "Traceback" not in str(ended.value)
-        one.close()
 
 
 def test_answers_in_one_record_are_not_left_waiting(certificates: Certificates) -> None:

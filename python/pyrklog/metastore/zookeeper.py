@@ -60,7 +60,7 @@ from pyrklog.metastore.tree import check_path
 from pyrklog.metastore.unsettled import results_if_done, touched
 from pyrklog.metastore.watches import Watches
 from pyrklog.metastore.znodes import CONSUMERS, SENSITIVE_PATHS
-from pyrklog.metastore.zookeeper_tls import TlsFiles, tls_context, tls_failure
+from pyrklog.metastore.zookeeper_tls import TlsFiles, connect_by_tls, tls_context, tls_failure
 
 log = get_logger("zookeeper")
 
@@ -117,10 +117,11 @@ class _AtOnce:
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """Calls back on the connection's thread. kazoo's own way has one thread for answers and one for
-    watch events, and with it no order between the two."""
+    watch events, and with it no order between the two. Speaks TLS where there are files for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: TlsFiles | None = None) -> None:
         super().__init__()
+        self._tls = tls
         self.completion_queue = _AtOnce()
         self.callback_queue = _AtOnce()
 
@@ -129,6 +130,15 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def stop(self) -> None:
         self._running = False
+
+    def create_connection(
+        self, *, address: tuple[str, int], hostname: str, timeout: float, **settings: Any
+    ) -> Any:
+        if self._tls is not None:
+            return connect_by_tls(address, hostname, timeout, self._tls)
+        return super().create_connection(
+            address=address, hostname=hostname, timeout=timeout, **settings
+        )
 
     def select(
         self,
@@ -481,24 +491,12 @@ def _client(address: ZooKeeperAddress, hosts: str) -> KazooClient:
     retry = KazooRetry(
         max_tries=-1, delay=_RECONNECT_FIRST_SECONDS, max_delay=_RECONNECT_MAX_SECONDS
     )
-    tls = address.tls
-    files = {}
-    if tls is not None:
-        files = {
-            "use_ssl": True,
-            "ca": tls.ca,
-            "certfile": tls.certificate,
-            "keyfile": tls.key,
-            "keyfile_password": tls.key_password,
-            "check_hostname": tls.verifies_host,
-        }
     return KazooClient(
         hosts=hosts,
         timeout=address.session_timeout_ms / 1000,
-        handler=Handler(),
+        handler=Handler(address.tls),
         connection_retry=retry,
         auth_data=[("digest", address.digest)] if address.digest is not None else None,
-        **files,
     )
 
 

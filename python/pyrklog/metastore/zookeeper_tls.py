@@ -23,10 +23,7 @@ class TlsFiles(NamedTuple):
 
 
 def tls_context(tls: TlsFiles) -> ssl.SSLContext:
-    """Also what checks the files: kazoo takes one that is missing for a server that is not there.
-
-    Raises :class:`ConfigError`.
-    """
+    """What to trust and to show. Raises :class:`ConfigError` where a file does not fit."""
     option, file = "zookeeper.ssl.truststore.location", tls.ca
     try:
         context = ssl.create_default_context(cafile=file)
@@ -41,15 +38,32 @@ def tls_context(tls: TlsFiles) -> ssl.SSLContext:
     return context
 
 
+def connect_by_tls(
+    address: tuple[str, int], host: str, timeout_seconds: float, tls: TlsFiles
+) -> ssl.SSLSocket:
+    """A connection to ``host``, whose address it is. Blocks.
+
+    Not kazoo's, which trusts whom the machine trusts besides ``tls.ca``. The files are read each
+    time, so that certificates can be renewed. Raises :class:`OSError`.
+    """
+    try:
+        context = tls_context(tls)
+    except ConfigError as error:
+        raise OSError(str(error)) from None  # they are being replaced: tried again
+    plain = socket.create_connection(address, timeout_seconds)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return context.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
 def tls_failure(hosts: Sequence[tuple[str, int]], tls: TlsFiles) -> str | None:
     """Why no server speaks TLS with us; None where that is not what is wrong. Blocks."""
-    context = tls_context(tls)
     for host, port in hosts:
         try:
-            with (
-                socket.create_connection((host, port), _PROBE_SECONDS) as plain,
-                context.wrap_socket(plain, server_hostname=host) as connection,
-            ):
+            with connect_by_tls((host, port), host, _PROBE_SECONDS, tls) as connection:
                 # With TLS 1.3 a refused certificate shows in the first answer only.
                 connection.recv(1)
         except ssl.SSLError as error:
