@@ -1,4 +1,5 @@
-"""Three brokers whose wires can be cut, to each other and to ZooKeeper, and whose clocks can be set."""
+"""Three brokers whose wires can be cut, to each other and to ZooKeeper, and whose clocks can be
+set."""
 
 from __future__ import annotations
 

@@ -75,6 +75,8 @@ BROKER_KINDS = {
     "link_reset": _Kind(1, (0.0, 0.0)),
     "full_disk": _Kind(2, (0.5, 2.0)),
     "broken_disk": _Kind(1, (0.2, 1.0)),
+    "clock_step": _Kind(1, (0.3, 2.0)),
+    "clock_step_back": _Kind(1, (0.3, 2.0)),
 }
 """How often each comes, and for how long; a session's time-out is two seconds. ``deaf`` receives
 nothing from other brokers, ``mute`` reaches none of them. On a ``broken_disk`` every write fails,
