@@ -59,6 +59,8 @@ class _Kind(NamedTuple):
     weight: int
     hold_s: tuple[float, float]
     on_all: bool = False
+    alone: bool = False
+    """The only fault of its round: what it does is borne by a cluster that is whole."""
 
 
 BROKER_KINDS = {
@@ -75,10 +77,14 @@ BROKER_KINDS = {
     "link_reset": _Kind(1, (0.0, 0.0)),
     "full_disk": _Kind(2, (0.5, 2.0)),
     "broken_disk": _Kind(1, (0.2, 1.0)),
+    "machine_crash": _Kind(2, (0.0, 1.0), alone=True),
+    "clock_step": _Kind(1, (0.3, 2.0)),
+    "clock_step_back": _Kind(1, (0.3, 2.0)),
 }
 """How often each comes, and for how long; a session's time-out is two seconds. ``deaf`` receives
 nothing from other brokers, ``mute`` reaches none of them. On a ``broken_disk`` every write fails,
-up to a kill and a new start."""
+up to a kill and a new start. ``machine_crash``: killed, and its shared memory is gone. What was not
+in its files is lost with it, so that the cluster has to take it for unclean."""
 
 ZOOKEEPER_KINDS = {
     "zookeeper_pause": _Kind(2, (0.3, 1.2)),
@@ -86,27 +92,23 @@ ZOOKEEPER_KINDS = {
     "zookeeper_kill": _Kind(3, (0.0, 1.0)),
 }
 
-OFF_BY_DEFAULT = {"machine_crash": _Kind(2, (0.0, 1.0))}
-"""``machine_crash``: killed, and its shared memory is gone. What was not in its files is lost with
-it, so that the cluster has to take it for unclean."""
-
-KINDS = {**BROKER_KINDS, **ZOOKEEPER_KINDS, **OFF_BY_DEFAULT}
+KINDS = {**BROKER_KINDS, **ZOOKEEPER_KINDS}
 
 
 def make_plan(seed: int, number: int, kinds: Collection[str] = ()) -> Plan:
-    """The faults of one round, of these kinds or of all that are on by default. KeyError: a kind
-    that is none."""
+    """The faults of one round, of these kinds or of all. KeyError: a kind that is none."""
     source = random.Random(f"{seed}/{number}")
-    enabled = {name: KINDS[name] for name in kinds or (*BROKER_KINDS, *ZOOKEEPER_KINDS)}
+    enabled = {name: KINDS[name] for name in kinds or KINDS}
     brokers = {name: kind for name, kind in enabled.items() if name not in ZOOKEEPER_KINDS}
     zookeeper = {name: kind for name, kind in enabled.items() if name in ZOOKEEPER_KINDS}
-    single = {name: kind for name, kind in brokers.items() if not kind.on_all}
+    single = {name: kind for name, kind in brokers.items() if not (kind.on_all or kind.alone)}
     beside = not brokers or source.random() < ZOOKEEPER_SHARE
     if single and source.random() < STORM_SHARE:
         one, other = source.sample(range(BROKERS), 2)
         lanes = (_lane(source, single, one), _lane(source, single, other))
     else:
         lanes = (_lane(source, brokers), ())
+        beside = beside and not any(KINDS[fault.kind].alone for fault in lanes[0])
     return Plan(*lanes, _lane(source, zookeeper, faults_max=1) if beside else ())
 
 
@@ -123,6 +125,8 @@ def _lane(
     for _ in range(source.choice((1, 1, 2, faults_max)) if kinds else 0):
         (name,) = source.choices(list(kinds), [kind.weight for kind in kinds.values()])
         kind = kinds[name]
+        if kind.alone and faults:
+            continue
         victim = _victim(source, name, kind) if broker is None else ANY
         number = source.randrange(1_000)
         if broker is not None:
@@ -132,6 +136,8 @@ def _lane(
         if len(faults) < faults_max and (not faults or after_s + hold_s <= left_s):
             faults.append(Fault(name, victim, number, after_s, hold_s))
             left_s -= after_s + hold_s
+        if kind.alone:
+            break
     return tuple(faults)
 
 

@@ -15,6 +15,7 @@ from tests.checker.brokers import WiredCluster
 from tests.checker.plan import ALL, Fault, Plan, make_plan
 from tests.checker.replicas import compare
 from tests.checker.rounds import run_round
+from tests.support.verifying import verify
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.jvm
@@ -50,6 +51,8 @@ def test_random_faults(wired: WiredCluster, tmp_path: Path) -> None:
         print(f"round {number}: {'; '.join(done.happened)}", flush=True)
         if not done.is_good:
             pytest.fail(done.report(tmp_path / f"round-{number}.jsonl"), pytrace=False)
+    # Groups that end write to the offsets' topic still.
+    assert {item["status"] for item in verify(wired.bootstrap)} == {"equal"}, f"{SEED=}"
     for broker in wired.brokers.values():
         assert broker.stop(timeout_s=30) == 0
     folders = {number: wired.log_dir(number) for number in wired.brokers}

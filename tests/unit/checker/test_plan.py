@@ -8,7 +8,6 @@ from tests.checker.plan import (
     ANY,
     BROKER_KINDS,
     KINDS,
-    OFF_BY_DEFAULT,
     ZOOKEEPER_KINDS,
     make_plan,
 )
@@ -21,9 +20,9 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert [make_plan(6, number) for number in range(500)] != MANY
 
 
-def test_every_kind_comes_about_but_those_that_are_off() -> None:
+def test_every_kind_comes_about() -> None:
     found = {fault.kind for plan in MANY for lane in plan for fault in lane}
-    assert found == KINDS.keys() - OFF_BY_DEFAULT.keys()
+    assert found == KINDS.keys()
 
 
 def test_each_lane_has_its_own_kinds_and_its_faults_follow_each_other() -> None:
@@ -58,6 +57,14 @@ def test_a_plan_of_one_kind(kind: str) -> None:
 def test_a_kind_that_does_not_exist_is_refused() -> None:
     with pytest.raises(KeyError):
         make_plan(1, 1, ["earthquake"])
+
+
+def test_the_crash_of_a_machine_is_the_only_fault_of_its_round() -> None:
+    kinds = ["machine_crash", "kill", "zookeeper_kill"]
+    plans = [make_plan(3, number, kinds) for number in range(300)]
+    crashes = [p for p in plans if "machine_crash" in {f.kind for lane in p for f in lane}]
+    assert 20 < len(crashes) < 200
+    assert {tuple(map(len, plan)) for plan in crashes} == {(1, 0, 0)}
 
 
 def test_every_kind_can_be_carried_out() -> None:
