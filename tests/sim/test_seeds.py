@@ -19,7 +19,6 @@ SEEDS_TO_FIND_MAX = 1_000
 # From here on the bug does not take long; it is looked for from 0 on with FIND_FROM_ZERO.
 BEGIN_AT = {
     "ISR write without the version check": 110,
-    "high watermark above the gate": 50,
 }
 
 
