@@ -2,8 +2,8 @@
 
 The steps and their order are Kafka's (3.9, KIP-455), but that what was added in vain goes before
 anything else. The topic's znode is written first, with the targets and the old replicas, and last,
-with the targets alone: a controller that fails in between leaves all that its successor has to know.
-That one goes on from there, and every step may be done twice.
+with the targets alone: a controller that fails in between leaves all that its successor has to
+know. That one goes on from there, and every step may be done twice.
 
 Where Kafka would go on without a leader (no target may lead, a state cannot be written), the
 reassignment waits here for the next event instead. A replica on a dead broker is forgotten, as in
