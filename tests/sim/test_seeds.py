@@ -40,6 +40,13 @@ def test_no_seed_violates_an_invariant() -> None:
     assert acknowledged > 50 * SEEDS, "hardly anything was acknowledged: nothing was tried"
 
 
+@pytest.mark.parametrize("seed", [12, 15, 82, 220, 783, 1114, 1705])
+def test_a_seed_that_has_found_something_does_not_any_more(seed: int) -> None:
+    """docs/simulation.md, section 6; the tests of the parts that were wrong tell more."""
+    outcome = run(seed)
+    assert outcome.violation is None, tell(outcome)
+
+
 def find(name: str) -> Outcome:
     """The first seed that finds a planted bug, and nothing without it."""
     planted = BUGS[name]
