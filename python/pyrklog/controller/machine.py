@@ -386,12 +386,12 @@ class Controller:
         yield StateChange("deletion_asked", self._fields(topics=fresh, blocked=blocked))
         yield from self._resume_deletions()
 
-    def _resume_deletions(self) -> Steps:
+    def _resume_deletions(self, names: Collection[str] | None = None) -> Steps:
         """Starts or finishes what can be: every replica's broker lives, none is being deleted."""
         state = self.state
         ready = []
         done = []
-        for name in sorted(state.to_delete):
+        for name in sorted(state.to_delete if names is None else state.to_delete & set(names)):
             topic = state.topics[name]
             replicas = _replicas_of(topic)
             states = {p.replica_state(b) for p, b in replicas}
@@ -440,16 +440,8 @@ class Controller:
         if failed:
             yield from self._deletion_failed(failed)
         if succeeded:
-            yield from self._resume_deletions_after(succeeded)
-
-    def _resume_deletions_after(self, replicas: Sequence[Replica]) -> Steps:
-        done = []
-        for name in sorted({partition.topic.name for partition, _ in replicas}):
-            topic = self.state.topics[name]
-            states = {p.replica_state(b) for p, b in _replicas_of(topic)}
-            if states == {ReplicaState.DELETION_SUCCESSFUL}:
-                done.append(topic)
-        yield from self._forget(done)
+            # One whose broker came back meanwhile had to wait for these.
+            yield from self._resume_deletions({partition.topic.name for partition, _ in succeeded})
 
     def _deletion_failed(self, replicas: Sequence[Replica]) -> Steps:
         """The topic stays marked; it is tried again when the broker is back."""

@@ -75,8 +75,8 @@ class Replicas:
         self.hosted: dict[TopicPartition, Hosted] = {}
         self.failed: set[TopicPartition] = set()
         """On log directories that have failed."""
-        self._stopped: dict[TopicPartition, tuple[bytes, int]] = {}
-        """Topic id and leader epoch of what was stopped in this controller's term.
+        self._stopped: dict[tuple[bytes, int], int] = {}
+        """Topic id and partition -> leader epoch, of what was stopped in this controller's term.
 
         A LeaderAndIsr of before, late over a connection that has broken since, would bring it back.
         """
@@ -118,7 +118,7 @@ class Replicas:
                     and key not in self.failed
                 ):
                     del self.hosted[key]
-                    self._remember_stop(key, known, info.leader_epoch)
+                    self._remember_stop(info.partition, known, info.leader_epoch)
                     found.append((*key, False))
         return found
 
@@ -143,7 +143,7 @@ class Replicas:
             decision.errors[key] = error
             return
         leads = info.leader == self.node_id
-        self._stopped.pop(key, None)
+        self._stopped.pop((topic_id, info.partition), None)
         known = self.hosted.get(key)
         # A leader that stays one serves on: its coordinators must not let go of their groups
         # because some other broker has left the ISR.
@@ -180,8 +180,7 @@ class Replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         known = self.hosted.get(key)
         if known is None:
-            stopped_id, stopped_epoch = self._stopped.get(key, (b"", EPOCH_NONE))
-            is_late = stopped_id == topic_id and info.leader_epoch <= stopped_epoch
+            is_late = info.leader_epoch <= self._stopped.get((topic_id, info.partition), EPOCH_NONE)
             return ErrorCode.STALE_CONTROLLER_EPOCH if is_late else ErrorCode.NONE
         if known.topic_id != topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -226,18 +225,15 @@ class Replicas:
                 decision.errors[key] = ErrorCode.FENCED_LEADER_EPOCH
             else:
                 self.hosted.pop(key, None)
-                self._remember_stop(key, known, item.leader_epoch)
+                if known is not None:
+                    self._remember_stop(item.partition, known, item.leader_epoch)
                 decision.stop.append((item.topic, item.partition, item.delete))
         return decision
 
-    def _remember_stop(self, key: TopicPartition, known: Hosted | None, epoch: int) -> None:
-        topic_id, stopped_epoch = self._stopped.pop(key, (b"", EPOCH_NONE))
-        if known is not None:
-            topic_id, stopped_epoch = known.topic_id, known.leader_epoch
-        if topic_id:
-            self._stopped[key] = topic_id, max(stopped_epoch, epoch)
-            if len(self._stopped) > STOPPED_MAX:
-                del self._stopped[next(iter(self._stopped))]
+    def _remember_stop(self, partition: int, known: Hosted, epoch: int) -> None:
+        self._stopped[known.topic_id, partition] = max(known.leader_epoch, epoch)
+        if len(self._stopped) > STOPPED_MAX:
+            del self._stopped[next(iter(self._stopped))]
 
     def log_dir_failed(self, partitions: Iterable[TopicPartition]) -> None:
         """A log directory failed with these partitions."""

@@ -361,6 +361,18 @@ def test_a_broker_dies_while_it_deletes() -> None:
     assert runner.stop_answered(2) == ["delete nodes t"]
 
 
+def test_a_broker_begins_anew_while_another_deletes() -> None:
+    """The simulation's seed 783: its replica had to wait for the other's, and waited for ever."""
+    runner = Runner()
+    runner.start(live(1, 2))
+    created(runner, t=[(1, 2)])
+    runner.run(runner.controller.deletion_asked(["t"]))
+    lines = runner.run(runner.controller.brokers_changed(live(1) | live(2, epoch=300)))
+    assert not [line for line in lines if "delete" in line]
+    assert runner.stop_answered(1) == ["2 <- stop t-0@-2 delete"]
+    assert runner.stop_answered(2) == ["delete nodes t"]
+
+
 def test_a_new_controller_goes_on_deleting() -> None:
     runner = Runner()
     runner.states = {("t", 0): (Leadership(1, 0, (1,), EPOCH - 1), 0)}

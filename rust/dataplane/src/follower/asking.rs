@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
+use pyrklog_log::Log;
 use pyrklog_wire::fetch::{
     FetchPartition, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
 };
 
 use crate::api::TopicId;
+use crate::planted::{Bug, is_planted};
 
 /// Kafka's version between brokers of 3.9.
 pub const FETCH_VERSION: i16 = 17;
@@ -25,6 +27,28 @@ pub struct Ask {
     pub last_epoch: i32,
     /// The own log's start.
     pub log_start: i64,
+}
+
+impl Ask {
+    /// What is asked for a log that is followed in this epoch.
+    pub fn of(log: &Log, leader_epoch: i32) -> Ask {
+        Ask {
+            leader_epoch,
+            offset: log.log_end_offset(),
+            last_epoch: match is_planted(Bug::TruncateToHighWatermark) {
+                true => -1,
+                false => log.latest_epoch().unwrap_or(-1),
+            },
+            log_start: log.log_start_offset(),
+        }
+    }
+
+    /// Whether the answer still counts: the log ends as it did, and is followed in the same epoch.
+    pub fn still_holds(&self, log: &Log, leader_epoch: i32) -> bool {
+        let now = Ask::of(log, leader_epoch);
+        let log_start = self.log_start;
+        Ask { log_start, ..now } == *self
+    }
 }
 
 /// Who asks, and for how much.

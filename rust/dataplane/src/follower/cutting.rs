@@ -6,6 +6,7 @@ use std::time::Duration;
 use pyrklog_log::{Log, TruncateError, TruncateJob};
 use pyrklog_wire::fetch::EpochEndOffset;
 
+use super::asking::Ask;
 use super::taking::Carried;
 use crate::clock::Now;
 use crate::commands::Command;
@@ -50,13 +51,15 @@ enum Plan {
 }
 
 /// Cuts behind whatever else is to be done for the partition, then follows again. Without effect
-/// where another decision has come by then.
-pub fn submit(shared: &Arc<Shared>, partition: Arc<Partition>, leader_epoch: i32, cut: Cut) {
+/// where another decision has come by then, or the log does not end any more where it did when its leader
+/// was asked: each command that ends follows again, so one for an older epoch may have asked for the same
+/// cut a second time, and what came behind the first is in sync by then.
+pub fn submit(shared: &Arc<Shared>, partition: Arc<Partition>, ask: Ask, cut: Cut) {
     let command = Command {
         key: (Arc::clone(&partition.topic.name), partition.index),
         dir: partition.dir.index,
         run: Box::new(move |shared| {
-            carry_out(shared, &partition, leader_epoch, cut);
+            carry_out(shared, &partition, &ask, cut);
             shared.fetchers.follow(shared, &partition);
         }),
     };
@@ -65,16 +68,20 @@ pub fn submit(shared: &Arc<Shared>, partition: Arc<Partition>, leader_epoch: i32
 
 /// What a follower did before there were leader epochs (a planted bug).
 pub fn to_high_watermark(shared: &Arc<Shared>, partition: &Arc<Partition>) {
-    let leader_epoch = partition.lock().leader_epoch;
+    let ask = {
+        let state = partition.lock();
+        let Some(log) = &state.log else { return };
+        Ask::of(log, state.leader_epoch)
+    };
     let end = EpochEndOffset {
         epoch: -1,
         end_offset: -1,
     };
-    carry_out(shared, partition, leader_epoch, Cut::Diverging(end));
+    carry_out(shared, partition, &ask, Cut::Diverging(end));
 }
 
-fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, leader_epoch: i32, cut: Cut) {
-    let Some((mut job, plan, end)) = begin(shared, partition, leader_epoch, &cut) else {
+fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, ask: &Ask, cut: Cut) {
+    let Some((mut job, plan, end)) = begin(shared, partition, ask, &cut) else {
         return;
     };
     let result = job.execute();
@@ -111,16 +118,17 @@ fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, leader_epoch: i32
 fn begin(
     shared: &Arc<Shared>,
     partition: &Arc<Partition>,
-    leader_epoch: i32,
+    ask: &Ask,
     cut: &Cut,
 ) -> Option<(TruncateJob, Plan, i64)> {
     let now_ms = Now::read().wall_ms;
     let expiration_ms = shared.config.producer_id_expiration_ms;
     loop {
         let mut state = partition.lock();
-        let is_wanted = state.role == Role::Follower && state.leader_epoch == leader_epoch;
+        let (role, leader_epoch) = (state.role, state.leader_epoch);
         let PartitionState { log, .. } = &mut *state;
         let log = log.as_mut()?;
+        let is_wanted = role == Role::Follower && ask.still_holds(log, leader_epoch);
         // On a full disk it would be waited for what is unwritten: the fetcher comes back.
         let dir = &partition.dir;
         if !is_wanted || dir.has_failed() || dir.is_read_only() || shared.is_ending() {

@@ -15,7 +15,6 @@ use super::taking::{self, Answer, Taken};
 use crate::api::ClusterConfig;
 use crate::clock::mono_ms;
 use crate::partition::{Partition, Role};
-use crate::planted::{Bug, is_planted};
 use crate::shared::Shared;
 
 /// The first pause after a failure; each one in a row is twice as long, up to
@@ -125,15 +124,7 @@ impl Following {
                 wanted.waits_for_gate = true;
                 due(now_ms + GATE_LOOK_MS);
             } else {
-                let ask = Ask {
-                    leader_epoch: followed.leader_epoch,
-                    offset: log.log_end_offset(),
-                    last_epoch: match is_planted(Bug::TruncateToHighWatermark) {
-                        true => -1,
-                        false => log.latest_epoch().unwrap_or(-1),
-                    },
-                    log_start: log.log_start_offset(),
-                };
+                let ask = Ask::of(log, followed.leader_epoch);
                 wanted.asks.insert(*key, ask);
             }
             true
@@ -210,10 +201,10 @@ impl Following {
                 // A newer leader is there; its LeaderAndIsr is on its way.
                 self.followed.remove(&answer.key);
             }
-            Taken::Diverges(end) => self.cut(&answer.key, Cut::Diverging(end)),
-            Taken::BeginsAt(carried) => self.cut(&answer.key, Cut::BeginsAt(carried)),
+            Taken::Diverges(end) => self.cut(answer, Cut::Diverging(end)),
+            Taken::BeginsAt(carried) => self.cut(answer, Cut::BeginsAt(carried)),
             Taken::OutOfRange => match ask_ends(&partition, answer.ask.leader_epoch)? {
-                Some((start, end)) => self.cut(&answer.key, Cut::Outside { start, end }),
+                Some((start, end)) => self.cut(answer, Cut::Outside { start, end }),
                 None => {
                     followed.backoff_ms = longer(followed.backoff_ms, cluster);
                     followed.until_ms = mono_ms() + followed.backoff_ms;
@@ -224,9 +215,9 @@ impl Following {
     }
 
     /// Hands the partition over; it comes back by the mailbox.
-    fn cut(&mut self, key: &Key, cut: Cut) {
-        if let Some(followed) = self.followed.remove(key) {
-            cutting::submit(&self.shared, followed.partition, followed.leader_epoch, cut);
+    fn cut(&mut self, answer: &Answer, cut: Cut) {
+        if let Some(followed) = self.followed.remove(&answer.key) {
+            cutting::submit(&self.shared, followed.partition, answer.ask, cut);
         }
     }
 }
