@@ -20,6 +20,7 @@ SEEDS_TO_FIND_MAX = 1_000
 BEGIN_AT = {
     "ISR expansion before the epoch start": 190,
     "ISR write without the version check": 60,
+    "those who refuse each other depose each other": 190,
 }
 
 
