@@ -21,6 +21,7 @@ BEGIN_AT = {
     "high watermark above the gate": 50,
     "ISR expansion before the epoch start": 190,
     "ISR write without the version check": 60,
+    "those who refuse each other depose each other": 190,
 }
 
 

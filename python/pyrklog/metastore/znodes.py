@@ -419,9 +419,12 @@ def decode_deposed(data: bytes) -> Deposed:
     """Raises :class:`ZnodeError`."""
     content = _load(DEPOSED, data)
     try:
-        return Deposed(*(int(content[field]) for field in Deposed._fields))
+        deposed = Deposed(*(int(content[field]) for field in Deposed._fields))
     except (KeyError, TypeError, ValueError) as error:
         raise ZnodeError(f"{DEPOSED} names no controller: {error!r}") from None
+    if deposed.unproven < 1:
+        raise ZnodeError(f"{DEPOSED} counts {deposed.unproven} deposals")
+    return deposed
 
 
 def encode_config(options: Mapping[str, str]) -> bytes:

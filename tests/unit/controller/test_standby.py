@@ -12,6 +12,7 @@ from pyrklog.controller.deposal import Found, Incumbent
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Steps
 from pyrklog.controller.machine import Controller
+from pyrklog.controller.requests import PartitionInfo, TopicPartitions
 from pyrklog.controller.state import IllegalTransitionError
 from pyrklog.controller.store_writes import Term
 from pyrklog.identity import create_paths
@@ -35,7 +36,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 async def depose(session: EmbeddedSession, broker: int) -> Term:
     """A broker takes the place of whoever is controller."""
-    incumbent = Incumbent(0, (await session.get(znodes.CONTROLLER)).stat)
+    seen = await session.get(znodes.CONTROLLER)
+    incumbent = Incumbent(znodes.decode_controller(seen.data), seen.stat)
     await session.create(znodes.refused_path(broker), b"", ephemeral=True)
     deposed = await session.exists(znodes.DEPOSED)
     epoch = await session.get(znodes.CONTROLLER_EPOCH)
@@ -89,6 +91,37 @@ async def test_who_is_deposed_steps_down_and_is_fenced(
     assert await second.children(znodes.BROKER_IDS) == ["1", "2"]
     await cluster.create_topic("t", (1, 2))
     await cluster.brokers.wait_told("lead t-0:1@0 new")
+
+
+async def test_what_the_deposed_one_led_moves_before_it_is_suspected_by_its_port(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    """By what the new controller remembers. These controllers have no observers."""
+    await cluster.register(1)
+    second = await cluster.register(2)
+    await nursery.start(cluster.driver(1).run)
+    for name in ("t", "u"):
+        await cluster.create_topic(name, (1, 2) if name == "t" else (1,))
+        await cluster.brokers.wait_told(f"lead {name}-0:1@0 new")
+    remembered = [
+        TopicPartitions(
+            name,
+            b"i" * 16,
+            [PartitionInfo(0, 1, 1, 0, isr, 0, isr, (), (), (), False, znodes.RECOVERED)],
+        )
+        for name, isr in (("t", (1, 2)), ("u", (1,)))
+    ]
+    standby = Told(second, 2)
+    driver = cluster.driver(2, told=remembered, standby=standby)
+    await nursery.start(driver.run)
+    cluster.brokers.told.clear()
+    standby.now.set()
+    await cluster.brokers.wait_told("lead t-0:2@1")
+    await until(driver, lambda: driver.controller_id == 2)
+    lone = await second.get(znodes.state_path("u", 0))
+    assert znodes.decode_state("u", lone.data) == znodes.Leadership(1, 0, (1,), 1)
+    moved = await second.get(znodes.state_path("t", 0))
+    assert znodes.decode_state("t", moved.data) == znodes.Leadership(2, 1, (2,), 2)
 
 
 class BeforeDeletion(CurrentStore):

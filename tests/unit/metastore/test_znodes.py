@@ -123,11 +123,30 @@ def test_content_that_is_not_kafkas_names_its_node(data: bytes) -> None:
         lambda: znodes.decode_config_change("/x", data),
         lambda: znodes.decode_log_dir_event("/x", data),
         lambda: znodes.decode_controller(data),
+        lambda: znodes.decode_refused("/x", data),
+        lambda: znodes.decode_deposed(data),
         lambda: znodes.decode_producer_ids(data),
         lambda: znodes.decode_cluster_id(data),
     ):
         with pytest.raises(ZnodeError, match=r"^/"):
             decode()
+
+
+def test_our_own_nodes_of_deposals() -> None:
+    assert znodes.refused_path(3) == "/pyrklog/refused/3"
+    assert znodes.decode_refused("/r", znodes.encode_refused(77)) == 77
+    deposed = znodes.Deposed(1, 99, 2, 3)
+    data = znodes.encode_deposed(deposed)
+    assert json.loads(data) == {
+        "version": 1,
+        "broker": 1,
+        "broker_epoch": 99,
+        "by": 2,
+        "unproven": 3,
+    }
+    assert znodes.decode_deposed(data) == deposed
+    with pytest.raises(ZnodeError, match="counts 0 deposals"):
+        znodes.decode_deposed(znodes.encode_deposed(deposed._replace(unproven=0)))
 
 
 @pytest.mark.parametrize("data", [b'{"config":[]}', b'{"config":{"a":1}}'])
