@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--trace", action="store_true", help="print the traces")
     parser.add_argument("--shrink", action="store_true")
-    parser.add_argument("--power", action="store_true", help="machines lose power, too")
+    parser.add_argument("--no-power", action="store_true", help="no machine loses power")
     parser.add_argument("--plant", action="append", default=[], help="bugs of the data plane")
     parser.add_argument("--keep-going", action="store_true")
     asked = parser.parse_args()
@@ -24,7 +24,9 @@ def main() -> int:
     failed = 0
     acknowledged = events = 0
     for seed in range(asked.first, asked.first + asked.seeds):
-        settings = settings_of(seed)._replace(planted=tuple(asked.plant), loses_power=asked.power)
+        settings = settings_of(seed)._replace(
+            planted=tuple(asked.plant), loses_power=not asked.no_power
+        )
         script = script_of(seed, settings)
         outcome = run(seed, settings, script)
         acknowledged += outcome.acknowledged

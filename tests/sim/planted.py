@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-from pyrklog.controller import store_writes
+from pyrklog.controller import eligible, store_writes
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Snapshot, StateWrite, Steps
+from pyrklog.controller.eligible import EligibleReplicas
 from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.requests import IsrChange
 from pyrklog.controller.state import Partition, Topic
@@ -124,6 +125,20 @@ def unclean_replica_stays() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def nobody_is_eligible() -> Iterator[None]:
+    """Whoever leaves the ISR is forgotten (before KIP-966)."""
+    with _replaced(eligible, "eligible_after", lambda *_: ()):
+        yield
+
+
+@contextmanager
+def unclean_replica_stays_eligible() -> Iterator[None]:
+    """Who may lack acknowledged records leaves the ISR, and is eligible as others are."""
+    with _replaced(EligibleReplicas, "_untrusted", lambda *_: frozenset()):
+        yield
+
+
 BUGS = {
     "truncation to the high watermark": Planted(("truncate_to_high_watermark",)),
     "ISR expansion before the epoch start": Planted(("join_before_epoch_start",)),
@@ -134,6 +149,8 @@ BUGS = {
     "data of a diverging reply is appended": Planted(("append_diverging",)),
     "acks=all answered by the leader alone": Planted(("ack_below_min_isr",)),
     "a restarted unclean replica is kept in the ISR": Planted((), unclean_replica_stays, True),
+    "nobody outside the ISR is eligible": Planted((), nobody_is_eligible, True),
+    "an unclean replica is eligible": Planted((), unclean_replica_stays_eligible, True),
 }
 """All that have to be found, but for one of reassignments, which the simulation does not have."""
 

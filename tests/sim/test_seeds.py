@@ -62,7 +62,10 @@ def test_a_planted_bug_is_found(name: str) -> None:
 def test_what_fails_shrinks_to_a_script_that_fails() -> None:
     name = "truncation to the high watermark"
     seed = find(name).seed
-    settings = settings_of(seed)._replace(planted=BUGS[name].data_plane)
+    planted = BUGS[name]
+    settings = settings_of(seed)._replace(
+        planted=planted.data_plane, loses_power=planted.loses_power
+    )
     whole = script_of(seed, settings)
     script = shrink(seed, settings, whole)
     assert len(script) < len(whole)

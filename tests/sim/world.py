@@ -51,8 +51,9 @@ class Settings(NamedTuple):
     min_insync_replicas: int = 2
     rebalance_seconds: int | None = 7
     fetch_timeout_us: int = 3_000_000
-    loses_power: bool = False
-    """Whether machines go down, too, and lose what was not synced."""
+    loses_power: bool = True
+    """Whether machines go down, too, and lose what was not synced: as many at a time as
+    ``min.insync.replicas`` is for, which is one less."""
     planted: tuple[str, ...] = ()
     """Bugs of the data plane (``planted.rs``)."""
 
