@@ -4,7 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from tests.cluster.test_unclean import STRICT, lose_memory, says
 from tests.support.cluster import BrokerCluster, wait_until
@@ -75,3 +81,23 @@ def test_the_last_in_sync_loses_its_machine_and_one_that_left_before_leads(
     assert eligible(cluster, topic) == []
     assert "leader_recovery_state" not in state(cluster, topic), "no unclean election was needed"
     assert sorted(consume(cluster, topic, 100, "g")) == sorted(values)
+
+
+def test_a_lower_minimum_frees_the_last_one_and_gives_up_the_others(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    cluster = new_cluster().start()
+    last, second, _, _ = leave_one_in_sync(cluster, topic)
+    admin = AdminClient({"bootstrap.servers": cluster.brokers[last].bootstrap})
+    one = ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[one])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    produce(cluster, topic, 1, [b"later"])
+    assert eligible(cluster, topic) == []
+    assert state(cluster, topic)["isr"] == [last]
+    cluster.brokers[last].kill()
+    wait_until(lambda: not cluster.registered(), "its session does not end")
+    cluster.brokers[second].start()
+    wait_until(lambda: state(cluster, topic)["leader"] == -1, "the dead one still leads")
+    cluster.brokers[last].start()
+    wait_until(lambda: state(cluster, topic)["leader"] == last, "it does not lead again")
