@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--trace", action="store_true", help="print the traces")
     parser.add_argument("--shrink", action="store_true")
-    parser.add_argument("--power", action="store_true", help="machines lose power, too")
+    parser.add_argument("--no-power", action="store_true", help="no machine loses power")
     parser.add_argument("--moves", action="store_true", help="only seeds with reassignments")
     parser.add_argument("--topics", action="store_true", help="only seeds with topics made")
     parser.add_argument("--plant", action="append", default=[], help="bugs of the data plane")
@@ -26,7 +26,9 @@ def main() -> int:
     failed = 0
     acknowledged = events = suspicions = deposals = 0
     for seed in range(asked.first, asked.first + asked.seeds):
-        settings = settings_of(seed)._replace(planted=tuple(asked.plant), loses_power=asked.power)
+        settings = settings_of(seed)._replace(
+            planted=tuple(asked.plant), loses_power=not asked.no_power
+        )
         if (asked.moves > settings.moves) or (asked.topics > settings.makes_topics):
             continue
         script = script_of(seed, settings)

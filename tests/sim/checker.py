@@ -65,6 +65,8 @@ class Promises:
         self.marks: dict[tuple[str, int], int] = {}
         """(life, leader epoch) -> high watermark."""
         self.leadership: znodes.Leadership | None = None
+        self.lacking: set[int] = set()
+        """Brokers that have lost power, and have not come back into the ISR since."""
 
 
 class Checker:
@@ -162,19 +164,36 @@ class Checker:
         if entry is None:
             return
         now = znodes.decode_state(path, entry.node.data)
+        now = now._replace(eligible=self._eligible(index, entry.node.stat.version))
         before, promises.leadership = promises.leadership, now
         self._heap.note(
             f"state t-{index} leader={now.leader} epoch={now.leader_epoch} isr={list(now.isr)} "
-            f"version={entry.node.stat.version}"
+            f"version={entry.node.stat.version} eligible={list(now.eligible)}"
         )
         if now.leader >= 0 and now.leader not in now.isr:
             self.violated(f"t-{index}: leader {now.leader} is not in the ISR {now.isr}")
         if before is not None and now.leader_epoch < before.leader_epoch:
             self.violated(f"t-{index}: leader epoch falls: {before} -> {now}")
+        if set(now.eligible) & set(now.isr):
+            self.violated(f"t-{index}: {now.eligible} are eligible, and {now.isr} in sync")
         self._are_counted(index, promises)
         joined = set(now.isr) - set(before.isr if before is not None else ())
         for broker in sorted(joined):
             self._has_all(index, broker, "joins the ISR")
+            if self.replicas[broker, index].is_known:
+                promises.lacking.discard(broker)
+        for broker in now.eligible:
+            self._has_all(index, broker, "is eligible")
+
+    def _eligible(self, index: int, partition_epoch: int) -> tuple[int, ...]:
+        path = znodes.eligible_path("t", index)
+        entry = self._world.zookeeper.tree.get(path)
+        if entry is None:
+            return ()
+        eligible, of_epoch = znodes.decode_eligible(path, entry.node.data)
+        if of_epoch != partition_epoch:
+            self.violated(f"t-{index}: eligible of version {of_epoch}, state {partition_epoch}")
+        return eligible
 
     def _are_counted(self, index: int, promises: Promises) -> None:
         """The leader's high watermark waits for every in-sync replica."""
@@ -305,7 +324,7 @@ class Checker:
         promises = self.partitions[index]
         promises.by_base[batch.base] = batch
         state = promises.leadership
-        for broker in state.isr if state is not None else ():
+        for broker in state.isr + state.eligible if state is not None else ():
             replica = self.replicas[broker, index]
             if replica.is_known and batch.key not in replica.keys:
                 self._lost(index, broker, batch, f"{why}, but lacks on")
@@ -338,7 +357,7 @@ class Checker:
 
     def _is_member(self, index: int, broker: int) -> bool:
         state = self.partitions[index].leadership
-        return state is not None and broker in state.isr
+        return state is not None and broker in state.isr + state.eligible
 
     def _has_all(self, index: int, broker: int, what: str) -> None:
         replica = self.replicas[broker, index]
@@ -355,9 +374,22 @@ class Checker:
         isr = state.isr if state is not None else ()
         self.violated(f"t-{index}: {batch.key} {what}: broker {broker}, in-sync replicas {isr}")
 
+    def bears_loss_of(self, broker: int) -> bool:
+        """Whether nothing may be lost where this machine loses power, too.
+
+        Each promise is on ``min.insync.replicas`` brokers: one of them has to stay whole.
+        """
+        minimum = self._world.settings.min_insync_replicas
+        return all(
+            broker not in self._world.settings.partitions[index]
+            or len(promises.lacking | {broker}) < minimum
+            for index, promises in self.partitions.items()
+        )
+
     def lost_power(self, broker: int) -> None:
         """What is on its disk is to be looked at anew."""
-        for index in self.partitions:
+        for index, promises in self.partitions.items():
+            promises.lacking.add(broker)
             replica = self.replicas[broker, index]
             replica.is_known = False
             replica.view = replica.extent = None
@@ -377,8 +409,8 @@ class Checker:
             state = promises.leadership
             if state is None or state.leader < 0:
                 return f"t-{index} has no leader"
-            if set(state.isr) != set(brokers):
-                return f"t-{index} has the in-sync replicas {state.isr}"
+            if set(state.isr) != set(brokers) or state.eligible:
+                return f"t-{index} has {state.isr} in sync, and {state.eligible} eligible"
             logs = [self.replicas[broker, index].batches for broker in brokers]
             if any(log != logs[0] for log in logs):
                 return f"t-{index} has different logs"

@@ -88,7 +88,8 @@ def _kill(world: World, broker: int) -> Undo:
 
 
 def _lose_power(world: World, broker: int) -> Undo:
-    world.kill(broker, loses_power=True)
+    # What nobody promises to bear is a kill.
+    world.kill(broker, loses_power=world.checker.bears_loss_of(broker))
     return lambda: world.start(broker)
 
 

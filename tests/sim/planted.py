@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-from pyrklog.controller import deposal, store_writes
+from pyrklog.controller import deposal, eligible, store_writes
 from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.deposal import Evidence, Incumbent
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Snapshot, StateWrite, Steps
+from pyrklog.controller.eligible import EligibleReplicas
 from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.reassignment import Reassignments
 from pyrklog.controller.requests import IsrChange
@@ -155,6 +156,13 @@ def reassignment_is_written_too_early() -> Iterator[None]:
 
 
 @contextmanager
+def nobody_is_eligible() -> Iterator[None]:
+    """Whoever leaves the ISR is forgotten (before KIP-966)."""
+    with _replaced(eligible, "eligible_after", lambda *_: ()):
+        yield
+
+
+@contextmanager
 def time_out_is_refusal() -> Iterator[None]:
     """Whoever does not answer an observer is taken for dead."""
     with _replaced(observer, "PeerRefusedError", PeerError):
@@ -185,6 +193,13 @@ def suspicion_ends_registration() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def unclean_replica_stays_eligible() -> Iterator[None]:
+    """Who may lack acknowledged records leaves the ISR, and is eligible as others are."""
+    with _replaced(EligibleReplicas, "_untrusted", lambda *_: frozenset()):
+        yield
+
+
 BUGS = {
     "truncation to the high watermark": Planted(("truncate_to_high_watermark",)),
     "ISR expansion before the epoch start": Planted(("join_before_epoch_start",)),
@@ -201,6 +216,8 @@ BUGS = {
     "a time-out is taken for a refusal": Planted((), time_out_is_refusal),
     "those who refuse each other depose each other": Planted((), deposals_without_pause),
     "a suspicion ends a registration": Planted((), suspicion_ends_registration),
+    "nobody outside the ISR is eligible": Planted((), nobody_is_eligible, True),
+    "an unclean replica is eligible": Planted((), unclean_replica_stays_eligible, True),
 }
 """All that have to be found."""
 

@@ -57,8 +57,9 @@ class Settings(NamedTuple):
     fetch_timeout_us: int = 3_000_000
     suspects: bool = True
     """``pyrklog.failover.suspicion``."""
-    loses_power: bool = False
-    """Whether machines go down, too, and lose what was not synced."""
+    loses_power: bool = True
+    """Whether machines go down, too, and lose what was not synced: as many at a time as
+    ``min.insync.replicas`` is for, which is one less."""
     moves: bool = False
     """Whether partitions are reassigned."""
     makes_topics: bool = False

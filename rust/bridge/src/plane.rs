@@ -84,6 +84,7 @@ impl DataPlane {
             .map_err(errors::closed)
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one a field, as in the stub")]
     fn set_isr(
         &self,
         py: Python<'_>,

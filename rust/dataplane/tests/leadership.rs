@@ -136,6 +136,36 @@ fn who_has_fallen_back_since_it_caught_up_does_not_join() {
 }
 
 #[test]
+fn the_high_watermark_stands_still_while_others_are_eligible() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    // The leader would go on alone; the controller decided by an earlier `min.insync.replicas`.
+    test.describe_topic("t", 1, &topic_config());
+    let held = LeaderSpec {
+        isr: vec![1],
+        is_held: true,
+        ..replicated(0)
+    };
+    assert_eq!(test.become_leaders(vec![held.clone()]), [0]);
+    let mut producer = test.client();
+    producer.produce("t", 0, &batch(&[b"a"]));
+    assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 0);
+    assert!(test.plane.set_isr("t", 0, 0, &[1], &[1], false));
+    assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 1);
+    assert!(test.plane.set_isr("t", 0, 0, &[1], &[1], true));
+    producer.produce("t", 0, &batch(&[b"b"]));
+    assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 1);
+    // It is written that nobody is, and everybody hears of it in a new epoch.
+    let released = LeaderSpec {
+        leader_epoch: 1,
+        is_held: false,
+        ..held
+    };
+    assert_eq!(test.become_leaders(vec![released]), [0]);
+    assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 2);
+}
+
+#[test]
 fn a_follower_that_stays_away_makes_acks_all_time_out() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());

@@ -39,6 +39,7 @@ LED = PartitionInfo(
     offline=(),
     is_new=True,
     recovery_state=1,
+    eligible=(5, 2),
 )
 TOLD = LED._replace(adding=(), removing=(), is_new=False, recovery_state=0, offline=(5,))
 A, B = bytes([1] * 16), bytes([2] * 16)

@@ -200,3 +200,19 @@ def test_what_is_led_no_more_is_forgotten() -> None:
     assert bench.answer(asked, written(ME, OTHER))
     bench.keeper.caught_up(KEY, 5, THIRD, 77)
     assert not bench.keeper.proposals
+
+
+def test_the_high_watermark_stands_still_as_long_as_others_are_eligible() -> None:
+    bench = Bench((ME, OTHER))
+    bench.plane.lagging = [LaggingFollowers("t", 0, 5, [OTHER])]
+    bench.keeper.look_for_laggards(1000)
+    assert bench.told() == ((ME, OTHER), (ME, OTHER))
+    assert not bench.plane.held[KEY]
+    bench.answer(bench.keeper.proposals, written(ME)._replace(eligible=(OTHER,)))
+    assert bench.told() == ((ME,), (ME,))
+    assert bench.plane.held[KEY]
+    bench.keeper.caught_up(KEY, 5, THIRD, 88)
+    assert bench.told() == ((ME, THIRD), (ME,))
+    assert bench.plane.held[KEY], "who is about to join helps nobody yet"
+    bench.answer(bench.keeper.proposals, written(ME, THIRD, partition_epoch=10))
+    assert not bench.plane.held[KEY]
