@@ -272,6 +272,8 @@ class Checker:
         lost, replica.batches = replica.batches, []
         replica.keys.clear()
         replica.view = replica.extent = None
+        if not replica.is_known:
+            return  # it went with the power, before anybody could expel the replica
         promised = self.partitions[index].by_base
         if self._is_member(index, life.broker.id):
             for batch in lost:
