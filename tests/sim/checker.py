@@ -383,8 +383,7 @@ class Checker:
         """
         minimum = self._world.settings.min_insync_replicas
         return all(
-            broker not in self._world.settings.partitions[index]
-            or len(promises.lacking | {broker}) < minimum
+            not self.replicas[broker, index].batches or len(promises.lacking | {broker}) < minimum
             for index, promises in self.partitions.items()
         )
 
