@@ -81,7 +81,9 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         for value in getattr(item, "funcargs", {}).values():
-            for one in [value, *getattr(value, "made", [])]:
+            of_cluster = getattr(value, "brokers", None)
+            several = of_cluster.values() if isinstance(of_cluster, dict) else ()
+            for one in [value, *getattr(value, "made", []), *several]:
                 if isinstance(one, TestBroker):
                     text = "\n".join(list(one.log)[-_SHOWN_LOG_LINES:])
                     report.sections.append((f"broker {one.bootstrap}, data {one.data}", text))

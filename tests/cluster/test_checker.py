@@ -63,5 +63,5 @@ def test_a_loss_is_found(wired: WiredCluster) -> None:
     """All machines crash at once under load: what was in no file yet is gone, and clients know."""
     wired.start()
     crash = Fault("machine_crash", ALL, 0, 1.0, 0.0)
-    done = run_round(wired, Plan((crash,), (), ()), 0, 0)
-    assert not done.is_good
+    # Now and then all of it happens to be in files.
+    assert any(not run_round(wired, Plan((crash,), (), ()), 0, n).is_good for n in range(5))
