@@ -137,7 +137,7 @@ impl DataPlane {
     }
 
     /// What it is made of.
-    #[cfg(feature = "sim")]
+    #[cfg(any(test, feature = "sim"))]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
