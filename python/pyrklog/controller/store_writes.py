@@ -212,15 +212,35 @@ async def delete_nodes(store: Metastore, term: Term, paths: Sequence[str]) -> No
 
 
 async def delete_topics(store: Metastore, term: Term, topics: Sequence[str]) -> None:
-    """Deletes topics' nodes; the marks for deletion last, so that a crash in between resumes."""
+    """Deletes topics' nodes: what lies below a topic first, then each topic as a whole.
+
+    Topic, options and mark go in one transaction. Kafka deletes them in this order one by one, so
+    that a topic of the same name may be created in between and lose its options.
+    """
     below = await _eligible_of(store, topics)
     for topic in topics:
         below += await descendants(store, znodes.topic_path(topic))
     size = OPERATIONS_PER_TRANSACTION_MAX
     groups = [below[first : first + size] for first in range(0, len(below), size)]
     await run_fenced(store, term, [[Delete(path) for path in group] for group in groups])
-    of_a_topic = (znodes.topic_path, znodes.topic_config_path, znodes.delete_topic_path)
-    await delete_nodes(store, term, [path(topic) for path in of_a_topic for topic in topics])
+    left = list(topics)
+    while left:
+        found = await _nodes_of(store, left)
+        outcomes = await run_fenced(store, term, [[Delete(p) for p in paths] for paths in found])
+        # Somebody else has deleted one of them meanwhile.
+        left = [
+            topic
+            for topic, outcome in zip(left, outcomes, strict=True)
+            if not isinstance(outcome, list)
+        ]
+
+
+async def _nodes_of(store: Metastore, topics: Sequence[str]) -> list[list[str]]:
+    """Of each topic those of its own nodes that are there; its mark last."""
+    kinds = (znodes.topic_path, znodes.topic_config_path, znodes.delete_topic_path)
+    paths = [[path(topic) for path in kinds] for topic in topics]
+    nodes = iter(await store.get_many([path for group in paths for path in group]))
+    return [[path for path in group if next(nodes) is not None] for group in paths]
 
 
 async def _eligible_of(store: Metastore, topics: Sequence[str]) -> list[str]:

@@ -183,7 +183,6 @@ fn append_locked(
         done: done.clone(),
         base_offset: appended.base_offset,
         end_offset: appended.last_offset + 1,
-        leader_epoch,
     });
     let mut outbox = shared.outbox();
     state.appended(&appended, &partition.dir, &mut outbox);

@@ -33,7 +33,8 @@ impl Done {
     }
 }
 
-/// An internal append that is in the log and waits to be replicated.
+/// An internal append that is in the log and waits to be replicated, over as many epochs as this
+/// broker leads: what it appended in one is replicated in the next.
 #[derive(Debug)]
 pub struct AppendWaiter {
     /// Whom to tell.
@@ -42,8 +43,6 @@ pub struct AppendWaiter {
     pub base_offset: i64,
     /// Done once the high watermark reaches this offset (last offset + 1).
     pub end_offset: i64,
-    /// The epoch it was appended in; a later one ends the wait with an error.
-    pub leader_epoch: i32,
 }
 
 /// See the module.
@@ -94,18 +93,6 @@ impl InternalWaiters {
         {
             outbox.begin_read(work);
         }
-    }
-
-    /// Appends of epochs before `leader_epoch` are told that their epoch is over: whoever made them
-    /// has to read the log anew.
-    pub fn fence(&mut self, leader_epoch: i32, outbox: &mut Outbox) {
-        self.appends.retain(|waiter| {
-            let is_current = waiter.leader_epoch == leader_epoch;
-            if !is_current {
-                complete(waiter, ErrorCode::NOT_LEADER_OR_FOLLOWER, outbox);
-            }
-            is_current
-        });
     }
 
     /// Ends all waiting.

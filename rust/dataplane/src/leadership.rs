@@ -166,9 +166,8 @@ fn take_up(
     if order.leader.is_some() {
         state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
+    // Who leads on has all that it appended: whoever waits for it goes on waiting, as in Kafka.
     state.release(usize::MAX, &mut outbox);
-    // Whoever waits in an older epoch is told so now.
-    state.internal.fence(order.leader_epoch, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&shared.inboxes);

@@ -137,7 +137,7 @@ impl DataPlane {
     }
 
     /// What it is made of.
-    #[cfg(feature = "sim")]
+    #[cfg(any(test, feature = "sim"))]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -348,10 +348,11 @@ impl DataPlane {
     /// Appends one batch to a partition of an internal topic that this broker leads. It is built
     /// and enters the log within the call, in memory, so that the batches of a partition lie in
     /// the log in the order of the calls. Completes as [`TicketOutcome::InternalAppended`] once
-    /// the high watermark has passed the batch, or with an error:
+    /// the high watermark has passed the batch, in this leader epoch or in a later one that this
+    /// broker leads without having followed in between, or with an error:
     ///
     /// - NOT_LEADER_OR_FOLLOWER: not held, not served yet or not any more, or `expected_epoch` is
-    ///   not its leader epoch, at the call or later;
+    ///   not its leader epoch at the call;
     /// - NOT_ENOUGH_REPLICAS: fewer in-sync replicas than `min.insync.replicas`, and
     ///   NOT_ENOUGH_REPLICAS_AFTER_APPEND where that came later;
     /// - KAFKA_STORAGE_ERROR: its log directory failed;

@@ -242,22 +242,66 @@ fn replicas_lost_after_the_append_are_waited_for() {
 }
 
 #[test]
-fn a_new_epoch_ends_the_wait_and_its_reader_sees_what_was_appended_before() {
+fn an_append_waits_on_in_the_epochs_that_its_leader_stays_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.describe_topic(TOPIC, 1, &topic_config());
+    let with_follower = |leader_epoch| LeaderSpec {
+        replicas: vec![1, 2],
+        isr: vec![1, 2],
+        ..TestPlane::leader_spec(TOPIC, 0, leader_epoch)
+    };
+    assert_eq!(test.become_leaders(vec![with_follower(0)]), [NONE]);
+    let first = append(&test, &terms(), &[("k", Some("0"))]);
+    assert_eq!(test.become_leaders(vec![with_follower(1)]), [NONE]);
+    let current = InternalAppend {
+        expected_epoch: 1,
+        ..terms()
+    };
+    let second = append(&test, &current, &[("k", Some("1"))]);
+    assert_eq!(test.statistic("purgatory_internal"), 2);
+    // The follower died: nothing of what is in the log has to be said again.
+    let alone = LeaderSpec {
+        isr: vec![1],
+        ..with_follower(2)
+    };
+    assert_eq!(test.become_leaders(vec![alone]), [NONE]);
+    assert_eq!(appended(&mut test, first), (NONE, 0));
+    assert_eq!(appended(&mut test, second), (NONE, 1));
+    // A leader that follows may lose what it appended.
+    assert_eq!(test.become_leaders(vec![with_follower(3)]), [NONE]);
+    let last = InternalAppend {
+        expected_epoch: 3,
+        ..terms()
+    };
+    let lost = append(&test, &last, &[("k", Some("2"))]);
+    let follower = FollowerSpec {
+        topic: TOPIC.into(),
+        partition: 0,
+        leader: 2,
+        leader_epoch: 4,
+        replicas: vec![1, 2],
+        is_new: false,
+    };
+    assert_eq!(test.become_followers(vec![follower]), [NONE]);
+    let error = ErrorCode::NOT_LEADER_OR_FOLLOWER.0;
+    assert_eq!(appended(&mut test, lost), (error, -1));
+}
+
+#[test]
+fn a_new_epoch_takes_appends_of_its_own_and_its_reader_sees_those_before() {
     let dir = tempfile::tempdir().unwrap();
     let (mut test, disk) = start_slow(dir.path());
     disk.freeze();
     let old = append(&test, &terms(), &[("k", Some("old"))]);
     let codes = test.become_leaders(vec![TestPlane::leader_spec(TOPIC, 0, 1)]);
     assert_eq!(codes, [NONE]);
-    let lost = (ErrorCode::NOT_LEADER_OR_FOLLOWER.0, -1);
-    assert_eq!(appended(&mut test, old), lost);
-    assert_eq!(
-        append_now(&mut test, &terms(), &[("k", Some("late"))]),
-        lost
-    );
+    let late = append_now(&mut test, &terms(), &[("k", Some("late"))]);
+    assert_eq!(late, (ErrorCode::NOT_LEADER_OR_FOLLOWER.0, -1));
     let reading = test.plane.read_internal(TOPIC, 0, 0, 1000).unwrap();
-    assert_eq!(test.statistic("purgatory_internal"), 1);
+    assert_eq!(test.statistic("purgatory_internal"), 2);
     disk.thaw();
+    assert_eq!(appended(&mut test, old), (NONE, 0));
     let TicketOutcome::InternalRead(read) = test.ticket(reading) else {
         panic!()
     };

@@ -74,6 +74,27 @@ fn acks_all_waits_for_the_followers_and_readers_wait_with_it() {
 }
 
 #[test]
+fn acks_all_waits_on_in_the_epochs_that_its_leader_stays_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.describe_topic("t", 1, &topic_config());
+    assert_eq!(test.become_leaders(vec![replicated(0)]), [0]);
+    let mut producer = test.client();
+    let record = batch(&[b"v"]);
+    let body = produce_body(PRODUCE_VERSION, -1, 30_000, "t", &[(0, Some(&record))]);
+    producer.send(key::PRODUCE, PRODUCE_VERSION, &body);
+    let waits = |test: &TestPlane| test.statistic("purgatory_produce") == 1;
+    eventually("a waiting produce", || waits(&test).then_some(()));
+    assert_eq!(test.become_leaders(vec![replicated(1)]), [0]);
+    assert!(waits(&test));
+    let mut ask = follower(1);
+    ask.partitions[0].1.current_leader_epoch = 1;
+    test.client().fetch(&ask);
+    let (_, answer) = producer.receive(key::PRODUCE, PRODUCE_VERSION);
+    assert_eq!(produced(&answer, PRODUCE_VERSION), (ErrorCode::NONE, 0));
+}
+
+#[test]
 fn a_follower_with_other_records_has_none_of_ours() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());

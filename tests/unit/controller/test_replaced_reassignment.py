@@ -1,7 +1,10 @@
-"""Reassignments that others replace, or that are cancelled, when a broker that was added leads."""
+"""Reassignments that others replace, or that are cancelled, while brokers come and go."""
 
 import pytest
 
+from pyrklog.controller.requests import LeaderAndIsrRequest, LeaderAndIsrResponse, TopicPartition
+from pyrklog.errors import ErrorCode
+from pyrklog.metastore.znodes import Leadership
 from tests.unit.controller.runner import CrashedError, Runner, live
 from tests.unit.controller.test_reassignment import (
     T0,
@@ -10,6 +13,7 @@ from tests.unit.controller.test_reassignment import (
     deleted,
     in_sync,
     move,
+    refused,
     znode,
 )
 
@@ -60,3 +64,77 @@ def test_nobody_leads_who_is_no_replica_wherever_a_controller_crashes(
     while crash_while_it_is_replaced(crashes, targets):
         crashes += 1
     assert crashes > 10
+
+
+def half_way() -> Runner:
+    """t-0 moves from 1 and 2 to 3 and 4, of which 3 is in sync."""
+    runner = cluster((1, 2), brokers=(1, 2, 3, 4))
+    move(runner, {T0: (3, 4)})
+    in_sync(runner, 1, 2, 3)
+    return runner
+
+
+def fail_log_dir(runner: Runner, broker: int) -> None:
+    request = runner.last(broker, LeaderAndIsrRequest)
+    assert isinstance(request, LeaderAndIsrRequest)
+    response = LeaderAndIsrResponse(ErrorCode.NONE, {T0: ErrorCode.KAFKA_STORAGE_ERROR})
+    runner.run(runner.controller.leader_and_isr_answered(broker, response))
+
+
+@pytest.mark.parametrize("dead", [(), (1,), (2,), (1, 4), (2, 3), (3, 4)])
+def test_it_is_cancelled_as_long_as_one_old_replica_lives_and_is_in_sync(
+    dead: tuple[int, ...],
+) -> None:
+    runner = half_way()
+    alive = [broker for broker in (1, 2, 3, 4) if broker not in dead]
+    runner.run(runner.controller.brokers_changed(live(*alive)))
+    move(runner, {T0: None})
+    leadership, _ = runner.states[T0]
+    assert leadership.leader in alive
+    assert set(leadership.isr) == {1, 2} & set(alive)
+    assert znode(runner) == ((1, 2), (), ())
+    assert deleted(runner) == {3, 4} & set(alive)
+
+
+@pytest.mark.parametrize("dead", [(1, 2), (1, 2, 4)])
+def test_it_is_not_cancelled_when_no_old_replica_lives(dead: tuple[int, ...]) -> None:
+    runner = half_way()
+    alive = [broker for broker in (1, 2, 3, 4) if broker not in dead]
+    runner.run(runner.controller.brokers_changed(live(*alive)))
+    assert refused(runner, {T0: None}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert znode(runner) == ((3, 4, 1, 2), (3, 4), (1, 2))
+    assert deleted(runner) == set()
+    # It can be once one is back in sync.
+    runner.run(runner.controller.brokers_changed(live(2, *alive)))
+    in_sync(runner, 3, 2)
+    move(runner, {T0: None})
+    assert runner.states[T0][0].isr == (2,)
+    assert znode(runner) == ((1, 2), (), ())
+
+
+def test_it_is_not_cancelled_when_the_old_replicas_directories_have_failed() -> None:
+    runner = half_way()
+    fail_log_dir(runner, 1)
+    fail_log_dir(runner, 2)
+    assert runner.states[T0][0].isr == (3,)
+    assert refused(runner, {T0: None}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert deleted(runner) == set()
+
+
+class Contended(dict[TopicPartition, tuple[Leadership, int]]):
+    """States that somebody else writes again before each write."""
+
+    def get(self, key: TopicPartition, _default: object = None) -> tuple[Leadership, int]:
+        leadership, version = self[key]
+        self[key] = (leadership, version + 1)
+        return self[key]
+
+
+def test_who_is_in_sync_and_dead_does_not_count_for_a_cancellation() -> None:
+    """The old replicas are in the ISR yet: that they died could not be written."""
+    runner = half_way()
+    runner.states = Contended(runner.states)
+    runner.run(runner.controller.brokers_changed(live(3, 4)))
+    assert runner.states[T0][0].isr == (1, 2, 3)
+    assert refused(runner, {T0: None}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert deleted(runner) == set()

@@ -209,3 +209,6 @@ fn tell(shared: &Shared, partition: &Partition, reason: &str, plan: Plan, end: i
     ];
     shared.events.notice(event, "info", fields);
 }
+
+#[cfg(test)]
+mod tests;

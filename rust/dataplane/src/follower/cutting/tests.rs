@@ -1,0 +1,182 @@
+//! A cut that comes late. The story (seed 1705 of the simulation): the command of an older epoch
+//! followed the partition again while the one of the newer epoch was still to come, so that the
+//! leader was asked twice, and twice answered where the logs diverge. The first cut was made, the
+//! leader's records came behind it and were acknowledged; then the second one took them away.
+
+use std::path::Path;
+use std::time::Instant;
+
+use pyrklog_log::disk::RealDisk;
+use pyrklog_log::validate::validate_replica;
+use pyrklog_log::{LogConfig, Origin};
+use pyrklog_wire::builder::BatchBuilder;
+
+use super::*;
+use crate::api::*;
+use crate::plane::DataPlane;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the leader's records of epoch 0 end.
+const DIVERGING: Cut = Cut::Diverging(EpochEndOffset {
+    epoch: 0,
+    end_offset: 1,
+});
+
+/// A broker that holds `t-0` and follows nobody by itself.
+struct Follower {
+    plane: DataPlane,
+    partition: Arc<Partition>,
+}
+
+impl Follower {
+    fn start(dir: &Path) -> Follower {
+        let plane = DataPlane::open_on(config(dir), Arc::new(RealDisk)).unwrap();
+        // Starts the threads that write.
+        plane.listen("PLAINTEXT", "127.0.0.1", 0).unwrap();
+        plane.apply_image(image()).unwrap();
+        follow(&plane, 0);
+        let partition = plane.shared().registry.partition("t", 0).unwrap();
+        Follower { plane, partition }
+    }
+
+    fn follow(&self, leader_epoch: i32) {
+        follow(&self.plane, leader_epoch);
+    }
+
+    /// What the leader would be asked now.
+    fn ask(&self) -> Ask {
+        let state = self.partition.lock();
+        Ask::of(state.log.as_ref().unwrap(), state.leader_epoch)
+    }
+
+    /// One record from the leader.
+    fn append(&self, leader_epoch: i32) {
+        let mut state = self.partition.lock();
+        let log = state.log.as_mut().unwrap();
+        let mut builder = BatchBuilder::new()
+            .base_offset(log.log_end_offset())
+            .leader_epoch(leader_epoch);
+        builder.append(1_000, Some(b"key"), Some(b"value"));
+        let mut batch = builder.build();
+        let info = validate_replica(&batch).unwrap();
+        log.append(&mut batch, &info, Origin::Replication, leader_epoch, 1_000)
+            .unwrap();
+        self.partition.unlock_and_write(state);
+    }
+
+    /// Log end offset after the cut.
+    fn cut(&self, ask: &Ask, cut: Cut) -> i64 {
+        carry_out(self.plane.shared(), &self.partition, ask, cut);
+        self.partition.lock().log.as_ref().unwrap().log_end_offset()
+    }
+}
+
+fn follow(plane: &DataPlane, leader_epoch: i32) {
+    let spec = FollowerSpec {
+        topic: "t".into(),
+        partition: 0,
+        leader: -1,
+        leader_epoch,
+        replicas: vec![1, 2],
+        is_new: false,
+    };
+    let ticket = plane.become_followers(vec![spec]).unwrap();
+    let begun = Instant::now();
+    let is_done = |event: &Event| matches!(event, Event::Ticket { id, .. } if *id == ticket);
+    while !plane.drain_events(100).iter().any(is_done) {
+        assert!(begun.elapsed() < PATIENCE, "it does not follow");
+        std::thread::yield_now();
+    }
+}
+
+fn config(dir: &Path) -> PlaneConfig {
+    PlaneConfig {
+        node_id: 1,
+        cluster_id: "test-cluster".into(),
+        log_dirs: vec![dir.join("logs")],
+        network_threads: 1,
+        reader_threads: 1,
+        recovery_threads_per_dir: 1,
+        writer_threads_per_dir: 1,
+        socket_request_max_bytes: 1 << 20,
+        receive_buffers_max_bytes: 1 << 20,
+        control_queue_max_requests: 10,
+        connections_max_idle_ms: 600_000,
+        max_connections: 10,
+        max_connections_per_ip: 10,
+        socket_send_buffer_bytes: -1,
+        socket_receive_buffer_bytes: -1,
+        fetch_max_bytes: 1 << 20,
+        fetch_session_slots: 10,
+        fetch_read_path: ReadPath::Auto,
+        unwritten_max_bytes: None,
+        cache: CacheConfig::off(),
+        recovery_checkpoint_interval_ms: 60_000,
+        log_start_checkpoint_interval_ms: 60_000,
+        high_watermark_checkpoint_interval_ms: 60_000,
+        retention_check_interval_ms: 300_000,
+        producer_id_expiration_ms: 86_400_000,
+        auto_create_topics: false,
+        cluster: None,
+    }
+}
+
+fn image() -> ImageDelta {
+    let partition = PartitionImage {
+        index: 0,
+        leader: 2,
+        leader_epoch: 0,
+        replicas: vec![1, 2],
+        isr: vec![2],
+        offline: vec![],
+    };
+    let config = TopicConfig {
+        log: LogConfig::default(),
+        min_insync_replicas: 1,
+        throttled: Throttled::default(),
+    };
+    let topic = TopicImage {
+        name: "t".into(),
+        id: [7; 16],
+        internal: false,
+        config,
+        partitions: vec![partition],
+    };
+    ImageDelta {
+        version: 1,
+        controller_id: 2,
+        brokers: vec![],
+        topics: vec![topic],
+        removed_topics: vec![],
+    }
+}
+
+#[test]
+fn a_cut_that_is_asked_for_twice_takes_nothing_that_came_in_between() {
+    // With two the log ends where it did at first, but with another epoch.
+    for records in 0..=3 {
+        let dir = tempfile::tempdir().unwrap();
+        let follower = Follower::start(dir.path());
+        (0..3).for_each(|_| follower.append(0));
+        follower.follow(1);
+        let ask = follower.ask();
+        assert_eq!(follower.cut(&ask, DIVERGING), 1);
+        (0..records).for_each(|_| follower.append(1));
+        assert_eq!(follower.cut(&ask, DIVERGING), 1 + records);
+        let outside = Cut::Outside { start: 0, end: 1 };
+        assert_eq!(follower.cut(&ask, outside), 1 + records);
+    }
+}
+
+#[test]
+fn a_cut_of_an_older_epoch_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let follower = Follower::start(dir.path());
+    (0..3).for_each(|_| follower.append(0));
+    follower.follow(1);
+    let before = follower.ask();
+    follower.follow(2);
+    assert_eq!(follower.cut(&before, DIVERGING), 3);
+    assert_eq!(follower.cut(&follower.ask(), DIVERGING), 1);
+}
