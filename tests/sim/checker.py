@@ -379,11 +379,14 @@ class Checker:
     def bears_loss_of(self, broker: int) -> bool:
         """Whether nothing may be lost where this machine loses power, too.
 
-        Each promise is on ``min.insync.replicas`` brokers: one of them has to stay whole.
+        Each promise is on ``min.insync.replicas`` of the brokers that are replicas by now: one of
+        them has to stay whole.
         """
         minimum = self._world.settings.min_insync_replicas
+        holders = {index: set(self.assignments.replicas(index)) for index in self.partitions}
         return all(
-            not self.replicas[broker, index].batches or len(promises.lacking | {broker}) < minimum
+            broker not in holders[index]
+            or len(promises.lacking & holders[index] | {broker}) < minimum
             for index, promises in self.partitions.items()
         )
 

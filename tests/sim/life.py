@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyrklog.controller.asked import AskedController
 from pyrklog.controller.driver import ControllerDriver
-from pyrklog.controller.service import NO_TOPIC_ID, TopicInfo
+from pyrklog.controller.requests import NO_TOPIC_ID
+from pyrklog.controller.service import TopicInfo
 from pyrklog.controller.settings import ControllerSettings
 from pyrklog.core_plane import CorePlane
 from pyrklog.dataplane import PlaneSettings

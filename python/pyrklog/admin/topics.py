@@ -18,8 +18,8 @@ from pyrklog.admin.creation import (
 )
 from pyrklog.admin.names import TopicNames, wrong_with_name
 from pyrklog.config.topic import describe_topic_options
+from pyrklog.controller.requests import NO_TOPIC_ID
 from pyrklog.controller.service import (
-    NO_TOPIC_ID,
     DeletedTopic,
     NamedResult,
     PartitionsSpec,

@@ -57,7 +57,8 @@ class RequestBatch:
         epoch = leadership.leader_epoch if leadership else EPOCH_NONE
         if partition.topic.name in self._state.to_delete:
             epoch = EPOCH_DURING_DELETE
-        item = StopReplica(partition.topic.name, partition.index, epoch, delete)
+        topic = partition.topic
+        item = StopReplica(topic.name, partition.index, epoch, delete, topic.id)
         self._stop.setdefault(broker, []).append(item)
 
     def flush(self) -> Steps:

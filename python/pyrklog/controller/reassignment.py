@@ -219,7 +219,11 @@ class Reassignments:
         yield from self.complete(partitions)
 
     def complete(self, partitions: Sequence[Partition]) -> Steps:
-        """Steps 4 to 7 for those whose targets are all in sync."""
+        """Steps 4 to 7 for those whose targets are all in sync.
+
+        Where only the order changes nothing is left to wait for, not even a leader: nobody would
+        come back to it, and the legacy znode would stay.
+        """
         arrived = [p for p in partitions if self._has_arrived(p)]
         if not arrived:
             return
@@ -238,7 +242,12 @@ class Reassignments:
         yield from self._lead_by_targets(arrived)
         led = [p for p in arrived if self._is_led_by_target(p)]
         yield from self._drop({p: before[p].removing for p in led if before[p].removing})
-        done = [p for p in led if not self._has_in_sync(p, before[p].removing)]
+        done = [
+            p
+            for p in arrived
+            if not before[p].is_moving
+            or (p in led and not self._has_in_sync(p, before[p].removing))
+        ]
         for partition in arrived:
             if partition not in done:
                 partition.reassign(before[partition])
@@ -247,12 +256,14 @@ class Reassignments:
 
     def _has_arrived(self, partition: Partition) -> bool:
         """Step 3: every target in sync, and one of them able to lead."""
+        if not partition.is_moving:
+            return True
         leadership = partition.leadership
         if leadership is None:
             return False
         targets = partition.assignment.targets
         is_live = any(self._state.is_live(broker, partition.key) for broker in targets)
-        return is_live and (not partition.is_moving or set(targets) <= set(leadership.isr))
+        return is_live and set(targets) <= set(leadership.isr)
 
     def _invite(self, partitions: Sequence[Partition]) -> Steps:
         """Step 2: all replicas hear of the assignment, those added as of something new."""

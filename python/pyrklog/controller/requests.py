@@ -18,6 +18,9 @@ EPOCH_NONE = -1
 EPOCH_DURING_DELETE = -2
 """StopReplica's leader epoch for a topic that is being deleted."""
 
+NO_TOPIC_ID = bytes(16)
+"""Where a topic is not named by its id."""
+
 TopicPartition = tuple[str, int]
 
 
@@ -82,6 +85,8 @@ class StopReplica(NamedTuple):
     partition: int
     leader_epoch: int
     delete: bool
+    topic_id: bytes = NO_TOPIC_ID
+    """Not told by Kafka's controllers."""
 
 
 class StopReplicaRequest(NamedTuple):

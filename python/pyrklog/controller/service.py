@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from pyrklog.controller.requests import NO_TOPIC_ID
 from pyrklog.controller.state_log import LogPiece
 from pyrklog.dataplane import DigestRange, ReplicaDigest
 from pyrklog.errors import ErrorCode
-
-NO_TOPIC_ID = bytes(16)
 
 # Resource types of the config APIs (KIP-133).
 RESOURCE_TOPIC = 2

@@ -140,7 +140,9 @@ def _broker(broker: BrokerImage) -> wire.UpdateMetadataBroker:
 def _stop_replica(request: StopReplicaRequest) -> wire.StopReplicaRequest:
     topics: dict[str, wire.StopReplicaTopicState] = {}
     for item in request.replicas:
-        topic = topics.setdefault(item.topic, wire.StopReplicaTopicState(item.topic, []))
+        topic = topics.setdefault(
+            item.topic, wire.StopReplicaTopicState(item.topic, [], item.topic_id)
+        )
         topic.partition_states.append(
             wire.StopReplicaPartitionState(item.partition, item.leader_epoch, item.delete)
         )
@@ -181,6 +183,7 @@ def request_of(message: Any) -> ControlRequest:
                         item.partition_index,
                         item.leader_epoch,
                         item.delete_partition,
+                        topic.topic_id,
                     )
                     for topic in message.topic_states
                     for item in topic.partition_states

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pyrklog.controller.requests import (
+    NO_TOPIC_ID,
     AlterPartitionResponse,
     ControlledShutdownResponse,
     ProducerIdsResponse,
 )
-from pyrklog.controller.service import NO_TOPIC_ID
 from pyrklog.controller.to_controller import (
     allocated_message,
     alter_partition_request,

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from pyrklog.controller.requests import NO_TOPIC_ID
 from pyrklog.controller.service import (
-    NO_TOPIC_ID,
     ConfigEntry,
     DeletedTopic,
     PartitionsSpec,

@@ -26,6 +26,8 @@ from pyrklog.protocol.fields import (
 
 ELIGIBLE_TAG = 10_000
 """Our own, far from Kafka's tags, which are counted from 0; unknown tags are passed over."""
+TOPIC_ID_TAG = 10_001
+"""Our own, too: StopReplica names topics only, and the next one may have the same name."""
 
 UNKNOWN_REQUEST = 0
 INCREMENTAL_REQUEST = 1
@@ -122,6 +124,7 @@ class StopReplicaTopicState(Message):
 
     topic_name: Str
     partition_states: list[StopReplicaPartitionState]
+    topic_id: Annotated[Uuid, tagged(TOPIC_ID_TAG, since=4)] = NO_UUID
 
 
 class StopReplicaRequest(Message):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from pyrklog.controller.requests import (
     EPOCH_DURING_DELETE,
     EPOCH_NONE,
+    NO_TOPIC_ID,
     LeaderAndIsrRequest,
     PartitionInfo,
     StopReplicaRequest,
@@ -210,7 +211,11 @@ class Replicas:
         return overtaken
 
     def stop_told(self, request: StopReplicaRequest) -> StopDecision:
-        """Decides on every replica of a StopReplica."""
+        """Decides on every replica of a StopReplica.
+
+        One for a topic of the same name that is gone may come late, over a connection that has
+        broken since; the epoch of a deletion is no fence.
+        """
         decision = StopDecision(self._fence(request.controller_epoch, request.broker_epoch), {}, [])
         if decision.error is not ErrorCode.NONE:
             return decision
@@ -219,7 +224,9 @@ class Replicas:
             known = self.hosted.get(key)
             current = known.leader_epoch if known else EPOCH_NONE
             unfenced = item.leader_epoch in (EPOCH_DURING_DELETE, EPOCH_NONE)
-            if key in self.failed:
+            if known is not None and item.topic_id not in (NO_TOPIC_ID, known.topic_id):
+                decision.errors[key] = ErrorCode.NONE  # of that one nothing is here
+            elif key in self.failed:
                 decision.errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
             elif not unfenced and item.leader_epoch < current:
                 decision.errors[key] = ErrorCode.FENCED_LEADER_EPOCH

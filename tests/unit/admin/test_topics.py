@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from pyrklog.controller.requests import NO_TOPIC_ID
 from pyrklog.controller.service import (
-    NO_TOPIC_ID,
     DeleteRecordsTarget,
     PartitionsSpec,
     TopicRef,

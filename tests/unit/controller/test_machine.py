@@ -2,7 +2,11 @@
 
 import pytest
 
-from pyrklog.controller.requests import LeaderAndIsrRequest, UpdateMetadataRequest
+from pyrklog.controller.requests import (
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from pyrklog.controller.state import (
     PARTITION_TRANSITIONS,
     REPLICA_TRANSITIONS,
@@ -333,6 +337,10 @@ def test_a_deleted_topic_can_be_created_again() -> None:
         lines = created(runner, t=[(1,)])
         assert lines[0] == "write t-0 leader 1 epoch 0 isr 1"
         runner.run(runner.controller.deletion_asked(["t"]))
+        told = runner.last(1, StopReplicaRequest)
+        assert isinstance(told, StopReplicaRequest)
+        (replica,) = told.replicas
+        assert replica.topic_id == runner.controller.state.topics["t"].id, "not of another t"
         assert runner.stop_answered(1) == ["delete nodes t"]
 
 

@@ -550,6 +550,24 @@ def test_the_next_controller_finds_the_znode() -> None:
     assert third.to_reassign is None
 
 
+@pytest.mark.parametrize(
+    ("isr", "lives"),
+    [((1,), 2), ((1,), 3), (None, 3)],
+    ids=["nobody in sync lives", "no replica lives", "nobody ever led"],
+)
+def test_another_order_waits_for_no_leader(isr: tuple[int, ...] | None, lives: int) -> None:
+    """Nothing moves, so no later event would come back to it, and the znode would stay."""
+    runner = Runner()
+    if isr is not None:
+        runner.states[T0] = (Leadership(-1, 3, isr, EPOCH - 1), 5)
+    runner.start(live(lives), {"t": assignment((1, 2))})
+    assert "unmark reassignment t-0" in asked_by_znode(runner, {T0: (2, 1)})
+    assert runner.to_reassign is None
+    assert znode(runner) == ((2, 1), (), ())
+    runner.run(runner.controller.brokers_changed(live(1, 3)))
+    assert runner.states[T0][0].leader == 1
+
+
 # --- the assignment ------------------------------------------------------------------------------
 
 

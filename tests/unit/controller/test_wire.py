@@ -58,8 +58,8 @@ STOP = StopReplicaRequest(
     4,
     77,
     [
-        StopReplica("a", 3, 7, False),
-        StopReplica("a", 4, EPOCH_DURING_DELETE, True),
+        StopReplica("a", 3, 7, False, A),
+        StopReplica("a", 4, EPOCH_DURING_DELETE, True, A),
         StopReplica("b", 0, -1, False),
     ],
 )

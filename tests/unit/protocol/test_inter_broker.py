@@ -143,6 +143,20 @@ CASES: list[Case] = [
     (
         STOP_REPLICA,
         4,
+        StopReplicaRequest(
+            controller_id=7,
+            controller_epoch=3,
+            broker_epoch=99,
+            topic_states=[
+                StopReplicaTopicState("t", [StopReplicaPartitionState(2, -2, True)], TOPIC_ID)
+            ],
+        ),
+        "00000007000000000300000000000000630202740200000002fffffffe010001914e10"
+        "0102030405060708090a0b0c0d0e0f1000",
+    ),
+    (
+        STOP_REPLICA,
+        4,
         StopReplicaResponse(11, [StopReplicaPartitionError("t", 2, 56)]),
         "000b0202740000000200380000",
     ),

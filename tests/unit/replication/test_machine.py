@@ -3,6 +3,7 @@
 from pyrklog.controller.requests import (
     EPOCH_DURING_DELETE,
     EPOCH_NONE,
+    NO_TOPIC_ID,
     LeaderAndIsrRequest,
     PartitionInfo,
     StopReplica,
@@ -57,9 +58,14 @@ def told(
 
 
 def stop(
-    replicas: Replicas, leader_epoch: int, *, delete: bool = False, controller_epoch: int = 1
+    replicas: Replicas,
+    leader_epoch: int,
+    *,
+    delete: bool = False,
+    controller_epoch: int = 1,
+    topic_id: bytes = NO_TOPIC_ID,
 ) -> StopDecision:
-    item = StopReplica("t", 0, leader_epoch, delete)
+    item = StopReplica("t", 0, leader_epoch, delete, topic_id)
     return replicas.stop_told(StopReplicaRequest(OTHER, controller_epoch, 10, [item]))
 
 
@@ -220,6 +226,19 @@ def test_what_was_stopped_does_not_come_back_by_an_order_that_was_late() -> None
     # Seed 1114: two topics of the name have come and gone.
     again = told(replicas, info(leader_epoch=9))
     assert again.errors == {KEY: ErrorCode.STALE_CONTROLLER_EPOCH}
+
+
+def test_a_deletion_of_a_topic_that_is_gone_leaves_the_next_one_of_its_name() -> None:
+    """It was sent once more over another connection, and done; then the first one came."""
+    replicas = hosting()
+    gone = stop(replicas, EPOCH_DURING_DELETE, delete=True, topic_id=b"u" * 16)
+    assert (gone.errors, gone.stop) == ({KEY: ErrorCode.NONE}, [])
+    assert replicas.is_serving(KEY)
+    for topic_id in (TOPIC_ID, NO_TOPIC_ID):
+        replicas = hosting()
+        meant = stop(replicas, EPOCH_DURING_DELETE, delete=True, topic_id=topic_id)
+        assert (meant.errors, meant.stop) == ({}, [("t", 0, True)])
+        assert not replicas.is_serving(KEY)
 
 
 def test_what_was_stopped_is_forgotten_when_its_orders_are_refused_anyway() -> None:
