@@ -67,6 +67,8 @@ class Promises:
         self.leadership: znodes.Leadership | None = None
         self.lacking: set[int] = set()
         """Brokers that have lost power, and have not come back into the ISR since."""
+        self.taken_back: set[int] = set()
+        """Replicas that a cancellation took out of a small ISR, and what is promised with them."""
 
 
 class Checker:
@@ -184,6 +186,10 @@ class Checker:
                 promises.lacking.discard(broker)
         for broker in now.eligible:
             self._has_all(index, broker, "is eligible")
+        gone = set(before.isr if before is not None else ()) - set(now.isr + now.eligible)
+        promises.taken_back |= gone & set(self.assignments.current(index).adding)
+        if len(now.isr) >= self._world.settings.min_insync_replicas:
+            promises.taken_back.clear()
 
     def _eligible(self, index: int, partition_epoch: int) -> tuple[int, ...]:
         path = znodes.eligible_path("t", index)
@@ -380,13 +386,13 @@ class Checker:
         """Whether nothing may be lost where this machine loses power, too.
 
         Each promise is on ``min.insync.replicas`` of the brokers that are replicas by now: one of
-        them has to stay whole.
+        them has to stay whole. Whoever cancels a reassignment may leave fewer, as with Kafka.
         """
         minimum = self._world.settings.min_insync_replicas
         holders = {index: set(self.assignments.replicas(index)) for index in self.partitions}
         return all(
             broker not in holders[index]
-            or len(promises.lacking & holders[index] | {broker}) < minimum
+            or len(promises.lacking & holders[index] | promises.taken_back | {broker}) < minimum
             for index, promises in self.partitions.items()
         )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.errors import ErrorCode
@@ -40,16 +41,32 @@ def create(
     return admin
 
 
+def described(admin: AdminClient, topic: str) -> dict[int, Any]:
+    """The partitions of a topic, by number, as some broker tells of them.
+
+    librdkafka leaves a request with a broker that has just been killed until its time is over.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            partitions: dict[int, Any] = (
+                admin.list_topics(topic, timeout=5).topics[topic].partitions
+            )
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > deadline:
+                raise
+        else:
+            return partitions
+
+
 def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
     """Leader of each partition, -1 for none."""
-    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
-    return {index: item.leader for index, item in partitions.items()}
+    return {index: item.leader for index, item in described(admin, topic).items()}
 
 
 def in_sync(admin: AdminClient, topic: str) -> dict[int, set[int]]:
     """In-sync replicas of each partition."""
-    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
-    return {index: set(item.isrs) for index, item in partitions.items()}
+    return {index: set(item.isrs) for index, item in described(admin, topic).items()}
 
 
 def produce(
