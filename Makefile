@@ -45,7 +45,7 @@ SIM_SEEDS ?= 10000
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run test lint test-rust prepared test-python test-faults test-checker test-long test-soak simulate fuzz bench demo wheel clean help
+.PHONY: build run test lint test-rust test-python test-faults test-checker test-long test-soak simulate fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,9 +55,7 @@ build: $(CORE) ## release build of the extension, installed with the package int
 run: build ## starts a broker; LISTEN=HOST:PORT and DATA=DIR have defaults
 	exec $(BIN)/pyrklog serve --listen "$(LISTEN)" --data "$(DATA)"
 
-test: lint ## everything: lints, Rust tests, Python tests with real clients
-	$(MAKE) -j2 --output-sync=target test-rust prepared # Rust's tests mostly wait
-	$(MAKE) test-python
+test: lint test-rust test-python ## everything: lints, Rust tests, Python tests with real clients
 
 lint: .venv/.dev ## format, lints, types, structure; all as errors
 	$(BIN)/ruff format --check $(CHECKED)
@@ -70,10 +68,8 @@ lint: .venv/.dev ## format, lints, types, structure; all as errors
 test-rust: ## cargo's tests of all crates but the binding, which has no logic
 	cargo test --workspace --exclude pyrklog-bridge --locked
 
-prepared: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done
-
 # A file's tests stay together: they share brokers and clusters.
-test-python: prepared ## pytest in two processes, or in one with PYTEST_ARGS
+test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done ## pytest in two processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --benchmark-disable \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 2 --dist loadfile --durations=15)
 
