@@ -88,7 +88,9 @@ class IsrChanges:
             return None
         if change.partition_epoch < partition.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
-        if change.recovery_state == RECOVERING and len(change.isr) > 1:
+        if change.recovery_state == RECOVERING and (
+            len(change.isr) > 1 or current.recovery_state != RECOVERING
+        ):
             return ErrorCode.INVALID_REQUEST
         if not all(self._may_join(broker, epoch, partition) for broker, epoch in change.isr):
             return ErrorCode.INELIGIBLE_REPLICA

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from pyrklog.errors import ErrorCode
+from pyrklog.metastore.znodes import RECOVERED
 
 GIVEN_UP = frozenset(
     {
@@ -47,6 +48,8 @@ class Committed(NamedTuple):
     eligible: tuple[int, ...] = ()
     """Replicas outside the ISR that may be elected as if they were in it: as long as there are any,
     the high watermark stands still."""
+    recovery_state: int = RECOVERED
+    """RECOVERING while a leader that was elected uncleanly is alone."""
 
 
 class InSyncReplicas:

@@ -20,6 +20,7 @@ from pyrklog.controller.requests import (
 from pyrklog.dataplane import Plane
 from pyrklog.errors import ErrorCode
 from pyrklog.logs import get_logger
+from pyrklog.metastore.znodes import RECOVERED
 from pyrklog.replication.isr import Committed, InSyncReplicas, Proposal
 
 UNKNOWN_EPOCH = -1
@@ -34,7 +35,6 @@ class Led(NamedTuple):
     replicas: InSyncReplicas
     broker_epochs: dict[int, int]
     """Of followers, as they fetch."""
-    recovery_state: int
 
 
 class IsrKeeper:
@@ -66,11 +66,13 @@ class IsrKeeper:
     def leads(self, topic: str, topic_id: bytes, info: PartitionInfo) -> None:
         """This broker leads the partition, as a LeaderAndIsr says."""
         key = (topic, info.partition)
-        committed = Committed(info.isr, info.leader_epoch, info.partition_epoch, info.eligible)
+        committed = Committed(
+            info.isr, info.leader_epoch, info.partition_epoch, info.eligible, info.recovery_state
+        )
         known = self._led.get(key)
         if known is None or known.topic_id != topic_id:
             replicas = InSyncReplicas(self._node_id, committed)
-            self._led[key] = Led(topic_id, replicas, {}, info.recovery_state)
+            self._led[key] = Led(topic_id, replicas, {})
         else:
             known.replicas.told(committed)
         self._proposals.pop(key, None)
@@ -155,6 +157,8 @@ class IsrKeeper:
         for key, proposal in asked.items():
             led = self._led[key]
             members = [(b, self._epoch_of(led, b)) for b in proposal.isr]
+            # Whom others have joined is recovered, also when it is alone again.
+            recovery_state = led.replicas.committed.recovery_state
             changes.append(
                 IsrChange(
                     led.topic_id,
@@ -162,7 +166,7 @@ class IsrKeeper:
                     proposal.leader_epoch,
                     proposal.partition_epoch,
                     members,
-                    led.recovery_state if len(members) == 1 else 0,
+                    recovery_state if len(members) == 1 else RECOVERED,
                 )
             )
         return AlterPartitionRequest(self._node_id, self._broker_epoch(), changes)
@@ -199,6 +203,7 @@ class IsrKeeper:
                     answer.leader_epoch,
                     answer.partition_epoch,
                     tuple(answer.eligible),
+                    answer.recovery_state,
                 )
                 if led.replicas.done(proposal, written):
                     self._report(key, proposal, written)

@@ -77,6 +77,7 @@ def test_what_is_written_already_is_a_success() -> None:
         (change(1, 2, leader_epoch=-1), ErrorCode.FENCED_LEADER_EPOCH),
         (change(1, 2, partition_epoch=-1), ErrorCode.INVALID_UPDATE_VERSION),
         (change(1, 2, recovery_state=1), ErrorCode.INVALID_REQUEST),
+        (change(1, recovery_state=1), ErrorCode.INVALID_REQUEST),
         (change(1, 4), ErrorCode.INELIGIBLE_REPLICA),
         (change(1, (2, 99)), ErrorCode.INELIGIBLE_REPLICA),
     ],

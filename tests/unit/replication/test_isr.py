@@ -129,7 +129,7 @@ class WrittenByController:
         self.committed = committed
 
     def alter(self, proposal: Proposal) -> Committed | ErrorCode:
-        _, leader_epoch, partition_epoch, _ = self.committed
+        _, leader_epoch, partition_epoch = self.committed[:3]
         if proposal.leader_epoch < leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if proposal.partition_epoch != partition_epoch:
@@ -139,7 +139,7 @@ class WrittenByController:
 
     def remove(self, broker: int) -> None:
         """A broker died: the controller takes it out, in a new leader epoch."""
-        isr, leader_epoch, partition_epoch, _ = self.committed
+        isr, leader_epoch, partition_epoch = self.committed[:3]
         staying = tuple(one for one in isr if one != broker)
         self.committed = Committed(staying, leader_epoch + 1, partition_epoch + 1)
 

@@ -42,11 +42,24 @@ class Bench:
     def _proposed(self) -> None:
         self.proposed += 1
 
-    def lead(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
+    def lead(
+        self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int, recovery_state: int = 0
+    ) -> None:
         replicas = (ME, OTHER, THIRD)
         self.plane.led[KEY] = LeaderSpec("t", 0, leader_epoch, replicas, isr, False)
         info = PartitionInfo(
-            0, 1, ME, leader_epoch, isr, partition_epoch, replicas, (), (), (), False, 0
+            0,
+            1,
+            ME,
+            leader_epoch,
+            isr,
+            partition_epoch,
+            replicas,
+            (),
+            (),
+            (),
+            is_new=False,
+            recovery_state=recovery_state,
         )
         self.keeper.leads("t", ID, info)
 
@@ -216,3 +229,27 @@ def test_the_high_watermark_stands_still_as_long_as_others_are_eligible() -> Non
     assert bench.plane.held[KEY], "who is about to join helps nobody yet"
     bench.answer(bench.keeper.proposals, written(ME, THIRD, partition_epoch=10))
     assert not bench.plane.held[KEY]
+
+
+def test_whom_others_have_joined_is_recovered_also_when_it_is_alone_again() -> None:
+    """Otherwise nobody who leaves would be eligible: a later election could lose records."""
+    bench = Bench()
+    bench.lead((ME,), 6, 9, recovery_state=1)
+    bench.keeper.caught_up(KEY, 6, OTHER, 77)
+    joining = bench.keeper.proposals
+    assert bench.keeper.request(joining).changes[0].recovery_state == 0
+    bench.answer(joining, written(ME, OTHER, partition_epoch=10, leader_epoch=6))
+    bench.plane.lagging = [LaggingFollowers("t", 0, 6, [OTHER])]
+    bench.keeper.look_for_laggards(1000)
+    assert bench.keeper.request(bench.keeper.proposals).changes == [
+        IsrChange(ID, 0, 6, 10, [(ME, 100)], 0)
+    ]
+
+
+def test_a_leader_that_is_told_of_its_recovery_says_so_no_more() -> None:
+    bench = Bench((ME, OTHER))
+    bench.lead((ME,), 6, 9, recovery_state=1)
+    bench.lead((ME, OTHER), 7, 10)
+    bench.plane.lagging = [LaggingFollowers("t", 0, 7, [OTHER])]
+    bench.keeper.look_for_laggards(1000)
+    assert bench.keeper.request(bench.keeper.proposals).changes[0].recovery_state == 0
