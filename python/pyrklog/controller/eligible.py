@@ -82,12 +82,17 @@ class EligibleReplicas:
         return decided
 
     def superfluous(self) -> _Released:
-        """Partitions in which enough replicas are in sync by now, since an option has changed."""
+        """Partitions in which enough replicas are in sync by now, since an option has changed.
+
+        Where nobody leads there is no high watermark to release, and whoever is eligible may be the
+        next leader.
+        """
         holding = {
             partition: partition.leadership
             for partition in self._state.partitions()
             if partition.leadership is not None
             and partition.leadership.eligible
+            and partition.leadership.leader in self._state.brokers
             and partition.topic.name not in self._state.to_delete
         }
         minimums = yield from _minimums(holding)

@@ -230,17 +230,19 @@ class ControllerState:
         return tuple(live)
 
     def electable_replicas(self, partition: Partition) -> tuple[int, ...]:
-        """The live replicas without suspects, as long as one in sync remains.
+        """The live replicas without suspects, as long as one remains that has everything.
 
-        A suspicion is no proof: what it leaves without an in-sync replica is elected as if there
-        were none, so that it never leads to an unclean election.
+        One in sync that is suspected goes before one that is eligible. A suspicion is no proof:
+        what it leaves without either is elected as if there were none, so that it never leads to an
+        unclean election.
         """
         live = self.live_replicas(partition)
         if not self.suspects or partition.leadership is None:
             return live
         trusted = tuple(broker for broker in live if broker not in self.suspects)
-        in_sync = partition.leadership.isr
-        return trusted if any(broker in in_sync for broker in trusted) else live
+        leadership = partition.leadership
+        best = leadership.isr if any(b in live for b in leadership.isr) else leadership.eligible
+        return trusted if any(broker in best for broker in trusted) else live
 
     def info(self, partition: Partition) -> PartitionInfo | None:
         """The partition as requests carry it; None before its first leader."""

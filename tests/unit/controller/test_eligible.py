@@ -144,6 +144,23 @@ def test_an_eligible_replica_that_lives_leads_at_once() -> None:
     assert runner.leadership("t", 0) == "leader 2 epoch 1 isr 2 eligible 1"
 
 
+def test_a_suspect_is_the_last_of_those_that_are_eligible() -> None:
+    runner = started(1, 2, 3)
+    ask(runner, 1)
+    runner.run(runner.controller.suspect(2))
+    living(runner, 2, 3)
+    assert runner.leadership("t", 0) == "leader 3 epoch 1 isr 3 eligible 1,2"
+
+
+def test_a_suspect_in_sync_goes_before_one_that_is_eligible() -> None:
+    runner = started(1, 2, 3)
+    ask(runner, 1, 2)
+    runner.minimums = {"t": 3}
+    ask(runner, 1)
+    runner.run(runner.controller.suspect(1))
+    assert runner.leadership("t", 0).startswith("leader 1 ")
+
+
 def test_where_nobody_eligible_lives_an_unclean_election_ends_it() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1, 2)
@@ -250,6 +267,18 @@ def test_a_minimum_that_was_lowered_while_nobody_led() -> None:
     following.minimums = {"t": 1}
     following.start(live(1, 2, 3))
     assert following.leadership("t", 0) == "leader 1 epoch 1 isr 1"
+
+
+def test_a_minimum_that_is_lowered_while_nobody_leads_takes_nobody_s_place() -> None:
+    runner = started(1, 2, 3)
+    ask(runner, 1, 2)
+    ask(runner, 1)
+    living(runner, 3)
+    assert runner.leadership("t", 0) == "leader -1 epoch 1 isr 1 eligible 2"
+    runner.minimums = {"t": 1}
+    assert runner.run(runner.controller.options_changed()) == []
+    living(runner, 2, 3)
+    assert runner.leadership("t", 0) == "leader 2 epoch 2 isr 2", "it has everything"
 
 
 def test_who_left_under_a_minimum_of_one_is_not_eligible_under_a_higher_one() -> None:
