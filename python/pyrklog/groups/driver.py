@@ -312,8 +312,10 @@ class GroupCoordinator:
     async def _follow_leadership(self) -> None:
         while True:
             count, led = followed = self._placement()
-            for partition in self.registry.partitions().keys() - led.keys():
-                self._unload(partition)
+            for partition, owned in self.registry.partitions().items():
+                # With another epoch somebody else has led in between.
+                if led.get(partition) != owned.epoch:
+                    self._unload(partition)
             if count is not None and not self.registry.partitions():
                 # A topic that grows later must not move groups between their partitions.
                 self.registry.partition_count = count

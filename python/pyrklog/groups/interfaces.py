@@ -37,8 +37,8 @@ class InternalLog(Protocol):
 
         The call itself hands the batch on and does not wait, so that appends of one partition
         enter the log in the order of the calls. Errors, all of which may
-        follow a partial success on other replicas: NOT_LEADER_OR_FOLLOWER (``expected_epoch`` is
-        not the partition's leader epoch any more), NOT_ENOUGH_REPLICAS(_AFTER_APPEND),
+        follow a partial success on other replicas: NOT_LEADER_OR_FOLLOWER (this broker has not led
+        on since ``expected_epoch``), NOT_ENOUGH_REPLICAS(_AFTER_APPEND),
         MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR. The caller sets the time
         limit: to give up waiting does not take the batch back.
         """
@@ -82,7 +82,8 @@ class OffsetsTopic(Protocol):
         """None while there is no such topic."""
 
     def led_partitions(self) -> Mapping[int, int]:
-        """Partition -> leader epoch, of those that this broker leads and serves."""
+        """Of those that this broker leads and serves: partition -> the leader epoch from which it
+        has led on. With another one what is known of the partition's log does not hold any more."""
 
     def assigned_partitions(self) -> Collection[int]:
         """Those that this broker is to lead, whether it serves them yet or not."""

@@ -93,13 +93,8 @@ class Registry:
         return dict(self._partitions)
 
     def begin_load(self, partition: int, epoch: int) -> bool:
-        """This broker leads the partition; whether its log is to be read.
-
-        A new epoch of a partition that was led before changes nothing but the epoch.
-        """
-        known = self._partitions.get(partition)
-        if known is not None:
-            self._partitions[partition] = known._replace(epoch=max(epoch, known.epoch))
+        """This broker leads the partition since ``epoch``; whether its log is to be read."""
+        if partition in self._partitions:
             return False
         self._partitions[partition] = OwnedPartition(epoch, is_loading=True)
         return True

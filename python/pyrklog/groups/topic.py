@@ -32,11 +32,12 @@ class ClusterOffsetsTopic:
 
     def led_partitions(self) -> Mapping[int, int]:
         node_id = self._service.node_id
-        return {
-            index: partition.leader_epoch
+        since = {
+            index: self._replicas.serving_since((OFFSETS_TOPIC, index))
             for index, partition in self._partitions().items()
-            if partition.leader == node_id and self._replicas.is_serving((OFFSETS_TOPIC, index))
+            if partition.leader == node_id
         }
+        return {index: epoch for index, epoch in since.items() if epoch is not None}
 
     def assigned_partitions(self) -> Collection[int]:
         node_id = self._service.node_id

@@ -32,16 +32,16 @@ STOPPED_MAX = 10_000
 class Hosted:
     """A partition that this broker was told to lead or follow."""
 
-    __slots__ = ("leader_epoch", "leads", "serving", "topic_id")
+    __slots__ = ("leader_epoch", "leads", "serving_since", "topic_id")
 
     def __init__(
-        self, topic_id: bytes, leader_epoch: int, leads: bool, *, serving: bool = False
+        self, topic_id: bytes, leader_epoch: int, leads: bool, serving_since: int | None = None
     ) -> None:
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
         self.leads = leads
-        self.serving = serving
-        """The plane has opened the log and serves it, in this epoch or in one before from which
+        self.serving_since = serving_since
+        """The plane has opened the log and serves it: the first epoch in which it did, from which
         this broker has led on."""
 
 
@@ -148,8 +148,8 @@ class Replicas:
         known = self.hosted.get(key)
         # A leader that stays one serves on: its coordinators must not let go of their groups
         # because some other broker has left the ISR.
-        serves_on = leads and known is not None and known.serving
-        self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads, serving=serves_on)
+        since = known.serving_since if leads and known is not None else None
+        self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads, since)
         if not leads:
             decision.follow.append(
                 FollowerSpec(
@@ -205,7 +205,10 @@ class Replicas:
             if known is None or known.leader_epoch != spec.leader_epoch:
                 overtaken.add(key)
                 continue
-            known.serving = known.leads and error == ErrorCode.NONE
+            if not known.leads or error != ErrorCode.NONE:
+                known.serving_since = None
+            elif known.serving_since is None:
+                known.serving_since = known.leader_epoch
             if error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
                 del self.hosted[key]  # so that the same order may come again
         return overtaken
@@ -248,14 +251,20 @@ class Replicas:
             self.failed.add(key)
             known = self.hosted.get(key)
             if known is not None:
-                known.serving = False
+                known.serving_since = None
 
     def is_settled(self, key: TopicPartition) -> bool:
         """Whether waiting changes nothing: it serves, it follows, or its log directory failed."""
         known = self.hosted.get(key)
-        return key in self.failed or (known is not None and (known.serving or not known.leads))
+        return key in self.failed or (
+            known is not None and (not known.leads or known.serving_since is not None)
+        )
 
     def is_serving(self, key: TopicPartition) -> bool:
         """Whether clients can produce to the partition here."""
+        return self.serving_since(key) is not None
+
+    def serving_since(self, key: TopicPartition) -> int | None:
+        """The leader epoch from which this broker has led on; None where it does not serve."""
         known = self.hosted.get(key)
-        return known is not None and known.serving
+        return None if known is None else known.serving_since

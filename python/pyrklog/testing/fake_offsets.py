@@ -149,7 +149,7 @@ class FakeLog:
 
 
 class FakeTopic:
-    """Implements ``OffsetsTopic``. ``led`` maps partitions to leader epochs."""
+    """Implements ``OffsetsTopic``. ``led``: partition -> the epoch since which it is led."""
 
     def __init__(self, partition_count: int | None, led: Mapping[int, int]) -> None:
         self.count = partition_count
@@ -161,7 +161,7 @@ class FakeTopic:
         self.changes = Changes()
 
     def lead(self, partition: int, epoch: int = 0) -> None:
-        """This broker leads the partition (in a new epoch)."""
+        """This broker leads the partition (again, where it did before)."""
         self.led[partition] = epoch
         self.changes.notify()
 

@@ -413,7 +413,8 @@ pub struct InternalAppend<'a> {
     pub timestamp_ms: i64,
     /// Codec as in a batch's attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
     pub codec: u8,
-    /// The leader epoch that the caller acts in.
+    /// The leader epoch that the caller acts in, or one before from which this broker has led on:
+    /// what the caller knows of the log holds as long as nobody else has led.
     pub expected_epoch: i32,
     /// (id, epoch) of the producer whose transaction the records belong to.
     pub producer: Option<(i64, i16)>,

@@ -168,7 +168,7 @@ fn append_locked(
     let mut state = partition.lock();
     let leader_epoch = state.leader_epoch;
     state.led()?;
-    if leader_epoch != expected_epoch {
+    if !(state.led_since..=leader_epoch).contains(&expected_epoch) {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
     }
     if !state.has_min_isr(partition.topic.settings().min_insync_replicas) {

@@ -162,6 +162,8 @@ pub struct PartitionState {
     pub role: Role,
     /// Leader epoch, -1 before the first.
     pub leader_epoch: i32,
+    /// Epoch since which this broker has led on, while it leads.
+    pub led_since: i32,
     /// Assigned replicas.
     pub replicas: Vec<i32>,
     /// In-sync replicas, as the controller has written them: what `min.insync.replicas` counts.
@@ -213,6 +215,7 @@ impl Partition {
         let state = PartitionState {
             role: Role::Loading,
             leader_epoch: -1,
+            led_since: -1,
             replicas: Vec::new(),
             isr: Vec::new(),
             leader: None,
@@ -383,6 +386,7 @@ impl PartitionState {
     pub fn take_office(&mut self) {
         if self.leader.is_none() {
             self.role = Role::Leader;
+            self.led_since = self.leader_epoch;
             self.begin_epoch();
         } else {
             self.role = Role::Follower;

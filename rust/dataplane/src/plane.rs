@@ -352,7 +352,7 @@ impl DataPlane {
     /// broker leads without having followed in between, or with an error:
     ///
     /// - NOT_LEADER_OR_FOLLOWER: not held, not served yet or not any more, or `expected_epoch` is
-    ///   not its leader epoch at the call;
+    ///   later than its leader epoch or of an earlier time as leader, at the call;
     /// - NOT_ENOUGH_REPLICAS: fewer in-sync replicas than `min.insync.replicas`, and
     ///   NOT_ENOUGH_REPLICAS_AFTER_APPEND where that came later;
     /// - KAFKA_STORAGE_ERROR: its log directory failed;

@@ -1,6 +1,7 @@
 //! A reader thread and its jobs: it finishes fetches whose batch headers are not resident, looks up
-//! times, reads internal topics, digests replicas, closes files, and sends file bytes: while it sends, it owns the
-//! socket's sending side; it gives it back when everything is out or the socket stays full.
+//! times, reads internal topics, digests replicas, closes files, and sends file bytes: while it
+//! sends, it owns the socket's sending side; it gives it back when everything is out or the socket
+//! stays full.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

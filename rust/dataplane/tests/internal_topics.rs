@@ -296,8 +296,6 @@ fn a_new_epoch_takes_appends_of_its_own_and_its_reader_sees_those_before() {
     let old = append(&test, &terms(), &[("k", Some("old"))]);
     let codes = test.become_leaders(vec![TestPlane::leader_spec(TOPIC, 0, 1)]);
     assert_eq!(codes, [NONE]);
-    let late = append_now(&mut test, &terms(), &[("k", Some("late"))]);
-    assert_eq!(late, (ErrorCode::NOT_LEADER_OR_FOLLOWER.0, -1));
     let reading = test.plane.read_internal(TOPIC, 0, 0, 1000).unwrap();
     assert_eq!(test.statistic("purgatory_internal"), 2);
     disk.thaw();
@@ -314,6 +312,38 @@ fn a_new_epoch_takes_appends_of_its_own_and_its_reader_sees_those_before() {
         append_now(&mut test, &current, &[("k", Some("new"))]),
         (NONE, 1)
     );
+    // Nobody else has led: whoever took up the log in the epoch before goes on.
+    let late = append_now(&mut test, &terms(), &[("k", Some("late"))]);
+    assert_eq!(late, (NONE, 2));
+}
+
+#[test]
+fn who_has_followed_in_between_takes_no_appends_of_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = start(dir.path());
+    let follower = FollowerSpec {
+        topic: TOPIC.into(),
+        partition: 0,
+        leader: 2,
+        leader_epoch: 1,
+        replicas: vec![1, 2],
+        is_new: false,
+    };
+    assert_eq!(test.become_followers(vec![follower]), [NONE]);
+    let codes = test.become_leaders(vec![TestPlane::leader_spec(TOPIC, 0, 2)]);
+    assert_eq!(codes, [NONE]);
+    for (expected_epoch, code) in [
+        (0, ErrorCode::NOT_LEADER_OR_FOLLOWER.0),
+        (1, ErrorCode::NOT_LEADER_OR_FOLLOWER.0),
+        (2, NONE),
+        (3, ErrorCode::NOT_LEADER_OR_FOLLOWER.0),
+    ] {
+        let asked = InternalAppend {
+            expected_epoch,
+            ..terms()
+        };
+        assert_eq!(append_now(&mut test, &asked, &[("k", Some("v"))]).0, code);
+    }
 }
 
 #[test]

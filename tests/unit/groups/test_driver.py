@@ -213,13 +213,22 @@ async def test_who_waits_for_a_coordinator_that_resigns_is_told(
         assert len(rig.coordinator._timers) == 0
 
 
-async def test_a_new_leader_epoch_goes_with_the_next_append(
+async def test_what_somebody_else_may_have_led_in_between_is_read_anew(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running() as rig:
+        results = []
+
+        async def member() -> None:
+            results.append((await rig.join()).error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(member)
+            await trio.testing.wait_all_tasks_blocked()
+            rig.topic.lead(0, 5)
+        assert results == [ErrorCode.NOT_COORDINATOR]
+        await rig.loaded()
         me = await rig.enter()
-        rig.topic.lead(0, 5)
-        await trio.testing.wait_all_tasks_blocked()
         assert await rig.commit(3, me=me) is NONE
         assert await rig.heartbeat(me) is NONE
 

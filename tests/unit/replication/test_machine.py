@@ -118,7 +118,10 @@ def test_a_leader_that_stays_one_serves_on() -> None:
     """Another broker has left the ISR: no reason to let go of what is coordinated here."""
     replicas = hosting()
     decision = told(replicas, info(leader_epoch=6))
-    assert replicas.is_serving(KEY)
+    assert replicas.serving_since(KEY) == 5
+    replicas.done(decision.lead, [ErrorCode.NONE])
+    assert replicas.serving_since(KEY) == 5
+    decision = told(replicas, info(leader_epoch=7))
     replicas.done(decision.lead, [ErrorCode.UNKNOWN_SERVER_ERROR])
     assert not replicas.is_serving(KEY), "the plane did not take it"
     replicas = hosting()
@@ -126,7 +129,7 @@ def test_a_leader_that_stays_one_serves_on() -> None:
     decision = told(replicas, info(leader_epoch=7))
     assert not replicas.is_serving(KEY), "it has followed in between"
     replicas.done(decision.lead, [ErrorCode.NONE])
-    assert replicas.is_serving(KEY)
+    assert replicas.serving_since(KEY) == 7
 
 
 def test_controller_epochs_fence() -> None:

@@ -51,9 +51,9 @@ enum Plan {
 }
 
 /// Cuts behind whatever else is to be done for the partition, then follows again. Without effect
-/// where another decision has come by then, or the log does not end any more where it did when its leader
-/// was asked: each command that ends follows again, so one for an older epoch may have asked for the same
-/// cut a second time, and what came behind the first is in sync by then.
+/// where another decision has come by then, or the log does not end any more where it did when its
+/// leader was asked: each command that ends follows again, so one for an older epoch may have asked
+/// for the same cut a second time, and what came behind the first is in sync by then.
 pub fn submit(shared: &Arc<Shared>, partition: Arc<Partition>, ask: Ask, cut: Cut) {
     let command = Command {
         key: (Arc::clone(&partition.topic.name), partition.index),

@@ -8,8 +8,9 @@ use crate::replica_selector::Candidate;
 
 impl PartitionState {
     /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
-    /// written, `is_held` is [`crate::api::LeaderSpec::is_held`]. False where this broker does not lead in that epoch, or where one that would join
-    /// lacks by now what the high watermark has passed: it is told again when it has it.
+    /// written, `is_held` is [`crate::api::LeaderSpec::is_held`]. False where this broker does not
+    /// lead in that epoch, or where one that would join lacks by now what the high watermark has
+    /// passed: it is told again when it has it.
     pub fn set_isr(
         &mut self,
         leader_epoch: i32,
