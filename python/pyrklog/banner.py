@@ -23,9 +23,14 @@ def seconds_since_exec() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
 
 
-def banner(listeners: Sequence[Endpoint], log_dirs: Sequence[Path], seconds: float) -> str:
+ALONE = "single node · embedded metadata"
+
+
+def banner(
+    listeners: Sequence[Endpoint], log_dirs: Sequence[Path], seconds: float, place: str = ALONE
+) -> str:
     """A few lines: where it listens, where the data lies, what to do first."""
-    lines = [f"pyrklog {__version__} · single node · embedded metadata"]
+    lines = [f"pyrklog {__version__} · {place}"]
     for endpoint in listeners:
         lines.append(f"kafka    {_address(endpoint, '*'):<22} any Kafka client")
     for directory in log_dirs:

@@ -435,7 +435,11 @@ class Broker:
         bound = [item._replace(port=self.ports[item.name]) for item in self.config.listeners.bound]
         terminal = sys.stdout.isatty()
         if terminal:
-            print(banner.banner(bound, self.config.log_dirs, seconds), flush=True)
+            zookeeper = self.config.zookeeper
+            place = (
+                banner.ALONE if zookeeper is None else f"broker {node_id} · ZooKeeper {zookeeper}"
+            )
+            print(banner.banner(bound, self.config.log_dirs, seconds, place), flush=True)
         log.info(
             "ready",
             node_id=node_id,

@@ -19,6 +19,12 @@ _VALUES = {
     "--broker-id": "broker_id",
     "--adopt-zookeeper": "adopt_zookeeper",
 }
+_EXAMPLES = {
+    "--data": ("a directory", ".data"),
+    "--zookeeper": ("HOST:PORT/CHROOT", "127.0.0.1:2181/pyrklog"),
+    "--adopt-zookeeper": ("HOST:PORT/CHROOT", "127.0.0.1:2181"),
+    "--broker-id": ("a number", "1"),
+}
 _FLAGS = {"--check": "check", "--print-config": "print_config", "--tmp": "tmp"}
 
 
@@ -90,19 +96,14 @@ def _serve(options: ServeOptions, data: str | None) -> int:
     from pyrklog.config import load_config
 
     flags: dict[str, str] = {}
-    if data is not None:
-        if not data:
-            from pyrklog.errors import ConfigError
-
-            raise ConfigError("--data takes a directory, not ''", fix="for example --data .data")
-        flags["pyrklog.data.dir"] = data
-    for name, text in (
-        ("pyrklog.adopt.zookeeper", options.adopt_zookeeper),
-        ("zookeeper.connect", options.zookeeper),
-        ("broker.id", options.broker_id),
+    for name, option, text in (
+        ("pyrklog.data.dir", "--data", data),
+        ("pyrklog.adopt.zookeeper", "--adopt-zookeeper", options.adopt_zookeeper),
+        ("zookeeper.connect", "--zookeeper", options.zookeeper),
+        ("broker.id", "--broker-id", options.broker_id),
     ):
         if text is not None:
-            flags[name] = text
+            flags[name] = _not_empty(option, text)
     if options.listen is not None:
         flags["listeners"] = _listeners(options.listen)
     config = load_config(
@@ -123,6 +124,18 @@ def _serve(options: ServeOptions, data: str | None) -> int:
     from pyrklog.broker import run_broker
 
     return run_broker(config)
+
+
+def _not_empty(option: str, text: str) -> str:
+    """An unset variable of a shell must not mean what no option means."""
+    from pyrklog.errors import ConfigError
+
+    if not text.strip():
+        kind, example = _EXAMPLES[option]
+        raise ConfigError(
+            f"{option} takes {kind}, not {text!r}", fix=f"for example {option} {example}"
+        )
+    return text
 
 
 def _listeners(listen: str) -> str:

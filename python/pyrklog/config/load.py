@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyrklog.config.broker import OPTIONS, BrokerConfig, Given
 from pyrklog.config.properties import PropertiesError, parse_properties
+from pyrklog.config.zookeeper_connect import parse_connect
 from pyrklog.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "PYRKLOG_"
@@ -148,6 +149,10 @@ def _check_together(config: BrokerConfig) -> None:
             fix="set pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
             "zookeeper.ssl.keystore.location",
         )
+    for option in ("zookeeper.connect", "pyrklog.adopt.zookeeper"):
+        connect = config.string(option)
+        if connect is not None:
+            parse_connect(connect, option)
     left_out = config.listeners.left_out
     if left_out:
         names = ", ".join(left_out)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from pyrklog.config.zookeeper_connect import parse_connect
 from pyrklog.logs import get_logger
 from pyrklog.membership.watchdog import Session
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 RESTART_SECONDS = 1.0
 _PROGRAM = Path(__file__).with_name("watchdog.py")
-_DEFAULT_PORT = 2181
 
 log = get_logger("membership")
 
@@ -64,7 +64,7 @@ class SessionGuard:
         """The session of the moment."""
         address = self._address
         session = Session(
-            servers=_servers(address.connect),
+            servers=parse_connect(address.connect)[0],
             session_id=credentials.session_id,
             password=credentials.password.hex(),
             timeout_ms=address.session_timeout_ms,
@@ -89,14 +89,3 @@ class SessionGuard:
     async def dismiss(self) -> None:
         """The broker ends in good order, its session has been closed."""
         await self._send(b"end\n")
-
-
-def _servers(connect: str) -> list[tuple[str, int]]:
-    """Of ``HOST:PORT[,HOST:PORT...][/CHROOT]``."""
-    servers = []
-    for item in connect.partition("/")[0].split(","):
-        host, colon, port = item.strip().rpartition(":")
-        if not colon or host.endswith(":") or item.endswith("]"):
-            host, port = item.strip(), str(_DEFAULT_PORT)
-        servers.append((host.strip("[]"), int(port)))
-    return servers

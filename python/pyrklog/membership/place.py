@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -86,9 +87,9 @@ def _address(config: BrokerConfig, connect: str) -> ZooKeeperAddress:
 
     tls = None
     if config.boolean("zookeeper.ssl.client.enable"):
-        keystore = config.string("zookeeper.ssl.keystore.location")
+        keystore = _file(config, "zookeeper.ssl.keystore.location")
         tls = TlsFiles(
-            ca=config.string("zookeeper.ssl.truststore.location"),
+            ca=_file(config, "zookeeper.ssl.truststore.location"),
             certificate=keystore,
             key=keystore,
             key_password=config.string("zookeeper.ssl.keystore.password"),
@@ -103,3 +104,9 @@ def _address(config: BrokerConfig, connect: str) -> ZooKeeperAddress:
         tls,
         config.boolean("zookeeper.set.acl"),
     )
+
+
+def _file(config: BrokerConfig, option: str) -> str | None:
+    """Absolute: the watchdog has another working directory than the broker."""
+    given = config.string(option)
+    return None if given is None else str(Path(given).expanduser().absolute())

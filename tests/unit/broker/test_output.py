@@ -85,6 +85,11 @@ def test_the_banner(tmp_path: Path) -> None:
     elsewhere = banner([Endpoint("PLAINTEXT", "::1", 9095)], [tmp_path], 0.31)
     assert "[::1]:9095" in elsewhere
     assert "produce -b [::1]:9095 hello" in elsewhere
+    assert "single node · embedded metadata" in text
+    place = "broker 2 · ZooKeeper 127.0.0.1:2181/pyrklog"
+    of_a_cluster = banner([Endpoint("PLAINTEXT", "127.0.0.1", 9092)], [tmp_path], 0.31, place)
+    assert of_a_cluster.splitlines()[0].endswith(f" · {place}")
+    assert "single node" not in of_a_cluster
 
 
 def test_the_time_since_exec() -> None:

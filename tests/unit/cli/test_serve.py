@@ -105,6 +105,22 @@ def test_an_empty_directory_name_is_not_the_default() -> None:
     assert done.stderr.startswith("error: --data takes a directory")
 
 
+@pytest.mark.parametrize("option", ["--zookeeper", "--adopt-zookeeper", "--broker-id"])
+def test_a_variable_that_is_not_set_is_not_the_default(option: str) -> None:
+    """A broker that is alone by mistake would take records that no other one has."""
+    done = run("serve", option, "", "--check")
+    assert done.returncode == 78
+    assert done.stderr.startswith(f"error: {option} takes ")
+    assert f"fix: for example {option} " in done.stderr
+
+
+def test_what_names_no_zookeeper_is_told_before_anything_starts() -> None:
+    done = run("serve", "--zookeeper", "here:port/x", "--check")
+    assert done.returncode == 78
+    assert done.stderr.startswith("error: zookeeper.connect takes HOST:PORT")
+    assert "Traceback" not in done.stderr
+
+
 def test_an_address_of_another_machine_is_told(tmp_path: Path) -> None:
     done = run("serve", "--data", str(tmp_path), "--listen", "192.0.2.1:9092")
     assert done.returncode == 78

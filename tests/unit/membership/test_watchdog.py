@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from pyrklog.membership import watchdog
-from pyrklog.membership.guard import _servers
 from pyrklog.testing.broker import free_port
 
 SESSION_ID = 0x1000_0000_0000_0007
@@ -128,8 +127,3 @@ def test_another_server_is_asked_where_one_is_dead_or_hangs_up(
 
 def test_it_gives_up_when_the_session_must_have_expired() -> None:
     assert watch(session(free_port(), timeout_ms=1)) == watchdog.EXIT_NOT_ENDED
-
-
-def test_servers_of_a_connect_string() -> None:
-    assert _servers("a:1,b:22/chroot/deep") == [("a", 1), ("b", 22)]
-    assert _servers("a,[::1]:5,[fe80::2]") == [("a", 2181), ("::1", 5), ("fe80::2", 2181)]
