@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +82,36 @@ def test_a_broker_is_emptied_by_a_plan_and_filled_again(
     assert len(consume(cluster, topic, 120, "g")) == 120
 
 
+def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
+    cluster: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    create(cluster, topic, 1, 1)
+    produce(cluster, topic, 1, [b"x" * 1_000] * 100)
+    (old,) = replicas(cluster, topic)["0"]
+    controller = cluster.controller()
+    still = next(number for number in cluster.brokers if number not in (old, controller))
+    file = tmp_path / "plan.json"
+    partition = {"topic": topic, "partition": 0, "replicas": [still]}
+    file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    cluster.brokers[still].signal(signal.SIGSTOP)
+    bootstrap = cluster.brokers[controller].bootstrap
+    arguments = ["cluster", "reassign", "apply", str(file), "-w", "-b", bootstrap]
+    with subprocess.Popen(
+        [sys.executable, "-m", "pyrklog", *arguments], stdout=subprocess.PIPE, text=True
+    ) as watching:
+        assert watching.stdout is not None
+        try:
+            assert watching.stdout.readline() == f"{topic}-0: {old} -> {still}\n"
+            assert watching.stdout.readline().startswith("TOPIC"), "it watches"
+            if controller != old:
+                cluster.brokers[controller].kill()
+        finally:
+            cluster.brokers[still].signal(signal.SIGCONT)
+        watching.communicate(timeout=60)
+        assert watching.returncode == 0
+    assert replicas(cluster, topic) == {"0": [still]}
+
+
 def test_what_moves_is_shown_and_cancelled(
     cluster: BrokerCluster, topic: str, tmp_path: Path
 ) -> None:
@@ -114,6 +146,7 @@ def test_what_moves_is_shown_and_cancelled(
     ("arguments", "code", "words"),
     [
         (["plan", "--topics", "nothing"], 4, "topic nothing does not exist"),
+        (["plan", "--topics", ","], 2, "no topic is named"),
         (["plan", "--brokers", "1,9"], 4, "broker 9 is not there"),
         (["plan", "--brokers", "one"], 2, "--brokers takes numbers"),
         (["plan", "--rate", "fast"], 2, "is no rate"),
@@ -134,6 +167,9 @@ def test_a_plan_for_what_is_not_there_is_refused_whole(
     create(shared, topic, 1, 1)
     file = tmp_path / "plan.json"
 
+    def is_throttled(path: str) -> bool:
+        return RATE in shared.json(path).get("config", {})
+
     def wants(*items: tuple[int, list[int]]) -> str:
         partitions = [{"topic": topic, "partition": p, "replicas": r} for p, r in items]
         file.write_text(json.dumps({"version": 1, "partitions": partitions}))
@@ -141,5 +177,11 @@ def test_a_plan_for_what_is_not_there_is_refused_whole(
 
     _, error = run(shared, "apply", wants((0, [1]), (7, [1])), code=4)
     assert f"topic {topic} has no partition 7" in error
-    _, error = run(shared, "apply", wants((0, [9])), code=1)
+    _, error = run(shared, "apply", wants((0, [9])), "--dry-run", code=4)
+    assert "broker 9 is not there" in error
+    _, error = run(shared, "apply", wants((0, [9])), "--throttle", "1MB/s", code=1)
     assert "not alive" in error
+    throttled = [path for path in ("/config/brokers/1", "/config/brokers/2") if is_throttled(path)]
+    assert throttled == [], "nothing was begun"
+    out, _ = run(shared, "apply", wants(), "--throttle", "1MB/s")
+    assert out == "nothing to do: the plan is empty\n"

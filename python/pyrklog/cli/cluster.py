@@ -11,7 +11,7 @@ from pyrklog.cli import reassign
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import (
     Bootstrap,
-    DryRun,
+    OnlySaid,
     Output,
     OutputFormat,
     Properties,
@@ -226,7 +226,7 @@ def elect_leaders(
         ),
     ] = False,
     yes: Yes = False,
-    dry_run: DryRun = False,
+    dry_run: OnlySaid = False,
     output: Output = OutputFormat.TABLE,
     bootstrap: Bootstrap = None,
     properties: Properties = None,

@@ -8,6 +8,7 @@ from typing import Any
 from pyrklog.cli.failures import CliError, Exit, cli_error
 from pyrklog.cli.interrupts import waited_for
 from pyrklog.cli.options import Settings
+from pyrklog.hosts import host_and_port
 
 PROBE_TIMEOUT_S = 3.0
 DEFAULT_PORT = 9092
@@ -19,13 +20,11 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
     """(host, port) of each entry of a bootstrap list."""
     found: list[tuple[str, int]] = []
     for entry in filter(None, (part.strip() for part in bootstrap.split(","))):
-        address = entry.rpartition("://")[2]
-        host, colon, port = address.rpartition(":")
-        if not colon or address.endswith("]"):
-            host, port = address, str(DEFAULT_PORT)
-        if not port.isdecimal() or not 0 < int(port) < 65536:
-            raise CliError(Exit.USAGE, f"-b takes HOST:PORT, not {entry!r}")
-        found.append((host.strip("[]") or "127.0.0.1", int(port)))
+        try:
+            host, port = host_and_port(entry.rpartition("://")[2], DEFAULT_PORT)
+        except ValueError as error:
+            raise CliError(Exit.USAGE, f"-b takes HOST:PORT, not {entry!r}: {error}") from None
+        found.append((host or "127.0.0.1", port))
     if not found:
         raise CliError(Exit.USAGE, "-b takes HOST:PORT, not an empty text")
     return found

@@ -34,8 +34,10 @@ BEGINNING = Place("beginning")
 END = Place("end")
 _WORDS = {"beginning": BEGINNING, "start": BEGINNING, "earliest": BEGINNING}
 _WORDS |= {"end": END, "latest": END}
+TIME_MS_MAX = 2**63 - 1
+DIGITS_MAX = 19
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_AGO = re.compile(r"-(\d+)(ms|s|m|h|d)")
+_AGO = re.compile(r"-(\d{1,19})(ms|s|m|h|d)", re.ASCII)
 _TIME = r"(?:\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?|[^:@]*)"
 _RANGE = re.compile(rf"(@{_TIME}|[^:@]*)(?:(:)(@{_TIME}|[^:@]*))?")
 
@@ -74,13 +76,20 @@ def _place(text: str, now_ms: int) -> Place:
 
 def parse_time_ms(text: str, now_ms: int) -> int:
     """Milliseconds of a time as people write it: a number, a date, or so long ago."""
-    if text.isdecimal():
+    time_ms = _time_ms(text, now_ms)
+    if not 0 <= time_ms <= TIME_MS_MAX:
+        raise RangeError(f"-o @{text} is before 1970, or too far away")
+    return time_ms
+
+
+def _time_ms(text: str, now_ms: int) -> int:
+    if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX:
         return int(text)
     if text == "now":
         return now_ms
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return now_ms - int(ago[1]) * _UNITS_MS[ago[2]]
+        return max(0, now_ms - int(ago[1]) * _UNITS_MS[ago[2]])
     try:
         date = datetime.fromisoformat(text)
     except ValueError:

@@ -13,6 +13,8 @@ from pyrklog.cli.failures import CliError, Exit
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 30.0
+TIMEOUT_MAX_S = 86_400.0
+"""A day; in milliseconds it has to be an int32."""
 
 
 class OutputFormat(StrEnum):
@@ -91,6 +93,9 @@ Output = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Let the broker check it, but change nothing.")
 ]
+OnlySaid = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what would be done; send nothing.")
+]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
 
@@ -115,6 +120,9 @@ def settings(
 ) -> Settings:
     """The options behind the command over those before it."""
     base = context.find_object(Settings) or Settings()
+    if timeout_s is not None and not timeout_s <= TIMEOUT_MAX_S:
+        what = f"--timeout takes up to {TIMEOUT_MAX_S:g} seconds, not {timeout_s:g}"
+        raise CliError(Exit.USAGE, what)
     return replace(
         base,
         bootstrap=base.bootstrap if bootstrap is None else bootstrap,

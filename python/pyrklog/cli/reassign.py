@@ -11,7 +11,7 @@ import typer
 from pyrklog.cli.failures import CliError, Exit, guarded, worst
 from pyrklog.cli.options import (
     Bootstrap,
-    DryRun,
+    OnlySaid,
     Output,
     OutputFormat,
     Properties,
@@ -95,6 +95,8 @@ def plan(
     names = [name for text in topics or [] for name in text.split(",") if name]
     if topics_file is not None:
         names += parse_topics(_read(topics_file), topics_file)
+    if not names and (topics is not None or topics_file is not None):
+        raise CliError(Exit.USAGE, "no topic is named", "leave -t and -f out for all of them")
     cluster = Cluster(connect(options))
     everything, _ = cluster.placement()
     live = {one.broker_id: one.rack for one in cluster.describe().brokers}
@@ -141,7 +143,7 @@ def apply(
     watch: Annotated[
         bool, typer.Option("-w", "--watch", help="Wait until nothing of it moves any more.")
     ] = False,
-    dry_run: DryRun = False,
+    dry_run: OnlySaid = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     timeout: Timeout = None,
@@ -157,30 +159,62 @@ def apply(
     cluster = Cluster(connect(options))
     before, _ = cluster.placement()
     _check_places(wanted, before)
-    if rollback is not None and not dry_run:
+    if not wanted:
+        say(options, "nothing to do: the plan is empty")
+        return
+    if dry_run:
+        _say_only(cluster, options, before, wanted)
+        return
+    if rollback is not None:
         undo = {place: before[place] for place in wanted}
         try:
             Path(rollback).write_text(render_plan(undo))
         except OSError as error:
             raise CliError(Exit.FAILED, f"{rollback}: {error.strerror}") from None
-    if not dry_run:
-        if rate_bytes is not None:
-            cluster.throttle(before, wanted, rate_bytes)
-        results = cluster.alter(wanted)
+    if rate_bytes is not None:
+        cluster.throttle(before, wanted, rate_bytes)
+    results = cluster.alter(wanted)
     codes = []
     for place in wanted:
-        if not dry_run and results[place][0]:
+        if results[place][0]:
             codes.append(_report(place, *results[place]))
             continue
         codes.append(Exit.OK)
-        arrow = f"{_list(before[place])} -> {_list(wanted[place])}"
-        say(options, f"{_name(place)}: {arrow}{' (not done)' if dry_run else ''}")
-    if watch and not dry_run:
+        say(options, _arrow(place, before, wanted))
+    if watch and Exit.OK in codes:
         _watch(cluster, options, set(wanted), OutputFormat.TABLE)
-        if rate_bytes is not None:
-            cluster.unthrottle({topic for topic, _ in wanted})
+    if rate_bytes is not None and (watch or Exit.OK not in codes):
+        cluster.unthrottle({topic for topic, _ in wanted})
     if worst(codes):
         raise typer.Exit(worst(codes))
+
+
+def _say_only(
+    cluster: "Cluster",
+    options: Settings,
+    before: "dict[Place, tuple[int, ...]]",
+    wanted: "dict[Place, tuple[int, ...]]",
+) -> None:
+    live = {one.broker_id for one in cluster.describe().brokers}
+    codes = []
+    for place, replicas in wanted.items():
+        dead = [broker for broker in replicas if broker not in live]
+        if dead:
+            what = f"{_name(place)}: broker {_list(dead)} is not there"
+            typer.echo(CliError(Exit.NOT_FOUND, what).line(), err=True)
+        else:
+            say(options, f"{_arrow(place, before, wanted)} (not done)")
+        codes.append(Exit.NOT_FOUND if dead else Exit.OK)
+    if worst(codes):
+        raise typer.Exit(worst(codes))
+
+
+def _arrow(
+    place: "Place",
+    before: "dict[Place, tuple[int, ...]]",
+    wanted: "dict[Place, tuple[int, ...]]",
+) -> str:
+    return f"{_name(place)}: {_list(before[place])} -> {_list(wanted[place])}"
 
 
 @app.command("status")
@@ -256,6 +290,10 @@ def cancel(
     moving = cluster.moving()
     chosen = [place for place in moving if named is None or place in named]
     if not chosen:
+        if named is not None:
+            # Of a plan that was begun with a throttle, and is done.
+            topics = {topic for topic, _ in cluster.placement()[0]}
+            cluster.unthrottle({topic for topic, _ in named} & topics)
         say(options, "nothing moves")
         return
     codes = []
@@ -324,7 +362,8 @@ def _largest(sizes: Any) -> "dict[Place, int]":
 def _progress(cluster: "Cluster", places: "set[Place] | None") -> list[dict[str, Any]]:
     moving = cluster.moving()
     chosen = [place for place in sorted(moving) if places is None or place in places]
-    sizes = cluster.sizes() if chosen else {}
+    # A broker that has just died is listed for a moment: what it holds counts as not copied.
+    sizes = cluster.sizes(without_silent=True) if chosen else {}
     whole = _largest(sizes)
     items = []
     for place in chosen:

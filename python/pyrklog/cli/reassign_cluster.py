@@ -46,16 +46,22 @@ class Cluster:
             raise CliError(Exit.FAILED, f"this command cannot use security.protocol={protocol}")
         self._connection = connection
         self._timeout_s = connection.settings.timeout_s
+        self._known: list[tuple[str, int]] = []
 
     def describe(self) -> DescribeClusterResponse:
         """The live brokers with their racks, and the controller."""
         errors: list[str] = []
-        for address in addresses(self._connection.settings.bootstrap):
+        given = addresses(self._connection.settings.bootstrap)
+        # Also those it told of before: the one that was given may be the one that has died.
+        for address in dict.fromkeys([*given, *self._known]):
             try:
                 with BrokerConnection(address, self._timeout_s) as broker:
-                    return broker.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
+                    found = broker.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
             except OSError as error:
                 errors.append(f"{address[0]}:{address[1]}: {error}")
+            else:
+                self._known = [(one.host, one.port) for one in found.brokers]
+                return found
         raise CliError(Exit.UNREACHABLE, "; ".join(errors), "check -b, and that the brokers run")
 
     def placement(self) -> tuple[dict[Place, tuple[int, ...]], str | None]:
@@ -68,8 +74,11 @@ class Cluster:
         }
         return found, metadata.cluster_id
 
-    def sizes(self) -> ReplicaSizes:
-        """Bytes of each replica on the brokers that live."""
+    def sizes(self, *, without_silent: bool = False) -> ReplicaSizes:
+        """Bytes of each replica on the brokers that live.
+
+        Raises :class:`CliError` where one does not answer, unless these are to be left out.
+        """
         found: dict[tuple[str, int, int], int] = {}
         for one in self.describe().brokers:
             try:
@@ -78,6 +87,8 @@ class Cluster:
                         DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, DescribeLogDirsRequest()
                     )
             except OSError as error:
+                if without_silent:
+                    continue
                 what = f"broker {one.broker_id} at {one.host}:{one.port}: {error}"
                 raise CliError(Exit.UNREACHABLE, what) from None
             for directory in answer.results:
@@ -125,7 +136,7 @@ class Cluster:
         while True:
             described = self.describe()
             place = [b for b in described.brokers if b.broker_id == described.controller_id]
-            code, why = ErrorCode.NOT_CONTROLLER, None
+            failure = CliError(Exit.UNREACHABLE, "there is no controller")
             if place:
                 try:
                     address = (place[0].host, place[0].port)
@@ -133,12 +144,16 @@ class Cluster:
                         response = ask(broker)
                 except OSError as error:
                     what = f"the controller, broker {described.controller_id}: {error}"
-                    raise CliError(Exit.UNREACHABLE, what) from None
-                code, why = ErrorCode(response.error_code), response.error_message
-                if code is ErrorCode.NONE:
-                    return response
-            if code is not ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
-                raise CliError(Exit.FAILED, f"the controller refuses: {why or code.name}")
+                    failure = CliError(Exit.UNREACHABLE, what)
+                else:
+                    code, why = ErrorCode(response.error_code), response.error_message
+                    if code is ErrorCode.NONE:
+                        return response
+                    failure = CliError(Exit.FAILED, f"the controller refuses: {why or code.name}")
+                    if code is not ErrorCode.NOT_CONTROLLER:
+                        raise failure
+            if time.monotonic() > deadline:
+                raise failure
             time.sleep(RETRY_PAUSE_S)
 
     # --- throttles ---------------------------------------------------------------------------

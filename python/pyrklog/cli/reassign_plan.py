@@ -15,6 +15,8 @@ Sizes = Mapping[Place, int]
 
 SKEW_GOOD = 1.05
 """Where brokers differ by no more, nothing is moved for the sake of balance."""
+RATE_MAX = 2**62
+INT32_MAX = 2**31 - 1
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?(?:/s)?")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -45,10 +47,10 @@ def parse_rate(text: str) -> int:
     """Bytes a second: ``50MB/s``, ``64Mi``, ``1000000``. Raises :class:`CliError`."""
     found = _RATE.fullmatch(text.strip())
     factor = {**_FACTORS, **_BINARY}.get(found[2]) if found else None
-    value = int(float(found[1]) * factor) if found and factor else 0
-    if value <= 0:
+    value = float(found[1]) * factor if found and factor else 0
+    if not 1 <= value <= RATE_MAX:
         raise CliError(Exit.USAGE, f"{text!r} is no rate", "write 50MB/s, or bytes a second")
-    return value
+    return int(value)
 
 
 def amount(count: float) -> str:
@@ -73,8 +75,10 @@ def parse_plan(text: str, source: str) -> dict[Place, tuple[int, ...]]:
     found: dict[Place, tuple[int, ...]] = {}
     for item in _items(text, source, "partitions"):
         try:
-            place = str(item["topic"]), int(item["partition"])
-            replicas = tuple(map(int, item["replicas"]))
+            place = _text(item["topic"]), _number(item["partition"])
+            if not isinstance(item["replicas"], list):
+                raise TypeError("replicas is no list")
+            replicas = tuple(map(_number, item["replicas"]))
         except (KeyError, TypeError, ValueError) as error:
             raise _no_plan(source, f"{type(error).__name__}: {error}") from None
         if place in found:
@@ -86,9 +90,24 @@ def parse_plan(text: str, source: str) -> dict[Place, tuple[int, ...]]:
 def parse_topics(text: str, source: str) -> list[str]:
     """Kafka's topics-to-move JSON. Raises :class:`CliError`."""
     try:
-        return [str(item["topic"]) for item in _items(text, source, "topics")]
+        return [_text(item["topic"]) for item in _items(text, source, "topics")]
     except (KeyError, TypeError) as error:
         raise _no_plan(source, f"{type(error).__name__}: {error}") from None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _number(value: object) -> int:
+    """A partition or a broker."""
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no whole number")
+    if not 0 <= value <= INT32_MAX:
+        raise ValueError(f"{value} is no number of a partition or a broker")
+    return value
 
 
 def _items(text: str, source: str, key: str) -> list[Any]:

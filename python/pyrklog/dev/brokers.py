@@ -31,8 +31,26 @@ def write_files(place: Place, cluster: Cluster, node: Node) -> None:
         file.write_text("".join(line.replace("\\", "\\\\") + "\n" for line in lines))
 
 
+WIRING = frozenset(
+    {
+        "broker.id",
+        "node.id",
+        "pyrklog.data.dir",
+        "log.dir",
+        "log.dirs",
+        "listeners",
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "inter.broker.listener.name",
+        "security.inter.broker.protocol",
+        "zookeeper.connect",
+    }
+)
+"""Options by which the brokers of a cluster find themselves and each other."""
+
+
 def settings(cluster: Cluster, node: Node, data: Path) -> list[str]:
-    """KEY=VALUE of all that the broker is told; the user's own settings win."""
+    """KEY=VALUE of all that the broker is told; the user's own settings win, but for ``WIRING``."""
     base, number = cluster.base_port, node.number
     clients = f"CLIENTS://{HOST}:{client_port(base, number)}"
     zookeepers = ",".join(
@@ -64,7 +82,14 @@ def settings(cluster: Cluster, node: Node, data: Path) -> list[str]:
 def check_settings(cluster: Cluster, node: Node, folder: Path) -> None:
     """The broker's own check; :class:`StartError` where it would refuse to start."""
     from pyrklog.config import load_config
+    from pyrklog.errors import ConfigError
 
+    for setting in cluster.settings:
+        key = setting.partition("=")[0].strip()
+        if key in WIRING:
+            raise ConfigError(
+                f"--set {key}: that is another one for each broker, or leads to them."
+            )
     load_config(overrides=settings(cluster, node, folder / "data"))
 
 

@@ -47,6 +47,25 @@ def test_nobody_at_home_is_said_at_once(command: list[str], nobody: str) -> None
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-b", "a..b:9092"], "-b takes HOST:PORT, not 'a..b:9092'"),
+        (["-b", f"{'a' * 64}:9092"], "-b takes HOST:PORT"),
+        (["-b", "::1:9092"], "stands in brackets"),
+        (["-b", "h:\u0663"], "-b takes HOST:PORT"),
+        (["--timeout", "inf"], "--timeout takes up to 86400 seconds, not inf"),
+        (["--timeout", "nan"], "--timeout takes up to 86400 seconds, not nan"),
+        (["--timeout", "1e10"], "--timeout takes up to 86400 seconds"),
+    ],
+)
+def test_options_that_make_no_sense_are_told(options: list[str], said: str) -> None:
+    code, out, err = invoke("topic", "list", *options)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert said in err
+
+
 def test_a_server_that_is_no_broker_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"

@@ -90,6 +90,8 @@ def test_what_a_cluster_is_does_not_change(root: Path, monkeypatch: pytest.Monke
         (["--racks", "a,,b"], 2, "racks are names"),
         (["--set", "x"], 2, "--set takes KEY=VALUE"),
         (["--set", "num.partitoins=3"], 78, "num.partitions"),
+        (["--set", "broker.id=7"], 78, "--set broker.id"),
+        (["--set", "zookeeper.connect="], 78, "--set zookeeper.connect"),
         (["--name", "a/b"], 2, "--name takes"),
     ],
 )

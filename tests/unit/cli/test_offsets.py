@@ -57,7 +57,22 @@ def test_ranges(texts: list[str], start: Place, stop: Place | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "xx", "1:2:3", "--5", "@", "@yesterday", "5-9", "@2023-13-01", "1.5", "+3", "٣"]
+    "text",
+    [
+        "",
+        "xx",
+        "1:2:3",
+        "--5",
+        "@",
+        "@yesterday",
+        "5-9",
+        "@2023-13-01",
+        "1.5",
+        "+3",
+        "٣",
+        "@" + "9" * 30,
+        "@" + "9" * 19,
+    ],
 )
 def test_texts_that_are_no_range(text: str) -> None:
     with pytest.raises(RangeError, match="-o "):

@@ -129,7 +129,7 @@ def test_rates(text: str, rate: int) -> None:
     assert parse_rate(text) == rate
 
 
-@pytest.mark.parametrize("text", ["", "fast", "-1", "0", "1i", "10 QB"])
+@pytest.mark.parametrize("text", ["", "fast", "-1", "0", "1i", "10 QB", "9" * 400])
 def test_no_rates(text: str) -> None:
     with pytest.raises(CliError) as raised:
         parse_rate(text)
@@ -158,6 +158,12 @@ def test_kafkas_json() -> None:
         '{"partitions":[{"topic":"t","partition":0}]}',
         '{"partitions":[{"topic":"t","partition":"x","replicas":[1]}]}',
         '{"partitions":[3]}',
+        '{"partitions":[{"topic":"t","partition":0,"replicas":"12"}]}',
+        '{"partitions":[{"topic":"t","partition":0,"replicas":[99999999999]}]}',
+        '{"partitions":[{"topic":"t","partition":0,"replicas":[true]}]}',
+        '{"partitions":[{"topic":"t","partition":1.7,"replicas":[1]}]}',
+        '{"partitions":[{"topic":"t","partition":-1,"replicas":[1]}]}',
+        '{"partitions":[{"topic":null,"partition":0,"replicas":[1]}]}',
         '{"partitions":[{"topic":"t","partition":0,"replicas":[1]},'
         '{"topic":"t","partition":0,"replicas":[2]}]}',
     ],
