@@ -42,7 +42,7 @@ class Request(Protocol):
 
 
 class DirectoryPast(NamedTuple):
-    """How the broker's last life ended for a log directory."""
+    """How the last life that was registered left a log directory."""
 
     closed_at_epoch: int | None
     """The broker epoch that an orderly shutdown left, -1 where it knew of none; None after any
@@ -198,7 +198,7 @@ class Plane(Protocol):
         """What the log directories hold."""
 
     def pasts(self) -> Sequence[DirectoryPast]:
-        """How the broker's last life ended for each usable log directory."""
+        """How each usable log directory was left by the last life that was registered."""
 
     def listen(self, listener: str, host: str, port: int) -> int:
         """Binds and accepts; returns the port. Raises :class:`TemporaryError`."""

@@ -569,16 +569,6 @@ pub struct LogDirDescription {
     pub partitions: Vec<(String, i32, i64, i64)>,
 }
 
-/// How the broker's last life ended for a log directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Past {
-    /// The broker epoch that an orderly shutdown left, -1 where it knew of none; `None` after any
-    /// other end.
-    pub closed_at_epoch: Option<i64>,
-    /// Whether its block cache was taken up: nothing that was acknowledged is missing.
-    pub is_taken_up: bool,
-}
-
 /// A directory found under a log directory at `DataPlane::open`.
 #[derive(Clone, Debug)]
 pub struct FoundPartition {

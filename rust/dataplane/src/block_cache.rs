@@ -55,6 +55,7 @@ pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
 pub fn open(
     config: &CacheConfig,
     files: &LogDir,
+    folders: &[PartitionFolder],
     share_bytes: u64,
 ) -> Result<Vec<Note>, LogDirError> {
     let mut notes = Vec::new();
@@ -67,6 +68,7 @@ pub fn open(
             "warning",
             format!("{BOOT_ID} cannot be read: no block cache"),
         ));
+        begin_recovery(files, folders, false, &mut notes);
         return Ok(notes);
     };
     let is_taken_up = match files.arena_marker() {
@@ -88,6 +90,7 @@ pub fn open(
             false
         }
     };
+    begin_recovery(files, folders, is_taken_up, &mut notes);
     if is_taken_up {
         if let (None, Some(arena)) = (&config.dir, files.env().arena()) {
             // Only what it holds is still wanted.
@@ -107,6 +110,22 @@ pub fn open(
         }
     }
     Ok(notes)
+}
+
+/// Without an orderly end and without the arena of before nobody knows whether the machine went down.
+fn begin_recovery(
+    files: &LogDir,
+    folders: &[PartitionFolder],
+    is_taken_up: bool,
+    notes: &mut Vec<Note>,
+) {
+    let may_lack = !files.was_clean() && !is_taken_up;
+    if let Err(error) = files.begin_recovery(folders, may_lack) {
+        notes.push((
+            "warning",
+            format!("writing down that logs are to be recovered: {error}"),
+        ));
+    }
 }
 
 /// True when the directory has its arena of before.
@@ -146,6 +165,7 @@ fn take_up(
         ));
     }
     files.env().set_cache(arena, true, found);
+    files.note_marker(marker);
     Ok(true)
 }
 
@@ -192,7 +212,12 @@ fn make(files: &LogDir, dir: &Path, boot: [u8; 16], share_bytes: u64) -> Result<
     let path = dir.join(format!("pyrklog-{}.arena", hex(&identity.uuid)));
     let log_dir = files.path().display().to_string();
     let arena = Arena::create(&path, identity, &log_dir, share_bytes)?;
-    if let Err(error) = files.write_arena_marker(&ArenaMarker { identity, path }) {
+    let marker = ArenaMarker {
+        identity,
+        path,
+        unregistered: Some(files.clean_epoch()),
+    };
+    if let Err(error) = files.write_arena_marker(&marker) {
         let _nothing_in_it = arena.remove();
         return Err(error.into());
     }

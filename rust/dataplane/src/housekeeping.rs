@@ -67,6 +67,33 @@ fn delete_records_of(
     Ok(log_start_offset)
 }
 
+/// Writes down that the cluster was told how the directories had been left. As long as a directory
+/// cannot write it, its next life says the same once more.
+pub fn registered(shared: &Arc<Shared>) {
+    let unwritten = shared.dirs.iter().filter(|dir| dir.files.is_unregistered());
+    let commands: Vec<Command> = unwritten
+        .map(|dir| Command {
+            key: (Arc::from("registered"), dir.index as i32),
+            dir: dir.index,
+            run: Box::new({
+                let dir = Arc::clone(dir);
+                move |shared| {
+                    if let Err(error) = dir.files.registered() {
+                        let fields = vec![
+                            ("log_dir", dir.path().display().to_string()),
+                            ("reason", format!("writing down the registration: {error}")),
+                        ];
+                        shared.events.notice("log_dir_note", "warning", fields);
+                    }
+                }
+            }),
+        })
+        .collect();
+    if !commands.is_empty() {
+        shared.commands.submit(shared, commands);
+    }
+}
+
 /// Gathers sizes on loader threads: asking for a volume's space may wait for the disk.
 pub fn describe_log_dirs(shared: &Arc<Shared>) -> TicketId {
     let id = shared.commands.ticket();

@@ -12,12 +12,12 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
-use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
+use pyrklog_log::{Identity, Left, LogDir, LogDirError, LogEnv};
 
 use crate::acceptor::Listener;
 use crate::api::{
     Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
-    Past, PlaneConfig, RequestId, StopSpec, TicketId, TicketOutcome,
+    PlaneConfig, RequestId, StopSpec, TicketId, TicketOutcome,
 };
 use crate::clock::mono_ms;
 use crate::image::ImageError;
@@ -159,13 +159,13 @@ impl DataPlane {
         self.shared.placement.list(&self.shared.dirs)
     }
 
-    /// How the broker's last life ended for each usable log directory.
-    pub fn pasts(&self) -> Vec<Past> {
-        let past = |dir: &Arc<LogDirState>| Past {
-            closed_at_epoch: dir.files.clean_epoch(),
-            is_taken_up: dir.env().has_taken_up_cache(),
-        };
-        self.shared.dirs.iter().map(past).collect()
+    /// How each usable log directory was left when the broker was registered last.
+    pub fn pasts(&self) -> Vec<Left> {
+        self.shared
+            .dirs
+            .iter()
+            .map(|dir| dir.files.left())
+            .collect()
     }
 
     /// Binds a listener and accepts from it; returns the port. The first call starts the threads.
@@ -305,9 +305,10 @@ impl DataPlane {
         self.shared.quotas.follower.set_rate(follower_bytes, now_ms);
     }
 
-    /// This broker is registered under this epoch.
+    /// This broker is registered under this epoch, and the cluster knows [`DataPlane::pasts`].
     pub fn set_broker_epoch(&self, epoch: i64) {
         self.shared.broker_epoch.store(epoch, Ordering::Relaxed);
+        housekeeping::registered(&self.shared);
     }
 
     /// Stops serving these partitions; with `delete`, removes them. Completes as
@@ -559,7 +560,7 @@ fn open_dir(
     let folders = files.partitions().map_err(io_error)?;
     let deleted = files.deleted_folders().map_err(io_error)?;
     let share_bytes = block_cache::share_bytes(&config.cache, config.log_dirs.len());
-    let notes = block_cache::open(&config.cache, &files, share_bytes)?;
+    let notes = block_cache::open(&config.cache, &files, &folders, share_bytes)?;
     files
         .env()
         .set_direct_min_bytes(config.cache.direct_min_bytes);

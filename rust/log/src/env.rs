@@ -1,6 +1,6 @@
 //! What all logs of one log directory share: the disk, the poison flag, buffers, file handles.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -35,6 +35,8 @@ pub struct LogEnv {
     handles: Mutex<VecDeque<Weak<Segment>>>,
     max_open_segments: usize,
     cache: OnceLock<Mutex<DirCache>>,
+    /// Topics and partitions of logs whose files are to be checked when they are opened.
+    unrecovered: Mutex<HashSet<(String, i32)>>,
     windows: Windows,
     direct_min_bytes: AtomicU32,
 }
@@ -57,6 +59,7 @@ impl LogEnv {
             handles: Mutex::default(),
             max_open_segments: max_open_segments.max(8),
             cache: OnceLock::new(),
+            unrecovered: Mutex::default(),
             windows: Windows::default(),
             direct_min_bytes: AtomicU32::new(DIRECT_MIN_BYTES),
         })
@@ -96,6 +99,25 @@ impl LogEnv {
         self.cache
             .get()
             .is_some_and(|cache| cache.lock().is_same_boot)
+    }
+
+    /// The files of these logs may lack what was written to them.
+    pub(crate) fn recover(&self, logs: HashSet<(String, i32)>) {
+        *self.unrecovered.lock() = logs;
+    }
+
+    /// Whether a log is one of them still.
+    pub(crate) fn must_recover(&self, topic: &str, partition: i32) -> bool {
+        let unrecovered = self.unrecovered.lock();
+        !unrecovered.is_empty() && unrecovered.contains(&(topic.to_owned(), partition))
+    }
+
+    /// It was opened, or is gone. True for the last one of them.
+    pub(crate) fn recovered(&self, topic: &str, partition: i32) -> bool {
+        let mut unrecovered = self.unrecovered.lock();
+        !unrecovered.is_empty()
+            && unrecovered.remove(&(topic.to_owned(), partition))
+            && unrecovered.is_empty()
     }
 
     /// Blocks of partitions that were refused, or whose log was not opened: the arena must not be
@@ -173,7 +195,7 @@ impl LogEnv {
         }
         Ok(Some(Claimed {
             arena: Arc::clone(&cache.arena),
-            is_same_boot: cache.is_same_boot,
+            is_same_boot: cache.is_same_boot && !self.must_recover(&name.topic, name.partition),
             found,
         }))
     }

@@ -52,7 +52,7 @@ pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::{DIRECT_MIN_BYTES, LogEnv};
 pub use log::{Log, SyncScope, Unwritten};
 pub use log_dir::{
-    ArenaMarker, DeletedFolder, Identity, LogDir, LogDirError, PartitionFolder, hex, parse_id,
+    ArenaMarker, DeletedFolder, Identity, Left, LogDir, LogDirError, PartitionFolder, hex, parse_id,
 };
 pub use open::{OpenError, OpenReport, OpenRequest, OpenState, TopicId};
 pub use position::Place;

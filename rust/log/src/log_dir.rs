@@ -29,8 +29,9 @@ use crate::partition_metadata::PartitionMetadata;
 
 mod arena_marker;
 mod offsets;
+pub(crate) mod recovering;
 mod reserve;
-pub use arena_marker::{ArenaMarker, hex, parse_id};
+pub use arena_marker::{ArenaMarker, Left, hex, parse_id};
 use offsets::OffsetTable;
 
 /// Checkpoints and the like; far above what 100,000 partitions need.
@@ -109,6 +110,8 @@ pub struct LogDir {
     recovery_points: Mutex<OffsetTable>,
     log_starts: Mutex<OffsetTable>,
     high_watermarks: Mutex<OffsetTable>,
+    /// The arena's marker, as long as no broker has registered with it.
+    unregistered: Mutex<Option<ArenaMarker>>,
     _lock: Box<dyn LockGuard>,
 }
 
@@ -157,6 +160,7 @@ impl LogDir {
             recovery_points,
             log_starts,
             high_watermarks,
+            unregistered: Mutex::default(),
             _lock: lock,
         })
     }
@@ -226,7 +230,7 @@ impl LogDir {
     pub fn open_state(&self, topic: &str, partition: i32) -> OpenState {
         let get = |table: &Mutex<OffsetTable>| table.lock().get(topic, partition).unwrap_or(0);
         OpenState {
-            clean: self.was_clean(),
+            clean: self.was_clean() && !self.env.must_recover(topic, partition),
             recovery_point: get(&self.recovery_points),
             log_start_offset: get(&self.log_starts),
             high_watermark: get(&self.high_watermarks),
@@ -289,6 +293,7 @@ impl LogDir {
             Err(error) => return Err(error),
         }
         self.env.disk().sync_dir(&self.path)?;
+        recovering::settled(&self.env, &self.path, topic, partition);
         let folder = DeletedFolder {
             env: self.env.clone(),
             path: to,

@@ -11,6 +11,7 @@ use crate::disk;
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::log::{Log, SyncScope, SyncState};
+use crate::log_dir::recovering;
 use crate::names;
 use crate::partition_metadata::{self, PartitionMetadata};
 use crate::position::{LogPosition, RecentPositions};
@@ -215,6 +216,8 @@ impl Log {
             log.write_what_was_found()?;
             log.sync_what_was_found()?;
         }
+        let (topic, partition) = (request.topic, request.partition);
+        recovering::settled(&request.env, request.log_dir, topic, partition);
         Ok((log, report))
     }
 

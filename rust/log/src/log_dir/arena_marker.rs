@@ -1,9 +1,15 @@
 //! What a log directory says of its arena, and that it may lack records.
 //!
 //! ```text
-//! .pyrklog-arena     version, uuid, boot and path, one `name=value` a line
+//! .pyrklog-arena     version, uuid, boot and path, one `name=value` a line; `unregistered` before path
+//!                    from the making of the arena to the broker's registration with the cluster
 //! .pyrklog-unclean   one line: when and why the directory may lack what was acknowledged
 //! ```
+//!
+//! A broker tells the cluster with its registration whether it has what it had. Where its process ends
+//! before that, the next one finds an arena of the same boot, which says nothing about what was before
+//! the arena: so `unregistered` keeps how the directory had been left, the broker epoch of an orderly
+//! end or `none`.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,12 +30,20 @@ pub struct ArenaMarker {
     pub identity: Identity,
     /// Its file.
     pub path: PathBuf,
+    /// As long as no broker has registered with this arena: the broker epoch of the orderly end before
+    /// it was made, if it was one.
+    pub unregistered: Option<Option<i64>>,
 }
 
 impl ArenaMarker {
     fn encode(&self) -> String {
+        let unregistered = match self.unregistered {
+            None => String::new(),
+            Some(None) => "unregistered=none\n".to_owned(),
+            Some(Some(epoch)) => format!("unregistered={epoch}\n"),
+        };
         format!(
-            "version=1\nuuid={}\nboot={}\npath={}\n",
+            "version=1\nuuid={}\nboot={}\n{unregistered}path={}\n",
             hex(&self.identity.uuid),
             hex(&self.identity.boot),
             self.path.display()
@@ -50,8 +64,19 @@ impl ArenaMarker {
                 boot: parse_id(field("boot")?)?,
             },
             path: PathBuf::from(field("path")?),
+            // What makes no sense is no proof of anything.
+            unregistered: field("unregistered").map(|text| text.parse().ok()),
         })
     }
+}
+
+/// How a directory was left, as the cluster is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The broker epoch of the orderly end, if it was one.
+    pub closed_at_epoch: Option<i64>,
+    /// Whether its block cache was taken up again, in the boot in which it was made.
+    pub is_taken_up: bool,
 }
 
 /// 32 hexadecimal digits.
@@ -95,7 +120,50 @@ impl LogDir {
     /// The disk's.
     pub fn write_arena_marker(&self, marker: &ArenaMarker) -> io::Result<()> {
         let content = marker.encode();
-        disk::replace_file(self.env.disk(), &self.path.join(MARKER), content.as_bytes())
+        disk::replace_file(self.env.disk(), &self.path.join(MARKER), content.as_bytes())?;
+        self.note_marker(marker);
+        Ok(())
+    }
+
+    /// The directory has the arena that it names.
+    pub fn note_marker(&self, marker: &ArenaMarker) {
+        let is_pending = marker.unregistered.is_some();
+        *self.unregistered.lock() = is_pending.then(|| marker.clone());
+    }
+
+    /// How it was left before the arena that it has was made, where nobody has registered since; else
+    /// how its last life left it.
+    pub fn left(&self) -> Left {
+        match (&*self.unregistered.lock(), self.env.has_taken_up_cache()) {
+            (Some(marker), true) => Left {
+                closed_at_epoch: marker.unregistered.flatten(),
+                is_taken_up: false,
+            },
+            (_, is_taken_up) => Left {
+                closed_at_epoch: self.clean_epoch,
+                is_taken_up,
+            },
+        }
+    }
+
+    /// Whether [`LogDir::registered`] has anything to write.
+    pub fn is_unregistered(&self) -> bool {
+        self.unregistered.lock().is_some()
+    }
+
+    /// The broker is registered, and has said how the directory was left.
+    ///
+    /// # Errors
+    /// The disk's; nothing has changed then.
+    pub fn registered(&self) -> io::Result<()> {
+        let marker = self.unregistered.lock().clone();
+        match marker {
+            Some(marker) => self.write_arena_marker(&ArenaMarker {
+                unregistered: None,
+                ..marker
+            }),
+            None => Ok(()),
+        }
     }
 
     /// The directory has no arena any more.
@@ -103,6 +171,7 @@ impl LogDir {
     /// # Errors
     /// The disk's.
     pub fn remove_arena_marker(&self) -> io::Result<()> {
+        *self.unregistered.lock() = None;
         missing_is_fine(self.env.disk().remove_file(&self.path.join(MARKER)))?;
         self.env.disk().sync_dir(&self.path)
     }
@@ -146,9 +215,16 @@ mod tests {
                 boot: [1; 16],
             },
             path: "/dev/shm/x y.arena".into(),
+            unregistered: None,
         };
+        for unregistered in [None, Some(None), Some(Some(-1)), Some(Some(77))] {
+            let marker = ArenaMarker {
+                unregistered,
+                ..marker.clone()
+            };
+            assert_eq!(ArenaMarker::parse(&marker.encode()), Some(marker));
+        }
         let text = marker.encode();
-        assert_eq!(ArenaMarker::parse(&text), Some(marker));
         for cut in 0..text.len() - 1 {
             // Only the path's end cannot be told from a shorter path.
             if cut < text.find("path=").unwrap() {

@@ -1,0 +1,195 @@
+//! After a loss of power, a broker that ends before it has seen to everything: before it is registered,
+//! or before all logs are opened. The next one, in the same boot, knows what is left to be done.
+
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use harness::*;
+use pyrklog_dataplane::api::PlaneConfig;
+use pyrklog_log::Left;
+use pyrklog_log::disk::RealDisk;
+use pyrklog_wire::ErrorCode;
+
+const RECORDS: i64 = 50;
+const EPOCH: i64 = 7;
+const WHOLE: Left = Left {
+    closed_at_epoch: None,
+    is_taken_up: true,
+};
+const UNKNOWN: Left = Left {
+    closed_at_epoch: None,
+    is_taken_up: false,
+};
+
+fn start(config: &PlaneConfig) -> TestPlane {
+    TestPlane::start_with(config.clone(), Arc::new(RealDisk))
+}
+
+fn cached(dir: &Path) -> PlaneConfig {
+    let mut config = config(vec![dir.join("logs")]);
+    config.cache = cache(&config.log_dirs);
+    config
+}
+
+/// Registers, and waits until that is written down.
+fn register(test: &TestPlane, dir: &Path) {
+    test.plane.set_broker_epoch(EPOCH);
+    let marker = dir.join("logs/.pyrklog-arena");
+    eventually("the registration", || {
+        let text = fs::read_to_string(&marker).unwrap();
+        (!text.contains("unregistered")).then_some(())
+    });
+}
+
+/// Two logs, all in their files, of a broker that is killed.
+fn killed(config: &PlaneConfig, dir: &Path) {
+    let mut test = start(config);
+    let mut client = test.client();
+    for topic in ["t", "u"] {
+        test.create(topic, 1);
+        for offset in 0..RECORDS {
+            let sent = client.produce(topic, 0, &large_batch(3_000));
+            assert_eq!(sent, (ErrorCode::NONE, offset));
+        }
+    }
+    register(&test, dir);
+    eventually("writing them", || {
+        (test.statistic("unwritten_bytes") == 0).then_some(())
+    });
+}
+
+/// The machine goes down: its memory is gone, and a page of the log of `u` has never been written.
+fn lose_power(dir: &Path) {
+    let marker = dir.join("logs/.pyrklog-arena");
+    let text = fs::read_to_string(&marker).unwrap();
+    let (head, rest) = text.split_once("boot=").unwrap();
+    fs::write(
+        &marker,
+        format!("{head}boot={}{}", "0".repeat(32), &rest[32..]),
+    )
+    .unwrap();
+    let path = dir.join(format!("logs/u-0/{:020}.log", 0));
+    let mut content = fs::read(&path).unwrap();
+    if let Some(page) = content.get_mut(1_000..2_000) {
+        page.fill(0);
+    }
+    fs::write(&path, content).unwrap();
+}
+
+fn recovering(dir: &Path) -> PathBuf {
+    dir.join("logs/.pyrklog-recovering")
+}
+
+fn end_of(test: &TestPlane, topic: &str) -> i64 {
+    test.client().list_offset(topic, 0, -1).offset
+}
+
+/// Nobody has looked at `u` since: it is looked at now, and cut where the page is missing.
+fn check_recovered(config: &PlaneConfig, dir: &Path) {
+    assert!(recovering(dir).exists());
+    let mut test = start(config);
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    assert_eq!(end_of(&test, "t"), RECORDS);
+    assert!(recovering(dir).exists(), "u is left");
+    assert_eq!(test.lead("u", 1, &topic_config()), [0]);
+    assert_eq!(end_of(&test, "u"), 0);
+    assert!(!recovering(dir).exists());
+}
+
+#[test]
+fn a_broker_that_ends_before_it_is_registered_leaves_what_it_would_have_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = cached(dir.path());
+    killed(&config, dir.path());
+    lose_power(dir.path());
+    for _ in 0..3 {
+        assert_eq!(start(&config).plane.pasts(), [UNKNOWN]);
+    }
+    register(&start(&config), dir.path());
+    assert_eq!(
+        start(&config).plane.pasts(),
+        [WHOLE],
+        "a kill loses nothing"
+    );
+}
+
+#[test]
+fn so_does_one_after_an_orderly_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = cached(dir.path());
+    let test = start(&config);
+    register(&test, dir.path());
+    assert!(test.shutdown());
+    let orderly = Left {
+        closed_at_epoch: Some(EPOCH),
+        is_taken_up: false,
+    };
+    for _ in 0..3 {
+        assert_eq!(start(&config).plane.pasts(), [orderly]);
+    }
+    register(&start(&config), dir.path());
+    assert_eq!(start(&config).plane.pasts(), [WHOLE]);
+}
+
+#[test]
+fn a_log_that_nobody_opened_before_a_kill_is_recovered_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = cached(dir.path());
+    killed(&config, dir.path());
+    lose_power(dir.path());
+    let mut test = start(&config);
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    register(&test, dir.path());
+    drop(test);
+    check_recovered(&config, dir.path());
+}
+
+#[test]
+fn a_log_that_nobody_opened_before_an_orderly_end_is_recovered_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = cached(dir.path());
+    killed(&config, dir.path());
+    lose_power(dir.path());
+    for is_cached in [true, false] {
+        if !is_cached {
+            config.cache.dir = None;
+        }
+        let mut test = start(&config);
+        assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+        assert!(test.shutdown());
+    }
+    check_recovered(&config, dir.path());
+}
+
+#[test]
+fn what_is_deleted_has_to_be_recovered_by_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = cached(dir.path());
+    killed(&config, dir.path());
+    lose_power(dir.path());
+    let mut test = start(&config);
+    assert_eq!(test.lead("u", 1, &topic_config()), [0]);
+    assert!(recovering(dir.path()).exists());
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    assert!(!recovering(dir.path()).exists());
+    drop(test);
+    lose_power(dir.path());
+    let mut test = start(&config);
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    assert_eq!(test.delete("u", 1), [0]);
+    assert!(!recovering(dir.path()).exists());
+}
+
+#[test]
+fn a_kill_without_a_loss_of_power_leaves_nothing_to_recover() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = cached(dir.path());
+    killed(&config, dir.path());
+    let mut test = start(&config);
+    assert!(!recovering(dir.path()).exists());
+    assert_eq!(test.lead("u", 1, &topic_config()), [0]);
+    assert_eq!(end_of(&test, "u"), RECORDS);
+}
