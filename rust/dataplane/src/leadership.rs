@@ -253,6 +253,7 @@ pub fn load_again(shared: &Arc<Shared>, partitions: Vec<Arc<Partition>>) {
         let is_wanted = state.role == Role::Offline && state.log.is_none();
         if is_wanted {
             state.role = Role::Loading;
+            state.waits_for_space = false;
         }
         is_wanted
     };
@@ -271,8 +272,11 @@ pub fn load_again(shared: &Arc<Shared>, partitions: Vec<Arc<Partition>>) {
 }
 
 fn outcome(partition: &Partition) -> ErrorCode {
-    match partition.lock().role {
+    let state = partition.lock();
+    match state.role {
         Role::Leader | Role::Follower => ErrorCode::NONE,
+        // As when it began to wait: what is decided meanwhile takes effect when the log is open.
+        Role::Offline if state.waits_for_space && !partition.dir.has_failed() => ErrorCode::NONE,
         Role::Offline => ErrorCode::KAFKA_STORAGE_ERROR,
         Role::Loading | Role::Stopped => ErrorCode::NOT_LEADER_OR_FOLLOWER,
     }
@@ -322,6 +326,7 @@ fn refuse(shared: &Shared, partition: &Arc<Partition>, error: OpenError) -> Erro
     let mut state = partition.lock();
     if state.role == Role::Loading {
         state.role = Role::Offline;
+        state.waits_for_space = error.is_full();
     }
     drop(state);
     if error.is_full() {

@@ -193,6 +193,8 @@ pub struct PartitionState {
     members: Vec<i32>,
     /// The high watermark stands still, as the controller counts on replicas outside of `isr`.
     is_held: bool,
+    /// Its log could not be opened for lack of space, and will be when there is some.
+    pub waits_for_space: bool,
     /// Where the leader epoch begins, while this broker leads.
     epoch_start: i64,
     gate_waiters: VecDeque<ProduceWaiter>,
@@ -232,6 +234,7 @@ impl Partition {
             followers: Vec::new(),
             members: Vec::new(),
             is_held: false,
+            waits_for_space: false,
             epoch_start: -1,
             gate_waiters: VecDeque::new(),
             replication_waiters: VecDeque::new(),

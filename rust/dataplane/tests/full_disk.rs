@@ -246,6 +246,22 @@ fn a_log_that_cannot_be_opened_for_lack_of_space_is_opened_later() {
     eventually("u is served", || {
         (client.produce("u", 0, &record) == (ErrorCode::NONE, 0)).then_some(())
     });
+    // What is decided while it waits takes effect when it is open.
+    disk.fail(Operation::Open, "v-0", 0, usize::MAX, no_space);
+    test.create("v", 1);
+    becomes(&test, "log_dir_read_only.0", 1);
+    for leader_epoch in 1..4 {
+        let codes = test.become_leaders(vec![TestPlane::leader_spec("v", 0, leader_epoch)]);
+        assert!(
+            codes == [0] || codes == [ErrorCode::NOT_LEADER_OR_FOLLOWER.0],
+            "it has not failed: {codes:?}"
+        );
+    }
+    disk.heal();
+    test.wait_for_notice("log_dir_has_space");
+    eventually("v is served", || {
+        (client.produce("v", 0, &record) == (ErrorCode::NONE, 0)).then_some(())
+    });
     // One that is deleted while it waits is not opened any more.
     disk.fail(Operation::Open, "w-0", 0, usize::MAX, no_space);
     test.create("w", 1);

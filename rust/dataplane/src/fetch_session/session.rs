@@ -58,6 +58,10 @@ impl Target {
     }
 
     fn ask(&mut self, asked: &FetchPartition) {
+        if asked.current_leader_epoch != self.current_leader_epoch {
+            // An answer of the epoch before may have been dropped.
+            self.told_high_watermark = -1;
+        }
         self.current_leader_epoch = asked.current_leader_epoch;
         self.fetch_offset = asked.fetch_offset;
         self.last_fetched_epoch = asked.last_fetched_epoch;
