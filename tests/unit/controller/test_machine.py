@@ -2,9 +2,12 @@
 
 import pytest
 
+from pyrklog.controller.effects import Snapshot
 from pyrklog.controller.requests import (
     LeaderAndIsrRequest,
+    PartitionInfo,
     StopReplicaRequest,
+    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.controller.state import (
@@ -257,6 +260,59 @@ def test_changed_endpoints_are_told_to_all() -> None:
     told = runner.last(1, UpdateMetadataRequest)
     assert isinstance(told, UpdateMetadataRequest)
     assert told.brokers[1] == moved
+
+
+def full_numbers(runner: Runner, broker: int) -> list[int]:
+    """Of the UpdateMetadata to a broker; the list is emptied."""
+    told = [r for b, r in runner.sent if b == broker and isinstance(r, UpdateMetadataRequest)]
+    runner.sent.clear()
+    return [request.full_number for request in told]
+
+
+def test_what_names_every_topic_is_marked_and_counted() -> None:
+    runner = Runner()
+    runner.start(live(1, 2))
+    assert full_numbers(runner, 1) == [1]
+    created(runner, t=[(1, 2)])
+    assert set(full_numbers(runner, 1)) == {0}
+    runner.run(runner.controller.brokers_changed(live(1)))
+    assert set(full_numbers(runner, 1)) == {0}
+    runner.run(runner.controller.brokers_changed(live(1, 2)))
+    assert full_numbers(runner, 2) == [2]
+
+
+def test_elections_by_memory_name_what_they_change_and_nothing_else() -> None:
+    runner = Runner()
+    info = PartitionInfo(0, 1, 3, 5, (3, 1), 4, (3, 1), (), (), (), False, 0)
+    topics = {"t": assignment((3, 1))}
+    runner.states[("t", 0)] = (Leadership(3, 5, (3, 1), 1), 4)
+    told = [TopicPartitions("t", b"i" * 16, [info])]
+    runner.run(runner.controller.elect_by_memory(live(1, 2), topics, told))
+    assert full_numbers(runner, 1) == [0]
+
+
+def test_a_topic_without_a_leader_is_named_all_the_same() -> None:
+    """Whoever does not find it there would take it for deleted."""
+    runner = Runner()
+    runner.start(live(1), {"unled": assignment((9,)), "marked": assignment((9,))}, ["marked"])
+    told = runner.last(1, UpdateMetadataRequest)
+    assert isinstance(told, UpdateMetadataRequest)
+    assert told.full_number == 1
+    assert told.topics == [TopicPartitions("unled", b"i" * 16, [])]
+
+
+def test_nothing_is_full_as_long_as_a_topic_cannot_be_read() -> None:
+    runner = Runner()
+    snapshot = Snapshot({}, {}, [], ["bad"])
+    runner.run(runner.controller.start(live(1), snapshot))
+    runner.run(runner.controller.brokers_changed(live(1, 2)))
+    assert full_numbers(runner, 2) == [0]
+    runner.run(runner.controller.topics_changed({}, ["bad", "worse"]))
+    assert runner.controller.state.unreadable == {"bad", "worse"}
+    runner.run(runner.controller.topics_changed({}, []))
+    runner.run(runner.controller.brokers_changed(live(1)))
+    runner.run(runner.controller.brokers_changed(live(1, 2)))
+    assert full_numbers(runner, 2) == [1]
 
 
 # --- log directories -----------------------------------------------------------------------------
