@@ -261,8 +261,8 @@ class Controller:
         back: list[Partition] = []
         for key, error in response.errors.items():
             partition = state.partition(key)
-            if partition is None:
-                continue
+            if partition is None or broker not in partition.replicas:
+                continue  # it was dropped before the answer came
             if error is ErrorCode.KAFKA_STORAGE_ERROR and key not in failed:
                 failed.add(key)
                 newly.append((partition, broker))

@@ -5,8 +5,11 @@ import pytest
 from pyrklog.controller.effects import Snapshot
 from pyrklog.controller.requests import (
     LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
     PartitionInfo,
+    Refusal,
     StopReplicaRequest,
+    TopicPartition,
     TopicPartitions,
     UpdateMetadataRequest,
 )
@@ -338,6 +341,22 @@ def test_a_failed_log_directory_takes_its_replicas_offline() -> None:
         "2 <- stop t-0@1",
     ]
     assert runner.lead_answered(2, ErrorCode.KAFKA_STORAGE_ERROR) == [], "it is known"
+
+
+def test_a_failure_of_a_replica_that_was_dropped_meanwhile_changes_nothing() -> None:
+    runner = Runner()
+    runner.start(live(1, 2, 3), {"t": assignment((1, 2))})
+    results: dict[TopicPartition, Refusal] = {}
+    runner.run(runner.controller.reassignments.alter({("t", 0): (1, 3)}, results))
+    leadership, version = runner.states[("t", 0)]
+    partition = runner.controller.state.topics["t"].partitions[0]
+    runner.states[("t", 0)] = (leadership._replace(isr=(1, 2, 3)), version + 1)
+    partition.lead(*runner.states[("t", 0)])
+    runner.run(runner.controller.reassignments.complete([partition]))
+    assert partition.replicas == (1, 3)
+    late = LeaderAndIsrResponse(ErrorCode.NONE, {("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
+    assert runner.run(runner.controller.leader_and_isr_answered(2, late)) == []
+    assert not runner.controller.state.failed_replicas[2]
 
 
 def test_on_a_single_node_the_partition_is_without_a_leader() -> None:
