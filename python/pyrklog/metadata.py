@@ -254,9 +254,9 @@ class Metadata:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follows the announcements of changed options until cancelled."""
-        await self.load_broker_options()
         names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
         # Whatever was announced before is in the options that are read from now on.
+        await self.load_broker_options()
         self._last_change = names[-1] if names else ""
         if self.image.topics:
             # An earlier session has ended: whatever was announced meanwhile went unheard.
