@@ -28,11 +28,14 @@ from pyrklog.image import (
     BrokerImage,
     ClusterImage,
     PartitionImage,
+    TopicEntry,
 )
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, MetastoreError, NoNodeError, WatchEvent
 
+GONE_MAX = 10_000
+"""Deleted topics whose ids are remembered."""
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """Announcements older than this are removed by whoever sees them."""
 
@@ -60,6 +63,13 @@ class Metadata:
         )
         """Topic -> (id, partitions) as controllers told them last, versions included. Not kept by a
         broker that is alone, which has the store beside it."""
+        self._controller_epoch = 0
+        self._full_number = 0
+        """Of the last UpdateMetadata of this term that named every topic."""
+        self._gone: dict[bytes, None] = {}
+        """Ids of topics that were deleted in this controller's term, oldest first.
+
+        An order from before, late over a connection that has broken since, would bring one back."""
         self._last_change = ""
         self._change_seen = trio.Event()
 
@@ -83,9 +93,47 @@ class Metadata:
     def take_metadata(self, request: UpdateMetadataRequest) -> None:
         """Brokers and partitions as the controller sees them."""
         self.image.set_brokers(request.controller_id, request.brokers)
+        if request.controller_epoch > self._controller_epoch:
+            self._controller_epoch, self._full_number = request.controller_epoch, 0
+            self._gone.clear()
+        # One that comes twice does not know of the topics that were created since.
+        if request.full_number > self._full_number:
+            self._full_number = request.full_number
+            self._remove_others(request.topics)
         for topic in request.topics:
             self._take_topic(topic)
         self.publish()
+
+    def _remove_others(self, topics: Sequence[TopicPartitions]) -> None:
+        """What the controller does not name was deleted, and that went unheard here."""
+        named = {topic.topic: topic for topic in topics}
+        if self._told is not None:
+            self._told = {name: told for name, told in self._told.items() if name in named}
+        removed = []
+        for entry in list(self.image.topics.values()):
+            topic = named.get(entry.name)
+            # One of the same name that has leaders takes its place below.
+            if topic is None or (topic.topic_id != entry.id and not _standing(topic)):
+                removed.append(entry.name)
+                self._remove(entry, list(entry.partitions))
+        if removed:
+            log.info("deletions_unheard", topics=removed)
+
+    def _remove(self, entry: TopicEntry, partitions: Sequence[int]) -> None:
+        self._announce_deletion(entry, partitions)
+        self.image.remove_partitions(entry.name, partitions)
+        if not entry.partitions:
+            self._remember_gone(entry.id)
+
+    def _announce_deletion(self, entry: TopicEntry, partitions: Iterable[int]) -> None:
+        if self.on_partitions_deleted is not None:
+            self.on_partitions_deleted([(entry.name, index) for index in partitions])
+
+    def _remember_gone(self, topic_id: bytes) -> None:
+        if any(topic_id):  # topics of before ids have zeros there, all of them
+            self._gone[topic_id] = None
+            if len(self._gone) > GONE_MAX:
+                del self._gone[next(iter(self._gone))]
 
     def take_partitions(self, topics: Sequence[TopicPartitions]) -> None:
         """Partitions of a LeaderAndIsr: the plane must know a topic before it leads in it."""
@@ -122,21 +170,22 @@ class Metadata:
             self._told.pop(topic.topic, None)
 
     def _take_topic(self, topic: TopicPartitions) -> None:
+        if topic.topic_id in self._gone:
+            return
         self._remember(topic)
         deleted = [p.partition for p in topic.partitions if p.leader == LEADER_BEING_DELETED]
         kept = [
             PartitionImage(p.partition, p.leader, p.leader_epoch, p.replicas, p.isr, p.offline)
-            for p in topic.partitions
-            if p.leader != LEADER_BEING_DELETED
+            for p in _standing(topic)
         ]
+        entry = self.image.topics.get(topic.topic)
         if kept:
+            if entry is not None and entry.id != topic.topic_id:
+                self._announce_deletion(entry, list(entry.partitions))
+                self._remember_gone(entry.id)
             self.image.set_partitions(topic.topic, topic.topic_id, kept)
-        if deleted:
-            entry = self.image.topics.get(topic.topic)
-            if entry is not None and entry.id == topic.topic_id:
-                if self.on_partitions_deleted is not None:
-                    self.on_partitions_deleted([(topic.topic, index) for index in deleted])
-                self.image.remove_partitions(topic.topic, deleted)
+        if deleted and entry is not None and entry.id == topic.topic_id:
+            self._remove(entry, deleted)
 
     def min_insync_replicas(self, topic: str, overrides: Mapping[str, str] | None) -> int | None:
         """The option, for a topic with these overrides; None = with those that are known here.
@@ -205,9 +254,9 @@ class Metadata:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follows the announcements of changed options until cancelled."""
-        await self.load_broker_options()
         names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
         # Whatever was announced before is in the options that are read from now on.
+        await self.load_broker_options()
         self._last_change = names[-1] if names else ""
         if self.image.topics:
             # An earlier session has ended: whatever was announced meanwhile went unheard.
@@ -270,6 +319,11 @@ class Metadata:
                     await self._store.delete(path)
                 except MetastoreError:
                     pass  # another broker was faster
+
+
+def _standing(topic: TopicPartitions) -> list[PartitionInfo]:
+    """Those of the partitions that are not being deleted."""
+    return [info for info in topic.partitions if info.leader != LEADER_BEING_DELETED]
 
 
 def _rate(config: BrokerConfig, name: str) -> int | None:

@@ -120,10 +120,7 @@ class ConfigAdmin:
             if wrong is not None:
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
             if resource.name not in self._metadata.image.topics:
-                raise ApiError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    "This server does not host this topic-partition.",
-                )
+                raise _unknown_topic()
             return znodes.topic_config_path(resource.name)
         if resource.type != RESOURCE_BROKER:
             raise ApiError(
@@ -232,8 +229,12 @@ class ConfigAdmin:
         while True:
             try:
                 return await self._try_to_alter(resource, change, validate_only)
-            except (BadVersionError, NodeExistsError, NoNodeError):
-                continue  # somebody else changed the options, or the topic is gone: look again
+            except NoNodeError as error:
+                if error.path == znodes.topic_path(resource.name):
+                    raise _unknown_topic() from None  # the image will know of it later
+                continue
+            except (BadVersionError, NodeExistsError):
+                continue  # somebody else changed the options: look again
             except MetastoreError as error:
                 raise store_error(error) from None
 
@@ -261,6 +262,12 @@ class ConfigAdmin:
         announced = (await self._store.multi(operations))[-1]
         assert isinstance(announced, str)
         return announced
+
+
+def _unknown_topic() -> ApiError:
+    return ApiError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    )
 
 
 def _describe_default_broker(

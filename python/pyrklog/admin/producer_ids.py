@@ -35,7 +35,7 @@ class ProducerIds:
         """A new id.
 
         Raises :class:`ApiError`: COORDINATOR_LOAD_IN_PROGRESS, which clients try again, when no
-        controller answers; UNKNOWN_SERVER_ERROR when there are none left. And ``MetastoreError``.
+        controller answers, or has none to give. And ``MetastoreError``.
         """
         async with self._turn:
             if self._next > self._last:
@@ -51,7 +51,10 @@ class ProducerIds:
             if response.block is not None:
                 return response.block
             if response.error is ErrorCode.UNKNOWN_SERVER_ERROR:
-                raise ApiError(response.error, "All producer ids have been given away.")
+                raise ApiError(
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                    "The controller has no producer ids to give; its log says why.",
+                )
             await trio.sleep(RETRY_SECONDS)
         raise ApiError(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "No controller gives producer ids now."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from pyrklog.controller.effects import Send, Steps
 from pyrklog.controller.requests import (
@@ -26,12 +26,14 @@ class RequestBatch:
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
+        self._full_messages = 0
         self._clear()
 
     def _clear(self) -> None:
         self._lead: dict[int, dict[Partition, bool]] = {}
         self._metadata: dict[Partition, None] = {}
         self._metadata_brokers: set[int] = set()
+        self._is_full = False
         self._stop: dict[int, list[StopReplica]] = {}
 
     def leader_and_isr(
@@ -48,6 +50,11 @@ class RequestBatch:
         """The brokers shall know these partitions, and all live brokers."""
         self._metadata_brokers.update(brokers)
         self._metadata.update(dict.fromkeys(partitions))
+
+    def tell_all(self, brokers: Iterable[int]) -> None:
+        """The brokers shall know all partitions, and that there are no other topics."""
+        self.update_metadata(brokers, self._state.partitions())
+        self._is_full = True
 
     def stop_replica(self, broker: int, partition: Partition, *, delete: bool) -> None:
         """The broker, if it lives, shall stop the replica."""
@@ -68,12 +75,23 @@ class RequestBatch:
         topics = _grouped(
             (partition, self._as_deleted(partition, info)) for partition, info in infos.items()
         )
+        full_number = 0
+        # Nobody may take a topic for deleted because its znode cannot be read.
+        if self._is_full and not state.unreadable:
+            topics += self._without_leaders({topic.topic for topic in topics})
+            self._full_messages += 1
+            full_number = self._full_messages
         images = [broker.image for _, broker in sorted(state.brokers.items())]
         for broker in sorted(self._metadata_brokers & state.brokers.keys()):
             yield Send(
                 broker,
                 UpdateMetadataRequest(
-                    state.controller_id, state.epoch, state.brokers[broker].epoch, topics, images
+                    state.controller_id,
+                    state.epoch,
+                    state.brokers[broker].epoch,
+                    topics,
+                    images,
+                    full_number,
                 ),
             )
         for broker, wanted in sorted(self._lead.items()):
@@ -97,6 +115,14 @@ class RequestBatch:
                     ),
                 )
         self._clear()
+
+    def _without_leaders(self, named: Collection[str]) -> list[TopicPartitions]:
+        """Topics of which there is nothing to tell, and which are there nevertheless."""
+        return [
+            TopicPartitions(topic.name, topic.id, [])
+            for topic in self._state.topics.values()
+            if topic.name not in named and topic.name not in self._state.to_delete
+        ]
 
     def _as_deleted(self, partition: Partition, info: PartitionInfo | None) -> PartitionInfo | None:
         if info is not None and partition.topic.name in self._state.to_delete:

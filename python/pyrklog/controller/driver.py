@@ -401,7 +401,8 @@ class ControllerDriver:
         keys = [(name, index) for name, item in topics.items() for index in item.replicas]
         states = await store_reads.read_states(self._store, keys)
         to_delete = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
-        return Snapshot(topics, states, to_delete)
+        unreadable = [name for name in names if name not in topics]
+        return Snapshot(topics, states, to_delete, unreadable)
 
     async def _read_topics(self, names: Sequence[str]) -> dict[str, znodes.TopicAssignment]:
         paths = [znodes.topic_path(name) for name in names]

@@ -145,3 +145,5 @@ class Snapshot(NamedTuple):
     topics: Mapping[str, TopicAssignment]
     states: Mapping[TopicPartition, tuple[Leadership, int]]
     to_delete: Sequence[str]
+    unreadable: Sequence[str] = ()
+    """Topics whose znode holds no assignment."""

@@ -74,6 +74,7 @@ class Controller:
         state.brokers.update(brokers)
         for name, assignment in snapshot.topics.items():
             state.topics[name] = Topic(name, assignment)
+        state.unreadable.update(snapshot.unreadable)
         for key, (leadership, version) in snapshot.states.items():
             partition = state.partition(key)
             if partition is not None:
@@ -92,7 +93,7 @@ class Controller:
         self._initial_states()
         yield from self._unclean.expel(state.brokers)
         offline = self._leaderless()
-        self._batch.update_metadata(state.brokers, state.partitions())
+        self._batch.tell_all(state.brokers)
         for partition in state.partitions():
             if partition.leadership is not None and partition.topic.name not in state.to_delete:
                 self._batch.leader_and_isr(partition.replicas, partition)
@@ -227,7 +228,7 @@ class Controller:
         # The old brokers learn of the new ones, the new ones of everything at once.
         self._batch.update_metadata(state.brokers.keys() - set(came), ())
         yield from self._batch.flush()
-        self._batch.update_metadata(came, state.partitions())
+        self._batch.tell_all(came)
         yield from self._unclean.expel(came)
         back = [
             (partition, broker)
@@ -260,8 +261,8 @@ class Controller:
         back: list[Partition] = []
         for key, error in response.errors.items():
             partition = state.partition(key)
-            if partition is None:
-                continue
+            if partition is None or broker not in partition.replicas:
+                continue  # it was dropped before the answer came
             if error is ErrorCode.KAFKA_STORAGE_ERROR and key not in failed:
                 failed.add(key)
                 newly.append((partition, broker))
@@ -330,7 +331,8 @@ class Controller:
     def topics_changed(self, found: Mapping[str, TopicAssignment], names: Iterable[str]) -> Steps:
         """``names`` are all topics now; ``found`` has the assignment of those not known yet."""
         state = self.state
-        for name in state.topics.keys() - set(names):
+        names = set(names)
+        for name in state.topics.keys() - names:
             del state.topics[name]
             state.to_delete.discard(name)
             state.deletion_blocked.discard(name)
@@ -339,6 +341,7 @@ class Controller:
             state.topics[name] = Topic(name, assignment)
             fields = self._fields(topic=name, partitions=len(assignment.replicas))
             yield StateChange("topic_created", fields)
+        state.unreadable = names - state.topics.keys()
         created = [p for name in sorted(fresh) for p in state.topics[name].partitions.values()]
         yield from self._create(created)
 

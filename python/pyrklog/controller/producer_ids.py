@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import BadVersionError, Metastore, NodeExistsError, NoNodeError
 
 BLOCK_SIZE = 1000
 PRODUCER_ID_MAX = 2**63 - 1
 
+log = get_logger("controller")
+
 
 async def take_block(store: Metastore, broker: int) -> znodes.ProducerIdBlock | None:
     """The next block, by compare-and-set: no two brokers get the same, whoever is the controller.
 
-    None when there are none left. Raises ``MetastoreError``.
+    None when there are none left, or the node holds no block: which ids were given is not known
+    then. Raises ``MetastoreError``.
     """
     while True:
         try:
@@ -21,7 +25,11 @@ async def take_block(store: Metastore, broker: int) -> znodes.ProducerIdBlock | 
             version = node.stat.version
         except NoNodeError:
             first, version = 0, None
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+            return None
         if first > PRODUCER_ID_MAX - BLOCK_SIZE:
+            log.error("producer_ids_exhausted", last=first - 1)
             return None
         block = znodes.ProducerIdBlock(broker, first, first + BLOCK_SIZE - 1)
         data = znodes.encode_producer_ids(block)

@@ -76,6 +76,10 @@ class UpdateMetadataRequest(NamedTuple):
     broker_epoch: int
     topics: Sequence[TopicPartitions]
     brokers: Sequence[BrokerImage]
+    full_number: int = 0
+    """Which of the term's messages that name every topic, from 1 on; 0 = others are as before.
+
+    One without partitions is known, and not told of."""
 
 
 class StopReplica(NamedTuple):

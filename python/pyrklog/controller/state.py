@@ -183,6 +183,8 @@ class ControllerState:
         self.suspects: set[int] = set()
         """Registered brokers that nobody has proven dead, but whose port refuses connections."""
         self.topics: dict[str, Topic] = {}
+        self.unreadable: set[str] = set()
+        """Topics whose znode holds no assignment: they are there, and nothing is known of them."""
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
         """Replicas on failed log directories, by broker."""
         self.to_delete: set[str] = set()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.effects import StateWrite
 from pyrklog.controller.requests import TopicPartition
+from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     BadVersionError,
@@ -31,6 +32,8 @@ from pyrklog.metastore.interface import (
 
 OPERATIONS_PER_TRANSACTION_MAX = 500
 """Keeps a transaction well below ZooKeeper's limit of 1 MiB."""
+
+log = get_logger("controller")
 
 
 class ControllerMovedError(Exception):
@@ -256,7 +259,7 @@ async def _eligible_of(store: Metastore, topics: Sequence[str]) -> list[str]:
 async def write_assignments(
     store: Metastore, term: Term, topic: str, assignments: Mapping[int, PartitionAssignment]
 ) -> bool:
-    """Writes other replicas of some partitions; False where the topic is gone.
+    """Writes other replicas of some partitions; False where the topic is gone, or unreadable now.
 
     Partitions that somebody adds to the topic at the same time stay.
     """
@@ -264,9 +267,12 @@ async def write_assignments(
     while True:
         try:
             node = await store.get(path)
+            before = znodes.decode_topic(path, node.data)
         except NoNodeError:
             return False
-        before = znodes.decode_topic(path, node.data)
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+            return False
         moving = {i: item for i, item in assignments.items() if item.is_moving}
         after = znodes.TopicAssignment(
             before.topic_id,

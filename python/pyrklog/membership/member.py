@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from pyrklog.errors import StartError, TemporaryError
+from pyrklog.errors import ConfigError, StartError, TemporaryError
 from pyrklog.logs import get_logger
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
@@ -25,6 +25,7 @@ from pyrklog.metastore.interface import (
     SessionExpiredError,
     Set,
     Stat,
+    StoreFailedError,
 )
 
 CONNECT_RETRY_SECONDS = 1.0
@@ -32,7 +33,8 @@ CONNECT_RETRY_SECONDS = 1.0
 log = get_logger("membership")
 
 Connect = Callable[[], Awaitable[Metastore]]
-"""Begins a session; raises :class:`TemporaryError` when the store cannot be reached."""
+"""Begins a session; raises :class:`TemporaryError` when the store cannot be reached, other
+``StartError`` or ``MetastoreError`` where it is of no use."""
 Registered = Callable[[int], None]
 """Called with the broker epoch."""
 Part = Callable[..., Awaitable[None]]
@@ -87,21 +89,27 @@ class Member:
             self.store.take(session)
 
     async def _connect_again(self) -> Metastore:
-        is_told = False
+        """A session that is of use, whatever is in the way of it at first.
+
+        This broker has served: certificates that are being replaced, or a store that fails, are no
+        reason to end it, as they are at a start.
+        """
+        told = ""
         while True:
+            session: Metastore | None = None
             try:
                 session = await self._connect()
-            except TemporaryError as error:
-                if not is_told:
-                    log.error("store_unreachable", reason=error.what)
-                    is_told = True
-                await trio.sleep(CONNECT_RETRY_SECONDS)
-                continue
-            try:
                 (node,) = await session.get_many([znodes.CLUSTER_ID])
-            except SessionExpiredError:
-                with trio.CancelScope(shield=True):
-                    await session.close()
+            except (TemporaryError, ConfigError, StoreFailedError, SessionExpiredError) as error:
+                if session is not None:
+                    with trio.CancelScope(shield=True):
+                        await session.close()
+                # Said once, not at each try.
+                if str(error) != told:
+                    told = str(error)
+                    event = "store_unreachable" if session is None else "session_failed"
+                    log.warning(event, reason=told)
+                await trio.sleep(CONNECT_RETRY_SECONDS)
                 continue
             if node is None or not self._is_ours(node.data):
                 with trio.CancelScope(shield=True):

@@ -292,18 +292,30 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
     content = _load(path, data)
     try:
         topic_id = decode_id(content["topic_id"]) if "topic_id" in content else bytes(16)
-        return TopicAssignment(
+        topic = TopicAssignment(
             topic_id,
             _brokers_by_partition(content["partitions"]),
             _brokers_by_partition(content.get("adding_replicas") or {}),
             _brokers_by_partition(content.get("removing_replicas") or {}),
         )
+        # What makes no sense would bring down one controller after another.
+        for partition, brokers in topic.replicas.items():
+            if set(brokers) <= set(topic.removing.get(partition, ())):
+                raise ValueError(f"nobody is to have partition {partition}")
+        return topic
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ZnodeError(f"{path} is no topic: {error!r}") from None
 
 
 def _brokers_by_partition(content: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
-    return {int(partition): tuple(brokers) for partition, brokers in content.items()}
+    return {int(partition): _broker_ids(brokers) for partition, brokers in content.items()}
+
+
+def _broker_ids(found: Sequence[int]) -> tuple[int, ...]:
+    ids = tuple(found)
+    if not all(type(broker) is int and broker >= 0 for broker in ids) or len(set(ids)) < len(ids):
+        raise ValueError(f"{found!r} are no brokers")
+    return ids
 
 
 def encode_state(state: Leadership) -> bytes:
@@ -324,7 +336,7 @@ def decode_state(path: str, data: bytes) -> Leadership:
         return Leadership(
             int(content["leader"]),
             int(content["leader_epoch"]),
-            tuple(content["isr"]),
+            _broker_ids(content["isr"]),
             int(content["controller_epoch"]),
             int(content.get("leader_recovery_state", RECOVERED)),
         )

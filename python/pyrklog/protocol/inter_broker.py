@@ -28,6 +28,8 @@ ELIGIBLE_TAG = 10_000
 """Our own, far from Kafka's tags, which are counted from 0; unknown tags are passed over."""
 TOPIC_ID_TAG = 10_001
 """Our own, too: StopReplica names topics only, and the next one may have the same name."""
+FULL_TAG = 10_002
+"""And this one: an UpdateMetadata that names every topic says so, and which of its term it is."""
 
 UNKNOWN_REQUEST = 0
 INCREMENTAL_REQUEST = 1
@@ -206,6 +208,7 @@ class UpdateMetadataRequest(Message):
     topic_states: list[UpdateMetadataTopicState] = empty_list()
     live_brokers: list[UpdateMetadataBroker] = empty_list()
     type: Annotated[Int8, tagged(0, since=8)] = UNKNOWN_REQUEST
+    full_number: Annotated[Int32, tagged(FULL_TAG, since=8)] = 0
 
 
 class UpdateMetadataResponse(Message):

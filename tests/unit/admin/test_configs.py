@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from pyrklog.admin.service import Administration
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.controller.service import (
     OP_APPEND,
@@ -25,6 +26,7 @@ from pyrklog.controller.service import (
     TopicRef,
 )
 from pyrklog.errors import ErrorCode
+from pyrklog.image import PartitionImage
 from tests.unit.broker.harness import Running, running_broker
 
 T = ConfigResource(RESOURCE_TOPIC, "t")
@@ -105,6 +107,17 @@ async def test_options_of_a_topic_that_goes_meanwhile(running: Running) -> None:
     assert codes[-1] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await running.created("t")
     assert (await entries(running, T))["retention.ms"].source == SOURCE_DEFAULT
+
+
+async def test_options_of_a_topic_that_the_image_still_knows(running: Running) -> None:
+    """Its znode went without the broker having heard of it: it is not tried for ever."""
+    assert isinstance(running.service, Administration)
+    image = running.service._metadata.image
+    image.set_partitions("gone", b"g" * 16, [PartitionImage(0, 1, 0, (1,), (1,), ())])
+    gone = ConfigResource(RESOURCE_TOPIC, "gone")
+    with trio.fail_after(10):
+        code = await alter(running, gone, (OP_SET, "retention.ms", "1"))
+    assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_a_full_replacement_resets_the_unnamed(running: Running) -> None:

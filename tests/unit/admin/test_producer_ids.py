@@ -68,11 +68,27 @@ async def test_brokers_and_tasks_never_share_an_id(store: EmbeddedStore) -> None
     assert len(set(given)) == len(given) == 5600
 
 
+async def test_a_node_without_a_block_is_the_askers_error_alone(
+    store: EmbeddedStore,
+) -> None:
+    """Clients are told to try again: until somebody mends the node no id is given."""
+    session = store.session()
+    await session.create(znodes.PRODUCER_ID_BLOCK, b'{"broker":1}')
+    assert await take_block(session, 1) is None
+    with pytest.raises(ApiError) as caught:
+        await ids_of(1, store).next()
+    assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (await session.get(znodes.PRODUCER_ID_BLOCK)).data == b'{"broker":1}'
+    block = znodes.ProducerIdBlock(1, 0, 999)
+    await session.set(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_ids(block))
+    assert await ids_of(1, store).next() == 1000
+
+
 async def test_they_can_run_out(store: EmbeddedStore) -> None:
     session = store.session()
     last = znodes.ProducerIdBlock(1, PRODUCER_ID_MAX - BLOCK_SIZE, PRODUCER_ID_MAX - 1)
     await session.create(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_ids(last))
-    with pytest.raises(ApiError, match="given away"):
+    with pytest.raises(ApiError, match="no producer ids"):
         await ids_of(1, store).next()
 
 

@@ -16,7 +16,7 @@ from pyrklog.controller.requests import (
     IsrChange,
     Refusal,
 )
-from pyrklog.controller.store_writes import ControllerMovedError, Term
+from pyrklog.controller.store_writes import ControllerMovedError, Term, write_assignments
 from pyrklog.errors import ErrorCode
 from pyrklog.identity import create_paths
 from pyrklog.metastore import znodes
@@ -146,3 +146,12 @@ async def test_partitions_that_are_added_at_the_same_time_stay(
     assert not await store_writes.write_assignments(session, term, "u", move)
     with pytest.raises(ControllerMovedError):
         await store_writes.write_assignments(session, Term(0, 7), "t", move)
+
+
+async def test_other_replicas_of_a_topic_that_cannot_be_read_any_more_are_not_written(
+    cluster: Cluster,
+) -> None:
+    session = cluster.sessions[1]
+    await session.create(znodes.topic_path("t"), b'{"partitions":{"0":[]}}')
+    moves = {0: PartitionAssignment((1,))}
+    assert not await write_assignments(session, Term(1, 0), "t", moves)

@@ -473,10 +473,24 @@ async def test_what_a_crash_left_half_done_is_finished(
 async def test_an_unreadable_node_is_passed_over(cluster: Cluster, nursery: trio.Nursery) -> None:
     session = await cluster.register(1)
     await session.create(znodes.topic_path("broken"), b"{")
+    await session.create(znodes.topic_path("senseless"), b'{"partitions":{"0":[]}}')
     await session.create(znodes.broker_path(9), b"?")
     await cluster.create_topic("t", (1,))
     await nursery.start(cluster.driver(1).run)
     await cluster.brokers.wait_told("lead t-0:1@0 new")
+
+
+async def test_an_unreadable_block_of_producer_ids_ends_no_term(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    session = await cluster.register(1)
+    await session.create(znodes.PRODUCER_ID_BLOCK, b"{}")
+    driver = cluster.driver(1)
+    await nursery.start(driver.run)
+    blocks: list[znodes.ProducerIdBlock] = []
+    assert await driver.perform(lambda machine: machine.allocate_producer_ids(1, blocks))
+    assert blocks == []
+    assert driver.leads
 
 
 async def test_the_periodic_election(

@@ -2,9 +2,15 @@
 
 import pytest
 
+from pyrklog.controller.effects import Snapshot
 from pyrklog.controller.requests import (
     LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionInfo,
+    Refusal,
     StopReplicaRequest,
+    TopicPartition,
+    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.controller.state import (
@@ -259,6 +265,59 @@ def test_changed_endpoints_are_told_to_all() -> None:
     assert told.brokers[1] == moved
 
 
+def full_numbers(runner: Runner, broker: int) -> list[int]:
+    """Of the UpdateMetadata to a broker; the list is emptied."""
+    told = [r for b, r in runner.sent if b == broker and isinstance(r, UpdateMetadataRequest)]
+    runner.sent.clear()
+    return [request.full_number for request in told]
+
+
+def test_what_names_every_topic_is_marked_and_counted() -> None:
+    runner = Runner()
+    runner.start(live(1, 2))
+    assert full_numbers(runner, 1) == [1]
+    created(runner, t=[(1, 2)])
+    assert set(full_numbers(runner, 1)) == {0}
+    runner.run(runner.controller.brokers_changed(live(1)))
+    assert set(full_numbers(runner, 1)) == {0}
+    runner.run(runner.controller.brokers_changed(live(1, 2)))
+    assert full_numbers(runner, 2) == [2]
+
+
+def test_elections_by_memory_name_what_they_change_and_nothing_else() -> None:
+    runner = Runner()
+    info = PartitionInfo(0, 1, 3, 5, (3, 1), 4, (3, 1), (), (), (), False, 0)
+    topics = {"t": assignment((3, 1))}
+    runner.states[("t", 0)] = (Leadership(3, 5, (3, 1), 1), 4)
+    told = [TopicPartitions("t", b"i" * 16, [info])]
+    runner.run(runner.controller.elect_by_memory(live(1, 2), topics, told))
+    assert full_numbers(runner, 1) == [0]
+
+
+def test_a_topic_without_a_leader_is_named_all_the_same() -> None:
+    """Whoever does not find it there would take it for deleted."""
+    runner = Runner()
+    runner.start(live(1), {"unled": assignment((9,)), "marked": assignment((9,))}, ["marked"])
+    told = runner.last(1, UpdateMetadataRequest)
+    assert isinstance(told, UpdateMetadataRequest)
+    assert told.full_number == 1
+    assert told.topics == [TopicPartitions("unled", b"i" * 16, [])]
+
+
+def test_nothing_is_full_as_long_as_a_topic_cannot_be_read() -> None:
+    runner = Runner()
+    snapshot = Snapshot({}, {}, [], ["bad"])
+    runner.run(runner.controller.start(live(1), snapshot))
+    runner.run(runner.controller.brokers_changed(live(1, 2)))
+    assert full_numbers(runner, 2) == [0]
+    runner.run(runner.controller.topics_changed({}, ["bad", "worse"]))
+    assert runner.controller.state.unreadable == {"bad", "worse"}
+    runner.run(runner.controller.topics_changed({}, []))
+    runner.run(runner.controller.brokers_changed(live(1)))
+    runner.run(runner.controller.brokers_changed(live(1, 2)))
+    assert full_numbers(runner, 2) == [1]
+
+
 # --- log directories -----------------------------------------------------------------------------
 
 
@@ -282,6 +341,22 @@ def test_a_failed_log_directory_takes_its_replicas_offline() -> None:
         "2 <- stop t-0@1",
     ]
     assert runner.lead_answered(2, ErrorCode.KAFKA_STORAGE_ERROR) == [], "it is known"
+
+
+def test_a_failure_of_a_replica_that_was_dropped_meanwhile_changes_nothing() -> None:
+    runner = Runner()
+    runner.start(live(1, 2, 3), {"t": assignment((1, 2))})
+    results: dict[TopicPartition, Refusal] = {}
+    runner.run(runner.controller.reassignments.alter({("t", 0): (1, 3)}, results))
+    leadership, version = runner.states[("t", 0)]
+    partition = runner.controller.state.topics["t"].partitions[0]
+    runner.states[("t", 0)] = (leadership._replace(isr=(1, 2, 3)), version + 1)
+    partition.lead(*runner.states[("t", 0)])
+    runner.run(runner.controller.reassignments.complete([partition]))
+    assert partition.replicas == (1, 3)
+    late = LeaderAndIsrResponse(ErrorCode.NONE, {("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
+    assert runner.run(runner.controller.leader_and_isr_answered(2, late)) == []
+    assert not runner.controller.state.failed_replicas[2]
 
 
 def test_on_a_single_node_the_partition_is_without_a_leader() -> None:

@@ -53,6 +53,7 @@ LEAD = LeaderAndIsrRequest(
     ],
 )
 TELL = UpdateMetadataRequest(6, 4, 77, [TopicPartitions("a", A, [TOLD])], list(BROKERS.values()))
+TELL_ALL = TELL._replace(topics=[*TELL.topics, TopicPartitions("b", B, [])], full_number=3)
 STOP = StopReplicaRequest(
     6,
     4,
@@ -70,7 +71,7 @@ def encoded(request_: ControlRequest, response: ControlResponse) -> bytes:
     return api.encode_response(wire.response_message(request_, response), api.versions[1])
 
 
-@pytest.mark.parametrize("request_", [LEAD, TELL, STOP], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("request_", [LEAD, TELL, TELL_ALL, STOP])
 def test_a_request_arrives_as_it_was_sent(request_: ControlRequest) -> None:
     body = wire.encode_request(request_, BROKERS, "INTERNAL")
     api = wire.api_of(request_)

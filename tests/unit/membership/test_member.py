@@ -9,13 +9,20 @@ import trio
 import trio.testing
 
 from pyrklog.changes import Changes
-from pyrklog.errors import StartError, TemporaryError
+from pyrklog.errors import ConfigError, StartError, TemporaryError
 from pyrklog.identity import create_paths
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.member import CONNECT_RETRY_SECONDS, Member
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore, open_store
-from pyrklog.metastore.interface import Create, Metastore, Operation, SessionExpiredError
+from pyrklog.metastore.interface import (
+    Create,
+    Metastore,
+    Node,
+    Operation,
+    SessionExpiredError,
+    StoreFailedError,
+)
 from pyrklog.metastore.single_writes import Outcome
 
 PATH = znodes.broker_path(3)
@@ -138,6 +145,47 @@ async def test_a_store_that_cannot_be_reached_is_tried_until_it_can(
         await cluster.sessions[-1].expire()
         await cluster.until(lambda: cluster.starts == 2)
         assert trio.current_time() - began >= 3 * CONNECT_RETRY_SECONDS
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [SessionExpiredError("/"), StoreFailedError("the disk is full"), ConfigError("no PEM file")],
+    ids=lambda failure: type(failure).__name__,
+)
+@pytest.mark.parametrize("where", ["connect", "read"])
+async def test_whatever_fails_in_a_later_session_is_tried_again(
+    cluster: Cluster,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: Exception,
+    where: str,
+) -> None:
+    """A second expiry while the chroot is looked at; certificates that are being replaced."""
+    member = await cluster.member()
+    connect = cluster.connect
+    failures = 3
+
+    async def fail(*_: object) -> list[Node | None]:
+        raise failure
+
+    async def try_to_connect() -> Metastore:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            if where == "connect":
+                raise failure
+            session = await connect()
+            monkeypatch.setattr(session, "get_many", fail)
+            return session
+        return await connect()
+
+    member._connect = try_to_connect
+    async with cluster.belonging(member):
+        began = trio.current_time()
+        await cluster.sessions[-1].expire()
+        await cluster.until(lambda: cluster.starts == 2)
+        assert trio.current_time() - began >= 3 * CONNECT_RETRY_SECONDS
+    assert failures == 0
 
 
 async def test_a_store_of_another_cluster_is_not_entered(cluster: Cluster) -> None:

@@ -153,3 +153,29 @@ def test_our_own_nodes_of_deposals() -> None:
 def test_options_that_are_no_texts(data: bytes) -> None:
     with pytest.raises(ZnodeError, match="no configuration"):
         znodes.decode_config("/c", data)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        '"partitions":{"0":[]}',
+        '"partitions":{"0":["1"]}',
+        '"partitions":{"0":"12"}',
+        '"partitions":{"0":[1.5]}',
+        '"partitions":{"0":[true]}',
+        '"partitions":{"0":[-1]}',
+        '"partitions":{"0":[1,1]}',
+        '"partitions":{"0":[1,2]},"adding_replicas":{"0":["2"]}',
+        '"partitions":{"0":[1,2]},"removing_replicas":{"0":[2,1]}',
+    ],
+)
+def test_a_topic_that_makes_no_sense_is_none(rest: str) -> None:
+    with pytest.raises(ZnodeError, match=r"^/t is no topic"):
+        znodes.decode_topic("/t", f'{{"version":3,{rest}}}'.encode())
+
+
+@pytest.mark.parametrize("isr", ['"12"', '["1"]', "[1,1]", "[-1]"])
+def test_a_state_whose_isr_makes_no_sense_is_none(isr: str) -> None:
+    data = f'{{"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":{isr}}}'
+    with pytest.raises(ZnodeError, match=r"^/s is no partition state"):
+        znodes.decode_state("/s", data.encode())

@@ -1,6 +1,6 @@
 """The broker's end of the controller's orders, with a fake plane."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from pyrklog.controller.requests import (
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
+    TopicPartition,
     TopicPartitions,
     UpdateMetadataRequest,
 )
@@ -211,3 +212,137 @@ async def test_what_is_not_there_has_stopped(bench: Bench) -> None:
     bench.plane.failing[("t", 0)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     response = await bench.ask(StopReplicaRequest(1, 1, -1, [StopReplica("t", 0, -2, True)]))
     assert response == StopReplicaResponse(ErrorCode.NONE, {("t", 0): ErrorCode.NONE})
+
+
+# --- deletions that went unheard -----------------------------------------------------------------
+
+OTHER_ID = b"2" * 16
+
+
+def full(number: int, *topics: TopicPartitions, epoch: int = 1) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(1, epoch, -1, topics, BROKERS, number)
+
+
+@pytest.fixture
+def deleted(bench: Bench) -> list[tuple[str, int]]:
+    """What was announced as deleted."""
+    found: list[tuple[str, int]] = []
+
+    def announce(partitions: Sequence[TopicPartition]) -> None:
+        assert all(name in bench.metadata.image.topics for name, _ in partitions), "too late"
+        found.extend(partitions)
+
+    bench.metadata.on_partitions_deleted = announce
+    return found
+
+
+async def test_a_full_message_ends_the_topics_that_it_does_not_name(
+    bench: Bench, deleted: list[tuple[str, int]]
+) -> None:
+    await bench.metadata_of(topic("t", 0, 0), topic("kept", 0, topic_id=OTHER_ID))
+    await bench.ask(full(1, topic("kept", 0, topic_id=OTHER_ID)))
+    assert set(bench.plane.topics) == {"kept"}
+    assert deleted == [("t", 0), ("t", 1)]
+
+
+async def test_a_message_that_is_not_full_ends_nothing(
+    bench: Bench, deleted: list[tuple[str, int]]
+) -> None:
+    await bench.metadata_of(topic("t", 0))
+    await bench.metadata_of(topic("other", 0, topic_id=OTHER_ID))
+    assert set(bench.plane.topics) == {"t", "other"}
+    assert deleted == []
+
+
+async def test_a_topic_that_is_named_without_partitions_stays(
+    bench: Bench, deleted: list[tuple[str, int]]
+) -> None:
+    await bench.metadata_of(topic("t", 0))
+    await bench.ask(full(1, topic("t")))
+    assert "t" in bench.plane.topics
+    assert deleted == []
+
+
+@pytest.mark.parametrize("leader", [None, -2])
+async def test_another_topic_of_the_name_that_nobody_leads_does_not_keep_it(
+    bench: Bench, deleted: list[tuple[str, int]], leader: int | None
+) -> None:
+    await bench.metadata_of(topic("t", 0))
+    named = (
+        topic("t", topic_id=OTHER_ID)
+        if leader is None
+        else topic("t", 0, leader=leader, topic_id=OTHER_ID)
+    )
+    await bench.ask(full(1, named))
+    assert "t" not in bench.plane.topics
+    assert deleted == [("t", 0)]
+
+
+async def test_a_topic_that_was_made_anew_meanwhile_is_deleted_first(
+    bench: Bench, deleted: list[tuple[str, int]]
+) -> None:
+    """Its options are those of the new one."""
+    await bench.metadata_of(topic("t", 0, 0))
+    await bench.session.create(
+        znodes.topic_config_path("t"), znodes.encode_config({"retention.ms": "5"})
+    )
+    await bench.ask(full(1, topic("t", 0, topic_id=OTHER_ID)))
+    assert deleted == [("t", 0), ("t", 1)]
+    assert bench.plane.topics["t"].id == OTHER_ID
+    assert len(bench.plane.topics["t"].partitions) == 1
+    assert bench.plane.topics["t"].log.retention_ms == 5
+
+
+async def test_a_full_message_that_comes_twice_ends_nothing_the_second_time(
+    bench: Bench, deleted: list[tuple[str, int]]
+) -> None:
+    """The second is late: it does not know of the topic that was created in between."""
+    await bench.ask(full(1))
+    await bench.metadata_of(topic("t", 0))
+    await bench.ask(full(1))
+    assert "t" in bench.plane.topics
+    await bench.ask(full(2))
+    assert "t" not in bench.plane.topics
+    assert deleted == [("t", 0)]
+
+
+async def test_every_controller_counts_its_full_messages_anew(bench: Bench) -> None:
+    await bench.ask(full(3, topic("t", 0)))
+    await bench.ask(full(1, epoch=2))
+    assert "t" not in bench.plane.topics
+    await bench.ask(full(4, topic("t", 0)))
+    assert "t" not in bench.plane.topics, "of the controller before"
+
+
+async def test_a_late_order_does_not_bring_a_deleted_topic_back(
+    bench: Bench, deleted: list[tuple[str, int]]
+) -> None:
+    await bench.metadata_of(topic("t", 0))
+    await bench.metadata_of(topic("t", 0, leader=-2))
+    await bench.metadata_of(topic("t", 0))
+    assert "t" not in bench.plane.topics
+    await bench.metadata_of(topic("t", 0, topic_id=OTHER_ID))
+    await bench.metadata_of(topic("t", 0))
+    await bench.lead(topic("t", 7))
+    assert bench.plane.topics["t"].id == OTHER_ID
+    assert deleted == [("t", 0)], "the offsets of the new one stay"
+
+
+async def test_partitions_may_be_deleted_one_after_another(
+    bench: Bench, deleted: list[tuple[str, int]]
+) -> None:
+    """As a controller tells of one whose ISR changes while its topic waits to be deleted."""
+    await bench.metadata_of(topic("t", 0, 0))
+    (first, _) = topic("t", 0, 0, leader=-2).partitions
+    await bench.metadata_of(TopicPartitions("t", b"1" * 16, [first]))
+    await bench.metadata_of(topic("t", 0, 0, leader=-2))
+    assert "t" not in bench.plane.topics
+    assert set(deleted) == {("t", 0), ("t", 1)}
+
+
+async def test_what_is_remembered_for_elections_goes_with_the_topic(bench: Bench) -> None:
+    cluster_of_several = load_config(overrides=["zookeeper.connect=host:2181"])
+    bench.metadata._told = Metadata(1, cluster_of_several, bench.session, bench.plane)._told
+    await bench.metadata_of(topic("t", 0), topic("kept", 0, topic_id=OTHER_ID))
+    await bench.ask(full(1, topic("kept", topic_id=OTHER_ID)))
+    assert [told.topic for told in bench.metadata.told()] == ["kept"]
