@@ -87,8 +87,15 @@ class BrokerCluster:
 
     def controller(self) -> int:
         """The controller's number; waits for one."""
-        wait_until(lambda: bool(self.json("/controller")), "no controller")
-        return int(self.json("/controller")["brokerid"])
+        found: dict[str, Any] = {}
+
+        def is_there() -> bool:
+            # Kept: the next look may find it gone.
+            found.update(self.json("/controller"))
+            return bool(found)
+
+        wait_until(is_there, "no controller")
+        return int(found["brokerid"])
 
     def registered(self) -> set[int]:
         """The brokers that ZooKeeper takes for alive."""
