@@ -68,10 +68,11 @@ lint: .venv/.dev ## format, lints, types, structure; all as errors
 test-rust: ## cargo's tests of all crates but the binding, which has no logic
 	cargo test --workspace --exclude pyrklog-bridge --locked
 
-# A file's tests stay together: they share brokers and clusters.
+# A file's tests stay together: they share brokers and clusters. The units come last, and fill what
+# one of the two processes has left.
 test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done ## pytest in two processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --benchmark-disable \
-	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 2 --dist loadfile --durations=15)
+	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 2 --dist loadfile --no-loadscope-reorder --durations=15)
 
 test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing disks, groups under churn; under 40 minutes
 	LOG_KILLS=$(LOG_KILLS) LOG_CRASH_CASES=$(LOG_CRASH_CASES) \

@@ -2,7 +2,7 @@
 
 What was acknowledged out of the block cache is there afterwards, where the acknowledgement said, in
 order, and once where the producer is idempotent; so are committed offsets, topics and deletions.
-`KILLS` says how often (default 40); every hundred kills all logs are compared record by record,
+`KILLS` says how often (default 25); every hundred kills all logs are compared record by record,
 once by a reader and once in the files, without a broker.
 """
 
@@ -34,7 +34,7 @@ from tests.support.witnesses import (
     Reader,
 )
 
-KILLS = int(os.environ.get("KILLS", "40"))
+KILLS = int(os.environ.get("KILLS", "25"))
 SEED = int(os.environ.get("KILLS_SEED", str(random.randrange(1 << 30))))
 KILLS_A_CAMPAIGN = 100
 PATIENCE_S = 60.0

@@ -28,6 +28,7 @@ from pyrklog.protocol.reassignments import (
 )
 
 RETRY_PAUSE_S = 0.2
+SILENT_TIMEOUT_S = 3.0
 _LOG_DIRS_VERSION = 2
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADERS = "leader.replication.throttled.replicas"
@@ -77,12 +78,14 @@ class Cluster:
     def sizes(self, *, without_silent: bool = False) -> ReplicaSizes:
         """Bytes of each replica on the brokers that live.
 
-        Raises :class:`CliError` where one does not answer, unless these are to be left out.
+        Raises :class:`CliError` where one does not answer, unless these are to be left out; whoever
+        watches does not wait long for them.
         """
+        timeout_s = min(self._timeout_s, SILENT_TIMEOUT_S) if without_silent else self._timeout_s
         found: dict[tuple[str, int, int], int] = {}
         for one in self.describe().brokers:
             try:
-                with BrokerConnection((one.host, one.port), self._timeout_s) as broker:
+                with BrokerConnection((one.host, one.port), timeout_s) as broker:
                     answer = broker.ask(
                         DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, DescribeLogDirsRequest()
                     )
