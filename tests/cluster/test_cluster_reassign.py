@@ -82,18 +82,28 @@ def test_a_broker_is_emptied_by_a_plan_and_filled_again(
     assert len(consume(cluster, topic, 120, "g")) == 120
 
 
-def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
-    cluster: BrokerCluster, topic: str, tmp_path: Path
-) -> None:
+def to_one_that_stands_still(
+    cluster: BrokerCluster, topic: str, folder: Path
+) -> tuple[int, int, int, Path]:
+    """Who has the only replica, the controller, a third broker that was stopped, and the plan that
+    moves the replica there.
+    """
     create(cluster, topic, 1, 1)
     produce(cluster, topic, 1, [b"x" * 1_000] * 100)
     (old,) = replicas(cluster, topic)["0"]
     controller = cluster.controller()
     still = next(number for number in cluster.brokers if number not in (old, controller))
-    file = tmp_path / "plan.json"
+    file = folder / "plan.json"
     partition = {"topic": topic, "partition": 0, "replicas": [still]}
     file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
     cluster.brokers[still].signal(signal.SIGSTOP)
+    return old, controller, still, file
+
+
+def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
+    cluster: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    old, controller, still, file = to_one_that_stands_still(cluster, topic, tmp_path)
     bootstrap = cluster.brokers[controller].bootstrap
     arguments = ["cluster", "reassign", "apply", str(file), "-w", "-b", bootstrap]
     with subprocess.Popen(
@@ -115,16 +125,8 @@ def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
 def test_what_moves_is_shown_and_cancelled(
     cluster: BrokerCluster, topic: str, tmp_path: Path
 ) -> None:
-    create(cluster, topic, 1, 1)
-    produce(cluster, topic, 1, [b"x" * 1_000] * 100)
-    (old,) = replicas(cluster, topic)["0"]
-    controller = cluster.controller()
-    still = next(number for number in cluster.brokers if number not in (old, controller))
-    file = tmp_path / "plan.json"
-    partition = {"topic": topic, "partition": 0, "replicas": [still]}
-    file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    old, controller, still, file = to_one_that_stands_still(cluster, topic, tmp_path)
     bootstrap = cluster.brokers[controller].bootstrap
-    cluster.brokers[still].signal(signal.SIGSTOP)
     try:
         run(cluster, "apply", str(file), bootstrap=bootstrap)
         wait_until(lambda: cluster.is_gone(still), "its session does not end")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import trio
 import trio.testing
@@ -22,7 +24,7 @@ from pyrklog.internal_log import (
     Producer,
 )
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
-from tests.unit.groups.rig import NONE, running
+from tests.unit.groups.rig import NONE, Rig, running
 
 
 async def test_the_first_member_waits_for_others(autojump_clock: trio.testing.MockClock) -> None:
@@ -195,20 +197,27 @@ async def test_leadership_lost_while_loading_is_no_leadership(
         assert await rig.commit(1) is NONE
 
 
+async def joining_while(rig: Rig, moves: Callable[[], None]) -> ErrorCode:
+    """What somebody who joins is told when the partition moves meanwhile."""
+    results = []
+
+    async def member() -> None:
+        results.append((await rig.join()).error)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(member)
+        await trio.testing.wait_all_tasks_blocked()
+        moves()
+    (result,) = results
+    return result
+
+
 async def test_who_waits_for_a_coordinator_that_resigns_is_told(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running() as rig:
-        results = []
-
-        async def member() -> None:
-            results.append((await rig.join()).error)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(member)
-            await trio.testing.wait_all_tasks_blocked()
-            rig.topic.resign(0)
-        assert results == [ErrorCode.NOT_COORDINATOR]
+        told = await joining_while(rig, lambda: rig.topic.resign(0))
+        assert told is ErrorCode.NOT_COORDINATOR
         # Timers of groups that have moved away are gone, too.
         assert len(rig.coordinator._timers) == 0
 
@@ -217,16 +226,8 @@ async def test_what_somebody_else_may_have_led_in_between_is_read_anew(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running() as rig:
-        results = []
-
-        async def member() -> None:
-            results.append((await rig.join()).error)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(member)
-            await trio.testing.wait_all_tasks_blocked()
-            rig.topic.lead(0, 5)
-        assert results == [ErrorCode.NOT_COORDINATOR]
+        told = await joining_while(rig, lambda: rig.topic.lead(0, 5))
+        assert told is ErrorCode.NOT_COORDINATOR
         await rig.loaded()
         me = await rig.enter()
         assert await rig.commit(3, me=me) is NONE
