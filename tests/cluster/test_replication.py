@@ -47,7 +47,7 @@ def test_a_broker_that_ends_in_order_is_not_missed(cluster: BrokerCluster, topic
     writer.go_on()
     try:
         for broker in cluster.brokers.values():
-            # A disk that is too busy to be synced within two seconds is told, and recovers.
+            # A disk that is too busy to be synced within eight seconds is told, and recovers.
             said = "" if broker.stop() == 0 else '"event": "not_flushed"'
             assert any(said in line for line in broker.log), "".join(list(broker.log)[-20:])
             assert any('"event": "left"' in line for line in broker.log)
