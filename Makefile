@@ -38,6 +38,7 @@ LOG_KILLS ?= 60
 LOG_CRASH_CASES ?= 30000
 CHURN_SECONDS ?= 100
 SOAK_SECONDS ?= 100
+HOSTS_ROUNDS ?= 12
 KILLS ?= 150
 FUZZ_SCRIPTS ?= 100000
 FUZZ_EXAMPLES ?= 1000
@@ -79,7 +80,7 @@ test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing 
 	  cargo test --locked -p pyrklog-log --test kills --test crash
 	FUZZ_SCRIPTS=$(FUZZ_SCRIPTS) cargo test --locked -p pyrklog-fuzz --test targets
 	CHURN_SECONDS=$(CHURN_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) SOAK_SECONDS=$(SOAK_SECONDS) \
-	  $(BIN)/pytest tests/faults $(PYTEST_ARGS)
+	  HOSTS_ROUNDS=$(HOSTS_ROUNDS) $(BIN)/pytest tests/faults $(PYTEST_ARGS)
 	KILLS=$(KILLS) $(BIN)/pytest -s tests/crash/test_many_kills.py $(PYTEST_ARGS)
 
 test-checker: CHECKER_ROUNDS = 200
@@ -87,7 +88,7 @@ test-checker: $(CORE) .venv/.dev ## 200 rounds of random faults on three brokers
 	CHECKER_ROUNDS=$(CHECKER_ROUNDS) $(BIN)/pytest -s tests/cluster/test_checker.py $(PYTEST_ARGS)
 
 test-long: ## the same for about an hour and a half, a thousand kills of a loaded broker among it
-	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 \
+	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 HOSTS_ROUNDS=100 \
 	  FUZZ_SCRIPTS=3000000 FUZZ_EXAMPLES=10000
 
 test-soak: SOAK_SECONDS = 3600

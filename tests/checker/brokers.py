@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyrklog.testing import TestBroker
-from pyrklog.testing.broker import free_port
-from tests.checker.network import UNKNOWN, ZOOKEEPER, Network
+from tests.checker.network import ZOOKEEPER, Pair
+from tests.checker.wires import Cables, Pipes, Wires
 from tests.support.cluster import BrokerCluster
+from tests.support.hosts import Hosts, address
 from tests.support.stepped_clock import SteppedClock
 from tests.support.zookeeper_server import ZooKeeperServer
 
 DISK_BYTES = 512 << 20
+NUMBERS = (1, 2, 3)
 
 OPTIONS: Mapping[str, Any] = {
     "replica.lag.time.max.ms": 1_500,
@@ -29,43 +32,53 @@ OPTIONS: Mapping[str, Any] = {
 }
 
 
-class WiredCluster(BrokerCluster):
-    """Brokers that reach each other, and ZooKeeper, over a `Network`."""
+class _PlacedBroker(TestBroker):
+    """A broker with an address of its own."""
 
-    def __init__(self, server: ZooKeeperServer, chroot: str, folder: Path) -> None:
+    host: str
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class WiredCluster(BrokerCluster):
+    """Brokers that reach each other, and ZooKeeper, over wires that can be cut."""
+
+    def __init__(self, server: ZooKeeperServer, chroot: str, folder: Path, network: Wires) -> None:
         self.server = server
-        self.network = Network()
+        self.network = network
         self._mounted: list[Path] = []
         self.clocks: dict[int, SteppedClock] = {}
         self._chroot = chroot
-        super().__init__(f"{server.address}/{chroot}", folder, **OPTIONS)
+        super().__init__(f"{server.address}/{chroot}", folder, len(NUMBERS), **OPTIONS)
 
     def _broker(self, number: int, data: Path, options: Mapping[str, Any]) -> TestBroker:
         self._mount(data / "logs")
         self.clocks[number] = SteppedClock(data.parent / "clocks", f"broker{number}")
-        port, inner, shown, to_store = (free_port() for _ in range(4))
-        self.network.gate(UNKNOWN, number, shown, inner)
-        self.network.gate(number, ZOOKEEPER, to_store, self.server.port)
-        advertised = f"PLAINTEXT://127.0.0.1:{port},INTERNAL://127.0.0.1:{shown}"
-        listeners = f"PLAINTEXT://127.0.0.1:{port},INTERNAL://127.0.0.1:{inner}"
-        return TestBroker(
+        place = self.network.place(number, self.server)
+        host, port = place.host, place.port
+        broker = _PlacedBroker(
             data,
             port=port,
             environment=self.clocks[number].environment,
+            wrapper=place.wrapper,
             options={
                 "zookeeper.session.timeout.ms": 2_000,
                 **options,
-                "advertised.listeners": advertised,
+                "advertised.listeners": f"PLAINTEXT://{host}:{port},INTERNAL://{host}:{place.shown}",
             },
             arguments=[
                 "--zookeeper",
-                f"127.0.0.1:{to_store}/{self._chroot}",
+                f"{place.zookeeper}/{self._chroot}",
                 "--broker-id",
                 str(number),
                 "--listen",
-                listeners,
+                f"PLAINTEXT://{host}:{port},INTERNAL://{host}:{place.inner}",
             ],
         )
+        broker.host = host
+        return broker
 
     def _mount(self, place: Path) -> None:
         """A disk of its own, which can be full without the others being so."""
@@ -87,7 +100,6 @@ class WiredCluster(BrokerCluster):
 
     def close(self) -> None:
         super().close()
-        self.network.close()
         for place in self._mounted:
             subprocess.run(["umount", "--lazy", place], check=True)
 
@@ -111,3 +123,31 @@ class WiredCluster(BrokerCluster):
     def others(self, number: int) -> list[int]:
         """All but this one."""
         return [other for other in self.brokers if other != number]
+
+    def wires(self, number: int) -> list[Pair]:
+        """All by which the broker reaches anybody, or is reached."""
+        between = [pair for n in self.others(number) for pair in ((number, n), (n, number))]
+        return [*between, *self.network.outward(number)]
+
+
+@contextmanager
+def wired_cluster(folder: Path, chroot: str) -> Iterator[WiredCluster]:
+    """Three brokers, not started yet, on a ZooKeeper of their own, which is a victim too; all on
+    one host, or each on one of its own where `CHECKER_NETWORK` is ``hosts``."""
+    with ExitStack() as ended:
+        network: Wires
+        if os.environ.get("CHECKER_NETWORK") == "hosts":
+            hosts = Hosts([ZOOKEEPER, *NUMBERS])
+            network = Cables(hosts)
+            server = ZooKeeperServer(
+                folder / "zookeeper", host=address(ZOOKEEPER), wrapper=hosts.wrapper(ZOOKEEPER)
+            )
+        else:
+            server = ZooKeeperServer(folder / "zookeeper")
+            network = Pipes()
+        ended.callback(network.close)
+        ended.callback(server.kill)
+        server.start()
+        cluster = WiredCluster(server, chroot, folder / "cluster", network)
+        ended.callback(cluster.close)
+        yield cluster

@@ -175,6 +175,10 @@ def _isolate(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> No
     _mute(cluster, victims, undone)
 
 
+def _unplug(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> None:
+    _cut(cluster, [pair for number in victims for pair in cluster.wires(number)], undone)
+
+
 def _reset_links(cluster: WiredCluster, victims: list[int], _: ExitStack) -> None:
     for number in victims:
         for other in cluster.others(number):
@@ -249,6 +253,7 @@ BEGIN: dict[str, Callable[[WiredCluster, list[int], ExitStack], None]] = {
     "isolate": _isolate,
     "deaf": _deafen,
     "mute": _mute,
+    "unplug": _unplug,
     "link_reset": _reset_links,
     "full_disk": _fill_disk,
     "broken_disk": _break_disk,

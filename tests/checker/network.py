@@ -1,4 +1,4 @@
-"""The wires between brokers, and from each to ZooKeeper: TCP pipes that can be cut.
+"""Pipes between brokers, and from each to ZooKeeper: TCP connections that can be cut.
 
 A pair that is cut passes nothing and says nothing: connections stay open, and new ones are taken
 and hear nothing, until the pair is joined again and everything arrives. Who speaks to a broker is

@@ -74,6 +74,7 @@ BROKER_KINDS = {
     "isolate": _Kind(4, (0.3, 3.0)),
     "deaf": _Kind(2, (0.3, 3.0)),
     "mute": _Kind(2, (0.3, 3.0)),
+    "unplug": _Kind(2, (0.3, 3.5)),
     "link_reset": _Kind(1, (0.0, 0.0)),
     "full_disk": _Kind(2, (0.5, 2.0)),
     "broken_disk": _Kind(1, (0.2, 1.0)),
@@ -82,9 +83,10 @@ BROKER_KINDS = {
     "clock_step_back": _Kind(1, (0.3, 2.0)),
 }
 """How often each comes, and for how long; a session's time-out is two seconds. ``deaf`` receives
-nothing from other brokers, ``mute`` reaches none of them. On a ``broken_disk`` every write fails,
-up to a kill and a new start. ``machine_crash``: killed, and its shared memory is gone. What was not
-in its files is lost with it, so that the cluster has to take it for unclean."""
+nothing from other brokers, ``mute`` reaches none of them, ``unplug`` is cut off from everybody
+(where brokers share a host, its clients reach it all the same). On a ``broken_disk`` every write
+fails, up to a kill and a new start. ``machine_crash``: killed, and its shared memory is gone. What
+was not in its files is lost with it, so that the cluster has to take it for unclean."""
 
 ZOOKEEPER_KINDS = {
     "zookeeper_pause": _Kind(2, (0.3, 1.2)),

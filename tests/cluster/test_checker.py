@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.checker.brokers import WiredCluster
+from tests.checker.brokers import WiredCluster, wired_cluster
 from tests.checker.plan import ALL, Fault, Plan, make_plan
 from tests.checker.replicas import compare
 from tests.checker.rounds import run_round
 from tests.support.verifying import verify
-from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.jvm
 
@@ -30,16 +29,10 @@ _ROUND_LIMIT_S = 90
 @pytest.fixture
 def wired(tmp_path: Path) -> Iterator[WiredCluster]:
     """Three brokers on a ZooKeeper of their own, which is a victim too."""
-    server = ZooKeeperServer(tmp_path / "zookeeper")
-    server.start()
-    cluster = WiredCluster(server, "checker", tmp_path / "cluster")
-    try:
+    with wired_cluster(tmp_path, "checker") as cluster:
         yield cluster
-    finally:
-        cluster.close()
-        server.kill()
-        for number, broker in cluster.brokers.items():
-            (tmp_path / f"broker{number}.log").write_text("\n".join(broker.log))
+    for number, broker in cluster.brokers.items():
+        (tmp_path / f"broker{number}.log").write_text("\n".join(broker.log))
 
 
 @pytest.mark.timeout(_ROUND_LIMIT_S * (ROUNDS + 2))

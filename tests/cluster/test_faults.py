@@ -17,13 +17,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.checker.brokers import WiredCluster
+from tests.checker.brokers import WiredCluster, wired_cluster
 from tests.checker.injection import BEGIN, CLOCK_STEP_S
 from tests.support.cluster import SESSION_TIMEOUT_MS, wait_until
 from tests.support.cluster_clients import create, in_sync, leaders, produce
 from tests.support.cluster_load import Writer, check
 from tests.support.verifying import assert_replicas_equal
-from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.jvm
 
@@ -36,16 +35,9 @@ MORE = 200
 @pytest.fixture(scope="module")
 def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WiredCluster]:
     """Three brokers on a ZooKeeper of their own, which is a victim too."""
-    folder = tmp_path_factory.mktemp("faults")
-    server = ZooKeeperServer(folder / "zookeeper")
-    server.start()
-    cluster = WiredCluster(server, "faults", folder / "cluster")
-    try:
+    with wired_cluster(tmp_path_factory.mktemp("faults"), "faults") as cluster:
         cluster.start()
         yield cluster
-    finally:
-        cluster.close()
-        server.kill()
 
 
 class Load:

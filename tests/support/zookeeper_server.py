@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,17 +32,26 @@ _FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx25
 class ZooKeeperServer:
     """One server with a folder and a port of its own; it can be killed and started again."""
 
-    def __init__(self, folder: Path, certificates: Certificates | None = None) -> None:
-        """With ``certificates`` it also listens at ``secure_address``, where it wants one, too."""
+    def __init__(
+        self,
+        folder: Path,
+        certificates: Certificates | None = None,
+        host: str = "127.0.0.1",
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        """With ``certificates`` it also listens at ``secure_address``, where it wants one, too;
+        ``wrapper`` is put before its command and must exec it."""
         self.folder = folder
         self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{host}:{self.port}"
+        self._host = host
+        self._wrapper = list(wrapper)
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         settings = [
             f"dataDir={folder / 'data'}",
             f"clientPort={self.port}",
-            "clientPortAddress=127.0.0.1",
+            f"clientPortAddress={host}",
             "tickTime=500",
             # Some tests show what does not wait for the end of a session.
             "maxSessionTimeout=600000",
@@ -51,7 +61,7 @@ class ZooKeeperServer:
         ]
         if certificates is not None:
             secure_port = free_port()
-            self.secure_address = f"127.0.0.1:{secure_port}"
+            self.secure_address = f"{host}:{secure_port}"
             settings += [
                 f"secureClientPort={secure_port}",
                 "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
@@ -65,8 +75,9 @@ class ZooKeeperServer:
     def start(self) -> None:
         """Starts it; returns once it serves."""
         with (self.folder / "zoo.log").open("ab") as output:
+            command = [jvm.java(), *_FLAGS, "-cp", _classpath(), _MAIN]
             self._process = subprocess.Popen(
-                [jvm.java(), *_FLAGS, "-cp", _classpath(), _MAIN, str(self.folder / "zoo.cfg")],
+                [*self._wrapper, *command, str(self.folder / "zoo.cfg")],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -79,7 +90,7 @@ class ZooKeeperServer:
 
     def _serves(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+            with socket.create_connection((self._host, self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
                 return b"Mode:" in connection.recv(4096)
         except OSError:
