@@ -64,8 +64,6 @@ class Metadata:
         """Topic -> (id, partitions) as controllers told them last, versions included. Not kept by a
         broker that is alone, which has the store beside it."""
         self._controller_epoch = 0
-        self._full_number = 0
-        """Of the last UpdateMetadata of this term that named every topic."""
         self._gone: dict[bytes, None] = {}
         """Ids of topics that were deleted in this controller's term, oldest first.
 
@@ -94,11 +92,9 @@ class Metadata:
         """Brokers and partitions as the controller sees them."""
         self.image.set_brokers(request.controller_id, request.brokers)
         if request.controller_epoch > self._controller_epoch:
-            self._controller_epoch, self._full_number = request.controller_epoch, 0
+            self._controller_epoch = request.controller_epoch
             self._gone.clear()
-        # One that comes twice does not know of the topics that were created since.
-        if request.full_number > self._full_number:
-            self._full_number = request.full_number
+        if request.is_full:
             self._remove_others(request.topics)
         for topic in request.topics:
             self._take_topic(topic)

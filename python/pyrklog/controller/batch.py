@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from pyrklog.controller.effects import Send, Steps
 from pyrklog.controller.requests import (
@@ -24,9 +24,9 @@ _ByTopic = dict[str, tuple[bytes, list[PartitionInfo]]]
 class RequestBatch:
     """What is to be sent at the end of a procedure."""
 
-    def __init__(self, state: ControllerState) -> None:
+    def __init__(self, state: ControllerState, numbers: Iterator[int]) -> None:
         self._state = state
-        self._full_messages = 0
+        self._numbers = numbers
         self._clear()
 
     def _clear(self) -> None:
@@ -75,12 +75,11 @@ class RequestBatch:
         topics = _grouped(
             (partition, self._as_deleted(partition, info)) for partition, info in infos.items()
         )
-        full_number = 0
         # Nobody may take a topic for deleted because its znode cannot be read.
-        if self._is_full and not state.unreadable:
+        is_full = self._is_full and not state.unreadable
+        if is_full:
             topics += self._without_leaders({topic.topic for topic in topics})
-            self._full_messages += 1
-            full_number = self._full_messages
+        number = next(self._numbers)
         images = [broker.image for _, broker in sorted(state.brokers.items())]
         for broker in sorted(self._metadata_brokers & state.brokers.keys()):
             yield Send(
@@ -91,7 +90,8 @@ class RequestBatch:
                     state.brokers[broker].epoch,
                     topics,
                     images,
-                    full_number,
+                    number,
+                    is_full,
                 ),
             )
         for broker, wanted in sorted(self._lead.items()):

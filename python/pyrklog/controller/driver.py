@@ -285,7 +285,8 @@ class ControllerDriver:
         told = leaderless(self._told(), trusted)
         if told:
             topics = await self._read_topics([topic.topic for topic in told])
-            machine = Controller(self.node_id, self._fence().epoch)
+            numbers = self._current().numbers
+            machine = Controller(self.node_id, self._fence().epoch, numbers=numbers)
             await self._perform(machine.elect_by_memory(brokers, topics, told, suspects))
             # Reading all states would take the processor from those who carry the orders out.
             with trio.move_on_after(ORDERS_FIRST_SECONDS):

@@ -7,7 +7,8 @@ Kafka's (its controller in ZooKeeper mode, 3.9).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pyrklog.controller.batch import RequestBatch
 from pyrklog.controller.effects import (
@@ -51,9 +52,19 @@ from pyrklog.metastore.znodes import ProducerIdBlock, TopicAssignment
 class Controller:
     """One term of a controller: made when it is elected, thrown away when it resigns."""
 
-    def __init__(self, controller_id: int, epoch: int, *, delete_topic_enable: bool = True) -> None:
+    def __init__(
+        self,
+        controller_id: int,
+        epoch: int,
+        *,
+        delete_topic_enable: bool = True,
+        numbers: Iterator[int] | None = None,
+    ) -> None:
+        """``numbers`` are those of another one that sends in the same term; None = from 1 on."""
         self.state = ControllerState(controller_id, epoch)
-        self._batch = RequestBatch(self.state)
+        self.numbers = numbers or itertools.count(1)
+        """Of the UpdateMetadata."""
+        self._batch = RequestBatch(self.state, self.numbers)
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
         self._isr_changes = IsrChanges(self.state, self._batch, self._partitions.eligible)

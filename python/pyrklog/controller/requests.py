@@ -76,10 +76,10 @@ class UpdateMetadataRequest(NamedTuple):
     broker_epoch: int
     topics: Sequence[TopicPartitions]
     brokers: Sequence[BrokerImage]
-    full_number: int = 0
-    """Which of the term's messages that name every topic, from 1 on; 0 = others are as before.
-
-    One without partitions is known, and not told of."""
+    number: int = 0
+    """Which of the term's messages it is, from 1 on; 0 = nobody counts."""
+    is_full: bool = False
+    """There are no other topics. One without partitions is known, and not told of."""
 
 
 class StopReplica(NamedTuple):

@@ -111,7 +111,8 @@ def _update_metadata(request: UpdateMetadataRequest) -> wire.UpdateMetadataReque
             for topic in request.topics
         ],
         live_brokers=[_broker(broker) for broker in request.brokers],
-        full_number=request.full_number,
+        number=request.number,
+        is_full=request.is_full,
     )
 
 
@@ -172,7 +173,8 @@ def request_of(message: Any) -> ControlRequest:
                 message.broker_epoch,
                 [_told_topic(topic) for topic in message.topic_states],
                 [_told_broker(broker) for broker in message.live_brokers],
-                message.full_number,
+                message.number,
+                message.is_full,
             )
         case wire.StopReplicaRequest():
             return StopReplicaRequest(

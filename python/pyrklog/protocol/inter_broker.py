@@ -28,8 +28,10 @@ ELIGIBLE_TAG = 10_000
 """Our own, far from Kafka's tags, which are counted from 0; unknown tags are passed over."""
 TOPIC_ID_TAG = 10_001
 """Our own, too: StopReplica names topics only, and the next one may have the same name."""
-FULL_TAG = 10_002
-"""And this one: an UpdateMetadata that names every topic says so, and which of its term it is."""
+NUMBER_TAG = 10_002
+"""And this one: which UpdateMetadata of its term a message is."""
+FULL_TAG = 10_003
+"""And this one: an UpdateMetadata that names every topic says so."""
 
 UNKNOWN_REQUEST = 0
 INCREMENTAL_REQUEST = 1
@@ -208,7 +210,8 @@ class UpdateMetadataRequest(Message):
     topic_states: list[UpdateMetadataTopicState] = empty_list()
     live_brokers: list[UpdateMetadataBroker] = empty_list()
     type: Annotated[Int8, tagged(0, since=8)] = UNKNOWN_REQUEST
-    full_number: Annotated[Int32, tagged(FULL_TAG, since=8)] = 0
+    number: Annotated[Int32, tagged(NUMBER_TAG, since=8)] = 0
+    is_full: Annotated[Bool, tagged(FULL_TAG, since=8)] = False
 
 
 class UpdateMetadataResponse(Message):

@@ -88,7 +88,7 @@ class ReplicationDriver:
                     self._stop(request, answered, nursery)
                 else:
                     error = self.replicas.metadata_told(request)
-                    if error is ErrorCode.NONE:
+                    if error is ErrorCode.NONE and not self.replicas.is_late(request):
                         await self._metadata.load_options_of(request.topics)
                         self._metadata.take_metadata(request)
                         if strays := self.replicas.strays(request):

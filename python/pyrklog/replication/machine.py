@@ -81,6 +81,8 @@ class Replicas:
 
         A LeaderAndIsr of before, late over a connection that has broken since, would bring it back.
         """
+        self._last_metadata = (0, 0)
+        """Controller epoch and number of the latest UpdateMetadata."""
 
     def registered(self, broker_epoch: int) -> None:
         """Orders for earlier epochs of this broker are refused from now on."""
@@ -100,6 +102,20 @@ class Replicas:
     def metadata_told(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Whether an UpdateMetadata counts."""
         return self._fence(request.controller_epoch, request.broker_epoch)
+
+    def is_late(self, request: UpdateMetadataRequest) -> bool:
+        """Whether a later one of its term was taken before: it knows less than this broker.
+
+        A controller sends the next one when the one before is answered. So this one came twice, the
+        second time over a connection that has broken since.
+        """
+        if not request.number:
+            return False
+        place = request.controller_epoch, request.number
+        if place < self._last_metadata:
+            return True
+        self._last_metadata = place
+        return False
 
     def strays(self, request: UpdateMetadataRequest) -> list[tuple[str, int, bool]]:
         """What is hosted here, and somewhere else in a later epoch: to be stopped, not deleted.

@@ -31,6 +31,8 @@ class Brokers:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.numbers: list[int] = []
+        """Of the UpdateMetadata."""
         self.changed = trio.Event()
 
     def post(self, request: ControlRequest, answered: Callable[[ControlResponse], None]) -> None:
@@ -44,6 +46,7 @@ class Brokers:
             stopped = {(r.topic, r.partition): ErrorCode.NONE for r in request.replicas}
             answered(StopReplicaResponse(ErrorCode.NONE, stopped))
         else:
+            self.numbers.append(request.number)
             answered(ErrorCode.NONE)
 
     async def wait_told(self, line: str) -> None:

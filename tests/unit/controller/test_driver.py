@@ -242,6 +242,9 @@ async def test_what_it_was_told_before_is_enough_for_the_first_elections(
     with trio.fail_after(10):
         await driver.changes.wait_until(lambda: driver.controller_id == 2)
     assert (await state(cluster, "t", 0))["leader_epoch"] == 5
+    numbers = cluster.brokers.numbers
+    assert len(numbers) > 1
+    assert numbers == sorted(set(numbers)), "what is told behind would be taken for late"
 
 
 async def test_memories_that_have_become_wrong_are_refused(

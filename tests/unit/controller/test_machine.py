@@ -265,23 +265,42 @@ def test_changed_endpoints_are_told_to_all() -> None:
     assert told.brokers[1] == moved
 
 
-def full_numbers(runner: Runner, broker: int) -> list[int]:
-    """Of the UpdateMetadata to a broker; the list is emptied."""
+def metadata_told(runner: Runner, broker: int) -> list[tuple[int, bool]]:
+    """Number, and whether it names every topic, of each UpdateMetadata to a broker; what was sent
+    is forgotten."""
     told = [r for b, r in runner.sent if b == broker and isinstance(r, UpdateMetadataRequest)]
     runner.sent.clear()
-    return [request.full_number for request in told]
+    return [(request.number, request.is_full) for request in told]
 
 
-def test_what_names_every_topic_is_marked_and_counted() -> None:
+def fullness(runner: Runner, broker: int) -> set[bool]:
+    """Whether they name every topic."""
+    return {is_full for _, is_full in metadata_told(runner, broker)}
+
+
+def test_what_names_every_topic_is_marked() -> None:
     runner = Runner()
     runner.start(live(1, 2))
-    assert full_numbers(runner, 1) == [1]
+    assert fullness(runner, 1) == {True}
     created(runner, t=[(1, 2)])
-    assert set(full_numbers(runner, 1)) == {0}
+    assert fullness(runner, 1) == {False}
     runner.run(runner.controller.brokers_changed(live(1)))
-    assert set(full_numbers(runner, 1)) == {0}
+    assert fullness(runner, 1) == {False}
     runner.run(runner.controller.brokers_changed(live(1, 2)))
-    assert full_numbers(runner, 2) == [2]
+    assert fullness(runner, 2) == {True}
+
+
+def test_messages_are_numbered_in_the_order_of_their_decisions() -> None:
+    runner = Runner()
+    runner.start(live(1, 2))
+    numbers = [number for number, _ in metadata_told(runner, 1)]
+    replicas: list[tuple[int, ...]] = [(1, 2)]
+    for name in "abc":
+        created(runner, **{name: replicas})
+        numbers += [number for number, _ in metadata_told(runner, 1)]
+    assert len(numbers) >= 4
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] > 0
 
 
 def test_elections_by_memory_name_what_they_change_and_nothing_else() -> None:
@@ -291,7 +310,7 @@ def test_elections_by_memory_name_what_they_change_and_nothing_else() -> None:
     runner.states[("t", 0)] = (Leadership(3, 5, (3, 1), 1), 4)
     told = [TopicPartitions("t", b"i" * 16, [info])]
     runner.run(runner.controller.elect_by_memory(live(1, 2), topics, told))
-    assert full_numbers(runner, 1) == [0]
+    assert fullness(runner, 1) == {False}
 
 
 def test_a_topic_without_a_leader_is_named_all_the_same() -> None:
@@ -300,7 +319,7 @@ def test_a_topic_without_a_leader_is_named_all_the_same() -> None:
     runner.start(live(1), {"unled": assignment((9,)), "marked": assignment((9,))}, ["marked"])
     told = runner.last(1, UpdateMetadataRequest)
     assert isinstance(told, UpdateMetadataRequest)
-    assert told.full_number == 1
+    assert told.is_full
     assert told.topics == [TopicPartitions("unled", b"i" * 16, [])]
 
 
@@ -309,13 +328,13 @@ def test_nothing_is_full_as_long_as_a_topic_cannot_be_read() -> None:
     snapshot = Snapshot({}, {}, [], ["bad"])
     runner.run(runner.controller.start(live(1), snapshot))
     runner.run(runner.controller.brokers_changed(live(1, 2)))
-    assert full_numbers(runner, 2) == [0]
+    assert fullness(runner, 2) == {False}
     runner.run(runner.controller.topics_changed({}, ["bad", "worse"]))
     assert runner.controller.state.unreadable == {"bad", "worse"}
     runner.run(runner.controller.topics_changed({}, []))
     runner.run(runner.controller.brokers_changed(live(1)))
     runner.run(runner.controller.brokers_changed(live(1, 2)))
-    assert full_numbers(runner, 2) == [1]
+    assert fullness(runner, 2) == {True}
 
 
 # --- log directories -----------------------------------------------------------------------------

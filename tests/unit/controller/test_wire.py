@@ -53,7 +53,7 @@ LEAD = LeaderAndIsrRequest(
     ],
 )
 TELL = UpdateMetadataRequest(6, 4, 77, [TopicPartitions("a", A, [TOLD])], list(BROKERS.values()))
-TELL_ALL = TELL._replace(topics=[*TELL.topics, TopicPartitions("b", B, [])], full_number=3)
+TELL_ALL = TELL._replace(topics=[*TELL.topics, TopicPartitions("b", B, [])], number=3, is_full=True)
 STOP = StopReplicaRequest(
     6,
     4,

@@ -220,6 +220,10 @@ OTHER_ID = b"2" * 16
 
 
 def full(number: int, *topics: TopicPartitions, epoch: int = 1) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(1, epoch, -1, topics, BROKERS, number, is_full=True)
+
+
+def numbered(number: int, *topics: TopicPartitions, epoch: int = 1) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(1, epoch, -1, topics, BROKERS, number)
 
 
@@ -293,20 +297,46 @@ async def test_a_topic_that_was_made_anew_meanwhile_is_deleted_first(
     assert bench.plane.topics["t"].log.retention_ms == 5
 
 
-async def test_a_full_message_that_comes_twice_ends_nothing_the_second_time(
+async def test_a_full_message_that_is_late_ends_nothing(
     bench: Bench, deleted: list[tuple[str, int]]
 ) -> None:
-    """The second is late: it does not know of the topic that was created in between."""
+    """It came twice, and does not know of the topic that was created in between."""
     await bench.ask(full(1))
-    await bench.metadata_of(topic("t", 0))
-    await bench.ask(full(1))
+    await bench.ask(numbered(2, topic("t", 0)))
+    assert await bench.ask(full(1)) is ErrorCode.NONE
     assert "t" in bench.plane.topics
-    await bench.ask(full(2))
+    await bench.ask(full(3))
     assert "t" not in bench.plane.topics
     assert deleted == [("t", 0)]
 
 
-async def test_every_controller_counts_its_full_messages_anew(bench: Bench) -> None:
+async def test_a_message_that_is_late_changes_neither_leaders_nor_brokers(bench: Bench) -> None:
+    old = numbered(1, topic("t", 0))
+    await bench.ask(old)
+    later = [*BROKERS, BrokerImage(2, None, [("PLAINTEXT", "there", 9092)])]
+    await bench.ask(numbered(2, topic("t", 1, leader=2))._replace(brokers=later))
+    for _ in range(2):
+        assert await bench.ask(old) is ErrorCode.NONE
+        (told,) = bench.plane.topics["t"].partitions
+        assert (told.leader, told.leader_epoch) == (2, 1)
+        assert bench.metadata.image.brokers == later
+    # The same once more is as if it came once.
+    await bench.ask(numbered(2, topic("t", 1, leader=2))._replace(brokers=later))
+    assert bench.metadata.image.brokers == later
+
+
+async def test_a_late_message_stops_no_stray(bench: Bench) -> None:
+    """A replica that was given away and came back."""
+    moved = topic("t", 3, leader=2)
+    (info,) = moved.partitions
+    away = numbered(1, moved._replace(partitions=[info._replace(replicas=(2,), isr=(2,))]))
+    await bench.ask(numbered(2, topic("t", 2)))
+    await bench.lead(topic("t", 2))
+    await bench.ask(away)
+    assert ("t", 0) in bench.driver.replicas.hosted
+
+
+async def test_every_controller_counts_its_messages_anew(bench: Bench) -> None:
     await bench.ask(full(3, topic("t", 0)))
     await bench.ask(full(1, epoch=2))
     assert "t" not in bench.plane.topics
