@@ -48,6 +48,10 @@ def check(tests: str, tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+def test_hosts_hear_each_other_or_do_not(tmp_path: Path) -> None:
+    check("../faults/hosts_themselves.py", tmp_path)
+
+
 def test_one_fault_after_another(tmp_path: Path) -> None:
     check("test_faults.py", tmp_path)
 

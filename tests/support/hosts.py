@@ -8,6 +8,7 @@ program that `lab` starts has both, and is itself one of the hosts (`HERE`).
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterable, Sequence
 
@@ -42,6 +43,8 @@ class Hosts:
     """Some hosts, and `HERE`. ``close`` ends their names, not what runs on them."""
 
     def __init__(self, numbers: Iterable[int]) -> None:
+        interfaces = [name for _, name in socket.if_nameindex()]
+        assert interfaces == ["lo"], f"this is no lab, but a machine with {interfaces}"
         self._cut: set[Pair] = set()
         self._router = _Namespace()
         self._namespaces = {number: _Namespace() for number in numbers}
@@ -82,7 +85,8 @@ class Hosts:
         self._router.ip(*(f"rule del {_blackhole(*pair)}" for pair in sorted(removed)))
 
     def reset(self, pairs: Iterable[Pair]) -> None:
-        """Connections between these break, and both ends know; new ones work."""
+        """Connections of the first with the second of each break, and both ends know; new ones
+        work."""
         for source, target in pairs:
             self._namespaces[source].run("ss", "--tcp", "--kill", "dst", address(target))
 

@@ -28,9 +28,9 @@ ELIGIBLE_TAG = 10_000
 """Our own, far from Kafka's tags, which are counted from 0; unknown tags are passed over."""
 TOPIC_ID_TAG = 10_001
 """Our own, too: StopReplica names topics only, and the next one may have the same name."""
-NUMBER_TAG = 10_002
+NUMBER_TAG = 10_003
 """And this one: which UpdateMetadata of its term a message is."""
-FULL_TAG = 10_003
+FULL_TAG = 10_004
 """And this one: an UpdateMetadata that names every topic says so."""
 
 UNKNOWN_REQUEST = 0

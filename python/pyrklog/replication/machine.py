@@ -88,6 +88,8 @@ class Replicas:
         """Orders for earlier epochs of this broker are refused from now on."""
         self.broker_epoch = broker_epoch
         self._stopped.clear()
+        # Of a store that was restored from a copy the epochs come once more, with other numbers.
+        self._last_metadata = (0, 0)
 
     def _fence(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         if controller_epoch < self.controller_epoch:

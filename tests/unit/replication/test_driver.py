@@ -325,15 +325,13 @@ async def test_a_message_that_is_late_changes_neither_leaders_nor_brokers(bench:
     assert bench.metadata.image.brokers == later
 
 
-async def test_a_late_message_stops_no_stray(bench: Bench) -> None:
-    """A replica that was given away and came back."""
-    moved = topic("t", 3, leader=2)
-    (info,) = moved.partitions
-    away = numbered(1, moved._replace(partitions=[info._replace(replicas=(2,), isr=(2,))]))
-    await bench.ask(numbered(2, topic("t", 2)))
-    await bench.lead(topic("t", 2))
-    await bench.ask(away)
-    assert ("t", 0) in bench.driver.replicas.hosted
+async def test_whoever_registers_anew_counts_anew(bench: Bench) -> None:
+    """A store that was restored from a copy has the same epochs once more."""
+    await bench.ask(numbered(9, topic("t", 0)))
+    bench.driver.registered(8)
+    await bench.ask(numbered(1, topic("t", 1, leader=2)))
+    (told,) = bench.plane.topics["t"].partitions
+    assert told.leader == 2
 
 
 async def test_every_controller_counts_its_messages_anew(bench: Bench) -> None:
