@@ -17,6 +17,10 @@ pytestmark = [pytest.mark.jvm, pytest.mark.spark]
 
 PARTITIONS = 3
 
+# Spark asks for the ends of partitions by Apache's admin client, which can wait for a dead broker
+# until the latter, a minute by default (docs/cluster.md, section 7).
+TIMEOUTS = {"kafka.request.timeout.ms": "5000", "kafka.default.api.timeout.ms": "10000"}
+
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
@@ -52,7 +56,9 @@ def test_40_a_stream_goes_on_when_leader_and_controller_are_killed(
     try:
         writer.go_on()
         query = (
-            source(spark.readStream, cluster.bootstrap, topic, startingOffsets="earliest")
+            source(
+                spark.readStream, cluster.bootstrap, topic, startingOffsets="earliest", **TIMEOUTS
+            )
             .selectExpr("CAST(value AS STRING) AS value", "partition", "offset")
             .writeStream.format("parquet")
             .option("path", str(tmp_path / "out"))

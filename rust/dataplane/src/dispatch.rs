@@ -207,9 +207,11 @@ pub fn answer_metadata(
         correlation_id,
     );
     let listener = Arc::clone(&conn.listener);
+    let absent = cx.shared.absences.now();
     let asker = Asker {
         listener: &listener,
         cluster_id: &cx.shared.config.cluster_id,
+        absent: &absent,
         errors,
     };
     metadata::answer(&cx.image, body, api_version, asker, conn.out.memory())

@@ -9,16 +9,20 @@
 //! What has to wait for a disk (cutting a log's end off) is a command of the loader threads
 //! ([`cutting`]), which gives the partition back when it is done.
 
+mod absences;
 mod asking;
 mod cutting;
 mod fetcher;
 mod fetchers;
 mod following;
 mod link;
+
 mod taking;
 
+pub use absences::Absences;
 pub use cutting::to_high_watermark;
 pub use fetchers::Fetchers;
+
 #[cfg(feature = "sim")]
 pub use {
     asking::FETCH_VERSION, fetchers::FetcherId, following::Following, link::LinkError,

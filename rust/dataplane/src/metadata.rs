@@ -2,7 +2,8 @@
 //!
 //! Kafka 3.9's rules: a request with topic ids is about those alone; a leader that is dead gives
 //! LEADER_NOT_AVAILABLE, one that lacks the client's listener LISTENER_NOT_FOUND (before version 6
-//! also LEADER_NOT_AVAILABLE), both with leader -1; version 0 leaves replicas out that cannot be
+//! also LEADER_NOT_AVAILABLE), both with leader -1. A leader that has just gone is
+//! taken for dead before the controller says so. Version 0 leaves replicas out that cannot be
 //! reached and says REPLICA_NOT_AVAILABLE.
 
 use std::borrow::Cow;
@@ -81,13 +82,15 @@ pub fn plan(
     Ok(MetadataPlan::TopicsMissing(missing))
 }
 
-/// Who asks, and what the control plane had to say.
+/// Who asks, and what is known beside the image.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     /// The client's listener: it gets the endpoints of that.
     pub listener: &'a str,
     /// Cluster id.
     pub cluster_id: &'a str,
+    /// Brokers that have just gone, of which the image does not know.
+    pub absent: &'a [i32],
     /// Error codes of topics that the control plane could not create.
     pub errors: &'a [(String, i16)],
 }
@@ -301,10 +304,14 @@ impl<'a> View<'a> {
         self.reachable.binary_search(&broker).is_ok()
     }
 
+    fn is_absent(&self, broker: i32) -> bool {
+        self.asker.absent.contains(&broker)
+    }
+
     fn partition(&self, partition: &'a PartitionImage) -> MetadataPartition<'a> {
         let replicas = self.visible(&partition.replicas);
         let isr = self.visible(&partition.isr);
-        let has_leader = self.is_reachable(partition.leader);
+        let has_leader = self.is_reachable(partition.leader) && !self.is_absent(partition.leader);
         let error_code = if !has_leader {
             self.leader_error(partition.leader)
         } else if replicas.len() < partition.replicas.len() || isr.len() < partition.isr.len() {
@@ -324,7 +331,7 @@ impl<'a> View<'a> {
     }
 
     fn leader_error(&self, leader: i32) -> ErrorCode {
-        let is_alive = self.image.broker(leader).is_some();
+        let is_alive = self.image.broker(leader).is_some() && !self.is_absent(leader);
         if is_alive && self.version >= LISTENER_NOT_FOUND_SINCE {
             ErrorCode::LISTENER_NOT_FOUND
         } else {

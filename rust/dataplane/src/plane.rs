@@ -204,6 +204,7 @@ impl DataPlane {
             .collect();
         let image = Arc::new(self.shared.image.load().apply(delta)?);
         self.shared.image.store(Arc::clone(&image));
+        self.shared.absences.keep_known(&image);
         let held = self.shared.registry.load();
         for name in &changed {
             let (Some(held), Some(topic)) = (held.topic(name), image.topic(name)) else {

@@ -18,7 +18,7 @@ use crate::clock::mono_ms;
 use crate::commands::CommandQueue;
 use crate::events::EventQueue;
 use crate::fetch_session::SessionCache;
-use crate::follower::Fetchers;
+use crate::follower::{Absences, Fetchers};
 use crate::image::Image;
 use crate::inbox::Inbox;
 use crate::log_dir::LogDirState;
@@ -59,6 +59,8 @@ pub struct Shared {
     pub commands: CommandQueue,
     /// The threads that follow other brokers.
     pub fetchers: Fetchers,
+    /// Leaders that have just gone.
+    pub absences: Absences,
     /// How fast throttled replicas are copied.
     pub quotas: ReplicationQuotas,
     /// Of this broker's registration, -1 before the first.
@@ -120,6 +122,7 @@ impl Shared {
             unusable_dirs,
             inboxes,
             fetchers: Fetchers::default(),
+            absences: Absences::default(),
             quotas: ReplicationQuotas::default(),
             broker_epoch: AtomicI64::new(-1),
             sessions: Mutex::new(SessionCache::new(config.fetch_session_slots)),

@@ -9,22 +9,7 @@ use pyrklog_dataplane::api::Event;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
-use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
-
-fn metadata_body(name: &str) -> Vec<u8> {
-    let request = MetadataRequest {
-        topics: Some(vec![MetadataRequestTopic {
-            id: [0; 16],
-            name: Some(name),
-        }]),
-        allow_auto_topic_creation: true,
-        include_cluster_authorized_operations: false,
-        include_topic_authorized_operations: false,
-    };
-    let mut body = Vec::new();
-    request.encode(&mut body, 12);
-    body
-}
+use pyrklog_wire::metadata::MetadataResponse;
 
 #[test]
 fn a_request_goes_up_and_its_reply_comes_back_in_order() {

@@ -5,10 +5,13 @@ mod harness;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{Behind, CacheConfig, CaughtUp, Event, LeaderSpec, PlaneConfig};
+use pyrklog_dataplane::api::{
+    Behind, CacheConfig, CaughtUp, Event, LeaderSpec, PlaneConfig, StopSpec,
+};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
+use pyrklog_wire::metadata::MetadataResponse;
 
 #[test]
 fn a_follower_has_what_its_leader_has() {
@@ -341,6 +344,60 @@ fn a_leader_that_goes_away_is_waited_for() {
     pair.plane(2).know(&[(1, port), (2, 2)]);
     pair.plane(2).wait_for_notice("leader_reached_again");
     pair.wait_visible(1, 1);
+}
+
+#[test]
+fn a_leader_that_has_just_gone_is_not_told_to_clients() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    let mut client = pair.plane(2).client();
+    let mut leader = move || {
+        let answer = client.call(key::METADATA, 12, &metadata_body("t"));
+        let response = MetadataResponse::decode(&answer, 12).unwrap();
+        let partition = &response.topics[0].partitions[0];
+        assert_eq!(response.head.brokers.len(), 2);
+        (partition.error_code, partition.leader_id)
+    };
+    assert_eq!(leader(), (ErrorCode::NONE, 1));
+    let port = pair.plane(1).port;
+    pair.plane(2).know(&[(1, 1), (2, 2)]);
+    pair.follow(2, 1, 0);
+    eventually("no leader is named", || {
+        (leader() == (ErrorCode::LEADER_NOT_AVAILABLE, -1)).then_some(())
+    });
+    // It is the controller's leader still: named again after a moment, or when it can be reached.
+    eventually("it is named", || {
+        (leader() == (ErrorCode::NONE, 1)).then_some(())
+    });
+    pair.plane(2).know(&[(1, port), (2, 2)]);
+    pair.plane(2).wait_for_notice("leader_reached_again");
+    assert_eq!(leader(), (ErrorCode::NONE, 1));
+}
+
+#[test]
+fn a_leader_that_has_left_the_cluster_is_told_when_it_is_back() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    let mut client = pair.plane(2).client();
+    let mut leader = move || {
+        let answer = client.call(key::METADATA, 12, &metadata_body("t"));
+        let response = MetadataResponse::decode(&answer, 12).unwrap();
+        response.topics[0].partitions[0].leader_id
+    };
+    pair.plane(2).know(&[(1, 1), (2, 2)]);
+    pair.follow(2, 1, 0);
+    eventually("no leader is named", || (leader() == -1).then_some(()));
+    // Followed no more, so that nobody finds out that it listens again.
+    let stop = StopSpec {
+        topic: "t".into(),
+        partition: 0,
+        delete: false,
+    };
+    let ticket = pair.plane(2).plane.stop_partitions(vec![stop]).unwrap();
+    pair.plane(2).ticket(ticket);
+    pair.plane(2).know(&[(2, 2)]);
+    pair.plane(2).know(&[(1, 1), (2, 2)]);
+    assert_eq!(leader(), 1);
 }
 
 #[test]

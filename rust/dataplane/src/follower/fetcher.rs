@@ -29,6 +29,7 @@ pub struct Fetcher {
     link: Option<Link>,
     backoff_ms: i64,
     is_reachable: bool,
+    gone_since_ms: Option<i64>,
 }
 
 impl Fetcher {
@@ -44,6 +45,7 @@ impl Fetcher {
             link: None,
             backoff_ms: 0,
             is_reachable: true,
+            gone_since_ms: None,
         }
     }
 
@@ -102,6 +104,7 @@ impl Fetcher {
                 if !std::mem::replace(&mut self.is_reachable, true) {
                     self.tell("leader_reached_again", "info", Vec::new());
                 }
+                self.gone_since_ms = None;
             }
             Err(error) => {
                 self.link = None;
@@ -114,9 +117,15 @@ impl Fetcher {
     }
 
     fn failed(&mut self, cluster: &ClusterConfig, error: &LinkError) {
+        if error.is_by_nobody() {
+            let since_ms = *self.gone_since_ms.get_or_insert_with(mono_ms);
+            self.shared.absences.begins(self.id.0, since_ms);
+        }
         if std::mem::replace(&mut self.is_reachable, false) {
             let fields = vec![("reason", error.to_string())];
             self.tell("leader_unreachable", "warning", fields);
+            // Whether another connection is to be had is worth knowing at once.
+            return;
         }
         self.backoff_ms = longer(self.backoff_ms, cluster);
         self.sleep_until(mono_ms() + self.backoff_ms);
@@ -139,7 +148,9 @@ impl Fetcher {
                 LinkError::Malformed(format!("broker {} is not known to live", self.id.0))
             })?;
         let port = u16::try_from(endpoint.port).unwrap_or_default();
-        Ok(Link::connect(endpoint.host, port)?)
+        let link = Link::connect(endpoint.host, port)?;
+        self.shared.absences.ends(self.id.0);
+        Ok(link)
     }
 
     fn fetch(&mut self, cluster: &ClusterConfig, wanted: &Wanted) -> Result<(), LinkError> {

@@ -45,6 +45,21 @@ pub enum LinkError {
     Malformed(String),
 }
 
+impl LinkError {
+    /// Whether it tells that nobody listens: refused, or ended without an answer. A time-out does
+    /// not, nor does anything else that a slow or distant broker could cause.
+    pub fn is_by_nobody(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+        let LinkError::Io(error) = self else {
+            return false;
+        };
+        matches!(
+            error.kind(),
+            ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof
+        )
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Link {

@@ -4,6 +4,9 @@ use super::*;
 use crate::api::{ImageDelta, TopicImage};
 use crate::image::testing::{broker, image, partition, topic};
 
+/// A broker that has just gone.
+const ABSENT: i32 = 4;
+
 fn request(topics: Option<&[&str]>) -> MetadataRequest<'static> {
     let leak = |name: &&str| -> &'static str { Box::leak(name.to_string().into_boxed_str()) };
     let topics = topics.map(|names| {
@@ -38,6 +41,7 @@ fn ask_with(
     let asker = Asker {
         listener,
         cluster_id: "the-cluster",
+        absent: &[ABSENT],
         errors,
     };
     answer(image, &body(request, version), version, asker, &mut out).unwrap();
@@ -234,6 +238,31 @@ fn leaders_that_cannot_be_reached_are_errors_of_their_partition() {
 }
 
 #[test]
+fn a_leader_that_has_just_gone_is_as_good_as_dead() {
+    let mut image = ImageDelta {
+        version: 2,
+        controller_id: 1,
+        brokers: vec![broker(1, None), broker(ABSENT, None)],
+        topics: vec![topic("t", 9, 0)],
+        removed_topics: vec![],
+    };
+    image.topics[0].partitions = vec![partition(0, 1), partition(1, ABSENT)];
+    let image = Image::default().apply(image).unwrap();
+    for version in 1..=12 {
+        let response = ask(&image, &request(Some(&["t"])), version);
+        let partitions = &response.topics[0].partitions;
+        let found: Vec<_> = partitions
+            .iter()
+            .map(|part| (part.error_code, part.leader_id))
+            .collect();
+        let gone = (ErrorCode::LEADER_NOT_AVAILABLE, -1);
+        assert_eq!(found, [(ErrorCode::NONE, 1), gone], "{version}");
+        // Its registration stands.
+        assert_eq!(response.head.brokers.len(), 2);
+    }
+}
+
+#[test]
 fn version_0_hides_replicas_that_cannot_be_reached() {
     let response = ask(&troubled(), &request(Some(&["t"])), 0);
     let partition = &response.topics[0].partitions[0];
@@ -316,6 +345,7 @@ fn malformed_requests_append_nothing() {
     let asker = Asker {
         listener: "PLAINTEXT",
         cluster_id: "c",
+        absent: &[],
         errors: &[],
     };
     assert!(answer(&image, &[0, 0], 1, asker, &mut out).is_err());

@@ -15,6 +15,7 @@ use pyrklog_wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
     ListOffsetsTopic,
 };
+use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic};
 use pyrklog_wire::produce::{self, ProduceResponse, TopicToProduce};
 
 use super::PATIENCE;
@@ -163,6 +164,22 @@ pub fn batch(values: &[&[u8]]) -> Vec<u8> {
 /// A batch of one record of this many bytes.
 pub fn large_batch(size_bytes: usize) -> Vec<u8> {
     batch(&[&vec![b'x'; size_bytes]])
+}
+
+/// Metadata of one topic, version 12.
+pub fn metadata_body(name: &str) -> Vec<u8> {
+    let request = MetadataRequest {
+        topics: Some(vec![MetadataRequestTopic {
+            id: [0; 16],
+            name: Some(name),
+        }]),
+        allow_auto_topic_creation: true,
+        include_cluster_authorized_operations: false,
+        include_topic_authorized_operations: false,
+    };
+    let mut body = Vec::new();
+    request.encode(&mut body, 12);
+    body
 }
 
 pub fn produce_body(
