@@ -77,6 +77,30 @@ class Client(ABC):
         """Comes to an end."""
 
 
+class Places:
+    """Where the records of a producer are, as far as its reports tell.
+
+    A repetition that is too old for its place to be known is recognized all the same
+    (DUPLICATE_SEQUENCE_NUMBER, base offset -1). librdkafka counts on from there within the batch:
+    its first record has no offset then, and the others 0, 1, 2 and so on, which are none either.
+    What comes after a record that is in the log already cannot be at these places.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self._counted: list[int | None] = [None] * partitions
+
+    def reported(self, partition: int, offset: int | None) -> int:
+        """The next acknowledged record's offset, or ``NONE`` where it is not known."""
+        if offset is None or offset < 0:
+            self._counted[partition] = 0
+            return NONE
+        if offset != self._counted[partition]:
+            self._counted[partition] = None
+            return offset
+        self._counted[partition] = offset + 1
+        return NONE
+
+
 class Writer(Client):
     """An idempotent producer with acks=all."""
 
@@ -95,6 +119,7 @@ class Writer(Client):
         self.acknowledged = 0
         self._topic = topic
         self._counts = [0] * partitions
+        self._places = Places(partitions)
         self._waiting_max = random.choice((20, 100, 500))
         self._producer = Producer(
             {
@@ -135,9 +160,7 @@ class Writer(Client):
             self.history.add(self.name, "send", "unknown", partition, value=value, note=note)
             return
         self.acknowledged += 1
-        # A repetition that was recognized is acknowledged without its offset: None, or negative.
-        offset = message.offset()
-        offset = NONE if offset is None or offset < 0 else offset
+        offset = self._places.reported(partition, message.offset())
         self.history.add(self.name, "send", "ok", partition, value=value, offset=offset)
 
     def _erred(self, error: Any) -> None:

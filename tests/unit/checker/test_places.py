@@ -1,0 +1,21 @@
+"""What a producer's reports tell of where its records are."""
+
+from tests.checker.clients import Places
+from tests.checker.history import NONE
+
+
+def test_a_repetition_whose_place_is_not_known_has_none() -> None:
+    """Two of three records each, and one of one; librdkafka counts on from -1 in each."""
+    places = Places(1)
+    told = [7, 8, None, 0, 1, None, None, 0, 1, 20, 21]
+    found = [places.reported(0, offset) for offset in told]
+    assert found == [7, 8, *[NONE] * 7, 20, 21]
+
+
+def test_the_first_records_of_a_partition_are_where_they_are() -> None:
+    """Of another partition, or of no repetition."""
+    places = Places(2)
+    assert [places.reported(0, offset) for offset in (0, 1, 2)] == [0, 1, 2]
+    assert places.reported(1, -1) == NONE
+    assert [places.reported(0, offset) for offset in (3, 4)] == [3, 4]
+    assert [places.reported(1, offset) for offset in (5, 6, 0)] == [5, 6, 0]
