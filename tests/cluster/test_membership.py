@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from pyrklog.errors import ErrorCode
 from pyrklog.testing import BrokerExited, TestBroker
 from tests.support.cluster import BrokerCluster, wait_until
 from tests.support.cluster_clients import consume, create, leaders, produce
@@ -113,6 +114,9 @@ def test_a_zookeeper_that_starts_again_ends_nothing(
         cluster = new_cluster(server.address).start()
         admin = create(cluster, topic, 3)
         server.kill()
+        # A topic that is to be made has to wait; who asks for it goes on.
+        asked = Producer({"bootstrap.servers": cluster.bootstrap}).list_topics("none", timeout=30)
+        assert asked.topics["none"].error.code() == ErrorCode.LEADER_NOT_AVAILABLE
         # Producer ids come out of ZooKeeper; nothing else of this does.
         produce(cluster, topic, 3, [b"without"], idempotent=False)
         server.start()

@@ -225,3 +225,25 @@ def test_answers_in_one_record_are_not_left_waiting(certificates: Certificates) 
         assert client.recv(6) == b"second"
         assert Handler().select([client], [], [], 0.0)[0] == []
     server.join()
+
+
+def test_a_handshake_that_nobody_answers_leaves_time_for_another(
+    certificates: Certificates,
+) -> None:
+    """As a ZooKeeper that is just starting may leave it; kazoo's own bound is the whole session."""
+    handler = Handler(TlsFiles(str(certificates.ca), None, None, None, verifies_host=True))
+    handler.answer_wait_seconds = 0.1
+    ended: list[type[Exception]] = []
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = mute.getsockname()
+
+        def connect() -> None:
+            try:
+                handler.create_connection(address=address, hostname="127.0.0.1", timeout=3600.0)
+            except Exception as error:
+                ended.append(type(error))
+
+        trying = threading.Thread(target=connect, daemon=True)
+        trying.start()
+        trying.join(30)
+        assert ended == [TimeoutError], "it goes on waiting, or failed for another reason"

@@ -275,6 +275,10 @@ class Session(SingleWrites):
         found: list[Outcome] = await self._ask(serve)
         return found
 
+    @property
+    def is_reachable(self) -> bool:
+        return not self._is_over and not self._was_cut_off
+
     async def wait_expired(self) -> None:
         await self._expired.wait()
 

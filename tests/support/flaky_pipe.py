@@ -20,6 +20,7 @@ class FlakyPipe:
         self._open: list[socket.socket] = []
         self._loses_answers = False
         self._lost = threading.Event()
+        self._mute_next = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -36,8 +37,12 @@ class FlakyPipe:
         """Returns when something was lost. AssertionError after ten seconds."""
         assert self._lost.wait(10), "the server said nothing"
 
+    def mute_next(self, connections: int) -> None:
+        """On that many of the next connections nothing comes through, either way."""
+        self._mute_next = connections
+
     def cut(self) -> None:
-        """Cuts all connections; new ones work."""
+        """Cuts all connections; new ones work, but for those of `mute_next`."""
         with self._lock:
             opened, self._open = self._open, []
             self._loses_answers = False
@@ -57,6 +62,9 @@ class FlakyPipe:
                     continue
                 with self._lock:
                     self._open += [client, server]
+                if self._mute_next:
+                    self._mute_next -= 1
+                    continue
                 for pair in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._forward, args=pair, daemon=True).start()
 

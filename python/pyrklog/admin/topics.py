@@ -29,6 +29,7 @@ from pyrklog.controller.service import (
 )
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.image import INTERNAL_TOPICS
+from pyrklog.logs import get_logger
 from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
@@ -39,12 +40,18 @@ from pyrklog.metastore.interface import (
     NodeExistsError,
     NoNodeError,
     Operation,
+    SessionExpiredError,
     Set,
     StoreFailedError,
 )
 from pyrklog.replication.machine import Replicas
 
 AUTO_CREATE_WAIT_SECONDS = 5.0
+"""For the leaders of a topic that was written into the store."""
+AUTO_CREATE_LIMIT_SECONDS = 8.0
+"""For all of it, the store's answer among it."""
+
+log = get_logger("topics")
 
 
 class TopicAdmin:
@@ -256,7 +263,11 @@ class TopicAdmin:
         return True
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """See ``ClusterService.auto_create_topics``."""
+        """See ``ClusterService.auto_create_topics``.
+
+        The client's next requests wait for this answer: it does not wait for a store that is away,
+        nor for a topic that this broker hears of in the meantime.
+        """
         errors: dict[str, ErrorCode] = {}
         wanted = []
         for name in dict.fromkeys(names):
@@ -266,40 +277,51 @@ class TopicAdmin:
                 errors[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
             else:
                 wanted.append(name)
-        if not wanted:
-            return errors
-        timeout_ms = int(AUTO_CREATE_WAIT_SECONDS * 1000)
+        refused = dict.fromkeys(wanted, ErrorCode.LEADER_NOT_AVAILABLE)
+        if not wanted or not self._store.is_reachable:
+            return errors | refused
+        try:
+            with trio.move_on_after(AUTO_CREATE_LIMIT_SECONDS):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._cancel_when_known, wanted, nursery.cancel_scope)
+                    refused = await self._create_missing(wanted)
+                    nursery.cancel_scope.cancel()
+        except* SessionExpiredError:
+            log.warning("auto_create_interrupted", topics=wanted[:10])
+        return errors | {name: code for name, code in refused.items() if not self._is_known(name)}
+
+    def _is_known(self, name: str) -> bool:
+        entry = self._metadata.image.topics.get(name)
+        return entry is not None and self.is_served(name, entry.id, 1)
+
+    async def _cancel_when_known(self, names: Sequence[str], scope: trio.CancelScope) -> None:
+        await self._metadata.changes.wait_until(lambda: all(map(self._is_known, names)))
+        scope.cancel()
+
+    async def _create_missing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Those that were not created, and why."""
         results = await self.create(
-            [TopicSpec(name) for name in wanted],
+            [TopicSpec(name) for name in names],
             validate_only=False,
-            timeout_ms=timeout_ms,
+            timeout_ms=int(AUTO_CREATE_WAIT_SECONDS * 1000),
             as_controller=False,
         )
         late = {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER}
         existing = [r.name for r in results if r.error is ErrorCode.TOPIC_ALREADY_EXISTS]
+        errors = {}
         for result in results:
             if result.error in late:
                 errors[result.name] = ErrorCode.LEADER_NOT_AVAILABLE
             elif result.error is not ErrorCode.NONE and result.name not in existing:
                 errors[result.name] = result.error
-        errors.update(await self._wait_existing(existing))
-        return errors
+        return errors | await self._wait_existing(existing)
 
     async def _wait_existing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Topics that somebody else is creating at this moment."""
-        waiting = set(names)
-
-        def served() -> bool:
-            for name in list(waiting):
-                entry = self._metadata.image.topics.get(name)
-                if entry is not None and self.is_served(name, entry.id, 1):
-                    waiting.discard(name)
-            return not waiting
-
-        if waiting:
-            with trio.move_on_after(AUTO_CREATE_WAIT_SECONDS):
-                await self._metadata.changes.wait_until(served)
-        return dict.fromkeys(waiting, ErrorCode.LEADER_NOT_AVAILABLE)
+        with trio.move_on_after(AUTO_CREATE_WAIT_SECONDS):
+            await self._metadata.changes.wait_until(lambda: all(map(self._is_known, names)))
+        late = [name for name in names if not self._is_known(name)]
+        return dict.fromkeys(late, ErrorCode.LEADER_NOT_AVAILABLE)
 
     # --- delete ----------------------------------------------------------------------------------
 

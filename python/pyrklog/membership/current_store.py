@@ -56,6 +56,10 @@ class CurrentStore(SingleWrites):
             await self._changed.wait()
         return self._session
 
+    @property
+    def is_reachable(self) -> bool:
+        return self._session is not None and self._session.is_reachable
+
     async def _read(
         self, watch: Watch | None, read: Callable[[Metastore], Awaitable[Result]]
     ) -> Result:

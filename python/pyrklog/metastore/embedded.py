@@ -172,6 +172,10 @@ class EmbeddedSession(SingleWrites):
         entry = self._store.tree.get(path)
         return entry.node if entry else None
 
+    @property
+    def is_reachable(self) -> bool:
+        return not self._ended
+
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         await trio.lowlevel.checkpoint()
         node = self._find(path)

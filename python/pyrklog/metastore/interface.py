@@ -144,6 +144,10 @@ class Metastore(Protocol):
 
     session_id: int
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether calls are sent at once; False while they wait for a connection or a session."""
+
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """The node; raises :class:`NoNodeError` (and then leaves no watch)."""
 

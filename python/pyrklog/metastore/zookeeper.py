@@ -16,6 +16,7 @@ Only who is told to use ZooKeeper imports this module: kazoo is an extra.
 from __future__ import annotations
 
 import contextlib
+import math
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -84,6 +85,10 @@ _EVENTS = {
 }
 _RECONNECT_FIRST_SECONDS = 0.05
 _RECONNECT_MAX_SECONDS = 1.0
+_RESUMED_WITHIN = 1 / 3
+"""Of a session's timeout: how long it waits for a message on a connection. A ZooKeeper that is just
+starting may take one and never answer on it; kazoo would wait for the whole timeout, and the
+session would be over with no second try."""
 
 
 class Credentials(NamedTuple):
@@ -121,6 +126,9 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def __init__(self, tls: TlsFiles | None = None) -> None:
         super().__init__()
+        self.answer_wait_seconds = math.inf
+        """Bounds the wait for a connection, with its handshake, and for a message on it; idle ones
+        are not concerned."""
         self._tls = tls
         self.completion_queue = _AtOnce()
         self.callback_queue = _AtOnce()
@@ -134,6 +142,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(
         self, *, address: tuple[str, int], hostname: str, timeout: float, **settings: Any
     ) -> Any:
+        timeout = min(timeout, self.answer_wait_seconds)
         if self._tls is not None:
             return connect_by_tls(address, hostname, timeout, self._tls)
         return super().create_connection(
@@ -149,6 +158,9 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """kazoo's, which knows nothing of what TLS has received and not handed out yet: answers
         that came in one record would wait for whatever comes next."""
+        # Where it waits for something to do, it also waits for requests; one reader is an answer.
+        if timeout is not None and len(readers) == 1:
+            timeout = min(timeout, self.answer_wait_seconds)
         held = [one for one in readers if isinstance(one, ssl.SSLSocket) and one.pending()]
         readable, writable, exceptional = super().select(
             readers, writers, others, 0 if held else timeout
@@ -207,6 +219,8 @@ class ZooKeeperSession(SingleWrites):
         self._connected = trio.Event()
         self._connected.set()
         client.add_listener(self._state_changed)
+        # Beginning a session is a write, which may take its time; going on with it is none.
+        client.handler.answer_wait_seconds = client._session_timeout / 1000 * _RESUMED_WITHIN
 
     # --- on kazoo's thread ---------------------------------------------------------------------
 
@@ -249,6 +263,10 @@ class ZooKeeperSession(SingleWrites):
         self._ended = True
         self._watches = Watches()
         self._connected.set()
+
+    @property
+    def is_reachable(self) -> bool:
+        return not self._ended and self._connected.is_set()
 
     async def wait_expired(self) -> None:
         await self._expired.wait()

@@ -1,19 +1,24 @@
 """The composition: a broker starts, serves, survives and stops."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
+from pyrklog.admin import topics
 from pyrklog.broker import Broker
 from pyrklog.config import load_config
-from pyrklog.controller.service import PartitionsSpec, TopicRef, TopicSpec
+from pyrklog.controller.service import PartitionsSpec, TopicRef, TopicResult, TopicSpec
 from pyrklog.dataplane import FoundPartition, PlaneSettings
 from pyrklog.errors import ConfigError, ErrorCode, TemporaryError
+from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import open_store
+from pyrklog.metastore.interface import SessionExpiredError
 from pyrklog.testing.fake_plane import FakePlane, FakeRequest
 from tests.unit.broker.harness import running_broker
 
@@ -181,6 +186,56 @@ async def test_auto_creation_with_too_few_brokers(tmp_path: Path) -> None:
         with trio.fail_after(10):
             await running.plane.wait_until(lambda: 1 in running.plane.resumed)
         assert running.plane.resumed[1] == {"new": ErrorCode.INVALID_REPLICATION_FACTOR}
+
+
+@pytest.mark.parametrize("store", ["session-ends", "silent", "unreachable"])
+async def test_a_store_that_is_away_does_not_hold_those_who_miss_a_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    async with running_broker(tmp_path) as running:
+
+        async def away(_self: object, _specs: object, **_options: object) -> None:
+            if store == "session-ends":
+                raise SessionExpiredError("/")
+            await trio.sleep_forever()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(topics, "AUTO_CREATE_LIMIT_SECONDS", 0.1 if store == "silent" else 60)
+            patched.setattr(CurrentStore, "is_reachable", store != "unreachable")
+            patched.setattr(topics.TopicAdmin, "create", away)
+            running.plane.topics_missing(1, ["new", "__consumer_offsets"])
+            with trio.fail_after(10):
+                await running.plane.wait_until(lambda: 1 in running.plane.resumed)
+        assert running.plane.resumed[1] == {
+            "new": ErrorCode.LEADER_NOT_AVAILABLE,
+            "__consumer_offsets": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        running.plane.topics_missing(2, ["new"])
+        with trio.fail_after(10):
+            await running.plane.wait_until(lambda: 2 in running.plane.resumed)
+        assert running.plane.resumed[2] == {}
+
+
+async def test_who_misses_a_topic_does_not_wait_for_the_store_once_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(tmp_path) as running:
+        create = topics.TopicAdmin.create
+
+        async def away_for_others(
+            admin: topics.TopicAdmin, specs: Sequence[TopicSpec], **options: Any
+        ) -> list[TopicResult]:
+            if not options.get("as_controller", True):
+                await trio.sleep_forever()
+            return await create(admin, specs, **options)
+
+        monkeypatch.setattr(topics, "AUTO_CREATE_LIMIT_SECONDS", 60.0)
+        monkeypatch.setattr(topics.TopicAdmin, "create", away_for_others)
+        running.plane.topics_missing(1, ["new"])
+        await running.created("new")
+        with trio.fail_after(10):
+            await running.plane.wait_until(lambda: 1 in running.plane.resumed)
+        assert running.plane.resumed[1] == {}
 
 
 async def test_requests_are_answered_by_the_handlers(tmp_path: Path) -> None:

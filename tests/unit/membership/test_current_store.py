@@ -23,7 +23,9 @@ async def test_what_is_asked_between_sessions_waits_for_the_next(opened: Embedde
     first, second = opened.session(), opened.session()
     store = CurrentStore(first)
     await store.create("/a", b"1")
+    reachable = [store.is_reachable]
     assert store.lose() is first
+    reachable.append(store.is_reachable)
     found: list[Node] = []
 
     async def read() -> None:
@@ -37,6 +39,10 @@ async def test_what_is_asked_between_sessions_waits_for_the_next(opened: Embedde
         store.take(second)
     assert (await store.get("/a")).data == b"2"
     assert store.session_id == second.session_id
+    reachable.append(store.is_reachable)
+    await second.expire()
+    reachable.append(store.is_reachable)
+    assert reachable == [True, False, True, False]
 
 
 class Ending:

@@ -98,6 +98,23 @@ async def test_a_session_outlives_its_connection(
     assert stat.ephemeral_owner == session.session_id
 
 
+async def test_a_session_outlives_connections_on_which_nobody_answers(
+    witness: ZooKeeperSession, pipe: FlakyPipe, chroot: str
+) -> None:
+    """A ZooKeeper that is just starting may take connections and say nothing on them."""
+    where = ZooKeeperAddress(f"127.0.0.1:{pipe.port}{chroot}", 4_000, 10_000)
+    session = await connect(where)
+    await session.create("/mine", b"x", ephemeral=True)
+    pipe.mute_next(2)
+    pipe.cut()
+    with trio.fail_after(PATIENCE_S):
+        assert (await session.get("/mine")).data == b"x"
+    stat = await witness.exists("/mine")
+    assert stat is not None
+    assert stat.ephemeral_owner == session.session_id
+    await session.close()
+
+
 async def test_a_write_whose_answer_is_lost_happens_once(
     session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
 ) -> None:
@@ -145,6 +162,9 @@ async def test_calls_wait_for_a_server_that_is_restarted(
     try:
         session = await connect(ZooKeeperAddress(server.address, 60_000, 10_000))
         await session.create("/kept", b"x", ephemeral=True)
+        lost = trio.Event()
+        await session.get("/kept", lambda _: lost.set())
+        reachable = [session.is_reachable]
         server.kill()
         found: list[bytes] = []
 
@@ -154,8 +174,13 @@ async def test_calls_wait_for_a_server_that_is_restarted(
         with trio.fail_after(3 * PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read)
+                await lost.wait()
+                reachable.append(session.is_reachable)
                 await trio.to_thread.run_sync(partial(server.start))
         assert found == [b"x"]
+        reachable.append(session.is_reachable)
         await session.close()
+        reachable.append(session.is_reachable)
+        assert reachable == [True, False, True, False]
     finally:
         server.kill()
