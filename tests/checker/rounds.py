@@ -27,7 +27,7 @@ from tests.checker.history import History, Op
 from tests.checker.injection import Injector
 from tests.checker.plan import Plan
 from tests.support.cluster import wait_until
-from tests.support.cluster_clients import create
+from tests.support.cluster_clients import create, end_offset
 
 PARTITIONS = 4
 WRITERS = 2
@@ -320,17 +320,7 @@ def read_all(cluster: WiredCluster, load: Workload, name: str = "last") -> dict[
 def _ends(cluster: WiredCluster, topic: str) -> list[int]:
     """The end of each partition."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "ends"})
-    ends: list[int] = []
-
-    def are_told() -> bool:
-        while len(ends) < PARTITIONS:
-            place = TopicPartition(topic, len(ends))
-            try:
-                ends.append(int(consumer.get_watermark_offsets(place, timeout=5)[1]))
-            except KafkaException:
-                return False
-        return True
-
-    wait_until(are_told, "nobody says where the partitions end", BACK_WITHIN_S)
+    places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    ends = [end_offset(consumer, place, BACK_WITHIN_S) for place in places]
     consumer.close()
     return ends

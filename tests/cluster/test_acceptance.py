@@ -20,7 +20,7 @@ from pyrklog.groups.interfaces import OFFSETS_TOPIC
 from pyrklog.groups.placement import partition_of
 from tests.support import jvm, kafka_tools, wire
 from tests.support.cluster import PATIENCE_S, BrokerCluster, wait_until
-from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
+from tests.support.cluster_clients import consume, create, end_offset, in_sync, leaders, produce
 
 pytestmark = pytest.mark.jvm
 
@@ -314,11 +314,11 @@ def test_39_records_of_a_leader_that_is_alone_are_not_shown(
 
     wait_until(read, "there is no end")
     assert found == [b"seen"]
-    assert consumer.get_watermark_offsets(place, timeout=30)[1] == 1
+    assert end_offset(consumer, place) == 1
     others[0].start()
     wait_until(lambda: not read() and len(found) == 2, "it stays hidden")
     assert found == [b"seen", b"hidden"]
-    assert consumer.get_watermark_offsets(place, timeout=30)[1] == 2
+    assert end_offset(consumer, place) == 2
     consumer.close()
 
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.checker.brokers import WiredCluster, wired_cluster
 from tests.checker.injection import BEGIN, CLOCK_STEP_S
 from tests.support.cluster import SESSION_TIMEOUT_MS, wait_until
-from tests.support.cluster_clients import create, in_sync, leaders, produce
+from tests.support.cluster_clients import create, end_offset, in_sync, leaders, produce
 from tests.support.cluster_load import Writer, check
 from tests.support.verifying import assert_replicas_equal
 
@@ -246,7 +246,7 @@ def last_timestamp_ms(cluster: WiredCluster, topic: str) -> int:
     """Of the newest record of partition 0."""
     servers = {"bootstrap.servers": cluster.bootstrap, "group.id": topic, "log_level": 0}
     reader = Consumer(servers)
-    _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    end = end_offset(reader, TopicPartition(topic, 0))
     reader.assign([TopicPartition(topic, 0, end - 1)])
     message = reader.poll(30)
     reader.close()

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.cluster import BrokerCluster, wait_until
-from tests.support.cluster_clients import create, leaders
+from tests.support.cluster_clients import create, end_offset, leaders
 from tests.support.cluster_load import Writer
 from tests.support.spark import source, start_session
 
@@ -33,7 +33,7 @@ def ends(cluster: BrokerCluster, topic: str) -> dict[str, int]:
     """The end of each partition, as Spark writes it."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": topic})
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-    found = {str(p.partition): consumer.get_watermark_offsets(p, timeout=30)[1] for p in places}
+    found = {str(p.partition): end_offset(consumer, p) for p in places}
     consumer.close()
     return found
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.errors import ErrorCode
@@ -67,6 +67,22 @@ def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
 def in_sync(admin: AdminClient, topic: str) -> dict[int, set[int]]:
     """In-sync replicas of each partition."""
     return {index: set(item.isrs) for index, item in described(admin, topic).items()}
+
+
+def end_offset(consumer: Consumer, place: TopicPartition, within_s: float = PATIENCE_S) -> int:
+    """Where a partition ends, also while its leader moves.
+
+    librdkafka asks whom it was told of once; that one may have handed over since, or be new and not
+    know yet what all have (KIP-207). Raises what it was told last where nobody says.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, timeout=5)[1])
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def produce(

@@ -14,6 +14,7 @@ from pyrklog.protocol.group_records import (
     decode_key,
     decode_offset_value,
 )
+from tests.support.cluster_clients import end_offset
 
 _STORY_MARGIN = 60
 
@@ -60,7 +61,7 @@ def _offsets_records(bootstrap: str, partitions: int) -> Iterator[tuple[bytes, b
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
     for partition in range(partitions):
         place = TopicPartition(OFFSETS_TOPIC, partition, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=30)
+        end = end_offset(consumer, place)
         consumer.assign([place])
         position = 0
         while position < end:
