@@ -217,6 +217,7 @@ class FollowerSpec:
         leader: int,
         leader_epoch: int,
         replicas: Sequence[int],
+        isr: Sequence[int],
         is_new: bool,
     ) -> FollowerSpec: ...
 

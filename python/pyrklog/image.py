@@ -128,6 +128,7 @@ class FollowerSpec(NamedTuple):
     leader: int
     leader_epoch: int
     replicas: Sequence[int]
+    isr: Sequence[int]
     is_new: bool
 
 

@@ -176,6 +176,7 @@ class Replicas:
                     info.leader,
                     info.leader_epoch,
                     info.replicas,
+                    info.isr,
                     info.is_new,
                 )
             )

@@ -159,13 +159,14 @@ pub struct FollowerSpec(pub api::FollowerSpec);
 #[pymethods]
 impl FollowerSpec {
     #[new]
-    #[pyo3(signature = (*, topic, partition, leader, leader_epoch, replicas, is_new))]
+    #[pyo3(signature = (*, topic, partition, leader, leader_epoch, replicas, isr, is_new))]
     fn new(
         topic: String,
         partition: i32,
         leader: i32,
         leader_epoch: i32,
         replicas: Vec<i32>,
+        isr: Vec<i32>,
         is_new: bool,
     ) -> Self {
         Self(api::FollowerSpec {
@@ -174,6 +175,7 @@ impl FollowerSpec {
             leader,
             leader_epoch,
             replicas,
+            isr,
             is_new,
         })
     }

@@ -248,6 +248,9 @@ pub struct FollowerSpec {
     pub leader_epoch: i32,
     /// Assigned replicas.
     pub replicas: Vec<i32>,
+    /// In-sync replicas: one of them is not held back by a rate before it knows its leader's high
+    /// watermark.
+    pub isr: Vec<i32>,
     /// As with [`LeaderSpec`].
     pub is_new: bool,
 }

@@ -65,7 +65,7 @@ pub fn become_followers(shared: &Arc<Shared>, specs: Vec<FollowerSpec>) -> Ticke
         leader: Some(spec.leader),
         leader_epoch: spec.leader_epoch,
         replicas: spec.replicas,
-        isr: Vec::new(),
+        isr: spec.isr,
         is_new: spec.is_new,
         is_held: false,
     };

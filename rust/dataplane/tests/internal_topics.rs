@@ -281,6 +281,7 @@ fn an_append_waits_on_in_the_epochs_that_its_leader_stays_one() {
         leader: 2,
         leader_epoch: 4,
         replicas: vec![1, 2],
+        isr: vec![2],
         is_new: false,
     };
     assert_eq!(test.become_followers(vec![follower]), [NONE]);
@@ -327,6 +328,7 @@ fn who_has_followed_in_between_takes_no_appends_of_before() {
         leader: 2,
         leader_epoch: 1,
         replicas: vec![1, 2],
+        isr: vec![2],
         is_new: false,
     };
     assert_eq!(test.become_followers(vec![follower]), [NONE]);

@@ -56,6 +56,7 @@ fn follow(plane: &mut TestPlane) {
         leader: leader_of(partition),
         leader_epoch: 0,
         replicas: vec![leader_of(partition), FOLLOWER],
+        isr: vec![leader_of(partition)],
         is_new: false,
     };
     let codes = plane.become_followers((0..PARTITIONS).map(spec).collect());

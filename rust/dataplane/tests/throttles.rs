@@ -156,13 +156,14 @@ fn begin(pair: &mut Pair, topic: &str) {
     assert_eq!(error, ErrorCode::NONE);
 }
 
-fn follow(pair: &mut Pair, topics: &[&str]) {
+fn follow(pair: &mut Pair, topics: &[&str], isr: &[i32]) {
     let spec = |topic: &&str| FollowerSpec {
         topic: (*topic).into(),
         partition: 0,
         leader: 1,
         leader_epoch: 0,
         replicas: BOTH.to_vec(),
+        isr: isr.to_vec(),
         is_new: false,
     };
     let specs: Vec<FollowerSpec> = topics.iter().map(spec).collect();
@@ -196,7 +197,7 @@ fn a_follower_asks_for_what_is_in_sync_only_once_the_rate_is_used_up() {
         begin(&mut pair, topic);
     }
     pair.plane(2).plane.set_replication_rates(None, Some(0));
-    follow(&mut pair, &["held", "free"]);
+    follow(&mut pair, &["held", "free"], &[1]);
     wait_copied(&mut pair, "free", 1);
     assert_eq!(copied(&mut pair, "held"), 0, "fetched by the same thread");
     pair.plane(2)
@@ -216,4 +217,14 @@ fn a_follower_asks_for_what_is_in_sync_only_once_the_rate_is_used_up() {
         let size = pair.size_of(2, "held");
         (size == pair.size_of(1, "held")).then_some(())
     });
+}
+
+#[test]
+fn a_follower_that_is_in_sync_is_not_held_back_before_it_has_heard_from_its_leader() {
+    let mut pair = Pair::start();
+    pair.describe("held", 1, &throttled_everywhere());
+    begin(&mut pair, "held");
+    pair.plane(2).plane.set_replication_rates(None, Some(0));
+    follow(&mut pair, &["held"], &BOTH);
+    wait_copied(&mut pair, "held", 1);
 }

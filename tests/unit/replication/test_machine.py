@@ -100,7 +100,7 @@ def test_another_broker_leads_now() -> None:
     replicas = hosting()
     decision = told(replicas, info(OTHER, 6))
     assert decision.lead == []
-    assert decision.follow == [FollowerSpec("t", 0, OTHER, 6, (ME, OTHER), False)]
+    assert decision.follow == [FollowerSpec("t", 0, OTHER, 6, (ME, OTHER), (ME, OTHER), False)]
     assert not replicas.is_serving(KEY)
 
 

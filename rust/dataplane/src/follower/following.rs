@@ -116,7 +116,7 @@ impl Following {
             } else if dir.is_overfull() || dir.is_read_only() {
                 due(now_ms + FULL_LOOK_MS);
             } else if is_exceeded
-                && !state.has_caught_up()
+                && !state.is_taken_for_in_sync()
                 && followed.partition.is_throttled_following(node_id)
             {
                 due(quota.look_ms(now_ms));

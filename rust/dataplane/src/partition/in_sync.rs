@@ -107,11 +107,15 @@ impl PartitionState {
         in_sync.filter_map(move |follower| follower.candidate(offset))
     }
 
-    /// Whether this broker, which follows, has all that its leader knows to be replicated: as far as
-    /// it can tell, it is in sync.
-    pub fn has_caught_up(&self) -> bool {
+    /// Whether this broker, which follows, is in sync as far as it can tell: it has all that its
+    /// leader knows to be replicated or, before it has heard of that, the controller counts it among
+    /// the in-sync replicas, for which acks=all waits.
+    pub fn is_taken_for_in_sync(&self) -> bool {
         let end = self.log.as_ref().map_or(-1, Log::log_end_offset);
-        self.leader_high_watermark >= 0 && end >= self.leader_high_watermark
+        match self.leader_high_watermark {
+            ..0 => self.isr.contains(&self.node_id),
+            known => end >= known,
+        }
     }
 
     /// Whom the high watermark waits for.

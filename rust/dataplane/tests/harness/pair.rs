@@ -80,6 +80,7 @@ impl Pair {
             leader,
             leader_epoch,
             replicas: BOTH.to_vec(),
+            isr: vec![leader],
             is_new: false,
         };
         assert_eq!(self.plane(broker).become_followers(vec![spec]), [0]);

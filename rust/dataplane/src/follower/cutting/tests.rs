@@ -79,6 +79,7 @@ fn follow(plane: &DataPlane, leader_epoch: i32) {
         leader: -1,
         leader_epoch,
         replicas: vec![1, 2],
+        isr: Vec::new(),
         is_new: false,
     };
     let ticket = plane.become_followers(vec![spec]).unwrap();
