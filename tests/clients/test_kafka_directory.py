@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.testing import TestBroker
 from tests.support.clients import CODECS, Confluent, Record
+from tests.support.cluster_clients import end_offset
 from tests.support.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
@@ -59,7 +60,7 @@ def seen(bootstrap: str, topic: str, isolation: str) -> tuple[int, list[tuple[in
         }
     )
     place = TopicPartition(topic, 0, 0)
-    _, end = consumer.get_watermark_offsets(place, timeout=PATIENCE_S)
+    end = end_offset(consumer, place)
     consumer.assign([place])
     found: list[tuple[int, bytes]] = []
     deadline = time.monotonic() + PATIENCE_S

@@ -21,6 +21,7 @@ from pyrklog.groups.placement import partition_of
 from tests.support import jvm, kafka_tools, wire
 from tests.support.cluster import PATIENCE_S, BrokerCluster, wait_until
 from tests.support.cluster_clients import consume, create, end_offset, in_sync, leaders, produce
+from tests.support.knowing import leaders_of, wait_until_each
 
 pytestmark = pytest.mark.jvm
 
@@ -264,9 +265,14 @@ def test_30_a_reassignment_keeps_a_leader_that_stays_and_changes_the_number_of_r
     first = plan(3, 1)
     run(f"{REASSIGN} --execute {first}")
     assert leader_at(3, 1) == 1, "it is a target, though not the preferred one"
-    verified, _, described, _ = run(
+    verified, _ = run(
         f"{REASSIGN} --verify {first}",
         f"leader-election --election-type preferred --topic {topic} --partition 0",
+    )
+    wait_until_each(
+        cluster.bootstrap, lambda told: leaders_of(told, topic) == {0: 3}, "not all know who leads"
+    )
+    described, _ = run(
         f"topics --describe --topic {topic}",
         f"{REASSIGN} --execute {plan(3, 1, 2)}",
     )

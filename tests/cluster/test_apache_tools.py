@@ -22,6 +22,7 @@ from kazoo.client import KazooClient
 from tests.support import jvm, kafka_tools, reassigning, zookeeper_kafka
 from tests.support.cluster import BrokerCluster, wait_until
 from tests.support.cluster_clients import consume, create, in_sync, produce
+from tests.support.knowing import leaders_of, wait_until_each
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 BROKERS = (1, 2, 3)
 OPTIONS = {
     "auto.leader.rebalance.enable": "false",
-    "zookeeper.session.timeout.ms": "2000",
+    "zookeeper.session.timeout.ms": "30000",
 }
 PLAN = {0: (3, 1), 1: (1, 3)}
 BEFORE = {0: (1, 2), 1: (2, 3)}
@@ -133,8 +134,9 @@ def play(place: Place, folder: Path) -> Told:
         "--add-config replica.alter.log.dirs.io.max.bytes.per.second=77",
         "configs --describe --entity-type brokers --entity-name 1",
         "topics --create --topic gone --replica-assignment 1:2:3",
-        "topics --delete --topic gone",
     )
+    wait_until_each(place.bootstrap, lambda told: leaders_of(told, "gone") != {}, "it is unknown")
+    go("topics --delete --topic gone")
     with place.store() as store:
         wait_until(lambda: store.exists("/brokers/topics/gone") is None, "the topic stays")
         wait_until(lambda: not store.get_children("/admin/delete_topics"), "its mark stays")
@@ -231,8 +233,10 @@ def test_a_plan_is_made_and_another_is_cancelled(
     topics = tmp_path / "topics.json"
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
     generate = f"reassign-partitions --generate --topics-to-move-json-file {topics} --broker-list"
-    made, generated = kafka_tools.run(cluster.bootstrap, [create_on, f"{generate} {first},{still}"])
+    (made,) = kafka_tools.run(cluster.bootstrap, [create_on])
     assert made.status == 0
+    wait_until_each(cluster.bootstrap, lambda told: leaders_of(told, topic) != {}, "it is unknown")
+    (generated,) = kafka_tools.run(cluster.bootstrap, [f"{generate} {first},{still}"])
     proposed = json.loads(generated.lines[-1])
     assert {*proposed["partitions"][0]["replicas"]} == {first, still}
     # A broker that stands still keeps the reassignment from its end; tools must not ask it.

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
 from tests.cluster.test_unclean import STRICT, lose_memory, says
 from tests.support.cluster import BrokerCluster, wait_until
 from tests.support.cluster_clients import consume, create, in_sync, produce
+from tests.support.knowing import wait_until_each
 
 pytestmark = pytest.mark.jvm
 
@@ -88,7 +89,10 @@ def test_a_lower_minimum_frees_the_last_one_and_gives_up_the_others(
 ) -> None:
     cluster = new_cluster().start()
     last, second, _, _ = leave_one_in_sync(cluster, topic)
-    admin = AdminClient({"bootstrap.servers": cluster.brokers[last].bootstrap})
+    bootstrap = cluster.brokers[last].bootstrap
+    # librdkafka would go on asking a dead one until its time is over.
+    wait_until_each(bootstrap, lambda told: told.controller_id == last, "it does not control")
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     one = ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[one])
     admin.incremental_alter_configs([resource])[resource].result(30)

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -20,6 +21,7 @@ BATCHES = 30
 RECORDS_PER_BATCH = 20
 RECORDS = BATCHES * RECORDS_PER_BATCH
 STRICT = {"min.insync.replicas": "2"}
+STILL: dict[str, Any] = {"auto.leader.rebalance.enable": False}
 BATCH_CRC, BATCH_CHECKED = 17, 21
 
 
@@ -29,7 +31,7 @@ def shared(
 ) -> Iterator[BrokerCluster]:
     """Three brokers for all tests of this file."""
     folder = tmp_path_factory.mktemp("verified")
-    cluster = BrokerCluster(f"{zookeeper.address}/log-verify", folder)
+    cluster = BrokerCluster(f"{zookeeper.address}/log-verify", folder, **STILL)
     try:
         yield cluster.start()
     finally:

@@ -1,6 +1,7 @@
 """What ``topic list`` and ``topic describe`` show, and what ``topic alter`` changes."""
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Column, Listing, plain_table, print_listing
+from pyrklog.errors import ErrorCode
 
 LIST_COLUMNS = (
     Column("name", "NAME"),
@@ -30,6 +32,12 @@ CONFIG_COLUMNS = (
     Column("value", "VALUE"),
     Column("source", "SOURCE"),
 )
+_LEADER_MOVES = (
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+)
+_ASKED_AGAIN_SECONDS = 0.1
 FLAT_COLUMNS = (Column("name", "NAME"), *PARTITION_COLUMNS)
 
 
@@ -147,24 +155,31 @@ def _offsets(
 def query_offsets(
     connection: Connection, places: Sequence[tuple[str, int]], spec: Any, *, committed: bool = False
 ) -> dict[tuple[str, int], int]:
-    """The offset that ``spec`` names in each partition; -1 where a time names none."""
-    if not places:
-        return {}
+    """The offset that ``spec`` names in each partition; -1 where a time names none.
+
+    A partition whose leader moves meanwhile is asked for again: librdkafka does not by itself.
+    """
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    futures = connection.admin.list_offsets(
-        {TopicPartition(*place): spec for place in places},
-        isolation_level=level,
-        request_timeout=connection.settings.timeout_s,
-    )
+    deadline = time.monotonic() + connection.settings.timeout_s
     found: dict[tuple[str, int], int] = {}
-    for place, future in futures.items():
-        try:
-            found[place.topic, place.partition] = future.result().offset
-        except KafkaException as error:
-            about = f"offsets of {place.topic} [{place.partition}]"
-            raise connection.explain(error.args[0], about) from None
+    while missing := [place for place in places if place not in found]:
+        futures = connection.admin.list_offsets(
+            {TopicPartition(*place): spec for place in missing},
+            isolation_level=level,
+            request_timeout=connection.settings.timeout_s,
+        )
+        for place, future in futures.items():
+            try:
+                found[place.topic, place.partition] = future.result().offset
+            except KafkaException as error:
+                if error.args[0].code() in _LEADER_MOVES and time.monotonic() < deadline:
+                    continue
+                about = f"offsets of {place.topic} [{place.partition}]"
+                raise connection.explain(error.args[0], about) from None
+        if len(found) < len(set(places)):
+            time.sleep(_ASKED_AGAIN_SECONDS)
     return found
 
 

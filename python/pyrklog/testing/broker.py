@@ -18,6 +18,7 @@ _LOG_LINES_MAX = 5_000
 # Below the range from which Linux takes the local ports of outgoing connections: a client that
 # keeps trying a dead broker's port can otherwise connect to itself and hold the port.
 _PORTS = range(12_000, 32_000)
+_handed_out: set[int] = set()
 
 
 class BrokerExited(Exception):
@@ -119,7 +120,7 @@ class TestBroker:
             self._process.kill()
             self.wait()
 
-    def stop(self, timeout_s: float = 10.0) -> int:
+    def stop(self, timeout_s: float = 30.0) -> int:
         """SIGTERM, and waits for the end; the exit code. One that hangs is killed: TimeoutError."""
         if self._process is None:
             raise RuntimeError("the broker is not running")
@@ -220,14 +221,15 @@ class _Start:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface on which nothing listens."""
-    for port in random.sample(_PORTS, 200):
+    """A TCP port of the loopback interface on which nothing listens; each is handed out once."""
+    for port in random.sample(sorted(set(_PORTS) - _handed_out), 200):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+        _handed_out.add(port)
+        return port
     raise OSError("no free port found on 127.0.0.1")
 
 
