@@ -1,6 +1,7 @@
 """A real broker in a process of its own, for tests: started, killed and restarted at will."""
 
 import json
+import os
 import random
 import signal
 import socket
@@ -17,7 +18,12 @@ from typing import IO, Self
 _LOG_LINES_MAX = 5_000
 # Below the range from which Linux takes the local ports of outgoing connections: a client that
 # keeps trying a dead broker's port can otherwise connect to itself and hold the port.
-_PORTS = range(12_000, 32_000)
+# Several workers of pytest-xdist each have ports of their own.
+_PORTS = range(
+    12_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")),
+    32_000,
+    int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+)
 _handed_out: set[int] = set()
 
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness::*;
 use pyrklog_dataplane::api::PlaneConfig;
@@ -316,6 +316,14 @@ fn freeze_one_of_two(freeze: Duration, has_cache: bool, planted_wait: Wait) {
                 .collect()
         };
         std::thread::sleep(freeze);
+        // A slow machine gets longer.
+        let until = Instant::now() + Duration::from_secs(15);
+        let all = || rounds.iter().chain(turns.iter()).chain([&both]);
+        while all().any(|count| count.load(Ordering::Relaxed) < ROUNDS_MIN)
+            && Instant::now() < until
+        {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let (rounds, turns) = (read(&rounds), read(&*turns));
         let both = both.load(Ordering::Relaxed);
         let still_stuck = disk.waiting();

@@ -389,7 +389,7 @@ fn a_rate_beyond_the_broker_is_said_to_be() {
         ..Habits::default()
     });
     let line = "produce --topic t --rate 10000 --batch-bytes 228 --record-bytes 100 --in-flight 1 \
-                --seconds 0.2 --timeout-seconds 0.5";
+                --seconds 0.2 --timeout-seconds 3";
     let error = run(&options(&broker, line)).unwrap_err().to_string();
     assert!(
         error.contains("no reply for") || error.contains("cannot keep up"),
@@ -437,12 +437,12 @@ fn replies_out_of_order_end_a_run() {
 
 #[test]
 fn a_broker_that_does_not_answer_is_given_up() {
-    let stall = Some((1, Duration::from_secs(3)));
+    let stall = Some((1, Duration::from_secs(10)));
     let broker = Broker::start(Habits {
         stall,
         ..Habits::default()
     });
-    let line = "produce --topic t --timeout-seconds 0.3 --bytes 100k";
+    let line = "produce --topic t --timeout-seconds 2 --bytes 100k";
     let error = run(&options(&broker, line)).unwrap_err().to_string();
     assert!(
         error.contains("no reply for") && error.contains("5 requests in flight"),

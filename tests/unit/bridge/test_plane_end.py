@@ -55,7 +55,7 @@ async def test_a_command_after_the_shutdown_never_completes(tmp_path: Path) -> N
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(plane.run, Listener())
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             assert await plane.stop_partitions([("t", 0, True)])
             assert await plane.shutdown(1000)
         nursery.start_soon(ask)

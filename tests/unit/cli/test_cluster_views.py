@@ -159,7 +159,7 @@ def test_the_broker_that_is_named_need_not_be_the_one_that_is_believed(
 def test_a_broker_that_stands_still_is_told_apart(new_broker: Callable[[], FakeBroker]) -> None:
     one, paused = new_broker(), new_broker()
     one.told = metadata([(1, one.port), (2, paused.port)], 2, [(2, 5, [1, 2, 3])])
-    view, silent = newest_view(settings(paused, one, timeout_s=0.5))
+    view, silent = newest_view(settings(paused, one, timeout_s=2.0))
     assert (view.number, silent) == (1, {2})
 
 

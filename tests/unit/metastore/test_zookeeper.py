@@ -102,7 +102,7 @@ async def test_a_session_outlives_connections_on_which_nobody_answers(
     witness: ZooKeeperSession, pipe: FlakyPipe, chroot: str
 ) -> None:
     """A ZooKeeper that is just starting may take connections and say nothing on them."""
-    where = ZooKeeperAddress(f"127.0.0.1:{pipe.port}{chroot}", 4_000, 10_000)
+    where = ZooKeeperAddress(f"127.0.0.1:{pipe.port}{chroot}", 9_000, 10_000)
     session = await connect(where)
     await session.create("/mine", b"x", ephemeral=True)
     pipe.mute_next(2)

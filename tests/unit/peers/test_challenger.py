@@ -195,7 +195,7 @@ async def test_one_refusal_is_not_enough_for_one_observer(
     store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mark goes when a connection stands again."""
-    monkeypatch.setattr(observer, "REFUSAL_SECONDS", 0.5)
+    monkeypatch.setattr(observer, "REFUSAL_SECONDS", 3)
     address = await free_address()
     incumbent = await lead(await register(store, CONTROLLER, address))
     async with challenging(challenger(store.session()), incumbent):

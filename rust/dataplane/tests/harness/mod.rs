@@ -24,7 +24,7 @@ pub use pair::*;
 pub use slow_disk::SlowDisk;
 
 /// How long a test waits for what must happen.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` gives something.
 pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
