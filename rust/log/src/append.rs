@@ -11,9 +11,12 @@ use crate::log::Log;
 use crate::position::{LogPosition, Place};
 use crate::producer_state::{Check, Origin, ProducerError};
 use crate::segment::{ActiveSegment, BatchFacts, Segment};
-use crate::snapshot;
 use crate::transaction_index::TransactionIndex;
 use crate::write_behind::snapshot_name;
+
+/// A log that has so many segments yet to be synced, each with its file open, rolls none because of
+/// its age: batches whose timestamps leap would roll one each. Its directory has a bound, too.
+const UNSYNCED_SEGMENTS_MAX: usize = 16;
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +123,9 @@ impl Log {
             last_offset: base_offset + i64::from(info.last_offset_delta),
             max_timestamp: info.max_timestamp,
         };
-        if self.active.must_roll(facts, &self.config, now_ms) {
+        let may_wait =
+            self.sync.segments.len() >= UNSYNCED_SEGMENTS_MAX || self.env.has_many_unsynced();
+        if self.active.must_roll(facts, &self.config, now_ms, may_wait) {
             self.roll(base_offset, now_ms);
         }
         if let Some(cache) = &mut self.cache {
@@ -191,7 +196,8 @@ impl Log {
             self.tail.push_batch(&self.active.segment, position, batch);
         }
         self.note_unsynced_active();
-        self.sync.since_ms.get_or_insert(now_ms);
+        let offset = self.end.offset;
+        self.sync.ages.note(offset, now_ms, self.config.flush_ms);
         self.active
             .appended(facts, self.config.index_interval_bytes);
         let segment_base = self.active.base_offset();
@@ -268,8 +274,9 @@ impl Log {
 
     /// Saves the producers' state as it is at the log end.
     pub(crate) fn queue_snapshot(&mut self, offset: i64) {
-        let content = snapshot::encode(&self.producers.snapshot_entries());
-        self.tail_mut().push_file(snapshot_name(offset), content);
+        let entries = self.producers.entries_unsorted();
+        self.tail_mut()
+            .push_snapshot(snapshot_name(offset), entries);
         self.snapshots.insert(offset);
         self.unsaved_bytes = 0;
     }

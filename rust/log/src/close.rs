@@ -52,6 +52,8 @@ impl Log {
     /// Everything that was written is durable ([`crate::LogDir::sync_all`] said so).
     pub fn all_synced(&mut self) {
         self.sync.recovery_point = self.written.offset;
+        let (synced, end) = (self.written.offset, self.end.offset);
+        self.sync.ages.forget_below(synced, end);
     }
 
     /// The partition is gone, folder and all: its blocks in the cache are free.

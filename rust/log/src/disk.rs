@@ -11,6 +11,8 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 mod real;
 pub use real::{LeftOpen, LogDirKey, RealDisk, leave_files_open, take_left_open};
 pub mod testing;
@@ -52,6 +54,20 @@ pub struct Space {
     pub usable_bytes: u64,
 }
 
+/// What tells a file from what it was: any of it changes with its content, and no program can set all
+/// of it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Which file of the volume.
+    pub inode: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Nanoseconds since the epoch: its content changed.
+    pub modified_ns: i128,
+    /// Nanoseconds since the epoch: anything of it changed.
+    pub changed_ns: i128,
+}
+
 /// A file system.
 pub trait Disk: Debug + Send + Sync + 'static {
     /// Opens or creates a file.
@@ -78,6 +94,12 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn space(&self, path: &Path) -> io::Result<Space>;
     /// Milliseconds since the epoch at which a file was last changed.
     fn modified_ms(&self, path: &Path) -> io::Result<i64>;
+    /// What is known of a file without reading it. `ErrorKind::Unsupported` where the file system does
+    /// not tell.
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        let reason = format!("{}: no stamps here", path.display());
+        Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+    }
     /// Takes the exclusive lock of a file (fcntl(2), as Java does), creating it when missing.
     /// `ErrorKind::WouldBlock` when another process, or this one, holds it. The lock ends when the
     /// guard is dropped or the process dies.
@@ -144,8 +166,22 @@ pub trait DiskFile: Debug + Send + Sync {
     }
     /// Makes the content durable (fdatasync(2)).
     fn sync_data(&self) -> io::Result<()>;
-    /// Tells the system that these bytes will be read soon; a hint, never an error.
+    /// [`DiskFile::read_at_nowait`] for bytes that are worth keeping: what the question makes the system
+    /// fetch stays in the page cache.
+    fn read_at_nowait_keeping(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.read_at_nowait(buffer, position)
+    }
+    /// Tells the system that these bytes will be read soon, one after the other; a hint, never an error.
     fn read_ahead(&self, position: u64, len: u64);
+    /// Has the system fetch these bytes into its page cache and no others; does not wait for them. A
+    /// hint.
+    fn fetch(&self, position: u64, len: u64) {
+        self.read_ahead(position, len);
+    }
+    /// Tells the system that these bytes need not stay in its page cache; a hint.
+    fn give_up_pages(&self, position: u64, len: u64) {
+        let _nothing_is_cached = (position, len);
+    }
     /// Nothing more will be written: what is kept for that alone may go. May wait for the disk.
     fn no_more_writes(&self) {}
     /// The descriptor, for sendfile(2) and preadv2(2); `None` for files that are not the system's.
@@ -223,9 +259,22 @@ pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
+/// Whether an error says that the process, or the system, has no descriptor or no memory left for a
+/// call: that says nothing about the disk, and nothing was done.
+pub fn is_exhausted(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
+/// Whether what was not done can be done again later: for lack of space ([`is_full`]), of descriptors
+/// or of memory ([`is_exhausted`]).
+pub fn may_pass(error: &io::Error) -> bool {
+    is_full(error) || is_exhausted(error)
+}
+
 /// The error of a sync.
 pub(crate) fn sync_failed(error: io::Error) -> io::Error {
-    if is_full(&error) {
+    if may_pass(&error) {
         return io::Error::other(format!("syncing: {error}"));
     }
     error

@@ -1,7 +1,7 @@
 //! What all logs of one log directory share: the disk, the poison flag, buffers, file handles.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -9,6 +9,7 @@ use pyrklog_arena::{Arena, Found, FoundPartition, PartitionName};
 
 use crate::cache::{Claimed, DirCache, has_unwritten};
 use crate::disk::Disk;
+use crate::kept::Kept;
 use crate::segment::Segment;
 use crate::windows::Windows;
 use crate::write_behind::Tail;
@@ -34,10 +35,16 @@ pub struct LogEnv {
     spare: Mutex<SpareTails>,
     handles: Mutex<VecDeque<Weak<Segment>>>,
     max_open_segments: usize,
+    /// Segments that take no more batches and are not synced.
+    unsynced_segments: AtomicUsize,
     cache: OnceLock<Mutex<DirCache>>,
     /// Topics and partitions of logs whose files are to be checked when they are opened.
     unrecovered: Mutex<HashSet<(String, i32)>>,
+    /// Those that an earlier life did not close and nobody has opened since: an orderly end says
+    /// nothing about them.
+    left_open: Mutex<HashSet<(String, i32)>>,
     windows: Windows,
+    kept: Kept,
     direct_min_bytes: AtomicU32,
 }
 
@@ -49,7 +56,8 @@ struct SpareTails {
 
 impl LogEnv {
     /// `max_open_segments` bounds how many segments that are only read have files open, each at most
-    /// three; a segment's `.log` stays open from its first write until it is closed and synced.
+    /// three; a segment's `.log` stays open from its first write until it is closed and synced. It bounds,
+    /// too, how many closed segments wait for that before none is rolled because of its age.
     pub fn new(disk: Arc<dyn Disk>, max_open_segments: usize) -> Arc<Self> {
         Arc::new(Self {
             disk,
@@ -58,9 +66,12 @@ impl LogEnv {
             spare: Mutex::default(),
             handles: Mutex::default(),
             max_open_segments: max_open_segments.max(8),
+            unsynced_segments: AtomicUsize::new(0),
             cache: OnceLock::new(),
             unrecovered: Mutex::default(),
+            left_open: Mutex::default(),
             windows: Windows::default(),
+            kept: Kept::default(),
             direct_min_bytes: AtomicU32::new(DIRECT_MIN_BYTES),
         })
     }
@@ -112,24 +123,49 @@ impl LogEnv {
         !unrecovered.is_empty() && unrecovered.contains(&(topic.to_owned(), partition))
     }
 
-    /// It was opened, or is gone. True for the last one of them.
+    /// These logs were not closed by the life that had them open.
+    pub(crate) fn left_open(&self, logs: HashSet<(String, i32)>) {
+        self.left_open.lock().extend(logs);
+    }
+
+    /// A log was let go without having been closed in order, and its folder is still there.
+    pub fn leave_open(&self, topic: &str, partition: i32) {
+        self.left_open([(topic.to_owned(), partition)].into());
+    }
+
+    /// Logs that are not as an orderly close leaves them and were not opened since.
+    pub(crate) fn not_closed(&self) -> HashSet<(String, i32)> {
+        let mut logs = self.left_open.lock().clone();
+        logs.extend(self.unrecovered.lock().iter().cloned());
+        logs
+    }
+
+    /// It was opened, or is gone. True for the last one that was to be recovered.
     pub(crate) fn recovered(&self, topic: &str, partition: i32) -> bool {
+        self.left_open.lock().remove(&(topic.to_owned(), partition));
         let mut unrecovered = self.unrecovered.lock();
         !unrecovered.is_empty()
             && unrecovered.remove(&(topic.to_owned(), partition))
             && unrecovered.is_empty()
     }
 
-    /// Blocks of partitions that were refused, or whose log was not opened: the arena must not be
-    /// given up while there are any that are not written.
-    pub fn has_unclaimed_blocks(&self) -> bool {
+    /// How many partitions that were refused, or whose log was not opened, have blocks that are not
+    /// written, or of which that is not known: while there are any, the arena must not be given up,
+    /// nor the directory be taken for clean.
+    pub fn unclaimed_unwritten(&self) -> usize {
         let Some(cache) = self.cache.get() else {
-            return false;
+            return 0;
         };
         let cache = cache.lock();
         let is_needed =
-            |found: &FoundPartition| found.damage.is_some() || has_unwritten(&found.segments);
-        !cache.quarantined.is_empty() || cache.found.values().any(is_needed)
+            |found: &&FoundPartition| found.damage.is_some() || has_unwritten(&found.segments);
+        let refused = cache.quarantined.values().map(|(found, _)| found);
+        cache
+            .found
+            .values()
+            .chain(refused)
+            .filter(is_needed)
+            .count()
     }
 
     /// Partitions whose blocks nobody has claimed yet.
@@ -237,9 +273,22 @@ impl LogEnv {
         &self.windows
     }
 
-    /// Gives up what no reader that is far behind came for since the last call.
-    pub fn forget_idle_windows(&self) {
+    /// Which old data of the directory stay in the page cache.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// Gives up what no reader that is far behind came for since the last call, and of the old data in
+    /// the page cache what there is no room for any more.
+    pub fn forget_idle_reads(&self) {
         self.windows.forget_idle();
+        self.kept.settle();
+    }
+
+    /// Old data that was read and is left in the page cache; the system may have taken some of it
+    /// back.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept.bytes()
     }
 
     /// Memory that readers far behind hold.
@@ -278,6 +327,21 @@ impl LogEnv {
             spare.bytes += capacity;
             spare.tails.push(tail);
         }
+    }
+
+    /// Counts the segments that take no more batches and are not synced, each with its file open.
+    pub(crate) fn count_unsynced(&self, is_synced: bool) {
+        if is_synced {
+            self.unsynced_segments.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            self.unsynced_segments.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there are as many of them as may be: no log rolls because of age until some are synced.
+    #[inline]
+    pub(crate) fn has_many_unsynced(&self) -> bool {
+        self.unsynced_segments.load(Ordering::Relaxed) >= self.max_open_segments
     }
 
     /// Notes that a segment opened a file for reading, and closes those of others if there are too

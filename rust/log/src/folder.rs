@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::names::{self, FileKind};
 
@@ -11,6 +11,8 @@ use crate::names::{self, FileKind};
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: RwLock<Arc<Path>>,
+    /// Held while files of the folder get other names.
+    in_place: Mutex<()>,
 }
 
 impl Folder {
@@ -18,6 +20,7 @@ impl Folder {
     pub fn new(path: PathBuf) -> Arc<Self> {
         Arc::new(Self {
             path: RwLock::new(path.into()),
+            in_place: Mutex::default(),
         })
     }
 
@@ -26,8 +29,16 @@ impl Folder {
         self.path.read().clone()
     }
 
+    /// Does something to files of the folder; a renaming of the folder is noted only afterwards, and
+    /// until then the name is given to no successor.
+    pub fn in_place<T>(&self, act: impl FnOnce() -> T) -> T {
+        let _stays = self.in_place.lock();
+        act()
+    }
+
     /// It was renamed.
     pub fn moved(&self, path: &Path) {
+        let _after_that = self.in_place.lock();
         *self.path.write() = path.into();
     }
 

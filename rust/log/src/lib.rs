@@ -32,6 +32,7 @@ mod cached_write;
 mod close;
 mod env;
 mod folder;
+mod kept;
 mod log;
 mod log_dir;
 mod open;
@@ -40,6 +41,7 @@ mod read;
 mod retention;
 mod scan;
 mod segment;
+mod syncing;
 mod time_query;
 mod truncation;
 mod windows;
@@ -50,16 +52,19 @@ pub use batch_info::BatchInfo;
 pub use config::{CompressionType, LogConfig, TimestampType};
 pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::{DIRECT_MIN_BYTES, LogEnv};
-pub use log::{Log, SyncScope, Unwritten};
+pub use kept::set_kept_max_bytes;
+pub use log::{Log, Unwritten};
 pub use log_dir::{
-    ArenaMarker, DeletedFolder, Identity, Left, LogDir, LogDirError, PartitionFolder, hex, parse_id,
+    ArenaMarker, DeletedFolder, Identity, KeptMark, Left, LogDir, LogDirError, PartitionFolder,
+    hex, parse_id,
 };
 pub use open::{OpenError, OpenReport, OpenRequest, OpenState, TopicId};
 pub use position::Place;
 pub use producer_state::Origin;
 pub use read::{Isolation, Location, ReadError, Slice, Wait};
 pub use retention::{RemovedSegments, Retention, RetentionCandidates};
-pub use segment::SegmentBytes;
+pub use segment::{BytesPlace, SegmentBytes};
+pub use syncing::SyncScope;
 pub use time_query::{TimeOffset, TimeQuery, TimeSpec};
 pub use transaction_index::AbortedTxn;
 pub use truncation::{TruncateError, TruncateJob};

@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use crate::cache::{LogCache, may_go_behind};
 use crate::config::LogConfig;
@@ -24,9 +25,10 @@ use crate::names;
 use crate::position::{LogPosition, RecentPositions};
 use crate::producer_state::ProducerStates;
 use crate::segment::{ActiveSegment, Segment};
+use crate::syncing::SyncState;
 use crate::transaction_index::TransactionIndex;
 use crate::write_behind::{
-    Completed, INDEX_BATCH_BYTES, INDEX_BEHIND_BYTES, SyncJob, Tail, WriteJob, snapshot_name,
+    Completed, INDEX_BATCH_BYTES, INDEX_BEHIND_BYTES, Tail, WriteJob, snapshot_name,
 };
 
 /// The commit log of one partition. See the crate's documentation for who may call what.
@@ -65,6 +67,8 @@ pub struct Log {
     pub(crate) aborted: BTreeMap<i64, TransactionIndex>,
     pub(crate) sync: SyncState,
     pub(crate) truncating: bool,
+    /// Removals whose files still have their names ([`crate::RemovedSegments::rename`]).
+    pub(crate) retiring: Arc<AtomicUsize>,
     pub(crate) poison: Option<String>,
     pub(crate) jitter_seed: u64,
 }
@@ -78,37 +82,6 @@ pub struct Unwritten {
     pub heap_bytes: usize,
 }
 
-/// What is written but not durable.
-#[derive(Debug, Default)]
-pub(crate) struct SyncState {
-    /// Batches below it were synced.
-    pub recovery_point: i64,
-    /// Segments with anything that was not, in order.
-    pub segments: Vec<Arc<Segment>>,
-    pub files: Vec<String>,
-    pub since_ms: Option<i64>,
-    pub in_flight: bool,
-    /// The folder was just made: its own entry is not durable either.
-    pub new_folder: bool,
-}
-
-impl SyncState {
-    /// Remembers the small files that a tail's job writes.
-    fn note_files(&mut self, tail: &Tail) {
-        for name in tail.file_names() {
-            if !self.files.iter().any(|known| known == name) {
-                self.files.push(name.to_owned());
-            }
-        }
-    }
-}
-
-/// Each costs up to four syncs, so that a turn stays well below a second on a busy disk.
-const CLOSED_SEGMENTS_A_SYNC_MAX: usize = 16;
-
-/// A roll replaces two at most, so that these never fall behind the segments.
-const FILES_A_SYNC_MAX: usize = 3 * CLOSED_SEGMENTS_A_SYNC_MAX;
-
 /// After so many bytes the producers' state is saved, so that a start after a kill need not walk a
 /// whole segment for it; more where there are so many producers that the snapshot is large itself.
 const SNAPSHOT_EVERY_BYTES: usize = 4 << 20;
@@ -116,15 +89,6 @@ const SNAPSHOT_EVERY_BYTES_A_PRODUCER: usize = 1024;
 
 /// Less often where there are no producers: then it says just that.
 const SNAPSHOT_EVERY_BYTES_WITHOUT: usize = 8 << 20;
-
-/// How much [`Log::take_sync`] makes durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncScope {
-    /// Segments that take no more batches: after each roll.
-    ClosedSegments,
-    /// Everything written: `flush.ms`, shutdown.
-    Written,
-}
 
 impl Log {
     /// Offset of the first record that may be read.
@@ -150,34 +114,6 @@ impl Log {
     /// Records below it belong to no open transaction.
     pub fn last_stable_offset(&self) -> i64 {
         self.stable_position().offset
-    }
-
-    /// Recovery has to look at nothing below; goes into the recovery point checkpoint. It lies
-    /// within the first segment of which anything, be it only an index, was not synced; so it is
-    /// the base offset of a segment only if all before it is durable.
-    pub fn recovery_point(&self) -> i64 {
-        let synced = self.sync.recovery_point;
-        let first = self
-            .sync
-            .segments
-            .first()
-            .unwrap_or(&self.active.segment)
-            .base_offset();
-        let after = self.segment_index(first) + 1;
-        let end = self
-            .segments
-            .get(after)
-            .map_or(synced, |next| next.base_offset());
-        if synced > first {
-            synced.min(end) - 1
-        } else {
-            synced
-        }
-    }
-
-    /// Batches below it were synced.
-    pub fn synced_end(&self) -> i64 {
-        self.sync.recovery_point
     }
 
     /// The newest leader epoch in the log, if there is any.
@@ -411,7 +347,6 @@ impl Log {
         self.in_flight = Some(tail.unwritten());
         let sync = is_sync_due.then(|| {
             self.sync.note_files(&tail);
-            self.sync.since_ms = None;
             self.sync_job(self.sync.segments.clone(), self.end.offset)
         });
         Some(WriteJob::new(&self.env, &self.folder, tail, end, sync))
@@ -478,94 +413,6 @@ impl Log {
             self.end
         } else {
             written
-        }
-    }
-
-    /// What has to be synced, for the syncer. `None` when there is nothing, when an earlier job is
-    /// on its way, or when the log is poisoned. Of many closed segments it is only the first few:
-    /// [`Log::complete_sync`] tells whether there are more, and retention, other logs and the
-    /// broker's end need not wait for all of them.
-    pub fn take_sync(&mut self, scope: SyncScope) -> Option<SyncJob> {
-        // A truncation is about to change what there is to sync.
-        if self.sync.in_flight || self.truncating || self.poisoned().is_some() {
-            return None;
-        }
-        let is_due = |segment: &&Arc<Segment>| match scope {
-            SyncScope::ClosedSegments => segment.is_closed(),
-            SyncScope::Written => segment.written() > 0 || segment.is_closed(),
-        };
-        let mut segments: Vec<_> = self.sync.segments.iter().filter(is_due).cloned().collect();
-        let end = match scope {
-            SyncScope::ClosedSegments if segments.len() > CLOSED_SEGMENTS_A_SYNC_MAX => {
-                let rest = segments.split_off(CLOSED_SEGMENTS_A_SYNC_MAX);
-                rest[0].base_offset()
-            }
-            SyncScope::ClosedSegments => {
-                let open = self.segments.iter().find(|segment| !segment.is_closed());
-                open.map_or(self.written.offset, |segment| segment.base_offset())
-            }
-            SyncScope::Written => self.written.offset,
-        };
-        if segments.is_empty() && self.sync.files.is_empty() {
-            return None;
-        }
-        self.sync.in_flight = true;
-        let mut later = Vec::new();
-        match scope {
-            SyncScope::Written => self.sync.since_ms = None,
-            SyncScope::ClosedSegments if self.sync.files.len() > FILES_A_SYNC_MAX => {
-                later = self.sync.files.split_off(FILES_A_SYNC_MAX);
-            }
-            SyncScope::ClosedSegments => {}
-        }
-        let job = self.sync_job(segments, end.min(self.written.offset));
-        self.sync.files = later;
-        Some(job)
-    }
-
-    /// Takes an executed sync back and moves the recovery point; after an error the log is
-    /// poisoned, and its owner should poison the directory. True when closed segments are left: the
-    /// syncer should come again.
-    pub fn complete_sync(&mut self, job: SyncJob, result: std::io::Result<()>) -> bool {
-        self.sync.in_flight = false;
-        if let Err(error) = result {
-            self.poison(format!(
-                "syncing {} failed: {error}",
-                self.folder.path().display()
-            ));
-            return false;
-        }
-        self.synced(&job);
-        self.sync.segments.iter().any(|segment| segment.is_closed())
-    }
-
-    /// When `flush.ms` next asks for a sync of what is written; `None` when it does not.
-    pub fn next_flush_due_ms(&self) -> Option<i64> {
-        if self.config.flush_ms == i64::MAX {
-            return None;
-        }
-        Some(self.sync.since_ms?.saturating_add(self.config.flush_ms))
-    }
-
-    fn sync_job(&mut self, segments: Vec<Arc<Segment>>, end: i64) -> SyncJob {
-        let files = std::mem::take(&mut self.sync.files);
-        let new_folder = std::mem::take(&mut self.sync.new_folder);
-        SyncJob::new(&self.env, &self.folder, segments, files, end, new_folder)
-    }
-
-    fn synced(&mut self, job: &SyncJob) {
-        self.sync.recovery_point = self.sync.recovery_point.max(job.end);
-        // A closed segment is done with; the active one stays listed, since more may be on its way.
-        self.sync.segments.retain(|segment| {
-            let done = segment.is_closed() && job.segments.iter().any(|s| Arc::ptr_eq(s, segment));
-            if done {
-                segment.set_pinned(false);
-            }
-            !done
-        });
-        if job.end >= self.end.offset {
-            self.sync.segments.clear();
-            self.sync.segments.shrink_to_fit();
         }
     }
 }

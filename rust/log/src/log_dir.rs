@@ -28,10 +28,11 @@ use crate::open::{OpenState, TopicId};
 use crate::partition_metadata::PartitionMetadata;
 
 mod arena_marker;
+mod file_stamps;
 mod offsets;
 pub(crate) mod recovering;
 mod reserve;
-pub use arena_marker::{ArenaMarker, Left, hex, parse_id};
+pub use arena_marker::{ArenaMarker, KeptMark, Left, hex, parse_id};
 use offsets::OffsetTable;
 
 /// Checkpoints and the like; far above what 100,000 partitions need.
@@ -106,6 +107,8 @@ pub struct LogDir {
     env: Arc<LogEnv>,
     path: PathBuf,
     clean_epoch: Option<i64>,
+    /// What told the mark of a clean shutdown from any other, before it was taken away.
+    clean_mark: Option<u64>,
     notes: Vec<String>,
     recovery_points: Mutex<OffsetTable>,
     log_starts: Mutex<OffsetTable>,
@@ -148,6 +151,7 @@ impl LogDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
+        let clean_mark = file_stamps::file_hash(&env, &marker).ok();
         if clean_epoch.is_some() {
             env.disk().remove_file(&marker).map_err(failed)?;
             env.disk().sync_dir(path).map_err(failed)?;
@@ -156,6 +160,7 @@ impl LogDir {
             env,
             path: path.to_owned(),
             clean_epoch,
+            clean_mark,
             notes,
             recovery_points,
             log_starts,

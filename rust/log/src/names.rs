@@ -90,7 +90,7 @@ impl FileKind {
 pub enum Suffix {
     /// In use.
     None,
-    /// `.deleted`: no longer part of the log; to be removed.
+    /// `.deleted`, or a number before it: no longer part of the log; to be removed.
     Deleted,
     /// `.cleaned`: being written by compaction; worthless after a crash.
     Cleaned,
@@ -132,6 +132,15 @@ pub fn file_name(base_offset: i64, kind: FileKind) -> String {
     name
 }
 
+/// The name of a file that is out of its log: `00000000000000000042.log.7.deleted`. `unique` tells it
+/// from those of other segments with the same base offset that are to be removed, too.
+pub fn deleted_name(base_offset: i64, kind: FileKind, unique: u64) -> String {
+    let mut name = file_name(base_offset, kind);
+    // Writing to a String cannot fail.
+    let _ = write!(name, ".{unique}{}", Suffix::Deleted.text());
+    name
+}
+
 /// Reads a segment's file name; `None` for every other file.
 pub fn parse_segment_file(name: &str) -> Option<SegmentFile> {
     let (digits, rest) = name.split_once('.')?;
@@ -144,7 +153,11 @@ pub fn parse_segment_file(name: &str) -> Option<SegmentFile> {
         Some((extension, "deleted")) => (extension, Suffix::Deleted),
         Some((extension, "cleaned")) => (extension, Suffix::Cleaned),
         Some((extension, "swap")) => (extension, Suffix::Swap),
-        Some(_) => return None,
+        Some((extension, rest)) => {
+            let unique = rest.strip_suffix(Suffix::Deleted.text())?;
+            unique.parse::<u64>().ok()?;
+            (extension, Suffix::Deleted)
+        }
     };
     let kind = FileKind::from_extension(extension)?;
     Some(SegmentFile {

@@ -10,12 +10,13 @@ use crate::config::LogConfig;
 use crate::disk;
 use crate::env::LogEnv;
 use crate::folder::Folder;
-use crate::log::{Log, SyncScope, SyncState};
+use crate::log::Log;
 use crate::log_dir::recovering;
 use crate::names;
 use crate::partition_metadata::{self, PartitionMetadata};
 use crate::position::{LogPosition, RecentPositions};
 use crate::segment::Segment;
+use crate::syncing::{Ages, SyncScope, SyncState};
 use crate::write_behind::Tail;
 
 mod aborted;
@@ -143,9 +144,9 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// There is no space left: the log may be opened when there is some.
-    pub fn is_full(&self) -> bool {
-        matches!(self, Self::Io(error) if disk::is_full(error))
+    /// There is no space left, no descriptor or no memory: the log may be opened when there is some.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Io(error) if disk::may_pass(error))
     }
 }
 
@@ -195,11 +196,7 @@ impl Log {
         let loaded = match loader.load(request.state, &mut report) {
             Ok(loaded) => loaded,
             Err(error) => {
-                if error.is_full() {
-                    claim.give_back(&request.env);
-                } else {
-                    claim.refuse(&request.env, &error.to_string());
-                }
+                claim.end(&request.env, &error);
                 return Err(error);
             }
         };
@@ -210,37 +207,30 @@ impl Log {
             loaded,
             report.created,
         );
+        if request.config.flush_messages < i64::MAX
+            && let Err(error) = log.settle_what_was_found()
+        {
+            drop(log);
+            claim.end(&request.env, &error);
+            return Err(error);
+        }
         let has_producers = !log.producers.is_empty();
         log.cache = claim.into_cache(&log.segments, has_producers);
-        if request.config.flush_messages < i64::MAX {
-            log.write_what_was_found()?;
-            log.sync_what_was_found()?;
-        }
         let (topic, partition) = (request.topic, request.partition);
         recovering::settled(&request.env, request.log_dir, topic, partition);
         Ok((log, report))
     }
 
-    /// What the block cache holds beyond the files was acknowledged before `flush.messages` was
-    /// switched on: it is not left behind what is synced from now on.
-    fn write_what_was_found(&mut self) -> Result<(), OpenError> {
+    /// With `flush.messages` an acknowledgement means "synced". What the block cache holds beyond the
+    /// files was acknowledged before that was switched on: it is not left behind what is synced from now
+    /// on. Batches that an earlier life wrote and did not sync were never acknowledged, but from now on
+    /// they are readable, and a producer that repeats one is told that it is there. So all of it is
+    /// written and synced first; after an error that may pass this can be done again.
+    fn settle_what_was_found(&mut self) -> Result<(), OpenError> {
         while let Some(mut job) = self.take_writes() {
-            let result = job.execute();
-            let failed = result.as_ref().err();
-            // By now the log has its blocks, so that this cannot be tried again.
-            let failed = failed.map(|error| io::Error::other(error.to_string()));
-            self.complete_writes(job, result);
-            if let Some(error) = failed {
-                return Err(error.into());
-            }
+            job.execute()?;
+            self.complete_writes(job, Ok(()));
         }
-        Ok(())
-    }
-
-    /// With `flush.messages` an acknowledgement means "synced". Batches that an earlier life wrote
-    /// and did not sync were never acknowledged, but from now on they are readable, and a producer
-    /// that repeats one is told that it is there: so they are synced first.
-    fn sync_what_was_found(&mut self) -> Result<(), OpenError> {
         if let Some(mut job) = self.take_sync(SyncScope::Written) {
             job.execute()?;
             self.complete_sync(job, Ok(()));
@@ -306,11 +296,13 @@ impl Log {
             aborted: loaded.aborted,
             sync: SyncState {
                 recovery_point: loaded.recovery_point,
+                ages: Ages::left_unsynced(loaded.recovery_point.max(log_start), end_offset),
                 segments: loaded.unsynced,
                 new_folder: created,
                 ..SyncState::default()
             },
             truncating: false,
+            retiring: Arc::default(),
             poison: None,
             jitter_seed,
         }

@@ -82,8 +82,9 @@ pub enum ProducerError {
         last_sequence: i32,
     },
     /// DUPLICATE_SEQUENCE_NUMBER: the batch is in the log, but where is not known any more. A
-    /// snapshot holds one batch of each producer, in Kafka's format; after a restart Kafka answers
-    /// OUT_OF_ORDER_SEQUENCE_NUMBER then, at which producers give up or write the batch again.
+    /// snapshot holds one batch of each producer, and from which sequence on all were written; after
+    /// a restart Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER then, at which producers give up or write
+    /// the batch again.
     #[error(
         "producer {producer_id} has sent sequence {first_sequence} before, and {last_sequence} since"
     )]
@@ -368,13 +369,17 @@ impl ProducerStates {
 
     /// What a snapshot holds, ascending by producer id.
     pub fn snapshot_entries(&self) -> Vec<ProducerEntry> {
-        let mut entries: Vec<_> = self
-            .producers
-            .iter()
-            .map(|(id, state)| state.to_snapshot(*id))
-            .collect();
+        let mut entries = self.entries_unsorted();
         entries.sort_unstable_by_key(|entry| entry.producer_id);
         entries
+    }
+
+    /// The same in no order: what is copied while the log is locked.
+    pub fn entries_unsorted(&self) -> Vec<ProducerEntry> {
+        let producers = self.producers.iter();
+        producers
+            .map(|(id, state)| state.to_snapshot(*id))
+            .collect()
     }
 
     /// Number of producers known.
@@ -424,7 +429,7 @@ fn check_sequence(state: &ProducerState, info: &BatchInfo) -> Result<(), Produce
     if in_order {
         return Ok(());
     }
-    if state.may_have_been_known(info) {
+    if state.was_forgotten(info) {
         return Err(ProducerError::Forgotten {
             producer_id: info.producer_id,
             first_sequence: first,

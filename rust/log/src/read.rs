@@ -114,6 +114,10 @@ pub struct Slice {
     len: usize,
     offset: i64,
     bound: i64,
+    /// Bytes from its position to the bound, or to the end of its segment.
+    available: usize,
+    /// The bound lies in a later segment.
+    goes_on: bool,
 }
 
 impl Log {
@@ -141,11 +145,21 @@ impl Log {
     }
 
     /// Aborted transactions that touch the offsets of a slice read with [`Isolation::Committed`],
-    /// by their first offset. Memory only.
-    pub fn aborted_transactions(&self, slice: &Slice) -> Vec<AbortedTxn> {
+    /// by their first offset. Memory only. `None`: since the slice was located, some of it was deleted
+    /// or cut off, and with it what was known of its transactions.
+    pub fn aborted_transactions(&self, slice: &Slice) -> Option<Vec<AbortedTxn>> {
         let mut found = Vec::new();
+        let Some(segment) = &slice.segment else {
+            return Some(found);
+        };
+        let held = &self.segments[self.segment_index(segment.base_offset())];
+        let is_held = Arc::ptr_eq(held, segment);
+        let was_cut = self.last_stable_offset() < slice.bound;
+        if !is_held || was_cut || slice.offset < self.log_start {
+            return None;
+        }
         if self.aborted.is_empty() || slice.is_empty() {
-            return found;
+            return Some(found);
         }
         let upper = self.upper_offset(slice);
         let first = self.segments[self.segment_index(slice.offset)].base_offset();
@@ -155,7 +169,7 @@ impl Log {
             }
         }
         found.sort_by_key(|txn| txn.first_offset);
-        found
+        Some(found)
     }
 
     /// An offset at or behind the last one in a slice.
@@ -178,6 +192,15 @@ impl Log {
             .get(next)
             .map_or(slice.bound, |next| next.base_offset());
         next.min(slice.bound)
+    }
+
+    /// Base offset of the segment in which lies what `isolation` may see last. Memory only.
+    pub fn bound_segment(&self, isolation: Isolation) -> i64 {
+        let bound = self.bound(isolation);
+        match bound.place {
+            Some(place) => place.segment_base,
+            None => self.segments[self.segment_index(bound.offset)].base_offset(),
+        }
     }
 
     pub(crate) fn bound(&self, isolation: Isolation) -> LogPosition {
@@ -380,7 +403,9 @@ impl Location {
                 segment.size()
             };
             if let Found::Batch(position) = entry.find(self.offset, limit, wait)? {
-                return self.slice(segment, position, limit, max_bytes, min_one, wait);
+                let mut slice = self.slice(segment, position, limit, max_bytes, min_one, wait)?;
+                slice.goes_on = segment.base_offset() < bound.segment_base;
+                return Ok(slice);
             }
             entry.next_segment();
         }
@@ -415,6 +440,8 @@ impl Location {
             len,
             offset: self.offset,
             bound: self.bound.offset,
+            available,
+            goes_on: false,
         })
     }
 
@@ -448,6 +475,8 @@ impl Location {
             len: 0,
             offset: self.offset,
             bound: self.bound.offset,
+            available: 0,
+            goes_on: false,
         }
     }
 }
@@ -461,6 +490,16 @@ impl Slice {
     /// Nothing to send.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Bytes that a read without limits could return, of this segment.
+    pub fn available_bytes(&self) -> usize {
+        self.available
+    }
+
+    /// Whether what may be read goes on in a later segment.
+    pub fn goes_on(&self) -> bool {
+        self.goes_on
     }
 
     /// The segment's bytes, for those who keep the range rather than the slice; `None` without any.

@@ -2,23 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::disk::missing_is_fine;
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::log::Log;
-use crate::names::FileKind;
 use crate::read::ReadError;
-use crate::segment::{Segment, with_deleted};
-use crate::write_behind::snapshot_name;
-
-/// Every file that a segment may have.
-const SEGMENT_FILES: [FileKind; 4] = [
-    FileKind::Log,
-    FileKind::OffsetIndex,
-    FileKind::TimeIndex,
-    FileKind::TransactionIndex,
-];
+use crate::segment::Segment;
 
 /// The segments whose age retention wants to know.
 #[derive(Debug)]
@@ -61,11 +51,36 @@ pub struct RemovedSegments {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     segments: Vec<Arc<Segment>>,
+    /// The log waits for [`RemovedSegments::rename`] before anybody may use the names again.
+    retiring: Option<Retiring>,
     /// When [`RemovedSegments::delete`] is due (`file.delete.delay.ms`).
     pub due_ms: i64,
 }
 
+/// Counted as long as it lives.
+#[derive(Debug)]
+struct Retiring(Arc<AtomicUsize>);
+
+impl Retiring {
+    fn new(count: &Arc<AtomicUsize>) -> Retiring {
+        count.fetch_add(1, Ordering::AcqRel);
+        Retiring(Arc::clone(count))
+    }
+}
+
+impl Drop for Retiring {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Log {
+    /// Whether segments that retention took out still have the names of segments: a log that begins
+    /// anew, or is opened anew, might use them.
+    pub fn is_retiring(&self) -> bool {
+        self.retiring.load(Ordering::Acquire) > 0
+    }
+
     /// The segments that retention looks at next. Memory only.
     pub fn retention_candidates(&self, now_ms: i64) -> RetentionCandidates {
         let closed = &self.segments[..self.segments.len() - 1];
@@ -152,6 +167,7 @@ impl Log {
             env: self.env.clone(),
             folder: self.folder.clone(),
             segments,
+            retiring: Some(Retiring::new(&self.retiring)),
             due_ms: now_ms.saturating_add(self.config.file_delete_delay_ms),
         }
     }
@@ -197,47 +213,41 @@ impl RemovedSegments {
         self.segments.iter().map(|segment| segment.size()).sum()
     }
 
-    /// Gives the files their `.deleted` names, so that no later start takes them for data. Readers
-    /// that hold a segment go on reading it. No lock may be held.
+    /// Gives the files `.deleted` names, each its own, so that no later start takes them for data and
+    /// no segment that comes in their place is taken for one of them. Readers that hold a segment go
+    /// on reading it. No lock may be held. To be called at once, and once: only then the log may be
+    /// cut, or closed and opened again.
     ///
     /// # Errors
-    /// The disk's.
-    pub fn rename(&self) -> io::Result<()> {
+    /// The disk's. Files that kept their names are never deleted by [`RemovedSegments::delete`]: the
+    /// next start finds them.
+    pub fn rename(&mut self) -> io::Result<()> {
+        let renamed = self.folder.in_place(|| self.rename_files());
+        self.retiring = None;
+        renamed
+    }
+
+    fn rename_files(&self) -> io::Result<()> {
         // The `.log` first, and durably: a segment that a power loss brings back is whole then. One
         // that lacks its aborted transactions would show them, and nothing tells that they are missing.
         for segment in &self.segments {
-            let log = self
-                .folder
-                .segment_file(segment.base_offset(), FileKind::Log);
-            self.rename_file(&log)?;
+            segment.retire_log()?;
         }
         self.env.disk().sync_dir(&self.folder.path())?;
         for segment in &self.segments {
-            for kind in SEGMENT_FILES {
-                self.rename_file(&self.folder.segment_file(segment.base_offset(), kind))?;
-            }
-            segment.set_removed();
-            self.rename_file(&self.folder.file(&snapshot_name(segment.base_offset())))?;
+            segment.retire_others()?;
         }
         Ok(())
     }
 
-    /// Removes the files. No lock may be held.
+    /// Removes the files that were renamed. No lock may be held.
     ///
     /// # Errors
     /// The disk's.
     pub fn delete(&self) -> io::Result<()> {
         for segment in &self.segments {
-            let kinds = SEGMENT_FILES.into_iter().chain([FileKind::Snapshot]);
-            for kind in kinds {
-                let path = with_deleted(self.folder.segment_file(segment.base_offset(), kind));
-                missing_is_fine(self.env.disk().remove_file(&path))?;
-            }
+            segment.remove_retired()?;
         }
         Ok(())
-    }
-
-    fn rename_file(&self, path: &std::path::Path) -> io::Result<()> {
-        missing_is_fine(self.env.disk().rename(path, &with_deleted(path.to_owned())))
     }
 }

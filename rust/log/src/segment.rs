@@ -6,7 +6,6 @@
 //! segment's are searched in their files, entry by entry, and are never loaded.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -24,8 +23,9 @@ use crate::time_index::{self, TimeEntry};
 mod active;
 mod bytes;
 mod indexes;
+mod removal;
 pub(crate) use active::ActiveSegment;
-pub use bytes::SegmentBytes;
+pub use bytes::{Place as BytesPlace, SegmentBytes};
 pub(crate) use indexes::{BatchFacts, SegmentIndexes};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -46,10 +46,14 @@ pub(crate) struct Segment {
     cached: OnceLock<Arc<CachedSegment>>,
     /// No more bytes will come and all its files are complete.
     closed: AtomicBool,
-    /// Its files carry `.deleted`, or are gone.
+    /// Its `.log` carries `.deleted`, or is gone.
+    log_removed: AtomicBool,
+    /// So do, or are, all its files.
     removed: AtomicBool,
     /// The log file must stay open: it is written to, or holds what was not synced.
     pinned: AtomicBool,
+    /// It takes no more batches and is not synced: its directory counts it.
+    awaits_sync: AtomicBool,
     /// Read since [`Segment::take_files_unless_used`] last looked.
     used: AtomicBool,
     log: Mutex<Option<OpenLog>>,
@@ -101,8 +105,10 @@ impl Segment {
             size: AtomicU64::new(written),
             cached: OnceLock::new(),
             closed: AtomicBool::new(closed),
+            log_removed: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             pinned: AtomicBool::new(false),
+            awaits_sync: AtomicBool::new(false),
             used: AtomicBool::new(false),
             log: Mutex::new(None),
             indexes: Mutex::new(None),
@@ -156,6 +162,15 @@ impl Segment {
             cached.cut(position);
         }
         self.env.windows().forget(self.id);
+        self.env.kept().forget(self.id);
+    }
+
+    /// The page cache need not hold these bytes of the `.log`. May wait for the disk.
+    pub fn give_up_pages(self: &Arc<Self>, position: u64, len: u64) {
+        // A file that cannot be opened has none that anybody could want.
+        if let Ok(file) = self.log_file(Wait::Blocking) {
+            file.give_up_pages(position, len);
+        }
     }
 
     /// Its blocks in the cache, if it has any.
@@ -181,6 +196,7 @@ impl Segment {
     /// The roll: no more batches will come. The active segment's indexes serve look-ups until
     /// [`Segment::finish_indexes`] is done.
     pub fn begin_close(&self, active: ActiveSegment) {
+        self.set_awaits_sync(true);
         self.set_largest(active.indexes.largest);
         *self.closing.lock() = Some(Arc::new(ClosingIndexes {
             indexes: active.indexes,
@@ -221,6 +237,7 @@ impl Segment {
 
     /// It becomes the active segment again: those behind it were removed.
     pub fn reopen(&self) {
+        self.set_awaits_sync(false);
         self.closed.store(false, Ordering::Release);
         *self.indexes.lock() = None;
         *self.largest.lock() = None;
@@ -238,31 +255,20 @@ impl Segment {
         Ok(())
     }
 
-    /// Notes that its files are about to be renamed or removed.
-    pub fn set_removed(&self) {
-        self.removed.store(true, Ordering::Release);
-    }
-
-    /// Whether retention or a truncation took it out of the log.
-    pub fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
-    }
-
     /// Keeps the log file open, or lets it be closed when others need its place.
     pub fn set_pinned(self: &Arc<Self>, pinned: bool) {
+        if !pinned {
+            self.set_awaits_sync(false);
+        }
         let before = self.pinned.swap(pinned, Ordering::AcqRel);
         if before && !pinned && self.log.lock().is_some() {
             self.env.list(self);
         }
     }
 
-    /// The path of one of its files, as it is named now.
-    pub fn path(&self, kind: FileKind) -> PathBuf {
-        let path = self.folder.segment_file(self.base_offset, kind);
-        if self.removed.load(Ordering::Acquire) {
-            with_deleted(path)
-        } else {
-            path
+    fn set_awaits_sync(&self, awaits: bool) {
+        if self.awaits_sync.swap(awaits, Ordering::AcqRel) != awaits {
+            self.env.count_unsynced(!awaits);
         }
     }
 
@@ -321,16 +327,9 @@ impl Segment {
         Ok(file)
     }
 
-    /// The file may be renamed at any moment, so both of its names are tried.
+    /// With the lock held that belongs to the kind: so nobody gives the file another name meanwhile.
     fn open_for_reading(&self, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
-        let path = self.folder.segment_file(self.base_offset, kind);
-        match self.env.disk().open(&path, OpenMode::Read) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let renamed = self.env.disk().open(&with_deleted(path), OpenMode::Read);
-                renamed.map_err(|_| error)
-            }
-            result => result,
-        }
+        self.env.disk().open(&self.path(kind), OpenMode::Read)
     }
 
     /// Hands the open files of a segment that nobody used since the last time this was asked to
@@ -515,6 +514,12 @@ impl Segment {
     }
 }
 
+impl Drop for Segment {
+    fn drop(&mut self) {
+        self.set_awaits_sync(false);
+    }
+}
+
 /// Another thread may hold the lock while it opens or rebuilds files.
 fn lock<T>(mutex: &Mutex<T>, wait: Wait) -> io::Result<MutexGuard<'_, T>> {
     match wait {
@@ -523,13 +528,6 @@ fn lock<T>(mutex: &Mutex<T>, wait: Wait) -> io::Result<MutexGuard<'_, T>> {
             .try_lock()
             .ok_or_else(|| io::ErrorKind::WouldBlock.into()),
     }
-}
-
-/// The name of a file that waits for its removal.
-pub(crate) fn with_deleted(path: PathBuf) -> PathBuf {
-    let mut name = path.into_os_string();
-    name.push(crate::names::Suffix::Deleted.text());
-    PathBuf::from(name)
 }
 
 fn read_entry<const N: usize>(file: &dyn DiskFile, i: usize, wait: Wait) -> io::Result<[u8; N]> {

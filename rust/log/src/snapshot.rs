@@ -12,8 +12,12 @@
 //!       26  8  largest timestamp of the last batch, or of the marker, in milliseconds
 //!       34  4  coordinator epoch of the last marker, -1 = none
 //!       38  8  first offset of the open transaction, -1 = none
+//! .  8  "pyrkseq1", if anything is known of the next:
+//! .  4  of each entry, in the same order: the first sequence from which on all of the epoch's
+//!       were written, -1 = that of the last batch
 //! ```
 //!
+//! Kafka's format ends with the entries. Kafka checks the checksum over what follows, and ignores it.
 //! Holds the last batch of a producer, not the last five: after a restart only a retry of the very
 //! last batch is recognised. Recovery rebuilds a snapshot from an older one and the batches since.
 
@@ -23,6 +27,9 @@ use thiserror::Error;
 const VERSION: i16 = 1;
 const HEADER_BYTES: usize = 10;
 const CRC_START: usize = 6;
+/// Begins what Kafka does not read.
+const SEQUENCES_MAGIC: &[u8; 8] = b"pyrkseq1";
+const UNKNOWN_SEQUENCE: i32 = -1;
 
 /// Bytes of one entry.
 pub const ENTRY_BYTES: usize = 46;
@@ -46,6 +53,9 @@ pub struct ProducerEntry {
     pub coordinator_epoch: i32,
     /// First offset of the open transaction, -1 = none.
     pub current_txn_first_offset: i64,
+    /// All sequences of the epoch from this one to the last were written; -1 = it is that of the last
+    /// batch.
+    pub first_sequence: i32,
 }
 
 /// A snapshot that cannot be used: it is removed, and the state rebuilt from the one before.
@@ -75,6 +85,12 @@ pub enum SnapshotError {
     InvalidCount(i32),
 }
 
+/// The file's bytes, of entries in any order.
+pub fn encode_sorted(mut entries: Vec<ProducerEntry>) -> Vec<u8> {
+    entries.sort_unstable_by_key(|entry| entry.producer_id);
+    encode(&entries)
+}
+
 /// The file's bytes.
 pub fn encode(entries: &[ProducerEntry]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + entries.len() * ENTRY_BYTES);
@@ -92,13 +108,24 @@ pub fn encode(entries: &[ProducerEntry]) -> Vec<u8> {
         bytes.extend_from_slice(&entry.coordinator_epoch.to_be_bytes());
         bytes.extend_from_slice(&entry.current_txn_first_offset.to_be_bytes());
     }
+    encode_sequences(&mut bytes, entries);
     let crc = crc32c(&bytes[CRC_START..]);
     bytes[2..CRC_START].copy_from_slice(&crc.to_be_bytes());
     bytes
 }
 
-/// Reads the file's bytes. Bytes behind the last entry are covered by the checksum and ignored, as
-/// Kafka does.
+fn encode_sequences(bytes: &mut Vec<u8>, entries: &[ProducerEntry]) {
+    let is_known = |entry: &ProducerEntry| entry.first_sequence != UNKNOWN_SEQUENCE;
+    if entries.iter().any(is_known) {
+        bytes.extend_from_slice(SEQUENCES_MAGIC);
+        for entry in entries {
+            bytes.extend_from_slice(&entry.first_sequence.to_be_bytes());
+        }
+    }
+}
+
+/// Reads the file's bytes. Bytes behind the last entry are covered by the checksum; those that do not
+/// look like first sequences are ignored.
 ///
 /// # Errors
 /// [`SnapshotError`].
@@ -129,11 +156,19 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<ProducerEntry>, SnapshotError> {
             HEADER_BYTES as u64 + wanted as u64 * ENTRY_BYTES as u64,
         ));
     }
-    Ok(entries
-        .chunks_exact(ENTRY_BYTES)
-        .take(wanted)
-        .map(decode_entry)
-        .collect())
+    let (entries, behind) = entries.split_at(wanted * ENTRY_BYTES);
+    let sequences = behind.strip_prefix(SEQUENCES_MAGIC).unwrap_or_default();
+    let is_whole = sequences.len() == wanted * size_of::<i32>();
+    let mut sequences = sequences.chunks_exact(size_of::<i32>());
+    let with_sequence = |bytes: &[u8]| {
+        let mut entry = decode_entry(bytes);
+        if let Some(&[a, b, c, d]) = sequences.next().filter(|_| is_whole) {
+            entry.first_sequence = i32::from_be_bytes([a, b, c, d]);
+        }
+        entry
+    };
+    let entries = entries.chunks_exact(ENTRY_BYTES);
+    Ok(entries.map(with_sequence).collect())
 }
 
 fn decode_entry(bytes: &[u8]) -> ProducerEntry {
@@ -151,6 +186,7 @@ fn decode_entry(bytes: &[u8]) -> ProducerEntry {
         timestamp: i64::from_be_bytes(field(bytes, 26)),
         coordinator_epoch: i32::from_be_bytes(field(bytes, 34)),
         current_txn_first_offset: i64::from_be_bytes(field(bytes, 38)),
+        first_sequence: UNKNOWN_SEQUENCE,
     }
 }
 
@@ -169,7 +205,28 @@ mod tests {
             timestamp: 0x1b1c_1d1e_1f20_2122,
             coordinator_epoch: 0x2324_2526,
             current_txn_first_offset: -1,
+            first_sequence: UNKNOWN_SEQUENCE,
         }
+    }
+
+    #[test]
+    fn first_sequences_follow_what_kafka_reads() {
+        let known = ProducerEntry {
+            first_sequence: 0x0102_0304,
+            ..entry()
+        };
+        let bytes = encode(&[entry(), known]);
+        let kafkas = encode(&[entry(), entry()]);
+        assert_eq!(bytes[CRC_START..kafkas.len()], kafkas[CRC_START..]);
+        let behind = *b"pyrkseq1\xff\xff\xff\xff\x01\x02\x03\x04";
+        assert_eq!(bytes[kafkas.len()..], behind);
+        assert_eq!(decode(&bytes), Ok(vec![entry(), known]));
+        // What somebody else put there, and does not mean that.
+        let mut foreign = kafkas.clone();
+        foreign.extend_from_slice(&behind[..behind.len() - 1]);
+        let crc = crc32c(&foreign[CRC_START..]);
+        foreign[2..CRC_START].copy_from_slice(&crc.to_be_bytes());
+        assert_eq!(decode(&foreign), Ok(vec![entry(), entry()]));
     }
 
     #[test]
@@ -228,15 +285,15 @@ mod tests {
         #[test]
         fn entries_round_trip(
             rows in proptest::collection::vec(
-                (any::<i64>(), any::<i16>(), any::<i32>(), any::<i64>(), any::<i32>(), any::<i64>()),
+                (any::<i64>(), any::<i16>(), any::<i32>(), any::<i64>(), any::<i32>(), -1..2i32),
                 0..20,
             ),
         ) {
             let entries: Vec<_> = rows
                 .into_iter()
-                .map(|(producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp)| {
+                .map(|(producer_id, epoch, last_sequence, last_offset, offset_delta, first_sequence)| {
                     ProducerEntry {
-                        producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp,
+                        producer_id, epoch, last_sequence, last_offset, offset_delta, first_sequence,
                         ..entry()
                     }
                 })

@@ -22,13 +22,14 @@ use crate::position::LogPosition;
 use crate::read::Wait;
 use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
 use crate::segment::Segment;
+use crate::syncing::Ages;
 use crate::time_index::TimeIndex;
 use crate::transaction_index::TransactionIndex;
 
 /// Why a truncation cannot begin yet.
 #[derive(Debug, thiserror::Error)]
 pub enum TruncateError {
-    /// Something is queued for the writer or on its way. Appends are blocked from now on: let the
+    /// Something is queued for the writer or on its way, or retention renames files. Appends are blocked from now on: let the
     /// writer finish, then begin again.
     #[error("writes are on their way")]
     Busy,
@@ -116,7 +117,7 @@ impl Log {
             return Err(TruncateError::Poisoned(reason.to_owned()));
         }
         self.truncating = true;
-        if self.has_unwritten() || self.sync.in_flight {
+        if self.has_unwritten() || self.sync.in_flight || self.is_retiring() {
             return Err(TruncateError::Busy);
         }
         Ok(TruncateJob {
@@ -181,6 +182,8 @@ impl Log {
             true => end_offset,
             false => recovery_point.min(end_offset),
         };
+        let synced = self.sync.recovery_point.max(self.log_start);
+        self.sync.ages = Ages::left_unsynced(synced, end_offset);
         // What was not synced before is not now; the segments are others.
         let unsynced = |segment: &&Arc<Segment>| {
             let next = self
@@ -200,7 +203,8 @@ impl TruncateJob {
     /// Cuts. No lock may be held.
     ///
     /// # Errors
-    /// [`OpenError`]: hand it to [`Log::complete_truncation`].
+    /// [`OpenError`]: hand it to [`Log::complete_truncation`], or execute the job again where it
+    /// [`OpenError::may_pass`].
     pub fn execute(&mut self) -> Result<(), OpenError> {
         if let Some((arena, slot)) = &mut self.slot {
             // All was written, so nothing is lost; and nothing of it can come back after a kill.
@@ -275,13 +279,9 @@ impl TruncateJob {
         }
         let file = segment.log_file(Wait::Blocking)?;
         let mut end = 0;
-        let mut scanner = BatchScanner::new(
-            &*file,
-            0,
-            segment.written(),
-            WALK_CHUNK_BYTES,
-            Wait::Blocking,
-        );
+        // It may have been cut by an earlier try.
+        let len = segment.written().min(file.len()?);
+        let mut scanner = BatchScanner::new(&*file, 0, len, WALK_CHUNK_BYTES, Wait::Blocking);
         while let Some(met) = scanner.next_header().map_err(io::Error::from)? {
             if met.header.last_offset() >= self.offset {
                 break;

@@ -27,7 +27,7 @@ use crate::compression::{self, DecompressError, EXPANDED_BYTES_MAX_DEFAULT};
 use crate::config::{CompressionType, LogConfig};
 use crate::producer_state::marker::MarkerError;
 
-/// Record errors reported of one batch at most, so that a bad batch cannot ask for a large reply.
+/// Record errors reported of one request at most, so that bad batches cannot ask for a large reply.
 pub const RECORD_ERRORS_MAX: usize = 1000;
 
 /// What a topic, and the version of the request, allow.
@@ -51,6 +51,9 @@ pub struct Rules {
     pub produce_version: i16,
     /// What a compressed batch may expand to.
     pub expanded_bytes_max: usize,
+    /// Record errors that may be reported of the batch: what its request has left of
+    /// [`RECORD_ERRORS_MAX`].
+    pub record_errors_max: usize,
 }
 
 impl Rules {
@@ -66,10 +69,12 @@ impl Rules {
             compression: config.compression_type,
             produce_version,
             expanded_bytes_max: EXPANDED_BYTES_MAX_DEFAULT,
+            record_errors_max: RECORD_ERRORS_MAX,
         }
     }
 
-    fn codec(&self, sent: Compression) -> Compression {
+    /// The codec in which a batch that was sent in `sent` is stored.
+    pub fn stored_codec(&self, sent: Compression) -> Compression {
         match self.compression {
             CompressionType::Producer => sent,
             CompressionType::Uncompressed => Compression::None,
@@ -89,6 +94,20 @@ pub struct Validated {
     /// Its bytes if the topic asks for another codec; else the first `info.size_bytes` of what was
     /// validated, patched in place.
     pub rewritten: Option<Vec<u8>>,
+    /// Length of its records, expanded.
+    pub expanded_bytes: usize,
+}
+
+impl Validated {
+    /// The batch is appended at a later time than it was validated: where the broker sets
+    /// timestamps it gets that of `now_ms`. `batch` is the one to be appended.
+    pub fn set_time(&mut self, batch: &mut [u8], now_ms: i64) {
+        if self.info.log_append_time {
+            batch::set_max_timestamp(batch, now_ms);
+            batch::refresh_crc(batch);
+            self.info.max_timestamp = now_ms;
+        }
+    }
 }
 
 /// A batch that is refused.
@@ -100,8 +119,10 @@ pub struct ValidationError {
     /// Why, in one sentence, for the client's log.
     pub message: String,
     /// Index in the batch and reason, of the records that are at fault by themselves; at most
-    /// [`RECORD_ERRORS_MAX`].
+    /// [`Rules::record_errors_max`].
     pub record_errors: Vec<(i32, String)>,
+    /// Its records expand to more than [`Rules::expanded_bytes_max`].
+    pub expands_beyond: bool,
 }
 
 impl ValidationError {
@@ -111,6 +132,7 @@ impl ValidationError {
             code,
             message: message.to_string(),
             record_errors: Vec::new(),
+            expands_beyond: false,
         })
     }
 
@@ -125,7 +147,9 @@ impl From<DecompressError> for Box<ValidationError> {
             DecompressError::TooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
             DecompressError::Corrupt { .. } => ErrorCode::INVALID_RECORD,
         };
-        ValidationError::new(code, error)
+        let mut refused = ValidationError::new(code, &error);
+        refused.expands_beyond = matches!(error, DecompressError::TooLarge { .. });
+        refused
     }
 }
 
@@ -146,19 +170,21 @@ pub fn validate_produce(bytes: &mut [u8], rules: &Rules, now_ms: i64) -> Result<
         .compression()
         .map_err(|error| ValidationError::new(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE, error))?;
     check_header(&header)?;
-    let stored = rules.codec(sent);
+    let stored = rules.stored_codec(sent);
     let body = &batch[HEADER_LEN..];
     let limit_bytes = rules.expanded_bytes_max;
-    let (facts, rewritten) =
+    let (facts, rewritten, expanded_bytes) =
         compression::with_decompressed(sent, body, limit_bytes, |records| -> Result<_> {
             let facts = records::check(&header, records, rules, now_ms)?;
             let rewritten = match stored == sent {
                 true => None,
                 false => Some(rewrite::change_codec(&header, records, stored)?),
             };
-            Ok((facts, rewritten))
+            Ok((facts, rewritten, records.len()))
         })??;
-    finish(batch, rewritten, rules, facts, now_ms)
+    let mut validated = finish(batch, rewritten, rules, facts, now_ms)?;
+    validated.expanded_bytes = expanded_bytes;
+    Ok(validated)
 }
 
 /// Checks a batch that a leader has validated: size, checksum, and what an append relies on.
@@ -264,7 +290,11 @@ fn finish(
     let mut info = BatchInfo::from_header(&header);
     info.max_timestamp = max_timestamp;
     info.log_append_time = rules.timestamp_type == TimestampType::LogAppendTime;
-    Ok(Validated { info, rewritten })
+    Ok(Validated {
+        info,
+        rewritten,
+        expanded_bytes: 0,
+    })
 }
 
 #[cfg(test)]

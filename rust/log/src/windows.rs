@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::disk::PAGE_BYTES;
 use crate::page_bytes::PageBytes;
@@ -33,6 +33,10 @@ pub const PASSED_MAX_BYTES: usize = 8 << 20;
 
 /// While less than this is still to be read, what will be asked for next is read ahead of the question.
 const AHEAD_MAX_BYTES: usize = WINDOWS_MAX_BYTES / 4;
+
+/// Windows that are read ahead of one reader: at first, and at most.
+const AHEAD_MIN: usize = 2;
+const AHEAD_MAX: usize = 8;
 
 /// Bytes of a segment's file.
 #[derive(Debug)]
@@ -92,6 +96,11 @@ struct Inner {
     spare: Option<PageBytes>,
     /// What is being read: the segment, and from where to where.
     loading: Vec<(u64, Range<u64>)>,
+    /// What somebody is about to read ahead: the segment, and from where on.
+    planned: Vec<(u64, u64)>,
+    /// How many windows beyond [`AHEAD_MIN`] are read ahead of one reader: more while readers have to
+    /// wait for the disk.
+    deeper: usize,
 }
 
 /// The windows of a log directory.
@@ -145,17 +154,30 @@ impl Windows {
         if position >= segment.written() {
             return Ok(None);
         }
-        let start = position - position % PAGE_BYTES as u64;
         let mut inner = self.inner.lock();
-        loop {
-            if let Some(window) = inner.find(segment.id(), position) {
-                return Ok(Some(window));
-            }
-            if !inner.is_loading(segment.id(), position) {
-                break;
-            }
+        // Who asks has come before what was read ahead, if anything was.
+        if inner.find(segment.id(), position).is_none() {
+            inner.deeper = (inner.deeper + 1).min(AHEAD_MAX - AHEAD_MIN);
+        }
+        while inner.is_loading(segment.id(), position) {
             self.loaded.wait(&mut inner);
         }
+        self.load_unless_held(segment, position, inner)
+    }
+
+    fn load_unless_held(
+        &self,
+        segment: &Arc<Segment>,
+        position: u64,
+        mut inner: MutexGuard<'_, Inner>,
+    ) -> io::Result<Option<Arc<Window>>> {
+        if let Some(window) = inner.find(segment.id(), position) {
+            return Ok(Some(window));
+        }
+        if position >= segment.written() || inner.is_loading(segment.id(), position) {
+            return Ok(None);
+        }
+        let start = position - position % PAGE_BYTES as u64;
         let (size, spare) = inner.make_room();
         let full = full_len(start, size);
         let range = start..start + full as u64;
@@ -190,17 +212,53 @@ impl Windows {
         Ok(Some(window))
     }
 
-    /// Whether it is worth while to read what will be asked for soon: it is not here, nobody reads
-    /// it, and there is memory.
-    pub fn wants(&self, segment: &Segment, position: u64) -> bool {
-        if position >= segment.written() {
-            return false;
+    /// Where to read on now behind a window, for whoever reads it: what is not here, what nobody reads
+    /// and nobody is about to, as far as there is memory.
+    pub fn plan_ahead(&self, segment: &Segment, window: &Window) -> Vec<u64> {
+        let (id, written) = (segment.id(), segment.written());
+        let mut plan = Vec::new();
+        let mut inner = self.inner.lock();
+        let under_way = (inner.planned.len() + inner.loading.len()) * WINDOW_BYTES;
+        let mut bytes = inner.bytes(|held| !held.is_passed) + under_way;
+        let mut next = window.next();
+        for _ in 0..AHEAD_MIN + inner.deeper {
+            let Some(position) = next.filter(|next| *next < written) else {
+                break;
+            };
+            let behind = position + full_len(position, WINDOW_BYTES) as u64;
+            next = Some(behind);
+            if let Some(window) = inner.find(id, position) {
+                next = window.next();
+            } else if !inner.is_loading(id, position) && !inner.planned.contains(&(id, position)) {
+                if bytes >= AHEAD_MAX_BYTES {
+                    break;
+                }
+                bytes += WINDOW_BYTES;
+                inner.planned.push((id, position));
+                plan.push(position);
+            }
         }
-        let inner = self.inner.lock();
-        let id = segment.id();
-        inner.find(id, position).is_none()
-            && !inner.is_loading(id, position)
-            && inner.bytes(|held| !held.is_passed) < AHEAD_MAX_BYTES
+        plan
+    }
+
+    /// Reads what was planned.
+    pub fn load_ahead(&self, segment: &Arc<Segment>, position: u64) {
+        let inner = self.forget_plan(segment.id(), position);
+        // Whoever asks for the bytes meets the error again.
+        let _error = self.load_unless_held(segment, position, inner);
+    }
+
+    /// Nobody reads what was planned.
+    pub fn forget_ahead(&self, segment: u64, position: u64) {
+        drop(self.forget_plan(segment, position));
+    }
+
+    fn forget_plan(&self, segment: u64, position: u64) -> MutexGuard<'_, Inner> {
+        let mut inner = self.inner.lock();
+        inner
+            .planned
+            .retain(|planned| *planned != (segment, position));
+        inner
     }
 
     /// The segment's file is cut: nothing that was read of it counts.
@@ -210,8 +268,16 @@ impl Windows {
 
     /// Forgets the windows that nobody looked at since the last time.
     pub fn forget_idle(&self) {
-        self.retain(|held| std::mem::take(&mut held.is_used));
-        self.inner.lock().spare = None;
+        let mut is_for_nobody = false;
+        self.retain(|held| {
+            is_for_nobody |= !held.is_used && !held.is_passed;
+            std::mem::take(&mut held.is_used)
+        });
+        let mut inner = self.inner.lock();
+        inner.spare = None;
+        if is_for_nobody || inner.held.is_empty() {
+            inner.deeper = 0;
+        }
     }
 
     fn retain(&self, keep: impl FnMut(&mut Held) -> bool) {

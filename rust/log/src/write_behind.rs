@@ -17,6 +17,7 @@ use crate::log::Unwritten;
 use crate::names::{self, FileKind};
 use crate::position::LogPosition;
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
+use crate::snapshot::{self, ProducerEntry};
 
 /// Index entries are handed to the writer when there are this many bytes of them, and always when
 /// a segment is closed. Recovery rebuilds the indexes of whatever was not synced, so an index file
@@ -65,8 +66,14 @@ enum Step {
     Create { segment: Arc<Segment> },
     /// Completes the files of a segment that takes no more batches.
     Close { segment: Arc<Segment> },
-    /// A whole small file of the folder: producer snapshot or leader epochs.
+    /// A whole small file of the folder: leader epochs.
     File { name: String, content: Vec<u8> },
+    /// A producer snapshot, in no order as yet: of a hundred thousand producers sorting and encoding
+    /// take far longer than the copy, and nobody should wait for that at the log's lock.
+    Snapshot {
+        name: String,
+        entries: Vec<ProducerEntry>,
+    },
     /// A small file of the folder that another one stands for by now.
     Remove { name: String },
 }
@@ -283,6 +290,11 @@ impl Tail {
         self.steps.push(Step::File { name, content });
     }
 
+    /// A producer snapshot.
+    pub fn push_snapshot(&mut self, name: String, entries: Vec<ProducerEntry>) {
+        self.steps.push(Step::Snapshot { name, entries });
+    }
+
     /// A small file that is not needed any more.
     pub fn push_removal(&mut self, name: String) {
         self.steps.push(Step::Remove { name });
@@ -335,6 +347,10 @@ impl Tail {
             Step::File { name, content } => {
                 disk::replace_file_unsynced(env.disk(), &folder.file(name), content)?;
             }
+            Step::Snapshot { name, entries } => {
+                let content = snapshot::encode_sorted(entries.clone());
+                disk::replace_file_unsynced(env.disk(), &folder.file(name), &content)?;
+            }
             Step::Remove { name } => {
                 disk::missing_is_fine(env.disk().remove_file(&folder.file(name)))?;
             }
@@ -345,7 +361,7 @@ impl Tail {
     /// Names of the small files that the steps write.
     pub fn file_names(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| match step {
-            Step::File { name, .. } => Some(name.as_str()),
+            Step::File { name, .. } | Step::Snapshot { name, .. } => Some(name.as_str()),
             _ => None,
         })
     }
@@ -444,7 +460,9 @@ pub struct SyncJob {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     /// Segments with unsynced data, in order.
-    pub(crate) segments: Vec<Arc<Segment>>,
+    segments: Vec<Arc<Segment>>,
+    /// Those among them that were closed before they were synced, so that all of them is durable.
+    closed: Vec<Arc<Segment>>,
     /// Small files that were replaced since the last sync.
     pub(crate) files: Vec<String>,
     /// Everything below is durable once the job is done.
@@ -465,6 +483,7 @@ impl SyncJob {
             env: env.clone(),
             folder: folder.clone(),
             segments,
+            closed: Vec::new(),
             files,
             end,
             new_folder,
@@ -475,14 +494,17 @@ impl SyncJob {
     /// Must not be called with the log's lock held.
     ///
     /// # Errors
-    /// The disk's; hand them to [`crate::Log::complete_sync`] and poison the directory.
+    /// The disk's; hand them to [`crate::Log::complete_sync`], which says what they mean.
     pub fn execute(&mut self) -> io::Result<()> {
         for segment in &self.segments {
-            if segment.is_removed() || (segment.written() == 0 && !segment.is_closed()) {
+            // Asked before: whatever is written from here on is not synced.
+            let is_closed = segment.is_closed();
+            if segment.is_removed() || (segment.written() == 0 && !is_closed) {
                 continue;
             }
             segment.log_file_for_writing()?.sync_data()?;
-            if segment.is_closed() {
+            if is_closed {
+                self.closed.push(Arc::clone(segment));
                 self.sync_file(&segment.path(FileKind::OffsetIndex))?;
                 self.sync_file(&segment.path(FileKind::TimeIndex))?;
             }
@@ -497,6 +519,18 @@ impl SyncJob {
             Some(log_dir) if self.new_folder => self.env.disk().sync_dir(log_dir),
             _ => Ok(()),
         }
+    }
+
+    /// What has to be synced besides segments: small files, and whether the folder's own entry.
+    pub(crate) fn into_rest(self) -> (Vec<String>, bool) {
+        (self.files, self.new_folder)
+    }
+
+    /// Whether all of a segment's files were made durable.
+    pub(crate) fn has_closed(&self, segment: &Arc<Segment>) -> bool {
+        self.closed
+            .iter()
+            .any(|closed| Arc::ptr_eq(closed, segment))
     }
 
     /// A file that is gone (retention was faster) needs no sync.

@@ -183,7 +183,7 @@ fn retain(home: &mut Home, disk: &KillingDisk) {
     disk.enter(Phase::Retaining);
     let row = [("t", 0, home.log.log_start_offset())];
     home.dir.write_log_starts(&row).unwrap();
-    if let Some(removed) = retention.removed {
+    if let Some(mut removed) = retention.removed {
         removed.rename().unwrap();
         removed.delete().unwrap();
     }

@@ -3,10 +3,13 @@
 
 mod common;
 
-use common::{Rig, batch, small};
-use pyrklog_log::disk::is_full;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{Life, Rig, batch, open_in, small};
+use pyrklog_log::disk::may_pass;
 use pyrklog_log::disk::testing::{Fault, Operation};
-use pyrklog_log::{Log, LogConfig};
+use pyrklog_log::{Log, LogConfig, LogEnv, OpenRequest, OpenState, SyncScope};
 
 /// Several segments, one of them the first, with indexes and epochs to be written.
 fn filled(has_cache: bool) -> Rig {
@@ -35,7 +38,7 @@ fn write(log: &mut Log) -> usize {
     let mut failures = 0;
     while let Some(mut job) = log.take_writes() {
         while let Err(error) = job.execute() {
-            assert!(is_full(&error), "{error}");
+            assert!(may_pass(&error), "{error}");
             failures += 1;
             assert!(log.take_writes().is_none(), "one job at a time");
         }
@@ -112,4 +115,170 @@ fn a_full_log_takes_nothing_and_says_so() {
     write(&mut rig.log);
     rig.log.env().set_full(false);
     assert_eq!(rig.append(&mut records).unwrap().base_offset, end);
+}
+
+/// Not a word of the disk was heard: the sync is carried out later.
+#[test]
+fn a_sync_that_got_no_descriptor_is_asked_for_again() {
+    for skip in 0..6 {
+        let mut rig = filled(false);
+        write(&mut rig.log);
+        rig.disk
+            .fail(Operation::Open, "", skip, 1, Fault::NoDescriptor);
+        let mut job = rig.log.take_sync(SyncScope::Written).unwrap();
+        let result = job.execute();
+        let has_failed = result.is_err();
+        rig.log.complete_sync(job, result);
+        assert_eq!(rig.log.poisoned(), None);
+        rig.disk.heal();
+        if has_failed {
+            assert_eq!(rig.log.synced_end(), 0);
+            rig.sync(SyncScope::Written);
+        }
+        assert_eq!(rig.log.synced_end(), 12);
+        let (state, contents) = (rig.state(false), rig.contents());
+        rig.memory.reboot(skip as u64);
+        rig.reopen(state);
+        rig.drain();
+        assert_eq!(rig.contents(), contents);
+    }
+}
+
+#[test]
+fn a_truncation_that_got_no_descriptor_is_carried_out_later() {
+    for skip in 0..12 {
+        let mut rig = filled(false);
+        write(&mut rig.log);
+        let begun = rig.log.begin_truncation(5, rig.now_ms, 86_400_000);
+        let mut job = begun.unwrap().unwrap();
+        rig.disk
+            .fail(Operation::Open, "", skip, 2, Fault::NoDescriptor);
+        let mut result = job.execute();
+        while let Err(error) = &result {
+            assert!(error.may_pass(), "{error}");
+            result = job.execute();
+        }
+        rig.log.complete_truncation(job, result);
+        assert_eq!(rig.log.poisoned(), None);
+        assert_eq!(rig.log.log_end_offset(), 5);
+        rig.drain();
+        assert_eq!(rig.contents().len(), 5);
+        assert_eq!(rig.put(&["next"]).base_offset, 5);
+    }
+}
+
+/// With `flush.messages` what the block cache holds is written and synced while the log is opened: the
+/// opening is tried again, with the same blocks.
+#[test]
+fn an_opening_that_got_no_descriptor_is_tried_again() {
+    let mut skip = 0;
+    loop {
+        let mut rig = filled(true);
+        let acknowledged = rig.log.gated_end();
+        assert!(acknowledged > 0);
+        rig.config.flush_messages = 1;
+        rig.memory.kill_process();
+        let state = rig.state(false);
+        let env = LogEnv::new(Arc::new(rig.disk.clone()), 16);
+        rig.cache.as_mut().unwrap().give(&env, Life::Again);
+        rig.disk
+            .fail(Operation::Open, "", skip, 1, Fault::NoDescriptor);
+        let before = rig.disk.count(Operation::Open);
+        let first = open_in(Arc::clone(&env), &rig.config, state, rig.now_ms);
+        rig.disk.heal();
+        let opened = rig.disk.count(Operation::Open) - before;
+        let (log, _) = first.unwrap_or_else(|error| {
+            assert!(error.may_pass(), "{skip}: {error}");
+            open_in(Arc::clone(&env), &rig.config, state, rig.now_ms).unwrap()
+        });
+        rig.log = log;
+        assert_eq!((env.poisoned(), env.unclaimed_unwritten()), (None, 0));
+        assert_eq!(rig.log.synced_end(), rig.log.log_end_offset());
+        rig.drain();
+        assert!(rig.contents().len() >= acknowledged as usize, "{skip}");
+        if opened <= skip {
+            assert!(skip > 10, "nothing failed");
+            break;
+        }
+        skip += 1;
+    }
+}
+
+/// Each segment that is not synced has a file open, and a directory has many logs.
+#[test]
+fn the_logs_of_a_directory_roll_together_only_as_many_segments_as_are_synced() {
+    let open_segments_max = 16;
+    let rig = Rig::new(LogConfig::default());
+    let env = LogEnv::new(Arc::new(rig.disk.clone()), open_segments_max);
+    let config = Arc::new(LogConfig {
+        segment_ms: 1_000,
+        ..LogConfig::default()
+    });
+    let open = |partition| {
+        let request = OpenRequest {
+            env: Arc::clone(&env),
+            log_dir: Path::new(common::DIR),
+            topic: "many",
+            partition,
+            topic_id: None,
+            config: Arc::clone(&config),
+            state: OpenState::default(),
+            now_ms: 1_000,
+            producer_id_expiration_ms: 86_400_000,
+        };
+        Log::open(request).unwrap().0
+    };
+    let mut logs: Vec<Log> = (0..20).map(open).collect();
+    let segments = |logs: &[Log]| logs.iter().map(Log::segment_count).sum::<usize>();
+    let mut now_ms = 1_000;
+    let mut leap = |logs: &mut [Log]| {
+        for _ in 0..10 {
+            now_ms += 10_000;
+            for log in &mut *logs {
+                let mut records = batch(now_ms, &["leaps"]);
+                let info = pyrklog_log::BatchInfo::parse(&records).unwrap();
+                let origin = pyrklog_log::Origin::Client;
+                log.append(&mut records, &info, origin, 0, now_ms).unwrap();
+                write(log);
+            }
+        }
+    };
+    leap(&mut logs);
+    let first = segments(&logs);
+    assert_eq!(first, logs.len() + open_segments_max);
+    // What is synced makes place for as many again, and so does a log that is closed.
+    for log in &mut logs {
+        while let Some(mut job) = log.take_sync(SyncScope::ClosedSegments) {
+            let result = job.execute();
+            log.complete_sync(job, result);
+        }
+    }
+    leap(&mut logs);
+    assert_eq!(segments(&logs), first + open_segments_max);
+    let closed = logs.split_off(10);
+    drop(closed);
+    let before = segments(&logs);
+    leap(&mut logs);
+    assert!(segments(&logs) > before);
+    leap(&mut logs);
+    assert!(segments(&logs) <= before + open_segments_max);
+}
+
+/// The same of one log.
+#[test]
+fn batches_whose_timestamps_leap_roll_only_as_many_segments_as_are_synced() {
+    let mut rig = Rig::new(LogConfig {
+        segment_ms: 1_000,
+        ..LogConfig::default()
+    });
+    for turn in 1..4 {
+        for _ in 0..100 {
+            rig.now_ms += 10_000;
+            rig.put(&["leaps"]);
+        }
+        assert!(rig.log.segment_count() <= turn * 17);
+        assert!(rig.log.segment_count() > turn * 8);
+        rig.sync(SyncScope::ClosedSegments);
+    }
+    assert_eq!(rig.contents().len(), 300);
 }

@@ -59,7 +59,7 @@ fn keep_up(log: &Mutex<Log>, done: &AtomicBool) {
         let candidates = log.lock().retention_candidates(0);
         candidates.load().unwrap();
         let removed = log.lock().plan_retention(0).removed;
-        if let Some(removed) = removed {
+        if let Some(mut removed) = removed {
             removed.rename().unwrap();
             removed.delete().unwrap();
         }

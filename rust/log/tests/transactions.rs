@@ -32,7 +32,7 @@ fn committed(rig: &Rig, offset: i64) -> (Vec<i64>, Vec<AbortedTxn>) {
         .iter()
         .map(|record| record.0)
         .collect();
-    (offsets, rig.log.aborted_transactions(&slice))
+    (offsets, rig.log.aborted_transactions(&slice).unwrap())
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn readers_keep_what_they_hold_of_a_deleted_segment() {
     let held = slice(&rig);
     let located = rig.log.locate(2, Isolation::HighWatermark).unwrap();
     rig.log.retention_candidates(rig.now_ms).load().unwrap();
-    let removed = rig.log.plan_retention(rig.now_ms).removed.unwrap();
+    let mut removed = rig.log.plan_retention(rig.now_ms).removed.unwrap();
     assert_eq!(removed.due_ms, rig.now_ms + 60_000);
     removed.rename().unwrap();
     assert_eq!(records_in(&bytes(&held)).len(), 2);
@@ -146,7 +146,7 @@ fn readers_keep_what_they_hold_of_a_deleted_segment() {
 fn a_start_after_half_a_deletion_finishes_it() {
     let mut rig = filled(limited(-1, 1_000));
     rig.log.retention_candidates(rig.now_ms).load().unwrap();
-    let removed = rig.log.plan_retention(rig.now_ms).removed.unwrap();
+    let mut removed = rig.log.plan_retention(rig.now_ms).removed.unwrap();
     rig.disk
         .fail(Operation::Rename, ".log", 1, 9, Fault::InputOutput);
     assert!(removed.rename().is_err());

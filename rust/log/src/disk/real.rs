@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -18,10 +18,13 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use self::direct::Direct;
-use super::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space, sync_failed, write_zeros};
+use super::{
+    DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space, Stamp, sync_failed, write_zeros,
+};
 
 mod direct;
 mod past_cache;
+mod read_ahead;
 
 /// Files of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,6 +57,7 @@ impl Disk for RealDisk {
             file: Arc::new(options.open(path)?),
             past_cache: past_cache::Apart::default(),
             direct: Direct::default(),
+            is_in_sequence: AtomicBool::new(false),
             log_dir: LogDirKey::of_file(path),
         }))
     }
@@ -122,6 +126,17 @@ impl Disk for RealDisk {
         Ok(match modified.duration_since(UNIX_EPOCH) {
             Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
             Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+        })
+    }
+
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        let file = fs::metadata(path)?;
+        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        Ok(Stamp {
+            inode: file.ino(),
+            size: file.size(),
+            modified_ns: ns(file.mtime(), file.mtime_nsec()),
+            changed_ns: ns(file.ctime(), file.ctime_nsec()),
         })
     }
 
@@ -237,6 +252,16 @@ pub fn take_left_open() -> Option<LeftOpen> {
     })
 }
 
+/// A file system that cannot tell says so; the read then belongs to a thread that may wait.
+fn would_block(error: Errno) -> io::Error {
+    match error {
+        Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR | Errno::NOSYS => {
+            io::ErrorKind::WouldBlock.into()
+        }
+        error => error.into(),
+    }
+}
+
 /// A file; by `Arc` so that whoever drops it can pass it on instead of closing it.
 #[derive(Debug)]
 struct RealFile {
@@ -244,6 +269,8 @@ struct RealFile {
     /// See [`past_cache::read`].
     past_cache: past_cache::Apart,
     direct: Direct,
+    /// The system was told that it is read from front to back.
+    is_in_sequence: AtomicBool,
     log_dir: LogDirKey,
 }
 
@@ -313,15 +340,13 @@ impl DiskFile for RealFile {
     }
 
     fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        match past_cache::read_nowait(&self.file, buffer, position) {
-            Ok(n) => Ok(n),
-            // A file system that cannot tell says so; the read then belongs to a thread that may
-            // wait.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR | Errno::NOSYS) => {
-                Err(io::ErrorKind::WouldBlock.into())
-            }
-            Err(error) => Err(error.into()),
-        }
+        past_cache::read_nowait(&self.file, buffer, position).map_err(would_block)
+    }
+
+    fn read_at_nowait_keeping(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut buffers = [IoSliceMut::new(buffer)];
+        let flags = ReadWriteFlags::NOWAIT;
+        rustix::io::preadv2(&self.file, &mut buffers, position, flags).map_err(would_block)
     }
 
     fn read_past_cache_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
@@ -385,9 +410,22 @@ impl DiskFile for RealFile {
     }
 
     fn read_ahead(&self, position: u64, len: u64) {
+        if !read_ahead::is_far(&self.file) {
+            return self.fetch(position, len);
+        }
+        if !self.is_in_sequence.swap(true, Ordering::Relaxed) {
+            // A hint: refused, it changes nothing for the reader. Here and below.
+            let _refused = rustix::fs::fadvise(&self.file, 0, None, Advice::Sequential);
+        }
+    }
+
+    fn fetch(&self, position: u64, len: u64) {
+        read_ahead::fetch(&self.file, position, len);
+    }
+
+    fn give_up_pages(&self, position: u64, len: u64) {
         if let Some(len) = NonZeroU64::new(len) {
-            // A hint: a file system that ignores or refuses it changes nothing for the reader.
-            let _refused = rustix::fs::fadvise(&self.file, position, Some(len), Advice::WillNeed);
+            let _refused = rustix::fs::fadvise(&self.file, position, Some(len), Advice::DontNeed);
         }
     }
 

@@ -321,13 +321,23 @@ fn files_that_are_none_of_ours() {
         let file = Box::new(Vec::new());
         dump(Path::new(name), file, Beside::default(), PLAIN).map(|_| ())
     };
-    for name in ["notes.txt", ".lock", "", "/", "0.log"] {
+    for name in [
+        "notes.txt",
+        ".lock",
+        "",
+        "/",
+        "0.log",
+        "00000000000000000000.log.x.deleted",
+    ] {
         assert!(
             matches!(open(name), Err(DumpError::UnknownFile(_))),
             "{name}"
         );
     }
-    assert!(open("00000000000000000000.log.deleted").is_ok());
+    for suffix in ["deleted", "7.deleted"] {
+        let name = format!("00000000000000000000.log.{suffix}");
+        assert!(open(&name).is_ok(), "{name}");
+    }
 }
 
 #[test]

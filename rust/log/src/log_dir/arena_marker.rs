@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! .pyrklog-arena     version, uuid, boot and path, one `name=value` a line; `unregistered` before path
-//!                    from the making of the arena to the broker's registration with the cluster
+//!                    from the making of the arena to the broker's registration with the cluster;
+//!                    version 2 and `kept` and `mark` before path after an orderly end
 //! .pyrklog-unclean   one line: when and why the directory may lack what was acknowledged
 //! ```
 //!
@@ -33,6 +34,17 @@ pub struct ArenaMarker {
     /// As long as no broker has registered with this arena: the broker epoch of the orderly end before
     /// it was made, if it was one.
     pub unregistered: Option<Option<i64>>,
+    /// An orderly end left it for the next start: what is in it is in the files, too.
+    pub kept: Option<KeptMark>,
+}
+
+/// When an arena was left by an orderly end, and the directory then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptMark {
+    /// Milliseconds since the epoch.
+    pub at_ms: i64,
+    /// [`LogDir::clean_mark`] of the mark that this end left.
+    pub clean_mark: u64,
 }
 
 impl ArenaMarker {
@@ -42,22 +54,37 @@ impl ArenaMarker {
             Some(None) => "unregistered=none\n".to_owned(),
             Some(Some(epoch)) => format!("unregistered={epoch}\n"),
         };
+        // A broker that knows nothing of kept arenas does not read the second version, and makes an
+        // arena of its own.
+        let (version, kept) = match self.kept {
+            None => (1, String::new()),
+            Some(kept) => (
+                2,
+                format!("kept={}\nmark={:016x}\n", kept.at_ms, kept.clean_mark),
+            ),
+        };
         format!(
-            "version=1\nuuid={}\nboot={}\n{unregistered}path={}\n",
+            "version={version}\nuuid={}\nboot={}\n{unregistered}{kept}path={}\n",
             hex(&self.identity.uuid),
             hex(&self.identity.boot),
             self.path.display()
         )
     }
 
-    fn parse(content: &str) -> Option<ArenaMarker> {
+    /// What a marker's file says; `None` where that makes no sense.
+    pub fn parse(content: &str) -> Option<ArenaMarker> {
         let field = |name: &str| {
             let mut lines = content.lines();
             lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
         };
-        if field("version")? != "1" {
-            return None;
-        }
+        let kept = match field("version")? {
+            "1" => None,
+            "2" => Some(KeptMark {
+                at_ms: field("kept")?.parse().ok()?,
+                clean_mark: u64::from_str_radix(field("mark")?, 16).ok()?,
+            }),
+            _ => return None,
+        };
         Some(ArenaMarker {
             identity: Identity {
                 uuid: parse_id(field("uuid")?)?,
@@ -66,6 +93,7 @@ impl ArenaMarker {
             path: PathBuf::from(field("path")?),
             // What makes no sense is no proof of anything.
             unregistered: field("unregistered").map(|text| text.parse().ok()),
+            kept,
         })
     }
 }
@@ -216,7 +244,17 @@ mod tests {
             },
             path: "/dev/shm/x y.arena".into(),
             unregistered: None,
+            kept: None,
         };
+        let kept = ArenaMarker {
+            kept: Some(KeptMark {
+                at_ms: 1_700_000_000_000,
+                clean_mark: u64::MAX - 1,
+            }),
+            ..marker.clone()
+        };
+        assert_eq!(ArenaMarker::parse(&kept.encode()), Some(kept.clone()));
+        assert!(kept.encode().starts_with("version=2\n"));
         for unregistered in [None, Some(None), Some(Some(-1)), Some(Some(77))] {
             let marker = ArenaMarker {
                 unregistered,

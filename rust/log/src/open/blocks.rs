@@ -64,17 +64,13 @@ impl Claim {
         arena.has_no_producers(found.slot)
     }
 
-    /// The log can be opened later: its blocks are as they were.
-    pub fn give_back(self, env: &LogEnv) {
-        if let Some(found) = self.found {
-            env.unclaim(&self.name, found);
-        }
-    }
-
-    /// The log could not be opened: its blocks are kept, and nobody gets them.
-    pub fn refuse(self, env: &LogEnv, reason: &str) {
-        if let Some(found) = self.found {
-            env.quarantine(&self.name, found, reason);
+    /// The log could not be opened. If that may pass, its blocks are as they were for the next try; else
+    /// they are kept, and nobody gets them.
+    pub fn end(self, env: &LogEnv, error: &OpenError) {
+        match self.found {
+            Some(found) if error.may_pass() => env.unclaim(&self.name, found),
+            Some(found) => env.quarantine(&self.name, found, &error.to_string()),
+            None => {}
         }
     }
 

@@ -46,6 +46,8 @@ pub(super) struct LoadedState {
     pub unsynced: Vec<Arc<Segment>>,
     pub unwritten: Vec<Unwritten>,
     pub index_interval_bytes: u32,
+    /// Everything below was synced.
+    pub synced_end: i64,
 }
 
 /// A log's content once it is loaded.
@@ -84,6 +86,7 @@ impl Loader<'_> {
             unsynced: Vec::new(),
             unwritten: Vec::new(),
             index_interval_bytes: self.config.index_interval_bytes,
+            synced_end: state.recovery_point,
             segments,
         };
         self.load_transaction_indexes(&files, &mut loading, report)?;
@@ -375,7 +378,7 @@ impl Loader<'_> {
         let mut epochs_due = false;
         if (trimmed || loading.epochs_changed) && !epochs_unwritten {
             match self.write_epochs(&loading.epochs) {
-                Err(error) if error.is_full() => epochs_due = true,
+                Err(error) if error.may_pass() => epochs_due = true,
                 result => result?,
             }
         }

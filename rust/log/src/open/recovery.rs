@@ -30,6 +30,8 @@ pub(super) struct Recovered {
     /// The offset after its last batch.
     pub end_offset: i64,
     pub first_timestamp: Option<i64>,
+    /// Offsets are missing between its batches or in them: it was compacted once.
+    pub is_thinned: bool,
     /// Why the walk ended before the end of the file.
     pub cut: Option<String>,
 }
@@ -37,6 +39,9 @@ pub(super) struct Recovered {
 impl Loader<'_> {
     /// Walks the segments from `first` on, rebuilds what is derived from them, and cuts the log
     /// where it is not sound. Returns what the last one that is left holds.
+    ///
+    /// Without compaction segments follow one another without a gap, so what is missing between two was
+    /// written, but lost before it was synced. A topic that is not compacted any more keeps its gaps.
     pub(super) fn recover(
         &self,
         state: &mut LoadedState,
@@ -44,6 +49,7 @@ impl Loader<'_> {
         report: &mut OpenReport,
     ) -> Result<Recovered, OpenError> {
         let mut end_offset = state.segments[first].base_offset();
+        let mut may_have_holes = self.config.cleanup_compact;
         let mut i = first;
         loop {
             let segment = state.segments[i].clone();
@@ -55,9 +61,10 @@ impl Loader<'_> {
             report.recovered_segments += usize::from(segment.size() > 0);
             report.scanned_bytes += recovered.size;
             let next_base = state.segments.get(i + 1).map(|next| next.base_offset());
-            if recovered.cut.is_none()
-                && next_base.is_some_and(|base| self.is_hole(end_offset, base))
-            {
+            may_have_holes |= recovered.is_thinned;
+            // What was synced is not lost: whatever is missing below the recovery point was taken away.
+            let is_lost = |base| base > end_offset && base > state.synced_end && !may_have_holes;
+            if recovered.cut.is_none() && next_base.is_some_and(is_lost) {
                 recovered.cut = Some(format!("the next segment does not begin at {end_offset}"));
             }
             let becomes_active = next_base.is_none() || recovered.cut.is_some();
@@ -76,12 +83,6 @@ impl Loader<'_> {
         }
     }
 
-    /// Without compaction segments follow one another without a gap, so what is missing between
-    /// two was written, but lost before it was synced.
-    fn is_hole(&self, end_offset: i64, next_base: i64) -> bool {
-        !self.config.cleanup_compact && next_base > end_offset
-    }
-
     fn recover_segment(
         &self,
         segment: &Arc<Segment>,
@@ -95,6 +96,7 @@ impl Loader<'_> {
             size: 0,
             end_offset: expected.max(base_offset),
             first_timestamp: None,
+            is_thinned: false,
             cut: None,
         };
         let size = segment.size();
@@ -244,6 +246,8 @@ fn apply(
     if position == 0 {
         recovered.first_timestamp = Some(facts.max_timestamp);
     }
+    recovered.is_thinned |= info.base_offset > recovered.end_offset
+        || i64::from(info.record_count) <= i64::from(info.last_offset_delta);
     let at = position as u32;
     recovered.indexes.add(facts, at, state.index_interval_bytes);
     let newest = state.epochs.latest().map_or(-1, |entry| entry.epoch);

@@ -10,6 +10,9 @@ pub const NO_EPOCH: i16 = -1;
 /// "No sequence".
 pub const NO_SEQUENCE: i32 = -1;
 const NO_OFFSET: i64 = -1;
+/// So far back it is remembered that sequences were written: half of those that there are, since
+/// they wrap.
+const WRITTEN_MAX: i32 = 1 << 30;
 
 /// What is remembered of one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +44,15 @@ impl BatchMeta {
 
 /// Invariants: `batches` holds those of `epoch` only, oldest first; `current_txn_first_offset` is
 /// set exactly while the table of open transactions has an entry for it; `is_shortened` only while
-/// there are fewer batches than are remembered.
+/// there are fewer batches than are remembered; every sequence of `epoch` from `first_sequence` to the
+/// last one was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProducerState {
     pub epoch: i16,
     batches: [BatchMeta; BATCHES_MAX],
     batch_count: usize,
+    /// [`NO_SEQUENCE`] while no batch is known.
+    first_sequence: i32,
     /// It comes from a snapshot, which names the last batch only.
     is_shortened: bool,
     pub coordinator_epoch: i32,
@@ -67,6 +73,7 @@ impl Default for ProducerState {
             epoch: NO_EPOCH,
             batches: [NO_BATCH; BATCHES_MAX],
             batch_count: 0,
+            first_sequence: NO_SEQUENCE,
             is_shortened: false,
             coordinator_epoch: -1,
             last_timestamp: -1,
@@ -97,15 +104,21 @@ impl ProducerState {
             .find(|batch| batch.first_sequence() == first && batch.last_sequence == last)
     }
 
-    /// Whether the batch lies before all that are remembered, and would be among them had the
-    /// producer's state not gone through a snapshot.
-    pub fn may_have_been_known(&self, info: &BatchInfo) -> bool {
+    /// Whether the batch was written, but lies before all that are remembered, and would be among them
+    /// had the producer's state not gone through a snapshot.
+    pub fn was_forgotten(&self, info: &BatchInfo) -> bool {
         let Some(oldest) = self.batches().first().filter(|_| self.is_shortened) else {
             return false;
         };
-        // Sequences wrap: what is less than half of them back is before.
-        let between = oldest.first_sequence().wrapping_sub(info.last_sequence());
-        info.producer_epoch == self.epoch && (1..=i32::MAX / 2).contains(&(between & i32::MAX))
+        if info.producer_epoch != self.epoch || self.first_sequence < 0 || info.base_sequence < 0 {
+            return false;
+        }
+        let from_first = |sequence: i32| distance(self.first_sequence, sequence);
+        let (first, last) = (
+            from_first(info.base_sequence),
+            from_first(info.last_sequence()),
+        );
+        first <= last && last < from_first(oldest.first_sequence())
     }
 
     /// Sequences begin again with an epoch: batches of another one are forgotten.
@@ -113,12 +126,21 @@ impl ProducerState {
         if self.epoch != epoch {
             self.epoch = epoch;
             self.batch_count = 0;
+            self.first_sequence = NO_SEQUENCE;
             self.is_shortened = false;
         }
     }
 
     /// Remembers a batch; the oldest of five is forgotten.
     pub fn add_batch(&mut self, batch: BatchMeta) {
+        let first_sequence = batch.first_sequence();
+        let follows = self.batch_count > 0 && distance(self.last_sequence(), first_sequence) == 1;
+        if !follows {
+            // After its state had expired a producer may begin anywhere.
+            self.first_sequence = first_sequence;
+        } else if distance(self.first_sequence, batch.last_sequence) > WRITTEN_MAX {
+            self.first_sequence = batch.last_sequence.wrapping_sub(WRITTEN_MAX) & i32::MAX;
+        }
         if self.batch_count == BATCHES_MAX {
             self.batches.copy_within(1.., 0);
             self.batch_count -= 1;
@@ -146,6 +168,11 @@ impl ProducerState {
             timestamp: self.last_timestamp,
             coordinator_epoch: self.coordinator_epoch,
             current_txn_first_offset: self.current_txn_first_offset.unwrap_or(NO_OFFSET),
+            // Of what begins with the last batch nothing has to be said.
+            first_sequence: match self.first_sequence == last.first_sequence() {
+                true => NO_SEQUENCE,
+                false => self.first_sequence,
+            },
         }
     }
 
@@ -161,6 +188,9 @@ impl ProducerState {
                 offset_delta: entry.offset_delta,
                 timestamp: entry.timestamp,
             });
+            if entry.first_sequence >= 0 {
+                state.first_sequence = entry.first_sequence;
+            }
             state.is_shortened = true;
         }
         state.coordinator_epoch = entry.coordinator_epoch;
@@ -169,4 +199,9 @@ impl ProducerState {
         state.current_txn_first_offset = (first_offset >= 0).then_some(first_offset);
         state
     }
+}
+
+/// How many sequences `later` lies behind `earlier`; 0 follows 2^31-1.
+fn distance(earlier: i32, later: i32) -> i32 {
+    later.wrapping_sub(earlier) & i32::MAX
 }

@@ -4,6 +4,8 @@ use crate::snapshot;
 use pyrklog_wire::batch::BatchHeader;
 use pyrklog_wire::builder::{BatchBuilder, transaction_marker};
 
+mod repetitions;
+
 const PRODUCER: i64 = 77;
 
 fn data(epoch: i16, base_sequence: i32, count: i32) -> BatchInfo {
@@ -84,49 +86,6 @@ fn batches_without_producer_id_are_not_looked_at() {
     batch.producer_id = -1;
     assert_eq!(log.append(&batch, Origin::Client), Ok(Check::NotIdempotent));
     assert!(log.states.is_empty());
-}
-
-/// As after a roll and a kill, or an orderly restart, while a producer has five batches under way.
-#[test]
-fn what_a_snapshot_left_out_is_known_to_be_a_repetition() {
-    let mut log = Offsets::default();
-    for sequence in [0, 2, 4, 6] {
-        log.push(&data(0, sequence, 2));
-    }
-    let entries = log.states.snapshot_entries();
-    log.states.load(&entries, 0, i64::MAX);
-    let forgotten = |first_sequence, last_sequence| {
-        Err(ProducerError::Forgotten {
-            producer_id: PRODUCER,
-            first_sequence,
-            last_sequence,
-        })
-    };
-    assert_eq!(log.append(&data(0, 0, 2), Origin::Client), forgotten(0, 7));
-    assert_eq!(log.append(&data(0, 6, 2), Origin::Client), duplicate(6, 7));
-    assert_eq!(log.append(&data(0, 8, 1), Origin::Client), Ok(Check::New));
-    assert_eq!(log.append(&data(0, 4, 2), Origin::Client), forgotten(4, 8));
-    assert_eq!(
-        log.append(&data(0, 10, 1), Origin::Client),
-        out_of_order(0, 10, 0, 8),
-        "a gap"
-    );
-    assert_eq!(
-        log.append(&data(0, 5, 2), Origin::Client),
-        out_of_order(0, 5, 0, 8),
-        "half of it"
-    );
-    for sequence in 9..12 {
-        assert_eq!(
-            log.append(&data(0, sequence, 1), Origin::Client),
-            Ok(Check::New)
-        );
-    }
-    assert_eq!(
-        log.append(&data(0, 4, 2), Origin::Client),
-        out_of_order(0, 4, 0, 11),
-        "as much is known as ever"
-    );
 }
 
 #[test]
@@ -378,6 +337,23 @@ fn sequences_go_on_over_a_marker_of_the_same_epoch() {
     assert_eq!(log.append(&next, Origin::Client), out_of_order(1, 2, 1, -1));
     next.base_sequence = 0;
     assert_eq!(log.append(&next, Origin::Client), Ok(Check::New));
+}
+
+/// They are copied under the log's lock in any order, and put in order by the writer.
+#[test]
+fn a_snapshot_of_many_producers_is_in_order() {
+    let mut log = Offsets::default();
+    for producer_id in (0..2000).map(|number| number * 7919 % 2003) {
+        log.push(&BatchInfo {
+            producer_id,
+            ..data(0, 0, 1)
+        });
+    }
+    let bytes = snapshot::encode_sorted(log.states.entries_unsorted());
+    assert_eq!(bytes, snapshot::encode(&log.states.snapshot_entries()));
+    let entries = snapshot::decode(&bytes).expect("as written");
+    let is_before = |pair: &[ProducerEntry]| pair[0].producer_id < pair[1].producer_id;
+    assert!(entries.len() == 2000 && entries.windows(2).all(is_before));
 }
 
 #[test]

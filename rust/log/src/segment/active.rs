@@ -48,13 +48,21 @@ impl ActiveSegment {
         self.segment.base_offset()
     }
 
-    /// Kafka's rule: whether the batch has to go into a new segment.
-    pub fn must_roll(&self, batch: BatchFacts, config: &LogConfig, now_ms: i64) -> bool {
+    /// Kafka's rule: whether the batch has to go into a new segment. With `may_age` the segment's age
+    /// is no reason.
+    pub fn must_roll(
+        &self,
+        batch: BatchFacts,
+        config: &LogConfig,
+        now_ms: i64,
+        may_age: bool,
+    ) -> bool {
         if self.size == 0 {
             return !fits_relative(batch.last_offset, self.base_offset());
         }
         u64::from(self.size) + u64::from(batch.size) > u64::from(config.segment_bytes)
-            || self.waited_ms(batch.max_timestamp, now_ms) > config.segment_ms - self.jitter_ms
+            || !may_age
+                && self.waited_ms(batch.max_timestamp, now_ms) > config.segment_ms - self.jitter_ms
             || self.indexes.offsets.is_full()
             || self.indexes.times.is_full()
             || !fits_relative(batch.last_offset, self.base_offset())

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pyrklog_arena::CachedSegment;
 
 use crate::disk::DiskFile;
+use crate::kept::{PIECE_BYTES, Verdict};
 use crate::read::Wait;
 use crate::segment::Segment;
 use crate::windows::{Look, Window};
@@ -20,6 +21,22 @@ const PROBE_AHEAD_BYTES: u64 = 128 * 1024;
 #[derive(Clone, Debug)]
 pub struct SegmentBytes {
     source: Source,
+}
+
+/// Where bytes of a segment are that no block holds.
+#[derive(Debug)]
+pub enum Place {
+    /// In a window.
+    Window(Arc<Window>),
+    /// In the page cache, or in a file that has no windows.
+    PageCache,
+    /// On the disk or in the page cache, where the next `len` bytes are to stay when they are read.
+    Kept {
+        /// Up to the end of what is kept at once.
+        len: usize,
+    },
+    /// On the disk, and not worth a place in the page cache.
+    Disk,
 }
 
 #[derive(Clone, Debug)]
@@ -89,9 +106,12 @@ impl SegmentBytes {
             return Ok(count);
         }
         let file = self.file(wait)?;
-        match wait {
-            Wait::Nowait => file.read_at_nowait(buffer, position),
-            Wait::Blocking | Wait::PastCache => file.read_at(buffer, position),
+        match (wait, &self.source) {
+            (Wait::Nowait, Source::Segment(segment)) => {
+                read_nowait(&*file, segment, buffer, position)
+            }
+            (Wait::Nowait, Source::File(_)) => file.read_at_nowait(buffer, position),
+            (Wait::Blocking | Wait::PastCache, _) => file.read_at(buffer, position),
         }
     }
 
@@ -102,46 +122,106 @@ impl SegmentBytes {
         }
     }
 
+    /// Where the bytes from `position` on are, or go when they are read. Waits for nothing but the
+    /// opening of the file.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn place(&self, position: u64) -> io::Result<Place> {
+        let Source::Segment(segment) = &self.source else {
+            return Ok(Place::PageCache);
+        };
+        let env = segment.env();
+        let look = env.windows().look(segment.id(), position);
+        if let Look::Held(window) = look {
+            return Ok(Place::Window(window));
+        }
+        let file = segment.log_file(Wait::Blocking)?;
+        let kept = env.kept();
+        let mut verdict = kept.touch(segment.id(), position);
+        if verdict.is_none() {
+            // Nothing is known of the page cache of files that are not the system's own.
+            let can_keep = file.descriptor().is_some();
+            // What the system has read ahead of a reader of kept data counts as kept, or is left alone.
+            let follows = can_keep && kept.holds_before(segment.id(), position);
+            let is_resident = !follows && matches!(look, Look::Unknown) && {
+                let last = segment.written().saturating_sub(1);
+                let probe = last.min(position + PROBE_AHEAD_BYTES);
+                read_nowait(&*file, segment, &mut [0], probe).is_ok()
+            };
+            if is_resident && !(can_keep && kept.has_room()) {
+                return Ok(Place::PageCache);
+            }
+            if can_keep {
+                verdict = Some(kept.judge(segment, position));
+            }
+        }
+        let Some(verdict @ Verdict::Keep { .. }) = verdict else {
+            return Ok(Place::Disk);
+        };
+        begin_keeping(&*file, segment, position, verdict);
+        let len = usize::try_from(piece_end(position) - position).unwrap_or(usize::MAX);
+        Ok(Place::Kept { len })
+    }
+
+    /// Whether the page cache has the byte at `position`.
+    pub fn is_resident(&self, position: u64) -> bool {
+        let file = self.file(Wait::Nowait);
+        file.is_ok_and(|file| file.read_at_nowait_keeping(&mut [0], position).is_ok())
+    }
+
+    /// Reads the window that holds the bytes from `position` on: waits for the disk. `None`: the file
+    /// does not reach that far, or has no windows.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn load(&self, position: u64) -> io::Result<Option<Arc<Window>>> {
+        match &self.source {
+            Source::Segment(segment) => segment.env().windows().load(segment, position),
+            Source::File(_) => Ok(None),
+        }
+    }
+
     /// The window that holds the bytes from `position` on, read if need be: waits for the disk.
     /// `None` where the page cache has them, and for files that have no windows.
     ///
     /// # Errors
     /// The disk's.
     pub fn window(&self, position: u64) -> io::Result<Option<Arc<Window>>> {
-        let Source::Segment(segment) = &self.source else {
-            return Ok(None);
-        };
-        let windows = segment.env().windows();
-        match windows.look(segment.id(), position) {
-            Look::Held(window) => return Ok(Some(window)),
-            Look::GoesOn => {}
-            Look::Unknown => {
-                let last = segment.written().saturating_sub(1);
-                let probe = last.min(position + PROBE_AHEAD_BYTES);
-                let file = segment.log_file(Wait::Blocking)?;
-                if file.read_at_nowait(&mut [0], probe).is_ok() {
-                    return Ok(None);
-                }
-            }
+        match self.place(position)? {
+            Place::Window(window) => Ok(Some(window)),
+            Place::PageCache | Place::Kept { .. } => Ok(None),
+            Place::Disk => self.load(position),
         }
-        windows.load(segment, position)
     }
 
-    /// Whether what follows a window should be read now, before anybody asks for it.
-    pub fn wants_ahead(&self, window: &Window) -> Option<u64> {
+    /// Where what follows a window should be read now, before anybody asks for it. Each answer is for
+    /// [`SegmentBytes::load_ahead`] or [`SegmentBytes::forget_ahead`].
+    pub fn plan_ahead(&self, window: &Window) -> Vec<u64> {
         let Source::Segment(segment) = &self.source else {
-            return None;
+            return Vec::new();
         };
-        let next = window.next()?;
         let windows = segment.env().windows();
-        windows.wants(segment, next).then_some(next)
+        let mut plan = windows.plan_ahead(segment, window);
+        // What is kept comes from the page cache, and whoever gets there reads on from it.
+        let kept = plan.iter().position(|at| is_kept_from(segment, *at));
+        for dropped in plan.drain(kept.unwrap_or(plan.len())..) {
+            windows.forget_ahead(segment.id(), dropped);
+        }
+        plan
     }
 
     /// Reads the window at `position`, for whoever comes there. Waits for the disk.
     pub fn load_ahead(&self, position: u64) {
         if let Source::Segment(segment) = &self.source {
-            // Whoever asks for the bytes meets the error again.
-            let _error = segment.env().windows().load(segment, position);
+            segment.env().windows().load_ahead(segment, position);
+        }
+    }
+
+    /// Nobody will.
+    pub fn forget_ahead(&self, position: u64) {
+        if let Source::Segment(segment) = &self.source {
+            segment.env().windows().forget_ahead(segment.id(), position);
         }
     }
 
@@ -150,6 +230,64 @@ impl SegmentBytes {
         if let Source::Segment(segment) = &self.source {
             segment.env().windows().passed(window);
         }
+    }
+}
+
+/// Where the piece ends that `position` is in.
+fn piece_end(position: u64) -> u64 {
+    (position / PIECE_BYTES + 1) * PIECE_BYTES
+}
+
+/// A reader comes to a piece that is kept: the system fetches it, and what is kept behind it.
+fn begin_keeping(file: &dyn DiskFile, segment: &Segment, position: u64, verdict: Verdict) {
+    let Verdict::Keep {
+        is_entry: true,
+        is_alone,
+    } = verdict
+    else {
+        return;
+    };
+    let behind = if is_alone { 0 } else { PIECE_BYTES };
+    let end = segment.written().min(piece_end(position) + behind);
+    let len = end.saturating_sub(position);
+    if is_alone {
+        file.fetch(position, len);
+    } else {
+        file.read_ahead(position, len);
+    }
+}
+
+/// Whether what follows is kept, or is to be from now on; that is decided where a piece begins.
+fn is_kept_from(segment: &Arc<Segment>, position: u64) -> bool {
+    let kept = segment.env().kept();
+    if kept.holds(segment.id(), position) {
+        return true;
+    }
+    if !position.is_multiple_of(PIECE_BYTES) {
+        return false;
+    }
+    let Ok(file) = segment.log_file(Wait::Nowait) else {
+        return false;
+    };
+    if file.descriptor().is_none() {
+        return false;
+    }
+    let verdict = kept.judge(segment, position);
+    begin_keeping(&*file, segment, position, verdict);
+    verdict != Verdict::Past
+}
+
+/// Reads what the page cache has. What that makes the system fetch stays there as long as old data may.
+fn read_nowait(
+    file: &dyn DiskFile,
+    segment: &Segment,
+    buffer: &mut [u8],
+    position: u64,
+) -> io::Result<usize> {
+    if segment.env().kept().is_open() {
+        file.read_at_nowait_keeping(buffer, position)
+    } else {
+        file.read_at_nowait(buffer, position)
     }
 }
 

@@ -4,7 +4,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{BatchHeader, NO_TIMESTAMP, TimestampType};
 use pyrklog_wire::records::{Record, Records, RecordsSummary, walk_records};
 
-use super::{RECORD_ERRORS_MAX, Result, Rules, ValidationError};
+use super::{Result, Rules, ValidationError};
 
 /// What the records have shown.
 #[derive(Clone, Copy, Debug)]
@@ -73,25 +73,25 @@ fn check_each(
     now_ms: i64,
 ) -> Result<RecordFacts> {
     let mut errors = Vec::new();
-    let mut code = ErrorCode::INVALID_RECORD;
+    let mut code = None;
     let mut max_timestamp = NO_TIMESTAMP;
     for (index, record) in (0..).zip(Records::new(records)) {
         let record = record.map_err(ValidationError::invalid)?;
         let timestamp = header.base_timestamp.wrapping_add(record.timestamp_delta);
         max_timestamp = max_timestamp.max(timestamp);
-        if let Some((fault, reason)) = fault_of(header, &record, timestamp, rules, now_ms) {
+        if let Some(fault) = fault_of(header, &record, timestamp, rules, now_ms) {
             // One bad timestamp decides over any number of missing keys.
-            if fault == ErrorCode::INVALID_TIMESTAMP {
-                code = fault;
+            if code != Some(ErrorCode::INVALID_TIMESTAMP) {
+                code = Some(fault.code());
             }
-            if errors.len() < RECORD_ERRORS_MAX {
-                errors.push((index, reason));
+            if errors.len() < rules.record_errors_max {
+                errors.push((index, fault.reason(rules, now_ms)));
             }
         }
     }
-    if errors.is_empty() {
+    let Some(code) = code else {
         return Ok(RecordFacts { max_timestamp });
-    }
+    };
     let message = if code == ErrorCode::INVALID_TIMESTAMP {
         "records have timestamps that the topic does not allow"
     } else {
@@ -102,16 +102,46 @@ fn check_each(
     Err(error)
 }
 
+/// What is wrong with one record.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    NoKey,
+    OutOfRange { timestamp: i64 },
+    ClaimsAppendTime,
+}
+
+impl Fault {
+    fn code(self) -> ErrorCode {
+        match self {
+            Fault::NoKey => ErrorCode::INVALID_RECORD,
+            Fault::OutOfRange { .. } | Fault::ClaimsAppendTime => ErrorCode::INVALID_TIMESTAMP,
+        }
+    }
+
+    fn reason(self, rules: &Rules, now_ms: i64) -> String {
+        match self {
+            Fault::NoKey => "a record of a compacted topic needs a key".to_owned(),
+            Fault::OutOfRange { timestamp } => {
+                let earliest = now_ms.saturating_sub(rules.timestamp_before_max_ms);
+                let latest = now_ms.saturating_add(rules.timestamp_after_max_ms);
+                format!("timestamp {timestamp} is not within [{earliest}, {latest}]")
+            }
+            Fault::ClaimsAppendTime => {
+                "a producer must not set the timestamp type to LogAppendTime".to_owned()
+            }
+        }
+    }
+}
+
 fn fault_of(
     header: &BatchHeader,
     record: &Record<'_>,
     timestamp: i64,
     rules: &Rules,
     now_ms: i64,
-) -> Option<(ErrorCode, String)> {
+) -> Option<Fault> {
     if rules.compacted && record.key.is_none() {
-        let reason = "a record of a compacted topic needs a key".to_owned();
-        return Some((ErrorCode::INVALID_RECORD, reason));
+        return Some(Fault::NoKey);
     }
     // Of a batch that claims append time, Kafka takes the header's timestamp for every record.
     let claims_append_time = header.timestamp_type() == TimestampType::LogAppendTime;
@@ -124,15 +154,8 @@ fn fault_of(
         let age_ms = now_ms.wrapping_sub(timestamp);
         let out_of_range = age_ms > rules.timestamp_before_max_ms
             || age_ms.wrapping_neg() > rules.timestamp_after_max_ms;
-        return (out_of_range && timestamp != NO_TIMESTAMP).then(|| {
-            let earliest = now_ms.saturating_sub(rules.timestamp_before_max_ms);
-            let latest = now_ms.saturating_add(rules.timestamp_after_max_ms);
-            let reason = format!("timestamp {timestamp} is not within [{earliest}, {latest}]");
-            (ErrorCode::INVALID_TIMESTAMP, reason)
-        });
+        return (out_of_range && timestamp != NO_TIMESTAMP)
+            .then_some(Fault::OutOfRange { timestamp });
     }
-    claims_append_time.then(|| {
-        let reason = "a producer must not set the timestamp type to LogAppendTime".to_owned();
-        (ErrorCode::INVALID_TIMESTAMP, reason)
-    })
+    claims_append_time.then_some(Fault::ClaimsAppendTime)
 }

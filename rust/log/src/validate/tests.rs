@@ -387,14 +387,23 @@ fn record_errors_are_limited() {
     for _ in 0..RECORD_ERRORS_MAX + 1 {
         builder.append(NOW, None, None);
     }
+    let bytes = builder.build();
     let error = refuse(
-        &builder.build(),
+        &bytes,
         &Rules {
             compacted: true,
             ..rules()
         },
     );
     assert_eq!(error.record_errors.len(), RECORD_ERRORS_MAX);
+    let told_before = Rules {
+        compacted: true,
+        record_errors_max: 0,
+        ..rules()
+    };
+    let error = refuse(&bytes, &told_before);
+    assert_eq!(error.code, ErrorCode::INVALID_RECORD);
+    assert_eq!(error.record_errors, []);
 }
 
 #[test]

@@ -133,11 +133,11 @@ fn memory_is_bounded_and_shared_in_small_pieces_by_many() {
 fn what_nobody_comes_for_is_forgotten() {
     let (_, env, segment) = rig();
     read(&env, &segment, 0);
-    env.forget_idle_windows();
+    env.forget_idle_reads();
     assert_eq!(env.window_bytes(), WINDOW_BYTES, "it was used just now");
     assert!(!read(&env, &segment, 0).1);
-    env.forget_idle_windows();
-    env.forget_idle_windows();
+    env.forget_idle_reads();
+    env.forget_idle_reads();
     assert_eq!(env.window_bytes(), 0);
     assert!(read(&env, &segment, 0).1);
 }
@@ -160,27 +160,53 @@ fn a_file_that_is_cut_is_read_anew() {
 fn what_is_read_ahead_is_what_comes_next_and_only_while_there_is_memory() {
     let (disk, env, first) = rig();
     let windows = env.windows();
+    let mebibytes =
+        |plan: Vec<u64>| -> Vec<u64> { plan.iter().map(|at| at / WINDOW_BYTES as u64).collect() };
     let window = windows.load(&first, 0).unwrap().unwrap();
-    let next = window.next().unwrap();
-    assert_eq!(next, WINDOW_BYTES as u64);
-    assert!(windows.wants(&first, next));
-    windows.load(&first, next).unwrap().unwrap();
-    assert!(!windows.wants(&first, next), "it is here");
-    assert!(!windows.wants(&first, LEN as u64), "the file ends there");
+    assert_eq!(window.next(), Some(WINDOW_BYTES as u64));
+    let deeper = AHEAD_MIN as u64 + 1;
+    let expected: Vec<u64> = (1..=deeper).collect();
+    assert_eq!(mebibytes(windows.plan_ahead(&first, &window)), expected);
+    assert!(
+        windows.plan_ahead(&first, &window).is_empty(),
+        "it is planned"
+    );
+    windows.forget_ahead(first.id(), WINDOW_BYTES as u64);
+    assert_eq!(mebibytes(windows.plan_ahead(&first, &window)), [1]);
+    for at in expected {
+        windows.load_ahead(&first, at * WINDOW_BYTES as u64);
+    }
+    assert!(windows.plan_ahead(&first, &window).is_empty(), "it is here");
+    let second = env.windows().load(&first, WINDOW_BYTES as u64);
+    let second = second.unwrap().unwrap();
+    assert_eq!(mebibytes(windows.plan_ahead(&first, &second)), [deeper + 1]);
+    windows.forget_ahead(first.id(), (deeper + 1) * WINDOW_BYTES as u64);
     let last = windows.load(&first, LEN as u64 - 1).unwrap().unwrap();
     assert_eq!(last.next(), None, "nothing follows");
-    let second = segment(&env, &disk, 1);
+    assert!(windows.plan_ahead(&first, &last).is_empty());
+    let other = segment(&env, &disk, 1);
     for at in 0..WINDOWS as u64 {
-        windows.load(&second, at * WINDOW_BYTES as u64).unwrap();
+        windows.load(&other, at * WINDOW_BYTES as u64).unwrap();
     }
-    assert!(windows.wants(&first, 5 * WINDOW_BYTES as u64));
-    for at in 5..9 {
-        windows.load(&first, at * WINDOW_BYTES as u64).unwrap();
+    let fourth = windows.load(&first, 3 * WINDOW_BYTES as u64);
+    let plan = windows.plan_ahead(&first, &fourth.unwrap().unwrap());
+    assert!(plan.is_empty(), "16 MiB wait to be read: {plan:?}");
+}
+
+#[test]
+fn a_reader_that_has_to_wait_has_more_read_ahead_and_what_nobody_wants_ends_that() {
+    let (_, env, segment) = rig();
+    let windows = env.windows();
+    let depth = || AHEAD_MIN + windows.inner.lock().deeper;
+    for at in 0..WINDOWS as u64 {
+        windows.load(&segment, at * WINDOW_BYTES as u64).unwrap();
+        assert_eq!(depth(), AHEAD_MAX.min(AHEAD_MIN + at as usize + 1));
     }
-    assert!(
-        !windows.wants(&first, 10 * WINDOW_BYTES as u64),
-        "16 MiB wait to be read"
-    );
+    windows.load(&segment, 0).unwrap();
+    env.forget_idle_reads();
+    assert_eq!(depth(), AHEAD_MAX, "they were used");
+    env.forget_idle_reads();
+    assert_eq!(depth(), AHEAD_MIN);
 }
 
 /// Readers of the same bytes share one read of the disk.

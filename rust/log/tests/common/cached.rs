@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pyrklog_arena::room::Room;
 use pyrklog_arena::{Arena, Found, Fuse, Identity, Janitor};
 use pyrklog_log::LogEnv;
 
@@ -75,7 +76,7 @@ impl CacheRig {
     /// The janitor's turn.
     pub fn tend(&self) {
         if let Some(arena) = &self.arena {
-            Janitor::default().tend(arena, i64::MAX, || u64::MAX);
+            Janitor::default().tend(arena, i64::MAX, Room::UNLIMITED);
         }
     }
 

@@ -5,12 +5,14 @@
 pub mod cached;
 pub mod history;
 pub mod killed_disk;
+pub mod model;
 pub mod steps;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cached::{CacheRig, Life};
+use cached::CacheRig;
+pub use cached::Life;
 use killed_disk::KilledDisk;
 
 use pyrklog_log::disk::Disk;
@@ -193,7 +195,7 @@ impl Rig {
     /// Retention's turn on a disk that may fail.
     pub fn retain_if_possible(&mut self) {
         if self.log.retention_candidates(self.now_ms).load().is_ok()
-            && let Some(removed) = self.log.plan_retention(self.now_ms).removed
+            && let Some(mut removed) = self.log.plan_retention(self.now_ms).removed
             && removed.rename().is_ok()
         {
             let _left_over = removed.delete();
@@ -206,7 +208,7 @@ impl Rig {
         loop {
             self.log.retention_candidates(self.now_ms).load().unwrap();
             let retention = self.log.plan_retention(self.now_ms);
-            if let Some(removed) = retention.removed {
+            if let Some(mut removed) = retention.removed {
                 removed.rename().unwrap();
                 removed.delete().unwrap();
             }

@@ -45,6 +45,11 @@ pub enum Step {
     Tend,
     /// One turn of the writer, which leaves a page that is not whole.
     WritePages,
+    /// Time goes by, while writer and syncer do what is due (`flush.ms`).
+    Wait(i64),
+    /// A sync of what is written, while other things happen: after its job was taken and before it
+    /// is carried out, and from then on until it is completed.
+    SyncAcross(Vec<Step>, Vec<Step>),
 }
 
 #[derive(Clone, Debug)]
@@ -104,6 +109,26 @@ pub fn step() -> impl Strategy<Value = Step> {
         2 => any::<u64>().prop_map(Step::PowerLoss),
         1 => broken().prop_map(Step::FailingDisk),
         1 => broken().prop_map(Step::FailingOpen),
+    ]
+}
+
+/// What may happen to a log while it is synced.
+fn step_across() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1_usize..4, 0_usize..300).prop_map(|(records, size)| Step::Append { records, size }),
+        3 => Just(Step::Write),
+        1 => Just(Step::NewEpoch),
+    ]
+}
+
+/// With `flush.ms`: time goes by, and syncs take some.
+pub fn timed_step() -> impl Strategy<Value = Step> {
+    let across = || prop::collection::vec(step_across(), 0..6);
+    prop_oneof![
+        8 => step(),
+        3 => (0_i64..200).prop_map(Step::Wait),
+        3 => (across(), across()).prop_map(|(before, after)| Step::SyncAcross(before, after)),
+        1 => any::<u64>().prop_map(Step::PowerLoss),
     ]
 }
 

@@ -37,6 +37,8 @@ pub enum Fault {
     InputOutput,
     /// ENOSPC after this many bytes of the write went through.
     NoSpaceAfter(usize),
+    /// EMFILE; nothing is done.
+    NoDescriptor,
     /// `WouldBlock`, as for bytes that are not in memory. Only meant for non-waiting reads.
     WouldBlock,
 }
@@ -46,6 +48,7 @@ impl Fault {
         match self {
             Self::InputOutput => Errno::IO.into(),
             Self::NoSpaceAfter(_) => Errno::NOSPC.into(),
+            Self::NoDescriptor => Errno::MFILE.into(),
             Self::WouldBlock => io::ErrorKind::WouldBlock.into(),
         }
     }

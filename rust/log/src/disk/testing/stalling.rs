@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space};
+use crate::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space, Stamp};
 
 #[derive(Debug, Default)]
 struct State {
@@ -163,6 +163,11 @@ impl Disk for StallingDisk {
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
         self.pass("stat", path);
         self.inner.modified_ms(path)
+    }
+
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        self.pass("stat", path);
+        self.inner.stamp(path)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {

@@ -1,0 +1,244 @@
+//! What of a log is written and not durable yet, and the syncer's jobs that make it so.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::disk::may_pass;
+use crate::log::Log;
+use crate::segment::Segment;
+use crate::write_behind::{SyncJob, Tail};
+
+/// Each costs up to four syncs, so that a turn stays well below a second on a busy disk.
+const CLOSED_SEGMENTS_A_SYNC_MAX: usize = 16;
+
+/// A roll replaces two at most, so that these never fall behind the segments.
+const FILES_A_SYNC_MAX: usize = 3 * CLOSED_SEGMENTS_A_SYNC_MAX;
+
+/// Records that came within this share of `flush.ms` are due together.
+const MARK_SHARE: i64 = 8;
+
+/// While the disk does not keep up, what comes later is due with the last of so many.
+const MARKS_MAX: usize = 64;
+
+/// What is written but not durable.
+#[derive(Debug, Default)]
+pub(crate) struct SyncState {
+    /// Batches below it were synced.
+    pub recovery_point: i64,
+    /// Segments with anything that was not, in order.
+    pub segments: Vec<Arc<Segment>>,
+    pub files: Vec<String>,
+    pub ages: Ages,
+    pub in_flight: bool,
+    /// The folder was just made: its own entry is not durable either.
+    pub new_folder: bool,
+}
+
+impl SyncState {
+    /// Remembers the small files that a tail's job writes.
+    pub fn note_files(&mut self, tail: &Tail) {
+        for name in tail.file_names() {
+            if !self.files.iter().any(|known| known == name) {
+                self.files.push(name.to_owned());
+            }
+        }
+    }
+}
+
+/// When the records came that are not synced, for `flush.ms`: never later than they did, and a
+/// share of it earlier at most.
+#[derive(Debug, Default)]
+pub(crate) struct Ages {
+    /// (first offset, since when), both ascending: records from the offset on came then or later.
+    marks: VecDeque<(i64, i64)>,
+}
+
+impl Ages {
+    /// Records from `synced` to `end` may not be durable, and nobody knows when they came: they are
+    /// due at once.
+    pub fn left_unsynced(synced: i64, end: i64) -> Ages {
+        let mark = (synced < end).then_some((synced, 0));
+        Ages {
+            marks: mark.into_iter().collect(),
+        }
+    }
+
+    /// A record came.
+    #[inline]
+    pub fn note(&mut self, offset: i64, now_ms: i64, flush_ms: i64) {
+        let is_covered = match self.marks.back() {
+            // A clock that went back makes nothing younger.
+            Some((_, since_ms)) => {
+                now_ms.saturating_sub(*since_ms) < (flush_ms / MARK_SHARE).max(1)
+            }
+            None => false,
+        };
+        if !is_covered && self.marks.len() < MARKS_MAX {
+            self.marks.push_back((offset, now_ms));
+        }
+    }
+
+    /// Everything below `synced` is durable, of a log that ends at `end`.
+    pub fn forget_below(&mut self, synced: i64, end: i64) {
+        if synced >= end {
+            self.marks.clear();
+        }
+        while self
+            .marks
+            .get(1)
+            .is_some_and(|(offset, _)| *offset <= synced)
+        {
+            self.marks.pop_front();
+        }
+    }
+
+    /// Since when the oldest record is not durable.
+    pub fn oldest_ms(&self) -> Option<i64> {
+        self.marks.front().map(|(_, since_ms)| *since_ms)
+    }
+}
+
+/// How much [`Log::take_sync`] makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncScope {
+    /// Segments that take no more batches: after each roll.
+    ClosedSegments,
+    /// Everything written: `flush.ms`, shutdown.
+    Written,
+}
+
+impl Log {
+    /// Recovery has to look at nothing below; goes into the recovery point checkpoint. It lies
+    /// within the first segment of which anything, be it only an index, was not synced; so it is
+    /// the base offset of a segment only if all before it is durable.
+    pub fn recovery_point(&self) -> i64 {
+        let synced = self.sync.recovery_point;
+        let first = self
+            .sync
+            .segments
+            .first()
+            .unwrap_or(&self.active.segment)
+            .base_offset();
+        let after = self.segment_index(first) + 1;
+        let end = self
+            .segments
+            .get(after)
+            .map_or(synced, |next| next.base_offset());
+        if synced > first {
+            synced.min(end) - 1
+        } else {
+            synced
+        }
+    }
+
+    /// Batches below it were synced.
+    pub fn synced_end(&self) -> i64 {
+        self.sync.recovery_point
+    }
+
+    /// What has to be synced, for the syncer. `None` when there is nothing, when an earlier job is
+    /// on its way, or when the log is poisoned. Of many closed segments it is only the first few:
+    /// [`Log::complete_sync`] tells whether there are more, and retention, other logs and the
+    /// broker's end need not wait for all of them.
+    pub fn take_sync(&mut self, scope: SyncScope) -> Option<SyncJob> {
+        // A truncation is about to change what there is to sync.
+        if self.sync.in_flight || self.truncating || self.poisoned().is_some() {
+            return None;
+        }
+        let is_due = |segment: &&Arc<Segment>| match scope {
+            SyncScope::ClosedSegments => segment.is_closed(),
+            SyncScope::Written => segment.written() > 0 || segment.is_closed(),
+        };
+        let mut segments: Vec<_> = self.sync.segments.iter().filter(is_due).cloned().collect();
+        let end = match scope {
+            SyncScope::ClosedSegments if segments.len() > CLOSED_SEGMENTS_A_SYNC_MAX => {
+                let rest = segments.split_off(CLOSED_SEGMENTS_A_SYNC_MAX);
+                rest[0].base_offset()
+            }
+            SyncScope::ClosedSegments => {
+                let open = self.segments.iter().find(|segment| !segment.is_closed());
+                open.map_or(self.written.offset, |segment| segment.base_offset())
+            }
+            SyncScope::Written => self.written.offset,
+        };
+        if segments.is_empty() && self.sync.files.is_empty() {
+            return None;
+        }
+        self.sync.in_flight = true;
+        let mut later = Vec::new();
+        if scope == SyncScope::ClosedSegments && self.sync.files.len() > FILES_A_SYNC_MAX {
+            later = self.sync.files.split_off(FILES_A_SYNC_MAX);
+        }
+        let job = self.sync_job(segments, end.min(self.written.offset));
+        self.sync.files = later;
+        Some(job)
+    }
+
+    /// Takes an executed sync back and moves the recovery point. After an error the log is poisoned,
+    /// and its owner should poison the directory, but not where it is for lack of descriptors or the
+    /// like ([`crate::disk::may_pass`]): then nothing is known to be synced, and the owner comes again later. True when closed segments are left: the
+    /// syncer should come again.
+    pub fn complete_sync(&mut self, job: SyncJob, result: std::io::Result<()>) -> bool {
+        self.sync.in_flight = false;
+        if result.as_ref().is_err_and(may_pass) {
+            self.give_back(job);
+            return false;
+        }
+        if let Err(error) = result {
+            self.poison(format!(
+                "syncing {} failed: {error}",
+                self.folder.path().display()
+            ));
+            return false;
+        }
+        self.synced(&job);
+        self.sync.segments.iter().any(|segment| segment.is_closed())
+    }
+
+    /// A sync that did not fail, but could not be carried out.
+    fn give_back(&mut self, job: SyncJob) {
+        let (files, new_folder) = job.into_rest();
+        self.sync.new_folder |= new_folder;
+        for name in files {
+            if !self.sync.files.contains(&name) {
+                self.sync.files.push(name);
+            }
+        }
+    }
+
+    /// When `flush.ms` next asks for a sync of what is written, a part of it early at most; `None`
+    /// when it does not.
+    pub fn next_flush_due_ms(&self) -> Option<i64> {
+        if self.config.flush_ms == i64::MAX {
+            return None;
+        }
+        let oldest_ms = self.sync.ages.oldest_ms()?;
+        Some(oldest_ms.saturating_add(self.config.flush_ms))
+    }
+
+    pub(crate) fn sync_job(&mut self, segments: Vec<Arc<Segment>>, end: i64) -> SyncJob {
+        let files = std::mem::take(&mut self.sync.files);
+        let new_folder = std::mem::take(&mut self.sync.new_folder);
+        SyncJob::new(&self.env, &self.folder, segments, files, end, new_folder)
+    }
+
+    pub(crate) fn synced(&mut self, job: &SyncJob) {
+        self.sync.recovery_point = self.sync.recovery_point.max(job.end);
+        let (synced, end) = (self.sync.recovery_point, self.end.offset);
+        self.sync.ages.forget_below(synced, end);
+        // A segment is done with that was closed before its files were synced; one that was closed
+        // since has bytes and index entries that were not. The active one stays listed while more is
+        // on its way.
+        let active = &self.active.segment;
+        self.sync.segments.retain(|segment| {
+            let is_closed = job.has_closed(segment);
+            if is_closed {
+                segment.set_pinned(false);
+            }
+            !(is_closed || job.end >= end && Arc::ptr_eq(segment, active))
+        });
+        if self.sync.segments.is_empty() {
+            self.sync.segments.shrink_to_fit();
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Segments that retention took out of a log, and others that come in their place before their files
+//! are removed (`file.delete.delay.ms`).
+
+mod common;
+
+use std::path::Path;
+
+use common::{FOLDER, Rig, bytes, records_in, small};
+use pyrklog_log::disk::Disk;
+use pyrklog_log::disk::testing::{Fault, Operation};
+use pyrklog_log::{Isolation, LogConfig, OpenState, RemovedSegments, TruncateError, Wait};
+
+const FIRST: &str = "00000000000000000000.log";
+
+/// Ten batches, two a segment, of which only the active segment is to be kept.
+fn filled() -> Rig {
+    let mut rig = Rig::new(LogConfig {
+        retention_bytes: 0,
+        ..small()
+    });
+    for _ in 0..10 {
+        rig.put(&[&"x".repeat(280)]);
+    }
+    rig
+}
+
+fn taken_out(rig: &mut Rig) -> RemovedSegments {
+    rig.log.retention_candidates(rig.now_ms).load().unwrap();
+    rig.log.plan_retention(rig.now_ms).removed.unwrap()
+}
+
+/// As a follower does whose log ends outside of its leader's.
+fn begin_anew(rig: &mut Rig, offset: i64) {
+    rig.write();
+    let mut job = rig.log.begin_restart(offset, rig.now_ms, 86_400_000);
+    let result = job.as_mut().unwrap().execute();
+    rig.log.complete_truncation(job.unwrap(), result);
+}
+
+fn check_successor(rig: &mut Rig) {
+    assert_eq!(rig.contents(), [(0, "new".to_owned())]);
+    assert!(rig.files().iter().any(|name| name == FIRST));
+    assert!(!rig.files().iter().any(|name| name.contains(".deleted")));
+    rig.restart_clean();
+    assert_eq!(rig.contents(), [(0, "new".to_owned())]);
+}
+
+#[test]
+fn a_log_that_begins_anew_where_segments_wait_to_be_removed_keeps_its_own() {
+    let mut rig = filled();
+    let located = rig.log.locate(0, Isolation::HighWatermark).unwrap();
+    let mut removed = taken_out(&mut rig);
+    removed.rename().unwrap();
+    begin_anew(&mut rig, 0);
+    rig.put(&["new"]);
+    let held = located.resolve(1 << 20, true, Wait::Blocking).unwrap();
+    let (first, value) = &records_in(&bytes(&held))[0];
+    assert_eq!((*first, value.len()), (0, 280), "what it located");
+    removed.delete().unwrap();
+    check_successor(&mut rig);
+}
+
+/// The partition went to another broker and came back; nobody told the old log where its folder went.
+#[test]
+fn so_does_another_log_of_the_same_name() {
+    let mut rig = filled();
+    let mut removed = taken_out(&mut rig);
+    removed.rename().unwrap();
+    rig.log.close_cleanly().unwrap();
+    let away = Path::new("/data/t-0.0123-delete");
+    rig.memory.rename(Path::new(FOLDER), away).unwrap();
+    rig.reopen(OpenState::default());
+    rig.put(&["new"]);
+    removed.delete().unwrap();
+    check_successor(&mut rig);
+}
+
+#[test]
+fn a_log_waits_with_beginning_anew_until_the_files_have_other_names() {
+    let mut rig = filled();
+    let mut removed = taken_out(&mut rig);
+    assert!(rig.log.is_retiring());
+    rig.write();
+    let begun = rig.log.begin_restart(0, rig.now_ms, 86_400_000);
+    assert!(matches!(begun, Err(TruncateError::Busy)));
+    removed.rename().unwrap();
+    assert!(!rig.log.is_retiring());
+    begin_anew(&mut rig, 0);
+    rig.put(&["new"]);
+    removed.delete().unwrap();
+    check_successor(&mut rig);
+}
+
+#[test]
+fn two_segments_of_one_base_offset_wait_side_by_side() {
+    let mut rig = filled();
+    let mut first = taken_out(&mut rig);
+    first.rename().unwrap();
+    begin_anew(&mut rig, 0);
+    for _ in 0..4 {
+        rig.put(&[&"y".repeat(280)]);
+    }
+    let located = rig.log.locate(0, Isolation::HighWatermark).unwrap();
+    let mut second = taken_out(&mut rig);
+    second.rename().unwrap();
+    first.delete().unwrap();
+    let held = located.resolve(1 << 20, true, Wait::Blocking).unwrap();
+    assert!(records_in(&bytes(&held))[0].1.starts_with('y'));
+    second.delete().unwrap();
+    assert!(!rig.files().iter().any(|name| name.contains(".deleted")));
+}
+
+#[test]
+fn without_space_for_other_names_the_files_go_at_once_and_readers_read_on() {
+    let mut rig = filled();
+    let located = rig.log.locate(2, Isolation::HighWatermark).unwrap();
+    let mut removed = taken_out(&mut rig);
+    rig.break_disk(Operation::Rename, 0, Fault::NoSpaceAfter(0));
+    removed.rename().unwrap();
+    rig.disk.heal();
+    assert!(!rig.files().iter().any(|name| name == FIRST));
+    let held = located.resolve(1 << 20, true, Wait::Blocking).unwrap();
+    assert_eq!(records_in(&bytes(&held))[0].0, 2);
+    begin_anew(&mut rig, 0);
+    rig.put(&["new"]);
+    removed.delete().unwrap();
+    check_successor(&mut rig);
+}
+
+/// Names that were not changed belong to whatever has them later.
+#[test]
+fn what_could_not_be_renamed_is_never_removed_by_its_name() {
+    let mut rig = filled();
+    let mut removed = taken_out(&mut rig);
+    rig.break_disk(Operation::Rename, 0, Fault::InputOutput);
+    assert!(removed.rename().is_err());
+    rig.disk.heal();
+    let before = rig.files();
+    removed.delete().unwrap();
+    assert_eq!(rig.files(), before);
+    assert!(before.iter().any(|name| name == FIRST));
+}

@@ -1,0 +1,70 @@
+//! Syncs that take their time (`flush.ms`): what comes meanwhile, and what a kill left.
+
+mod common;
+
+use common::{Rig, batch, small};
+use pyrklog_log::{LogConfig, SyncScope};
+
+/// What came while the sync was on its way is as old as it is.
+#[test]
+fn flush_ms_forgets_nothing_that_comes_during_a_sync() {
+    let mut rig = Rig::new(LogConfig {
+        flush_ms: 500,
+        ..LogConfig::default()
+    });
+    rig.put(&["a"]);
+    rig.now_ms = 1_300;
+    rig.append(&mut batch(1, &["not written"])).unwrap();
+    let mut job = rig.log.take_sync(SyncScope::Written).unwrap();
+    rig.now_ms = 1_400;
+    rig.put(&["written meanwhile"]);
+    let result = job.execute();
+    rig.log.complete_sync(job, result);
+    assert_eq!(rig.log.synced_end(), 1);
+    assert_eq!(rig.log.next_flush_due_ms(), Some(1_800));
+    rig.sync(SyncScope::Written);
+    assert_eq!(rig.log.next_flush_due_ms(), None);
+}
+
+/// Nobody knows when those came that a killed broker did not sync.
+#[test]
+fn flush_ms_syncs_at_once_what_a_kill_left() {
+    let mut rig = Rig::new(LogConfig {
+        flush_ms: 500,
+        ..LogConfig::default()
+    });
+    rig.put(&["a"]);
+    rig.restart_killed();
+    let due_ms = rig.log.next_flush_due_ms();
+    assert!(due_ms.is_some_and(|due_ms| due_ms <= rig.now_ms));
+}
+
+/// The sync saw the segment open: its last bytes and its indexes came later.
+#[test]
+fn a_segment_that_is_closed_during_a_sync_is_synced_again() {
+    for seed in 0..100 {
+        let mut rig = Rig::new(small());
+        for _ in 0..10 {
+            rig.put(&[&"x".repeat(280)]);
+        }
+        rig.sync(SyncScope::ClosedSegments);
+        let before = rig.log.segment_count();
+        rig.put(&["short"]);
+        let mut job = rig.log.take_sync(SyncScope::Written).unwrap();
+        let result = job.execute();
+        rig.put(&["came later"]);
+        rig.put(&[&"y".repeat(280)]);
+        assert!(rig.log.segment_count() > before);
+        assert!(
+            rig.log.complete_sync(job, result),
+            "it is still to be synced"
+        );
+        rig.sync(SyncScope::ClosedSegments);
+        let (state, contents) = (rig.state(false), rig.contents());
+        rig.memory.reboot(seed);
+        rig.reopen(state);
+        assert!(rig.log.log_end_offset() >= state.recovery_point);
+        rig.drain();
+        assert!(contents.starts_with(&rig.contents()));
+    }
+}
