@@ -5,35 +5,30 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Condvar;
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{FlockOperation, flock};
 
+use crate::attach;
+use crate::backing::Backing;
 use crate::counters::Counters;
 use crate::guard::{Guard, Guards};
+use crate::header::{self, Header};
 use crate::layout::{
-    CHUNK_BYTES, HEADER_BYTES, HEADER_POPULATED, SLOT_BYTES, SLOTS_A_GROUP, chunk_at, file_bytes,
-    guarded, slot_at,
+    CHUNK_BYTES, HEADER_BYTES, HEADER_LEFT, SLOT_BYTES, SLOTS_A_GROUP, file_bytes, slot_at,
 };
 use crate::memory::Memory;
-use crate::pool::{Carved, Pool, Want};
-use crate::segment::{CachedSegment, Release};
+use crate::pool::Pool;
+use crate::segment::CachedSegment;
 use crate::shares::ClassBounds;
 use crate::slots::{self, PartitionName, Slot, Slots};
 use crate::sync::Mutex;
-use crate::{attach, header};
 
 /// Anybody may look into a directory of shared memory; records are for the broker alone.
 const OWNER_ONLY: u32 = 0o600;
-
-/// Free chunks that the janitor is called for.
-const LOW_CHUNKS: usize = 8;
-
-/// Chunks that are looked at, at most, for one that can be reclaimed. The next look goes on with others.
-const TRIES_MAX: usize = 128;
 
 /// Slots kept ready for partitions to come: an append must not wait for memory.
 const FREE_SLOTS_MIN: usize = SLOTS_A_GROUP / 2;
@@ -73,7 +68,11 @@ pub struct Arena {
     capacity: u32,
     /// Chunks that may be populated.
     limit: AtomicU32,
+    backing: Mutex<Backing>,
+    /// Chunks that have memory.
     populated: AtomicU32,
+    /// Chunks that appends may populate.
+    allowance: AtomicU32,
     guards: Guards,
     pool: Mutex<Pool>,
     slots: Mutex<Slots>,
@@ -168,15 +167,62 @@ impl Arena {
         identity: Identity,
         limit_bytes: u64,
     ) -> Result<(Arc<Arena>, Found), ArenaError> {
+        let (file, header) = Self::open(path, identity)?;
+        Self::take_up(file, path, &header, limit_bytes)
+    }
+
+    /// The same with one that must have been left by an orderly end. It may grow to `limit_bytes`,
+    /// whatever it was made for.
+    ///
+    /// # Errors
+    /// As [`Arena::attach`].
+    pub fn attach_kept(
+        path: &Path,
+        identity: Identity,
+        limit_bytes: u64,
+    ) -> Result<(Arc<Arena>, Found), ArenaError> {
+        let (file, mut header) = Self::open(path, identity)?;
+        if !header.is_kept {
+            let reason = format!("{} was not left by an orderly end", path.display());
+            return Err(ArenaError::Foreign(reason));
+        }
+        if chunks(limit_bytes) > header.capacity {
+            header.capacity = chunks(limit_bytes);
+            header::enlarge(&file, header.capacity)?;
+        }
+        Self::take_up(file, path, &header, limit_bytes)
+    }
+
+    fn take_up(
+        file: File,
+        path: &Path,
+        header: &Header,
+        limit_bytes: u64,
+    ) -> Result<(Arc<Arena>, Found), ArenaError> {
+        let arena = Self::map(file, path, header)?;
+        if header.is_kept {
+            arena.memory.store_wide(HEADER_LEFT, 0);
+        }
+        arena.set_limit(limit_bytes);
+        let found = attach::scan(&arena, header.version).map_err(ArenaError::Foreign)?;
+        Ok((arena, found))
+    }
+
+    pub(crate) fn open(path: &Path, identity: Identity) -> Result<(File, Header), ArenaError> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         lock(&file, path)?;
-        let capacity = header::check_file(&file, path, Some(identity))?;
-        let memory = Memory::map(&file, file_bytes(capacity))?;
-        let arena = Self::new(memory, Some(file), path, identity, capacity);
-        arena.set_limit(limit_bytes);
-        let arena = Arc::new(arena);
-        let found = attach::scan(&arena).map_err(ArenaError::Foreign)?;
-        Ok((arena, found))
+        if rustix::fs::fstat(&file).map_err(io::Error::from)?.st_nlink == 0 {
+            // Whoever had the lock has removed it.
+            return Err(io::Error::from(io::ErrorKind::NotFound).into());
+        }
+        let header = header::check_file(&file, path, Some(identity))?;
+        Ok((file, header))
+    }
+
+    fn map(file: File, path: &Path, header: &Header) -> Result<Arc<Arena>, ArenaError> {
+        let memory = Memory::map(&file, file_bytes(header.capacity))?;
+        let arena = Self::new(memory, Some(file), path, header.identity, header.capacity);
+        Ok(Arc::new(arena))
     }
 
     fn new(
@@ -193,7 +239,9 @@ impl Arena {
             identity,
             capacity,
             limit: AtomicU32::new(capacity),
+            backing: Mutex::default(),
             populated: AtomicU32::new(0),
+            allowance: AtomicU32::new(0),
             guards: Guards::default(),
             pool: Mutex::default(),
             slots: Mutex::default(),
@@ -216,6 +264,10 @@ impl Arena {
         self.identity
     }
 
+    pub(crate) fn slots(&self) -> &Mutex<Slots> {
+        &self.slots
+    }
+
     pub(crate) fn guards(&self) -> &Guards {
         &self.guards
     }
@@ -226,6 +278,38 @@ impl Arena {
 
     pub(crate) fn class_bounds(&self) -> &ClassBounds {
         &self.class_bounds
+    }
+
+    pub(crate) fn pool(&self) -> &Mutex<Pool> {
+        &self.pool
+    }
+
+    pub(crate) fn backing(&self) -> &Mutex<Backing> {
+        &self.backing
+    }
+
+    pub(crate) fn populated_chunks(&self) -> &AtomicU32 {
+        &self.populated
+    }
+
+    pub(crate) fn allowance(&self) -> &AtomicU32 {
+        &self.allowance
+    }
+
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    pub(crate) fn add_free(&self, chunk: u32) {
+        self.pool.lock().add(chunk);
+    }
+
+    pub(crate) fn take_free(&self) -> Option<u32> {
+        self.pool.lock().take_free()
+    }
+
+    pub(crate) fn populated_slot_bytes(&self) -> usize {
+        self.slots.lock().populated_bytes()
     }
 
     /// (free chunks, transient chunks).
@@ -294,10 +378,10 @@ impl Arena {
         let mut slots = self.slots.lock();
         let slot = slots.of(&self.memory, name);
         let is_low = slots.free() < FREE_SLOTS_MIN && slots.next_group().is_some();
-        self.bound_classes(&slots);
+        self.note_partitions(&slots);
         drop(slots);
-        if is_low && !self.is_hungry.swap(true, Ordering::Relaxed) {
-            self.ring();
+        if is_low {
+            self.call_janitor();
         }
         slot
     }
@@ -326,7 +410,7 @@ impl Arena {
     pub fn release_slot(&self, slot: Slot) {
         let mut slots = self.slots.lock();
         slots.release(&self.memory, slot);
-        self.bound_classes(&slots);
+        self.note_partitions(&slots);
     }
 
     /// All blocks of a partition are dead; new ones belong to the slot that is returned. Its bytes
@@ -347,68 +431,6 @@ impl Arena {
     /// A segment that has no blocks yet.
     pub fn segment(self: &Arc<Self>, slot: Slot, base_offset: i64) -> Arc<CachedSegment> {
         CachedSegment::new(self, slot, base_offset, Default::default())
-    }
-
-    pub(crate) fn carve(
-        &self,
-        class: u8,
-        tenant: &Weak<CachedSegment>,
-        is_transient: bool,
-        now_ms: i64,
-    ) -> Option<Carved> {
-        let want = Want {
-            class,
-            tenant,
-            now_ms,
-            transient_max: is_transient.then(|| self.transient_max()),
-        };
-        let mut pool = self.pool.lock();
-        let carved = pool.carve(&self.memory, want);
-        let is_low = pool.free() < LOW_CHUNKS;
-        drop(pool);
-        if is_low && !self.is_hungry.swap(true, Ordering::Relaxed) {
-            self.ring();
-        }
-        carved
-    }
-
-    /// Blocks of transient chunks are written, or nobody's any more; one entry each.
-    pub(crate) fn give_up(&self, chunks: &[u32]) {
-        for &chunk in chunks {
-            let is_last = self.pool.lock().give_up(chunk);
-            if is_last {
-                self.retire(chunk);
-            }
-        }
-    }
-
-    /// Nobody finds the chunk any more from here on.
-    fn retire(&self, chunk: u32) {
-        self.memory.store(chunk_at(chunk), 0);
-        let number = self.guards.retire();
-        self.pool.lock().retire(number, chunk);
-    }
-
-    /// Whether so many chunks are free, as far as that can be said before they are carved.
-    pub(crate) fn has_free(&self, chunks: usize, is_transient: bool) -> bool {
-        let pool = self.pool.lock();
-        let may_be = !is_transient || pool.transient() + chunks <= self.transient_max();
-        may_be && pool.free() >= chunks
-    }
-
-    /// Whether a chunk more may be carved, if one is free.
-    pub(crate) fn allows_chunk(&self, is_transient: bool) -> bool {
-        !is_transient || self.pool.lock().transient() < self.transient_max()
-    }
-
-    /// An append finds nothing free: what can be had without waiting.
-    pub(crate) fn reclaim_now(&self, bytes: usize) {
-        for _ in 0..=bytes / CHUNK_BYTES {
-            if !self.reclaim(false) {
-                break;
-            }
-        }
-        self.collect();
     }
 
     /// Wakes whoever waits in [`Arena::wait`].
@@ -436,96 +458,16 @@ impl Arena {
         self.is_hungry.store(false, Ordering::Relaxed);
     }
 
-    pub(crate) fn collect(&self) -> usize {
-        let mut pool = self.pool.lock();
-        pool.collect(self.guards.passed());
-        pool.free()
-    }
-
-    /// Free chunks, carved chunks, and when the oldest of these was carved.
-    pub(crate) fn pool_state(&self) -> (usize, usize, Option<i64>) {
-        let pool = self.pool.lock();
-        (pool.free(), pool.carved(), pool.oldest_ms())
-    }
-
-    /// Reclaims the oldest chunk that nobody needs; false when there is none. Without `may_wait` it
-    /// looks at a few only, and at none that is in use.
-    pub(crate) fn reclaim(&self, may_wait: bool) -> bool {
-        let mut tries = match may_wait {
-            true => self.pool.lock().carved().min(TRIES_MAX),
-            false => 4,
-        };
-        while tries > 0 {
-            tries -= 1;
-            let Some(mut candidate) = self.pool.lock().take_oldest() else {
-                return false;
-            };
-            candidate.tenants.retain(|tenant| {
-                let tenant = tenant.upgrade();
-                tenant.is_some_and(|t| t.release(candidate.chunk, may_wait) == Release::Needed)
-            });
-            if candidate.tenants.is_empty() {
-                self.retire(candidate.chunk);
-                self.counters.reclaimed();
-                return true;
-            }
-            self.pool.lock().put_back(candidate);
+    /// Few chunks or slots are left.
+    pub(crate) fn call_janitor(&self) {
+        if !self.is_hungry.swap(true, Ordering::Relaxed) {
+            self.ring();
         }
-        false
-    }
-
-    /// Chunks that are there.
-    pub fn populated(&self) -> u32 {
-        self.populated.load(Ordering::Relaxed)
     }
 
     /// Chunks that may be there.
     pub fn limit(&self) -> u32 {
         self.limit.load(Ordering::Relaxed)
-    }
-
-    /// Populates up to `count` more chunks and makes them free; how many there are now.
-    ///
-    /// # Errors
-    /// The file system is full, or no memory is left; what was there before is untouched.
-    pub fn grow(&self, count: u32) -> io::Result<u32> {
-        let from = self.populated();
-        let to = from.saturating_add(count).min(self.limit());
-        if to <= from {
-            return Ok(from);
-        }
-        self.populate(chunk_at(from), (to - from) as usize * CHUNK_BYTES)?;
-        let mut pool = self.pool.lock();
-        self.memory.store_wide(HEADER_POPULATED, guarded(to));
-        pool.add(from, to);
-        self.populated.store(to, Ordering::Relaxed);
-        Ok(to)
-    }
-
-    fn populate(&self, at: usize, len: usize) -> io::Result<()> {
-        if let Some(file) = &self.file {
-            fallocate(file, FallocateFlags::empty(), at as u64, len as u64)?;
-        }
-        self.memory.populate(at, len)
-    }
-
-    /// Maps some of what was there already, so that appends take no page faults: from `*chunk` on, which
-    /// is 0 at first, `count` chunks. False when all is mapped. In small steps, since each of them
-    /// holds up every thread that changes the process's memory.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn map_again(&self, chunk: &mut u32, count: u32) -> io::Result<bool> {
-        if *chunk == 0 {
-            let slots = self.slots.lock().populated_bytes();
-            self.memory.populate(0, slot_at(0) + slots)?;
-        }
-        let end = chunk.saturating_add(count).min(self.populated());
-        while *chunk < end {
-            self.memory.populate(chunk_at(*chunk), CHUNK_BYTES)?;
-            *chunk += 1;
-        }
-        Ok(*chunk < self.populated())
     }
 
     /// Whether the file still has its name: if not, a kill would lose what is in it.
@@ -552,10 +494,17 @@ impl Arena {
         }
     }
 
-    pub(crate) fn install(&self, slots: Slots, populated: u32, fill: impl FnOnce(&mut Pool)) {
-        self.bound_classes(&slots);
+    /// What an earlier life left.
+    pub(crate) fn install(
+        &self,
+        slots: Slots,
+        (backing, populated): (Backing, u32),
+        fill: impl FnOnce(&mut Pool),
+    ) {
+        self.note_partitions(&slots);
         *self.slots.lock() = slots;
         fill(&mut self.pool.lock());
+        *self.backing.lock() = backing;
         self.populated.store(populated, Ordering::Relaxed);
     }
 

@@ -1,16 +1,18 @@
 //! What an arena holds that an earlier life left.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Weak};
+use std::fs::File;
+use std::sync::Arc;
 
 use crate::arena::{Arena, Found, FoundPartition};
+use crate::backing::{Backing, Pages, pages_of};
 use crate::layout::{
     BLOCK_COMMITTED, BLOCK_CRC, BLOCK_FIXED, BLOCK_GENERATION, BLOCK_POSITION, BLOCK_SEGMENT,
     BLOCK_SLOT, BLOCK_WRITTEN, CHUNK_CLASS, CHUNK_SEQUENCE, CLASS_BLOCKS, CLASSES,
     HEADER_POPULATED, HEADER_SLOTS, SLOTS, block_at, chunk_at, payload_bytes, unguarded,
 };
 use crate::memory::Memory;
-use crate::pool::Carved;
+use crate::pool::{Carved, Tenant};
 use crate::segment::{Block, CachedSegment};
 use crate::slots::{self, PartitionName, Slots};
 use crate::sync::planted;
@@ -26,16 +28,21 @@ pub(crate) struct FoundBlock {
 /// What an arena's memory says.
 pub(crate) struct Seen {
     slots: u32,
-    populated: u32,
+    /// Chunks from here on never had memory.
+    ever: u32,
     names: HashMap<PartitionName, u32>,
-    /// Sequence and number of those that hold any block.
-    chunks: Vec<(u64, u32)>,
+    /// Sequence, number and class of those that hold any block.
+    chunks: Vec<(u64, u32, u8)>,
+    /// Those that hold none, and have memory.
+    free: Vec<u32>,
+    /// Those that are to be treated as if they had none.
+    holes: Vec<u32>,
     pub blocks: Vec<FoundBlock>,
 }
 
 /// Reads everything, and takes it over. A sentence when the arena as a whole cannot be trusted.
-pub(crate) fn scan(arena: &Arc<Arena>) -> Result<Found, String> {
-    let seen = look(arena.memory(), arena.capacity())?;
+pub(crate) fn scan(arena: &Arc<Arena>, version: u32) -> Result<Found, String> {
+    let seen = look(arena.memory(), arena.file(), arena.capacity())?;
     let by_slot = by_slot(&seen.names);
     let found = gather(arena, seen.blocks, &by_slot);
     let tenants = tenants_of(&found);
@@ -50,15 +57,21 @@ pub(crate) fn scan(arena: &Arc<Arena>) -> Result<Found, String> {
         // Nothing says whether its partition is still there, and none of its bytes is here.
         slots.release(arena.memory(), slots::slot(arena.memory(), index));
     }
-    arena.install(slots, seen.populated, |pool| {
-        pool.found(seen.populated, &seen.chunks, tenants);
+    for chunk in &seen.holes {
+        // Where that cannot be done it is populated again one day.
+        let _gone_or_not = arena.punch(*chunk);
+    }
+    let populated = seen.ever - seen.holes.len() as u32;
+    let backing = Backing::found(seen.ever, seen.holes.into_iter(), version);
+    arena.install(slots, (backing, populated), |pool| {
+        pool.found(seen.ever, &seen.chunks, tenants, seen.free.into_iter());
     });
     Ok(found)
 }
 
 /// Reads everything and changes nothing.
-pub(crate) fn look(memory: &Memory, capacity: u32) -> Result<Seen, String> {
-    let populated = unguarded(memory.load_wide(HEADER_POPULATED))
+pub(crate) fn look(memory: &Memory, file: Option<&File>, capacity: u32) -> Result<Seen, String> {
+    let ever = unguarded(memory.load_wide(HEADER_POPULATED))
         .filter(|count| *count <= capacity)
         .ok_or("the number of its chunks is damaged")?;
     let slots = unguarded(memory.load_wide(HEADER_SLOTS))
@@ -66,26 +79,38 @@ pub(crate) fn look(memory: &Memory, capacity: u32) -> Result<Seen, String> {
         .ok_or("the number of its slots is damaged")?;
     let names = scan_slots(memory, slots)?;
     let by_slot = by_slot(&names);
-    let mut chunks = Vec::new();
-    let mut blocks = Vec::new();
-    for chunk in 0..populated {
-        if memory.load(chunk_at(chunk)) == 0 {
+    let mut seen = Seen {
+        slots,
+        ever,
+        names,
+        chunks: Vec::new(),
+        free: Vec::new(),
+        holes: Vec::new(),
+        blocks: Vec::new(),
+    };
+    for (chunk, pages) in (0..).zip(pages_of(file, ever)) {
+        // To look at a page that is not there would make one.
+        if pages == Pages::NoFirst {
+            seen.holes.push(chunk);
             continue;
         }
-        let first = blocks.len();
-        scan_chunk(memory, chunk, &by_slot, &mut blocks)?;
-        if blocks.len() > first {
-            chunks.push((memory.load_wide(chunk_at(chunk) + CHUNK_SEQUENCE), chunk));
+        let at = chunk_at(chunk);
+        let first = seen.blocks.len();
+        if memory.load(at) != 0 {
+            scan_chunk(memory, chunk, &by_slot, &mut seen.blocks)?;
+        }
+        if seen.blocks.len() > first {
+            let sequence = memory.load_wide(at + CHUNK_SEQUENCE);
+            let class = memory.load(at + CHUNK_CLASS) as u8;
+            seen.chunks.push((sequence, chunk, class));
+        } else if pages == Pages::All {
+            seen.free.push(chunk);
+        } else {
+            seen.holes.push(chunk);
         }
     }
-    chunks.sort_unstable();
-    Ok(Seen {
-        slots,
-        populated,
-        names,
-        chunks,
-        blocks,
-    })
+    seen.chunks.sort_unstable();
+    Ok(seen)
 }
 
 fn by_slot(names: &HashMap<PartitionName, u32>) -> HashMap<u32, PartitionName> {
@@ -171,6 +196,7 @@ fn load_block(memory: &Memory, at: usize, slot: u32, carved: Carved) -> FoundBlo
             len,
             written,
             at: carved,
+            is_cut: false,
         },
         damage,
     }
@@ -211,15 +237,15 @@ fn gather(
     found
 }
 
-fn tenants_of(found: &Found) -> HashMap<u32, Vec<Weak<CachedSegment>>> {
-    let mut tenants: HashMap<u32, Vec<Weak<CachedSegment>>> = HashMap::new();
+fn tenants_of(found: &Found) -> HashMap<u32, Vec<Tenant>> {
+    let mut tenants: HashMap<u32, Vec<Tenant>> = HashMap::new();
     for segment in found.values().flat_map(|found| found.segments.values()) {
         let chunks: HashSet<u32> = segment.chunks();
         for chunk in chunks {
-            tenants
-                .entry(chunk)
-                .or_default()
-                .push(Arc::downgrade(segment));
+            tenants.entry(chunk).or_default().push(Tenant {
+                segment: Arc::downgrade(segment),
+                slot: segment.slot(),
+            });
         }
     }
     tenants

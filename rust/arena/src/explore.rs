@@ -28,6 +28,8 @@ pub(crate) enum Fault {
     GenerationIgnored,
     /// What was reclaimed can still be found.
     ReclaimedFound,
+    /// A chunk whose memory is being given back can still be carved.
+    GivenBackStillFree,
 }
 
 /// A thread of the model.

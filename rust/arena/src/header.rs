@@ -1,40 +1,74 @@
 //! The header: whose arena it is, and how large.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::arena::{ArenaError, Identity};
 use crate::layout::{
-    HEADER_BOOT, HEADER_BYTES, HEADER_CHUNKS, HEADER_CRC, HEADER_FIXED, HEADER_PATH,
-    HEADER_PATH_LEN, HEADER_POPULATED, HEADER_SLOTS, HEADER_UUID, HEADER_VERSION, MAGIC, VERSION,
-    file_bytes, guarded,
+    HEADER_BOOT, HEADER_BYTES, HEADER_CHUNKS, HEADER_CRC, HEADER_FIXED, HEADER_LEFT, HEADER_PATH,
+    HEADER_PATH_HASH, HEADER_PATH_LEN, HEADER_POPULATED, HEADER_SLOTS, HEADER_UUID, HEADER_VERSION,
+    MAGIC, VERSION, VERSION_EARLIEST, file_bytes, guarded,
 };
 use crate::memory::Memory;
 
 /// What the header of an arena's file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// Of its format.
+    pub version: u32,
     /// Which arena.
     pub identity: Identity,
     /// Chunks that fit.
     pub capacity: u32,
     /// The log directory's path, as far as it fits.
     pub log_dir: String,
+    /// Of the whole path; 0 in arenas of earlier versions.
+    path_hash: u64,
+    /// An orderly end left it: everything in it is in the files.
+    pub is_kept: bool,
 }
 
-/// Fills the header of a new arena.
-pub(crate) fn store(memory: &Memory, identity: Identity, capacity: u32, log_dir: &str) {
+impl Header {
+    /// Whether it was made for the log directory of this path.
+    pub fn is_of(&self, log_dir: &str) -> bool {
+        match self.path_hash {
+            0 => self.log_dir == cut(log_dir),
+            hash => hash == path_hash(log_dir),
+        }
+    }
+}
+
+/// As much of a path as fits.
+fn cut(log_dir: &str) -> &str {
     let mut end = log_dir.len().min(HEADER_PATH.len());
     while !log_dir.is_char_boundary(end) {
         end -= 1;
     }
+    &log_dir[..end]
+}
+
+/// FNV-1a; never 0.
+fn path_hash(log_dir: &str) -> u64 {
+    let hash = log_dir
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    hash.max(1)
+}
+
+/// Fills the header of a new arena.
+pub(crate) fn store(memory: &Memory, identity: Identity, capacity: u32, log_dir: &str) {
+    let path = cut(log_dir);
     memory.store(HEADER_VERSION, VERSION);
     memory.store_bytes(HEADER_UUID, &identity.uuid);
     memory.store_bytes(HEADER_BOOT, &identity.boot);
     memory.store_wide(HEADER_CHUNKS, u64::from(capacity));
-    memory.store(HEADER_PATH_LEN, end as u32);
-    memory.store_bytes(HEADER_PATH.start, &log_dir.as_bytes()[..end]);
+    memory.store_wide(HEADER_PATH_HASH, path_hash(log_dir));
+    memory.store(HEADER_PATH_LEN, path.len() as u32);
+    memory.store_bytes(HEADER_PATH.start, path.as_bytes());
     memory.store_wide(HEADER_POPULATED, guarded(0));
     memory.store_wide(HEADER_SLOTS, guarded(0));
     let fixed = memory.load_bytes(HEADER_FIXED.start, HEADER_FIXED.len());
@@ -51,12 +85,14 @@ pub fn read(file: &File) -> Result<Header, String> {
     if page[..MAGIC.len()] != MAGIC {
         return Err("it is not an arena".to_owned());
     }
-    if word(HEADER_VERSION) != VERSION {
-        return Err(format!("its version is {}", word(HEADER_VERSION)));
+    let version = word(HEADER_VERSION);
+    if !(VERSION_EARLIEST..=VERSION).contains(&version) {
+        return Err(format!("its version is {version}"));
     }
     if word(HEADER_CRC) != crc_fast::crc32_iscsi(&page[HEADER_FIXED]) {
         return Err("its header has a wrong checksum".to_owned());
     }
+    let wide = |at: usize| u64::from(word(at + 4)) << 32 | u64::from(word(at));
     let id = |at: usize| {
         let mut id = [0; 16];
         id.copy_from_slice(&page[at..at + 16]);
@@ -73,21 +109,37 @@ pub fn read(file: &File) -> Result<Header, String> {
         ));
     }
     Ok(Header {
+        version,
         identity: Identity {
             uuid: id(HEADER_UUID),
             boot: id(HEADER_BOOT),
         },
         capacity,
         log_dir: String::from_utf8_lossy(path).into_owned(),
+        path_hash: wide(HEADER_PATH_HASH),
+        is_kept: wide(HEADER_LEFT) == guarded(1),
     })
 }
 
-/// The capacity of a file that must be the arena named `expected`.
+/// Makes room for more chunks in an arena that an orderly end left and that nobody has taken up yet. A
+/// kill between leaves a file that is refused, and nothing in it would be missed.
+pub(crate) fn enlarge(file: &File, capacity: u32) -> io::Result<()> {
+    let mut fixed = [0; HEADER_FIXED.end - HEADER_FIXED.start];
+    file.read_exact_at(&mut fixed, HEADER_FIXED.start as u64)?;
+    file.set_len(file_bytes(capacity) as u64)?;
+    let at = HEADER_CHUNKS - HEADER_FIXED.start;
+    fixed[at..at + 8].copy_from_slice(&u64::from(capacity).to_le_bytes());
+    let crc = crc_fast::crc32_iscsi(&fixed);
+    file.write_all_at(&fixed, HEADER_FIXED.start as u64)?;
+    file.write_all_at(&crc.to_le_bytes(), HEADER_CRC as u64)
+}
+
+/// The header of a file that must be the arena named `expected`.
 pub(crate) fn check_file(
     file: &File,
     path: &Path,
     expected: Option<Identity>,
-) -> Result<u32, ArenaError> {
+) -> Result<Header, ArenaError> {
     let foreign = |reason: String| ArenaError::Foreign(format!("{}: {reason}", path.display()));
     let header = read(file).map_err(foreign)?;
     if expected.is_some_and(|expected| expected != header.identity) {
@@ -95,5 +147,5 @@ pub(crate) fn check_file(
             "it belongs to another log directory, or to another boot".to_owned(),
         ));
     }
-    Ok(header.capacity)
+    Ok(header)
 }

@@ -1,19 +1,25 @@
-//! Keeping free chunks ready: reclaiming ahead of need, and growing on evidence.
+//! Keeping free chunks ready ahead of need, and giving memory back.
 
 use std::io;
 
 use crate::arena::Arena;
 use crate::layout::CHUNK_BYTES;
+use crate::room::Room;
 
-/// Chunks populated at once.
-const SLAB_CHUNKS: u32 = 32;
+/// Free chunks kept ahead of need at least; and at most, which is also a share of the cap.
+const AHEAD_MIN: usize = 16;
+const AHEAD_MAX: usize = 256;
+const AHEAD_SHARE: usize = 64;
 
-/// Free chunks kept at least, once anything is produced.
-const FREE_MIN: usize = 16;
+/// Chunks that are populated, reclaimed or given back in one look: then the machine's memory is looked
+/// at again.
+const STEPS_MAX: usize = 64;
 
-/// While the oldest chunk is younger than this, the arena grows rather than reclaims: so long,
-/// where memory allows, is what was produced held.
-const HOLD_MS: i64 = 120_000;
+/// Free chunks beyond those, and beyond this share of what is held, are given back when nobody has
+/// wanted them for so long; so many in one look.
+const SURPLUS_SHARE: usize = 16;
+const SURPLUS_MS: i64 = 10_000;
+const SURPLUS_STEPS: usize = 8;
 
 /// What one look of the janitor came to.
 #[derive(Debug, Default)]
@@ -22,76 +28,165 @@ pub struct Tended {
     pub grown: u32,
     /// Chunks that were reclaimed.
     pub reclaimed: u32,
-    /// Why it could not grow although it should have.
+    /// Chunks whose memory was given back.
+    pub given_back: u32,
+    /// Why it could not grow, or give back, although it should have.
     pub refused: Option<io::Error>,
     /// Look again soon: something is going on.
     pub is_busy: bool,
+    /// Look again at once: not all was done.
+    pub has_more: bool,
+    /// What is wanted is not written: the writer's turn.
+    pub needs_writer: bool,
 }
 
 /// What the janitor remembers between two looks.
 #[derive(Debug, Default)]
 pub struct Janitor {
     appended_bytes: u64,
+    /// Chunks that were filled between the last two looks.
+    fresh_before: usize,
+    /// The last search for a chunk to reclaim found none.
+    is_stuck: bool,
+    /// Since when there are more free chunks than anybody needs.
+    surplus_from_ms: Option<i64>,
 }
 
 impl Janitor {
-    /// Sees that there are free chunks for about as much as was appended since the last look.
-    /// `room_bytes` says how much memory may still be taken.
-    pub fn tend(&mut self, arena: &Arena, now_ms: i64, room_bytes: impl Fn() -> u64) -> Tended {
+    /// Sees that there are free chunks for about as much as was appended between the last looks, and
+    /// gives back what others need: as far as there is `room` in the machine's memory.
+    pub fn tend(&mut self, arena: &Arena, now_ms: i64, room: Room) -> Tended {
         let mut tended = Tended {
             refused: arena.ready_slots().err(),
             ..Tended::default()
         };
-        // Transient chunks come back by themselves: nothing else has to make room for them.
-        let statistics = arena.statistics();
-        let appended_bytes = statistics.appended_bytes - statistics.transient_appended_bytes;
-        let fresh = (appended_bytes - self.appended_bytes) as usize / CHUNK_BYTES;
-        self.appended_bytes = appended_bytes;
+        arena.bound_classes();
+        if !self.is_stuck {
+            arena.rewind();
+        }
+        self.is_stuck = false;
+        let fresh = self.fresh(arena);
         tended.is_busy = fresh > 0;
-        let wanted = FREE_MIN.max(fresh * 2).min(arena.limit() as usize / 4 + 1);
-        loop {
-            let free = arena.collect();
-            if free >= wanted {
-                break;
-            }
-            if self.grows(arena, now_ms) && tended.refused.is_none() {
-                match self.grow(arena, &room_bytes) {
-                    Ok(0) => {}
-                    Ok(grown) => {
-                        tended.grown += grown;
-                        continue;
-                    }
-                    Err(error) => tended.refused = Some(error),
-                }
-            }
-            if !arena.reclaim(true) {
-                // Everything is unwritten: the writer's turn.
-                tended.is_busy = true;
-                break;
-            }
-            tended.reclaimed += 1;
-            if tended.reclaimed as usize >= wanted {
-                // What was reclaimed waits for guards to pass.
-                tended.is_busy = true;
-                break;
-            }
+        let ahead = ahead(
+            arena,
+            fresh + std::mem::replace(&mut self.fresh_before, fresh),
+        );
+        let excess = arena.populated().saturating_sub(arena.limit()) as usize;
+        let to_give_back = room.give_back_bytes.div_ceil(CHUNK_BYTES as u64);
+        let to_give_back = usize::try_from(to_give_back)
+            .unwrap_or(usize::MAX)
+            .max(excess);
+        if to_give_back > 0 {
+            arena.set_allowance(0);
+            let is_used = tended.is_busy;
+            self.shrink(arena, to_give_back, is_used.then_some(ahead), &mut tended);
+        } else {
+            let allowance = room.grow_bytes / CHUNK_BYTES as u64;
+            arena.set_allowance(u32::try_from(allowance).unwrap_or(u32::MAX));
+            self.keep_ahead(arena, ahead, &mut tended);
+            self.give_back_surplus(arena, now_ms, &mut tended);
         }
         arena.sated();
         tended
     }
 
-    fn grows(&self, arena: &Arena, now_ms: i64) -> bool {
-        let (_, _, oldest_ms) = arena.pool_state();
-        let is_young = oldest_ms.is_none_or(|ms| now_ms.saturating_sub(ms) < HOLD_MS);
-        arena.populated() < arena.limit() && is_young
+    /// Chunks that were filled since the last look. Transient ones come back by themselves: nothing has to
+    /// make room for them.
+    fn fresh(&mut self, arena: &Arena) -> usize {
+        let statistics = arena.statistics();
+        let appended_bytes = statistics.appended_bytes - statistics.transient_appended_bytes;
+        let fresh_bytes = (appended_bytes - self.appended_bytes) as usize;
+        self.appended_bytes = appended_bytes;
+        fresh_bytes.div_ceil(CHUNK_BYTES)
     }
 
-    fn grow(&self, arena: &Arena, room_bytes: &impl Fn() -> u64) -> io::Result<u32> {
-        let before = arena.populated();
-        let slab = SLAB_CHUNKS.min(arena.limit() - before);
-        if room_bytes() < u64::from(slab) * CHUNK_BYTES as u64 {
-            return Err(io::ErrorKind::OutOfMemory.into());
+    fn keep_ahead(&mut self, arena: &Arena, ahead: usize, tended: &mut Tended) {
+        arena.collect();
+        for _ in 0..STEPS_MAX {
+            if arena.free_soon() >= ahead {
+                return;
+            }
+            if arena.reclaim_sparse() {
+                tended.reclaimed += 1;
+                continue;
+            }
+            if tended.refused.is_none() && arena.spend_allowance() {
+                match arena.grow_by_one() {
+                    Ok(true) => {
+                        tended.grown += 1;
+                        continue;
+                    }
+                    Ok(false) => {}
+                    Err(error) => tended.refused = Some(error),
+                }
+            }
+            if !arena.reclaim(true) {
+                self.is_stuck = true;
+                tended.is_busy = true;
+                return;
+            }
+            tended.reclaimed += 1;
+            arena.collect();
         }
-        Ok(arena.grow(slab)? - before)
+        tended.has_more = true;
     }
+
+    /// Memory that holds nothing, and will not soon: of deleted topics, of a burst that is over.
+    fn give_back_surplus(&mut self, arena: &Arena, now_ms: i64, tended: &mut Tended) {
+        let held_chunks = arena.counters().held_bytes() as usize / CHUNK_BYTES;
+        let kept = ahead(arena, usize::MAX).max(held_chunks / SURPLUS_SHARE);
+        let surplus = arena.free_soon().saturating_sub(kept);
+        if surplus == 0 || tended.grown > 0 {
+            self.surplus_from_ms = None;
+            return;
+        }
+        let from_ms = *self.surplus_from_ms.get_or_insert(now_ms);
+        if now_ms.saturating_sub(from_ms) < SURPLUS_MS {
+            return;
+        }
+        match arena.give_back(surplus.min(SURPLUS_STEPS)) {
+            Ok(given_back) => tended.given_back += given_back,
+            Err(error) => tended.refused = Some(error),
+        }
+        tended.is_busy = true;
+    }
+
+    /// Gives back `count` chunks: free ones that are not `kept` ahead, then the oldest written ones, and
+    /// those kept ahead last.
+    fn shrink(&mut self, arena: &Arena, count: usize, kept: Option<usize>, tended: &mut Tended) {
+        let count_now = count.min(STEPS_MAX);
+        let kept = kept.unwrap_or(0);
+        let mut left = count_now;
+        let mut give_back =
+            |left: &mut usize, spare: usize| match arena.give_back((*left).min(spare)) {
+                Ok(given_back) => {
+                    tended.given_back += given_back;
+                    *left -= given_back as usize;
+                }
+                Err(error) => tended.refused = Some(error),
+            };
+        give_back(&mut left, arena.collect().saturating_sub(kept));
+        while left > 0 && arena.free_soon() < kept + left {
+            if !arena.reclaim_sparse() && !arena.reclaim(true) {
+                self.is_stuck = true;
+                break;
+            }
+            tended.reclaimed += 1;
+        }
+        give_back(&mut left, arena.collect().saturating_sub(kept));
+        if left > 0 && self.is_stuck {
+            give_back(&mut left, arena.collect());
+            tended.needs_writer = arena.has_carved();
+        }
+        tended.is_busy = true;
+        tended.has_more = tended.given_back > 0 && (count_now < count || left > 0);
+    }
+}
+
+/// Free chunks that are kept ahead of need where so many were filled in the last two looks.
+fn ahead(arena: &Arena, fresh: usize) -> usize {
+    let limit = arena.limit() as usize;
+    let least = AHEAD_MIN.min(limit / 4 + 1);
+    let most = (limit / AHEAD_SHARE).clamp(least, AHEAD_MAX);
+    fresh.clamp(least, most)
 }

@@ -3,7 +3,9 @@
 /// First bytes of every arena.
 pub const MAGIC: [u8; 8] = *b"PYRKARNA";
 /// Of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+/// The earliest format that is understood: it knows no holes, and what it says is true in this one.
+pub const VERSION_EARLIEST: u32 = 2;
 
 /// Size of the header.
 pub const HEADER_BYTES: usize = 4096;
@@ -19,14 +21,18 @@ pub const HEADER_UUID: usize = 16;
 pub const HEADER_BOOT: usize = 32;
 /// Header field: number of chunks that fit.
 pub const HEADER_CHUNKS: usize = 48;
+/// Header field: hash of the log directory's whole path.
+pub const HEADER_PATH_HASH: usize = 56;
 /// Header field: length of the log directory's path.
 pub const HEADER_PATH_LEN: usize = 64;
 /// Header field: the path.
 pub const HEADER_PATH: std::ops::Range<usize> = 68..352;
-/// Header field: number of chunks populated, with its complement.
+/// Header field: number of chunks ever populated, with its complement.
 pub const HEADER_POPULATED: usize = 352;
 /// Header field: number of slots populated, with its complement.
 pub const HEADER_SLOTS: usize = 360;
+/// Header field: how it was left, with its complement: 1 = by an orderly end.
+pub const HEADER_LEFT: usize = 368;
 
 /// Partitions that one arena can hold; further ones are written through.
 pub const SLOTS: usize = 65_536;
@@ -50,6 +56,8 @@ pub const NAME_BYTES_MAX: usize = 249;
 pub const SLOT_CRC: usize = 284;
 /// Slot field: whether the partition's log has producers, with its complement.
 pub const SLOT_PRODUCERS: usize = 288;
+/// Slot field: hash of the partition's files at an orderly end, 0 = none.
+pub const SLOT_FILES: usize = 296;
 
 /// Where the chunks begin.
 pub const CHUNKS_START: usize = {

@@ -10,6 +10,7 @@
 
 mod arena;
 mod attach;
+mod backing;
 mod counters;
 #[cfg(test)]
 mod explore;
@@ -18,12 +19,15 @@ mod fuse;
 mod guard;
 mod header;
 mod janitor;
+mod keep;
 mod layout;
 pub mod limits;
 mod memory;
 #[cfg(test)]
 mod model;
 mod pool;
+mod reclaim;
+pub mod room;
 mod segment;
 mod shares;
 mod slots;
@@ -36,5 +40,6 @@ pub use fuse::Fuse;
 pub use guard::Guard;
 pub use header::{Header, read as read_header};
 pub use janitor::{Janitor, Tended};
+pub use keep::Glance;
 pub use segment::{CachedSegment, Rate};
 pub use slots::{PartitionName, Slot};

@@ -12,27 +12,83 @@ pub struct MemoryLimits {
     pub available_bytes: u64,
 }
 
-/// Reads `/proc/meminfo` and the memory group's files (version 1 or 2). What cannot be read counts
-/// as unlimited, but for the machine's own memory, which then counts as none.
-pub fn memory_limits() -> MemoryLimits {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let machine = MemoryLimits {
-        limit_bytes: meminfo_bytes(&meminfo, "MemTotal:"),
-        available_bytes: meminfo_bytes(&meminfo, "MemAvailable:"),
-    };
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let group = group_dirs(&groups, &mounts)
-        .into_iter()
-        .filter_map(|(dir, is_v2)| group_limits(&dir, is_v2))
-        .min_by_key(|limits| limits.limit_bytes);
-    match group {
-        Some(group) if group.limit_bytes < machine.limit_bytes => MemoryLimits {
-            limit_bytes: group.limit_bytes,
-            available_bytes: group.available_bytes.min(machine.available_bytes),
-        },
-        _ => machine,
+/// What is read of the machine's memory at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryReading {
+    /// How much there is.
+    pub limits: MemoryLimits,
+    /// For how long, ever, anybody waited for memory, in microseconds; `None` where the kernel does not
+    /// tell (pressure stall information, Linux 4.20).
+    pub stalled_us: Option<u64>,
+}
+
+/// Reads `/proc/meminfo` and the files of the process's memory groups (version 1 or 2), which are looked
+/// for once. What cannot be read counts as unlimited, but for the machine's own memory, which
+/// then counts as none.
+#[derive(Debug)]
+pub struct MemoryMeter {
+    meminfo: PathBuf,
+    /// (directory, version 2): of the process's own group, then of those above it.
+    groups: Vec<(PathBuf, bool)>,
+    pressure: Vec<PathBuf>,
+}
+
+impl Default for MemoryMeter {
+    fn default() -> MemoryMeter {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        MemoryMeter::new(Path::new("/proc"), group_dirs(&groups, &mounts))
     }
+}
+
+impl MemoryMeter {
+    /// Of a `/proc`, and the directories of memory groups (version 2 or not), the innermost first.
+    pub fn new(proc: &Path, groups: Vec<(PathBuf, bool)>) -> MemoryMeter {
+        let of_group = groups.iter().filter(|(_, is_v2)| *is_v2).take(1);
+        let of_group = of_group.map(|(dir, _)| dir.join("memory.pressure"));
+        let of_machine = proc.join("pressure/memory");
+        MemoryMeter {
+            meminfo: proc.join("meminfo"),
+            pressure: of_group.chain([of_machine]).collect(),
+            groups,
+        }
+    }
+
+    /// Reads now.
+    pub fn read(&self) -> MemoryReading {
+        let meminfo = fs::read_to_string(&self.meminfo).unwrap_or_default();
+        let mut limits = MemoryLimits {
+            limit_bytes: meminfo_bytes(&meminfo, "MemTotal:"),
+            available_bytes: meminfo_bytes(&meminfo, "MemAvailable:"),
+        };
+        let machine_bytes = limits.limit_bytes;
+        for (dir, is_v2) in &self.groups {
+            let Some(group) = group_limits(dir, *is_v2, machine_bytes) else {
+                continue;
+            };
+            limits.limit_bytes = limits.limit_bytes.min(group.limit_bytes);
+            limits.available_bytes = limits.available_bytes.min(group.available_bytes);
+        }
+        let stalled = |path: &PathBuf| stalled_us(&fs::read_to_string(path).ok()?);
+        MemoryReading {
+            limits,
+            stalled_us: self.pressure.iter().find_map(stalled),
+        }
+    }
+}
+
+/// What there is now; see [`MemoryMeter`].
+pub fn memory_limits() -> MemoryLimits {
+    MemoryMeter::default().read().limits
+}
+
+/// The total of the line `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`.
+fn stalled_us(pressure: &str) -> Option<u64> {
+    let some = pressure.lines().find(|line| line.starts_with("some "))?;
+    let total = some
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("total="));
+    total?.parse().ok()
 }
 
 fn meminfo_bytes(meminfo: &str, field: &str) -> u64 {
@@ -88,17 +144,18 @@ fn mount_of(mounts: &str, is_v2: bool) -> Option<(String, PathBuf)> {
     })
 }
 
-fn group_limits(dir: &Path, is_v2: bool) -> Option<MemoryLimits> {
+/// `None` where the group has no limit below `least_bytes`.
+fn group_limits(dir: &Path, is_v2: bool, least_bytes: u64) -> Option<MemoryLimits> {
     let read = |name: &str| fs::read_to_string(dir.join(name)).ok();
     let (limit, usage) = match is_v2 {
-        true => (read("memory.max")?, read("memory.current")?),
-        false => (
-            read("memory.limit_in_bytes")?,
-            read("memory.usage_in_bytes")?,
-        ),
+        true => ("memory.max", "memory.current"),
+        false => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
     };
-    let limit_bytes = limit.trim().parse().unwrap_or(u64::MAX);
-    let used_bytes: u64 = usage.trim().parse().ok()?;
+    let limit_bytes = read(limit)?.trim().parse().unwrap_or(u64::MAX);
+    if limit_bytes >= least_bytes {
+        return None;
+    }
+    let used_bytes: u64 = read(usage)?.trim().parse().ok()?;
     let stat = read("memory.stat").unwrap_or_default();
     let field = |name: &str| {
         let line = stat.lines().find_map(|line| line.strip_prefix(name));
@@ -161,10 +218,58 @@ mod tests {
             "memory.stat",
             "anon 300\nactive_file 200\ninactive_file 100\n",
         );
-        let limits = group_limits(dir.path(), true).unwrap();
+        let limits = group_limits(dir.path(), true, 5000).unwrap();
         assert_eq!((limits.limit_bytes, limits.available_bytes), (1000, 400));
         write("memory.max", "max\n");
-        let limits = group_limits(dir.path(), true).unwrap();
-        assert_eq!(limits.limit_bytes, u64::MAX);
+        assert_eq!(group_limits(dir.path(), true, 5000), None);
+    }
+
+    #[test]
+    fn the_smallest_of_machine_and_groups_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 500 kB\n");
+        let groups = vec![
+            (dir.path().join("a/b"), false),
+            (dir.path().join("a"), false),
+        ];
+        let meter = MemoryMeter::new(&dir.path().join("proc"), groups.clone());
+        let limits = |limit_kib: u64, available_kib: u64| MemoryLimits {
+            limit_bytes: limit_kib << 10,
+            available_bytes: available_kib << 10,
+        };
+        let alone = MemoryReading {
+            limits: limits(1000, 500),
+            stalled_us: None,
+        };
+        assert_eq!(meter.read(), alone, "no group, no pressure");
+        write("a/b/memory.limit_in_bytes", "819200\n");
+        write("a/b/memory.usage_in_bytes", "409600\n");
+        write(
+            "a/b/memory.stat",
+            "total_active_file 51200\ntotal_inactive_file 51200\n",
+        );
+        assert_eq!(
+            meter.read().limits,
+            limits(800, 500),
+            "800 - 400 + 100 is no less"
+        );
+        // The group above has less left, though its limit is higher.
+        write("a/memory.limit_in_bytes", "921600\n");
+        write("a/memory.usage_in_bytes", "900000\n");
+        let left = MemoryLimits {
+            limit_bytes: 800 << 10,
+            available_bytes: 921_600 - 900_000,
+        };
+        assert_eq!(meter.read().limits, left);
+        write(
+            "proc/pressure/memory",
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0 total=9\n",
+        );
+        assert_eq!(meter.read().stalled_us, Some(1234));
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::sync::{step, stored};
@@ -240,6 +241,50 @@ impl Memory {
             Err(rustix::io::Errno::INVAL) => Ok(()),
             result => Ok(result?),
         }
+    }
+
+    /// Gives the memory of a range back: it reads as zeros, and must not be touched until it is
+    /// populated again. `file` is what is mapped, if anything is.
+    pub fn punch(&self, file: Option<&File>, position: usize, len: usize) -> io::Result<()> {
+        assert!(position + len <= self.len);
+        step();
+        #[cfg(any(test, feature = "testing"))]
+        let len = match (self.is_gone.load(Ordering::SeqCst), self.fuse.get()) {
+            (true, _) => 0,
+            (false, fuse) => fuse.map_or(len, |fuse| fuse.cut(len)),
+        };
+        // The model sees one half gone.
+        #[cfg(test)]
+        let (position, len) = {
+            self.punch_now(file, position, len / 2)?;
+            step();
+            (position + len / 2, len - len / 2)
+        };
+        self.punch_now(file, position, len)
+    }
+
+    fn punch_now(&self, file: Option<&File>, position: usize, len: usize) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match file {
+            Some(file) => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(file, flags, position as u64, len as u64)?;
+            }
+            None => {
+                // SAFETY: within the mapping, and nobody has the range: the caller says so.
+                unsafe {
+                    madvise(
+                        self.base.add(position).as_ptr().cast(),
+                        len,
+                        Advice::LinuxDontNeed,
+                    )?;
+                }
+            }
+        }
+        stored();
+        Ok(())
     }
 }
 

@@ -123,7 +123,7 @@ impl Partition {
     /// After a kill: whatever counts is right, and nothing that was acknowledged is missing.
     fn check(&self, arena: &Arena, is_required: bool) -> Result<(), String> {
         let memory = arena.memory();
-        let seen = look(memory, arena.capacity())?;
+        let seen = look(memory, None, arena.capacity())?;
         let file = self.file.lock().unwrap();
         let mut end = file.len();
         let mut blocks: Vec<_> = seen
@@ -167,9 +167,14 @@ impl Partition {
 }
 
 fn arena(chunks: u32) -> Arc<Arena> {
+    grown(chunks, chunks)
+}
+
+/// With memory for some of its chunks.
+fn grown(chunks: u32, populated: u32) -> Arc<Arena> {
     let mut arena = Arena::anonymous(u64::from(chunks) * CHUNK_BYTES as u64).expect("memory");
     Arc::get_mut(&mut arena).expect("nobody else").set_guards(3);
-    arena.grow(chunks).expect("memory");
+    arena.grow(populated).expect("memory");
     arena
 }
 
@@ -178,6 +183,16 @@ fn janitor(arena: &Arc<Arena>) -> Body {
     Box::new(move || {
         arena.reclaim(true);
         arena.collect();
+    })
+}
+
+/// The same, but what is free is given back.
+fn shrinking_janitor(arena: &Arc<Arena>) -> Body {
+    let arena = Arc::clone(arena);
+    Box::new(move || {
+        arena.reclaim(true);
+        arena.collect();
+        arena.give_back(1).expect("the machine can do that");
     })
 }
 
@@ -289,6 +304,39 @@ fn copy_and_write() -> (Vec<Body>, Invariant) {
     (bodies, invariant)
 }
 
+/// A reader of a written block, an append that would take the chunk of that block, a janitor that gives
+/// its memory back.
+fn read_and_give_back() -> (Vec<Body>, Invariant) {
+    let arena = arena(1);
+    let (old, new) = (Partition::new(&arena, 0, 1), Partition::new(&arena, 1, 100));
+    old.append(100, &mut Rate::default());
+    old.write(100);
+    let invariant = each(&arena, &[&old, &new]);
+    let bodies: Vec<Body> = vec![
+        Box::new(move || old.read(10)),
+        Box::new(move || new.append(LARGE_BYTES, &mut Rate::default())),
+        shrinking_janitor(&arena),
+    ];
+    (bodies, invariant)
+}
+
+/// A chunk gets memory by an append, and loses it again when it is written.
+fn grow_and_give_back() -> (Vec<Body>, Invariant) {
+    let arena = grown(2, 1);
+    arena.set_allowance(1);
+    let log = Partition::new(&arena, 0, 1);
+    let invariant = each(&arena, &[&log]);
+    let shrinking = shrinking_janitor(&arena);
+    let bodies: Vec<Body> = vec![
+        Box::new(move || {
+            log.append(LARGE_BYTES, &mut Rate::default());
+            log.write_behind();
+        }),
+        shrinking,
+    ];
+    (bodies, invariant)
+}
+
 type Scenario = fn() -> (Vec<Body>, Invariant);
 
 /// More of them take minutes and find nothing else: `MODEL_INTERRUPTIONS` tries.
@@ -332,8 +380,19 @@ fn a_follower_its_writer_and_a_reader_in_every_order() {
 }
 
 #[test]
+fn memory_that_is_given_back_in_every_order() {
+    for make in [read_and_give_back, grow_and_give_back] {
+        let orders = explore(make, None).unwrap();
+        println!("{orders} orders");
+        assert!(orders > 100, "{orders}");
+    }
+}
+
+#[test]
 fn every_planted_fault_is_found() {
-    let planted: [(Fault, Scenario); 10] = [
+    let planted: [(Fault, Scenario); 12] = [
+        (Fault::GivenBackStillFree, read_and_give_back),
+        (Fault::GuardsNotAwaited, read_and_give_back),
         (Fault::GuardsNotAwaited, copy_and_write),
         (Fault::UnwrittenReclaimed, copy_and_write),
         (Fault::CommittedFirst, copy_and_write),

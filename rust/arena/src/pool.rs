@@ -1,15 +1,20 @@
-//! Chunks: which are free, which are being carved, which wait to be reclaimed.
+//! Chunks with memory: which are free, which are being carved, which wait to be reclaimed.
 //!
 //! *Transient* chunks are in no queue: their blocks are counted, and a chunk is given up with the last
 //! of them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Weak;
 
 use crate::layout::{CHUNK_CLASS, CHUNK_SEQUENCE, CLASS_BLOCKS, CLASSES, block_at, chunk_at};
 use crate::memory::Memory;
 use crate::segment::CachedSegment;
+use crate::slots::Slot;
 use crate::sync::planted;
+
+/// A chunk is *sparse* when so many quarters of its blocks are dead: it is reclaimed before anything
+/// is populated.
+const SPARSE_QUARTERS: usize = 3;
 
 /// A chunk whose blocks are given out one after another.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +33,36 @@ pub(crate) struct Carved {
     pub is_transient: bool,
 }
 
-/// Who has blocks in a chunk, and since when it is carved.
+/// A segment that has blocks in a chunk.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenant {
+    pub segment: Weak<CachedSegment>,
+    /// Whose it is. A segment that is gone without having left (`Pool::leave`) has something that is
+    /// in no file: it is needed until its slot says that it is dead.
+    pub slot: Slot,
+}
+
+/// Who has blocks in a chunk.
 #[derive(Debug, Default)]
 struct Tenants {
-    segments: Vec<Weak<CachedSegment>>,
-    carved_ms: i64,
+    segments: Vec<Tenant>,
+    /// Place in the queue; `None`: free, transient or about to be reclaimed.
+    order: Option<u64>,
+    class: u8,
+    /// Blocks of segments that left.
+    dead_blocks: usize,
+    /// It is in the list of sparse ones.
+    is_listed: bool,
+    /// Those that left while the chunk was about to be reclaimed.
+    left: Vec<Weak<CachedSegment>>,
     /// Of a transient chunk: blocks that were given out and not given up.
     transient_blocks: usize,
+}
+
+impl Tenants {
+    fn is_sparse(&self) -> bool {
+        self.dead_blocks * 4 >= CLASS_BLOCKS[self.class as usize] * SPARSE_QUARTERS
+    }
 }
 
 /// What a block is carved for.
@@ -42,7 +70,7 @@ struct Tenants {
 pub(crate) struct Want<'a> {
     pub class: u8,
     pub tenant: &'a Weak<CachedSegment>,
-    pub now_ms: i64,
+    pub slot: Slot,
     /// In a transient chunk, of which there may be so many.
     pub transient_max: Option<usize>,
 }
@@ -51,20 +79,26 @@ pub(crate) struct Want<'a> {
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub chunk: u32,
-    pub tenants: Vec<Weak<CachedSegment>>,
-    pub carved_ms: i64,
+    pub tenants: Vec<Tenant>,
+    order: u64,
+    open: Option<(usize, Open)>,
 }
 
 /// See the module. Under the arena's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    free: Vec<u32>,
+    /// The one that was used last is carved first, the one that was not for longest is given back first.
+    free: VecDeque<u32>,
     open: [Option<Open>; CLASSES],
     transient_open: [Option<Open>; CLASSES],
     /// Number of transient chunks.
     transient: usize,
-    /// Carved chunks, the oldest first; open ones are among them.
-    queue: VecDeque<u32>,
+    /// Carved chunks by age; open ones are among them.
+    queue: BTreeMap<u64, u32>,
+    /// Where in the queue the search for a chunk that can be reclaimed goes on.
+    hand: u64,
+    /// Chunks that became sparse.
+    sparse: VecDeque<u32>,
     /// Reclaimed, but guards may be left that saw them: (number, chunk).
     retired: VecDeque<(u64, u32)>,
     tenants: Vec<Tenants>,
@@ -77,6 +111,11 @@ impl Pool {
         self.free.len()
     }
 
+    /// Chunks that will be free when the guards have passed.
+    pub fn retired(&self) -> usize {
+        self.retired.len()
+    }
+
     /// Chunks with blocks.
     pub fn carved(&self) -> usize {
         self.queue.len()
@@ -87,38 +126,40 @@ impl Pool {
         self.transient
     }
 
-    /// When the oldest carved chunk was carved.
-    pub fn oldest_ms(&self) -> Option<i64> {
-        let oldest = *self.queue.front()?;
-        Some(self.tenants[oldest as usize].carved_ms)
+    /// A chunk has memory from now on.
+    pub fn add(&mut self, chunk: u32) {
+        let len = self.tenants.len().max(chunk as usize + 1);
+        self.tenants.resize_with(len, Tenants::default);
+        self.free.push_back(chunk);
     }
 
-    /// Chunks from `from` to `to` are there from now on.
-    pub fn add(&mut self, from: u32, to: u32) {
-        self.tenants.resize_with(to as usize, Tenants::default);
-        self.free.extend((from..to).rev());
+    /// The free chunk that was not used for longest, whose memory is to be given back.
+    pub fn take_free(&mut self) -> Option<u32> {
+        match planted!(GivenBackStillFree) {
+            true => self.free.front().copied(),
+            false => self.free.pop_front(),
+        }
     }
 
-    /// An earlier life left these chunks carved, in the order of their sequences; all others up to
-    /// `populated` are free.
+    /// An earlier life left these chunks carved, in the order of their sequences, and `free` ones.
     pub fn found(
         &mut self,
-        populated: u32,
-        carved: &[(u64, u32)],
-        mut tenants: HashMap<u32, Vec<Weak<CachedSegment>>>,
+        ever: u32,
+        carved: &[(u64, u32, u8)],
+        mut tenants: HashMap<u32, Vec<Tenant>>,
+        free: impl Iterator<Item = u32>,
     ) {
-        self.tenants
-            .resize_with(populated as usize, Tenants::default);
-        let mut is_carved = vec![false; populated as usize];
-        for &(sequence, chunk) in carved {
-            is_carved[chunk as usize] = true;
-            self.queue.push_back(chunk);
-            self.tenants[chunk as usize].segments = tenants.remove(&chunk).unwrap_or_default();
+        self.tenants.resize_with(ever as usize, Tenants::default);
+        for &(sequence, chunk, class) in carved {
+            self.queue.insert(sequence, chunk);
+            self.tenants[chunk as usize] = Tenants {
+                segments: tenants.remove(&chunk).unwrap_or_default(),
+                order: Some(sequence),
+                class,
+                ..Tenants::default()
+            };
             self.sequence = self.sequence.max(sequence);
         }
-        let free = (0..populated)
-            .rev()
-            .filter(|chunk| !is_carved[*chunk as usize]);
         self.free.extend(free);
     }
 
@@ -137,14 +178,17 @@ impl Pool {
         let is_left = usize::from(next) < CLASS_BLOCKS[class];
         self.open_of(is_transient)[class] = is_left.then_some(Open { next, ..open });
         let tenants = &mut self.tenants[open.chunk as usize];
+        let is_known = |last: &Tenant| last.segment.ptr_eq(want.tenant);
         if is_transient {
             tenants.transient_blocks += 1;
-        } else if !tenants
-            .segments
-            .last()
-            .is_some_and(|last| last.ptr_eq(want.tenant))
-        {
-            tenants.segments.push(want.tenant.clone());
+        } else if !tenants.segments.last().is_some_and(is_known) {
+            tenants.segments.push(Tenant {
+                segment: want.tenant.clone(),
+                slot: want.slot,
+            });
+        }
+        if !is_left && !is_transient {
+            self.list_if_sparse(open.chunk);
         }
         Some(Carved {
             chunk: open.chunk,
@@ -166,7 +210,7 @@ impl Pool {
             return None;
         }
         let class = want.class;
-        let chunk = self.free.pop()?;
+        let chunk = self.free.pop_back()?;
         self.sequence += 1;
         let at = chunk_at(chunk);
         memory.store(at, 0);
@@ -176,13 +220,16 @@ impl Pool {
         memory.store(at + CHUNK_CLASS, u32::from(class));
         memory.store_wide(at + CHUNK_SEQUENCE, self.sequence);
         memory.store(at, 1);
+        let mut order = None;
         if want.transient_max.is_some() {
             self.transient += 1;
         } else {
-            self.queue.push_back(chunk);
+            self.queue.insert(self.sequence, chunk);
+            order = Some(self.sequence);
         }
         self.tenants[chunk as usize] = Tenants {
-            carved_ms: want.now_ms,
+            order,
+            class,
             ..Tenants::default()
         };
         Some(chunk)
@@ -205,34 +252,107 @@ impl Pool {
         true
     }
 
-    /// Takes the oldest chunk out of the queue, to be reclaimed or put back.
-    pub fn take_oldest(&mut self) -> Option<Candidate> {
-        let chunk = self.queue.pop_front()?;
-        for open in &mut self.open {
-            if open.is_some_and(|open| open.chunk == chunk) {
-                *open = None;
-            }
+    /// A segment is gone, which needs nothing of the chunk any more.
+    pub fn leave(&mut self, chunk: u32, segment: &Weak<CachedSegment>) {
+        let tenants = &mut self.tenants[chunk as usize];
+        match tenants.order {
+            Some(_) => tenants.segments.retain(|one| !one.segment.ptr_eq(segment)),
+            None => tenants.left.push(segment.clone()),
         }
-        let tenants = std::mem::take(&mut self.tenants[chunk as usize]);
-        Some(Candidate {
-            chunk,
-            tenants: tenants.segments,
-            carved_ms: tenants.carved_ms,
-        })
     }
 
-    /// Something in it is still needed: it goes behind the others.
+    /// So many blocks of a segment that left are dead. True when nobody has any other there: the chunk is
+    /// then to be retired.
+    pub fn count_dead(&mut self, chunk: u32, blocks: usize) -> bool {
+        let tenants = &mut self.tenants[chunk as usize];
+        tenants.dead_blocks += blocks;
+        let (order, is_empty) = (tenants.order, tenants.segments.is_empty());
+        if self.open.iter().flatten().any(|open| open.chunk == chunk) {
+            return false;
+        }
+        match order {
+            Some(order) if is_empty => {
+                self.queue.remove(&order);
+                true
+            }
+            _ => {
+                self.list_if_sparse(chunk);
+                false
+            }
+        }
+    }
+
+    /// The chunk is not open.
+    fn list_if_sparse(&mut self, chunk: u32) {
+        let tenants = &mut self.tenants[chunk as usize];
+        if tenants.is_sparse() && !std::mem::replace(&mut tenants.is_listed, true) {
+            self.sparse.push_back(chunk);
+        }
+    }
+
+    /// The search for a chunk that can be reclaimed begins with the oldest again.
+    pub fn rewind(&mut self) {
+        self.hand = 0;
+    }
+
+    /// Takes the oldest chunk that was not looked at since [`Pool::rewind`] out of the queue, to be
+    /// reclaimed or put back. After the newest one comes the oldest again.
+    pub fn take_oldest(&mut self) -> Option<Candidate> {
+        let next = self.queue.range(self.hand..).next();
+        let (&order, &chunk) = next.or_else(|| self.queue.iter().next())?;
+        Some(self.take(order, chunk))
+    }
+
+    /// The same, of the sparse ones.
+    pub fn take_sparse(&mut self) -> Option<Candidate> {
+        while let Some(chunk) = self.sparse.pop_front() {
+            let tenants = &mut self.tenants[chunk as usize];
+            // It may be another one by now, which was carved since.
+            let is_listed = std::mem::take(&mut tenants.is_listed);
+            if let (Some(order), true, true) = (tenants.order, is_listed, tenants.is_sparse()) {
+                return Some(self.take(order, chunk));
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, order: u64, chunk: u32) -> Candidate {
+        self.queue.remove(&order);
+        let mut was_open = None;
+        for (class, open) in self.open.iter_mut().enumerate() {
+            if open.is_some_and(|open| open.chunk == chunk) {
+                was_open = open.take().map(|open| (class, open));
+            }
+        }
+        let tenants = &mut self.tenants[chunk as usize];
+        tenants.order = None;
+        Candidate {
+            chunk,
+            tenants: std::mem::take(&mut tenants.segments),
+            order,
+            open: was_open,
+        }
+    }
+
+    /// Something in it is still needed: it is where it was, and the search goes on behind it.
     pub fn put_back(&mut self, candidate: Candidate) {
-        self.tenants[candidate.chunk as usize] = Tenants {
-            segments: candidate.tenants,
-            carved_ms: candidate.carved_ms,
-            transient_blocks: 0,
-        };
-        self.queue.push_back(candidate.chunk);
+        let tenants = &mut self.tenants[candidate.chunk as usize];
+        let left = std::mem::take(&mut tenants.left);
+        tenants.segments = candidate.tenants;
+        tenants
+            .segments
+            .retain(|one| !left.iter().any(|left| left.ptr_eq(&one.segment)));
+        tenants.order = Some(candidate.order);
+        self.queue.insert(candidate.order, candidate.chunk);
+        self.hand = candidate.order + 1;
+        if let Some((class, open)) = candidate.open {
+            self.open[class].get_or_insert(open);
+        }
     }
 
     /// Nothing in it can be looked up any more since `number`.
     pub fn retire(&mut self, number: u64, chunk: u32) {
+        self.tenants[chunk as usize] = Tenants::default();
         self.retired.push_back((number, chunk));
     }
 
@@ -243,7 +363,7 @@ impl Pool {
                 break;
             }
             self.retired.pop_front();
-            self.free.push(chunk);
+            self.free.push_back(chunk);
         }
     }
 }

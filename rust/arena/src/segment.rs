@@ -1,7 +1,8 @@
 //! The blocks that hold bytes of one segment.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::io::IoSlice;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::arena::Arena;
@@ -12,7 +13,7 @@ use crate::layout::{
 };
 use crate::pool::Carved;
 use crate::slots::Slot;
-use crate::sync::{Mutex, planted};
+use crate::sync::{Mutex, MutexGuard, planted};
 
 /// A block that fills within this time makes the next one larger.
 const FAST_MS: i64 = 1_000;
@@ -20,11 +21,16 @@ const FAST_MS: i64 = 1_000;
 /// A block that takes longer than this makes the next one smaller.
 const SLOW_MS: i64 = 10_000;
 
+/// How often an append populates chunks before it takes those that hold something.
+const GROWTH_TRIES: usize = 3;
+
 /// How fast a partition fills its blocks, and so how large the next one is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rate {
     class: u8,
     begun_ms: Option<i64>,
+    /// By this partition, ever.
+    appended_bytes: u64,
 }
 
 impl Rate {
@@ -56,6 +62,8 @@ pub(crate) struct Block {
     pub len: u32,
     pub written: u32,
     pub at: Carved,
+    /// Bytes behind its end may be lent still: nothing is added to it any more.
+    pub is_cut: bool,
 }
 
 impl Block {
@@ -73,17 +81,11 @@ impl Block {
     }
 
     fn room(&self) -> usize {
+        if self.is_cut {
+            return 0;
+        }
         payload_bytes(self.at.class.into(), self.position) - self.len as usize
     }
-}
-
-/// What becomes of a segment's blocks in a chunk that is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Release {
-    /// They are gone.
-    Gone,
-    /// Some are not written.
-    Needed,
 }
 
 /// See the module. Shared by the log that appends and everyone who reads.
@@ -94,6 +96,7 @@ pub struct CachedSegment {
     base_offset: i64,
     /// By position; not all need be there.
     blocks: Mutex<VecDeque<Block>>,
+    is_forgotten: AtomicBool,
     this: Weak<CachedSegment>,
 }
 
@@ -104,13 +107,23 @@ impl CachedSegment {
         base_offset: i64,
         blocks: VecDeque<Block>,
     ) -> Arc<CachedSegment> {
+        arena.count_held(blocks.iter().map(|block| i64::from(block.len)).sum());
         Arc::new_cyclic(|this| CachedSegment {
             arena: Arc::clone(arena),
             slot,
             base_offset,
             blocks: Mutex::new(blocks),
+            is_forgotten: AtomicBool::new(false),
             this: this.clone(),
         })
+    }
+
+    pub(crate) fn this(&self) -> &Weak<CachedSegment> {
+        &self.this
+    }
+
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot
     }
 
     /// Base offset of the segment.
@@ -155,10 +168,21 @@ impl CachedSegment {
         }
         let mut is_done = self.try_append(rate, position, bytes, now_ms, is_transient);
         if !is_done && self.arena.allows_chunk(is_transient) {
-            self.arena.reclaim_now(bytes.len());
-            is_done = self.try_append(rate, position, bytes, now_ms, is_transient);
+            // Others may take what was populated for this one.
+            for _ in 0..GROWTH_TRIES {
+                if is_done || !self.arena.grow_now(bytes.len()) {
+                    break;
+                }
+                is_done = self.try_append(rate, position, bytes, now_ms, is_transient);
+            }
+            if !is_done {
+                self.arena.reclaim_now(bytes.len());
+                is_done = self.try_append(rate, position, bytes, now_ms, is_transient);
+            }
         }
         if is_done {
+            rate.appended_bytes += bytes.len() as u64;
+            self.arena.count_held(bytes.len() as i64);
             self.arena.count_appended(bytes.len(), is_transient);
         } else {
             self.arena.count_refused();
@@ -190,14 +214,13 @@ impl CachedSegment {
         while begun < bytes.len() {
             let left = bytes.len() - begun;
             let position = position + begun as u32;
-            let class = rate.next(position, left, self.arena.class_max(is_transient), now_ms);
-            let carved = self.arena.carve(class, &self.this, is_transient, now_ms);
+            let largest = self.arena.class_max(is_transient, rate.appended_bytes);
+            let class = rate.next(position, left, largest, now_ms);
+            let carved = self.arena.carve(class, self, is_transient);
             let Some(at) = carved else {
                 // What was given out stays unused until its chunk is reclaimed.
-                let unused = blocks.drain(count..).filter(|block| block.at.is_transient);
-                let unused: Vec<u32> = unused.map(|block| block.at.chunk).collect();
-                drop(blocks);
-                self.arena.give_up(&unused);
+                let unused = blocks.split_off(count);
+                self.let_go(&blocks, unused);
                 return false;
             };
             let block = Block {
@@ -205,6 +228,7 @@ impl CachedSegment {
                 len: 0,
                 written: 0,
                 at,
+                is_cut: false,
             };
             begun += left.min(block.room());
             blocks.push_back(block);
@@ -245,7 +269,8 @@ impl CachedSegment {
             memory.store_wide(block.descriptor() + BLOCK_COMMITTED, guarded(len));
         }
         // SAFETY: the log that owns the segment is the only one to append to its blocks, which the
-        // lock held by the caller keeps from being reclaimed; what lies behind `len` was never lent.
+        // lock held by the caller keeps from being reclaimed; what lies behind `len` was never lent,
+        // since a block that was cut is not added to.
         unsafe { memory.copy_in(block.payload() + block.len as usize, bytes) };
         block.len += bytes.len() as u32;
         memory.store_wide(block.descriptor() + BLOCK_COMMITTED, guarded(block.len));
@@ -341,15 +366,18 @@ impl CachedSegment {
             memory.store_wide(block.descriptor() + BLOCK_WRITTEN, guarded(block.written));
         }
         let mut given_up = Vec::new();
+        let mut gone_bytes = 0;
         for index in (first..end).rev() {
             let block = blocks[index];
             let is_written = block.written >= block.len || planted!(UnwrittenReclaimed);
             if block.at.is_transient && is_written {
                 given_up.push(block.at.chunk);
+                gone_bytes += i64::from(block.len);
                 blocks.remove(index);
             }
         }
         drop(blocks);
+        self.arena.count_held(-gone_bytes);
         self.arena.give_up(&given_up);
     }
 
@@ -385,25 +413,56 @@ impl CachedSegment {
     }
 
     /// Forgets what stands at `position` and behind it; before anything is appended to a log that
-    /// was taken up again.
+    /// was taken up again. Whoever was lent some of it reads it unchanged while the guard lives.
     pub fn cut(&self, position: u32) {
         let memory = self.arena.memory();
         let mut blocks = self.blocks.lock();
+        let mut gone = VecDeque::new();
         while let Some(last) = blocks.back_mut() {
             if last.end() <= position {
                 break;
             }
+            let gone_bytes = last.end() - position.max(last.position);
+            self.arena.count_held(-i64::from(gone_bytes));
             if last.position >= position {
                 memory.store(last.descriptor(), 0);
-                blocks.pop_back();
+                gone.extend(blocks.pop_back());
                 continue;
             }
             last.len = position - last.position;
             last.written = last.written.min(last.len);
+            last.is_cut = true;
             let at = last.descriptor();
             memory.store_wide(at + BLOCK_WRITTEN, guarded(last.written));
             memory.store_wide(at + BLOCK_COMMITTED, guarded(last.len));
         }
+        self.let_go(&blocks, gone);
+    }
+
+    /// Blocks that hold nothing of the segment any more. `kept` are its others: while they are locked, no
+    /// chunk of it is reclaimed.
+    fn let_go(&self, kept: &VecDeque<Block>, gone: VecDeque<Block>) {
+        let mut given_up = Vec::new();
+        let mut dead: BTreeMap<u32, usize> = BTreeMap::new();
+        for Carved {
+            chunk,
+            is_transient,
+            ..
+        } in gone.into_iter().map(|block| block.at)
+        {
+            match is_transient {
+                true => given_up.push(chunk),
+                false => *dead.entry(chunk).or_default() += 1,
+            }
+        }
+        self.arena.give_up(&given_up);
+        dead.retain(|chunk, _| !kept.iter().any(|block| block.at.chunk == *chunk));
+        self.arena.leave(self, &dead, true);
+    }
+
+    /// Its file is gone (retention): what of it is written is free as soon as nobody has it any more.
+    pub fn forget(&self) {
+        self.is_forgotten.store(true, Ordering::Relaxed);
     }
 
     /// Bytes held.
@@ -420,40 +479,73 @@ impl CachedSegment {
         !self.arena.is_current(self.slot) && !planted!(GenerationIgnored)
     }
 
-    /// Gives a chunk up, if that loses nothing. Without `may_wait` a segment that is in use counts as
-    /// needed.
-    pub(crate) fn release(&self, chunk: u32, may_wait: bool) -> Release {
-        let mut blocks = if may_wait {
-            self.blocks.lock()
-        } else {
-            match self.blocks.try_lock() {
-                Some(blocks) => blocks,
-                None => return Release::Needed,
-            }
+    /// Whether a chunk holds something of this segment that is in no file. Without `may_wait` a segment
+    /// that is in use counts as such.
+    pub(crate) fn needs(&self, chunk: u32, may_wait: bool) -> bool {
+        self.lock_blocks(may_wait)
+            .is_none_or(|blocks| self.needs_any(&blocks, chunk))
+    }
+
+    /// Gives a chunk up, if that loses nothing.
+    pub(crate) fn release(&self, chunk: u32, may_wait: bool) -> bool {
+        let Some(mut blocks) = self.lock_blocks(may_wait) else {
+            return false;
         };
-        let is_here = |block: &Block| block.at.chunk == chunk;
-        let is_needed = |block: &Block| {
-            is_here(block) && block.written < block.len && !planted!(UnwrittenReclaimed)
-        };
-        if !self.is_dead() && blocks.iter().any(is_needed) {
-            return Release::Needed;
+        if self.needs_any(&blocks, chunk) {
+            return false;
         }
-        blocks.retain(|block| !is_here(block) || planted!(ReclaimedFound));
-        Release::Gone
+        let mut gone_bytes = 0;
+        blocks.retain(|block| {
+            let is_kept = block.at.chunk != chunk || planted!(ReclaimedFound);
+            gone_bytes += if is_kept { 0 } else { i64::from(block.len) };
+            is_kept
+        });
+        drop(blocks);
+        self.arena.count_held(-gone_bytes);
+        true
+    }
+
+    fn lock_blocks(&self, may_wait: bool) -> Option<MutexGuard<'_, VecDeque<Block>>> {
+        match may_wait {
+            true => Some(self.blocks.lock()),
+            false => self.blocks.try_lock(),
+        }
+    }
+
+    fn needs_any(&self, blocks: &VecDeque<Block>, chunk: u32) -> bool {
+        let is_needed = |block: &Block| {
+            let is_here = block.at.chunk == chunk;
+            is_here && block.written < block.len && !planted!(UnwrittenReclaimed)
+        };
+        !self.is_dead() && blocks.iter().any(is_needed)
     }
 }
 
 impl Drop for CachedSegment {
-    /// Its transient blocks are given up, but not those that only the arena has: whoever takes that up
-    /// again after a kill finds them.
+    /// Its blocks are free, but not those that only the arena has: whoever takes that up again after a
+    /// kill finds them.
     fn drop(&mut self) {
         let is_dead = self.is_dead();
-        let blocks = self.blocks.lock();
-        let is_over =
-            |block: &&Block| block.at.is_transient && (is_dead || block.written >= block.len);
-        let given_up: Vec<u32> = blocks.iter().filter(is_over).map(|b| b.at.chunk).collect();
-        drop(blocks);
+        let blocks = std::mem::take(&mut *self.blocks.lock());
+        let mut given_up = Vec::new();
+        let mut left: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut needed = BTreeSet::new();
+        let mut held_bytes = 0;
+        for block in &blocks {
+            held_bytes += i64::from(block.len);
+            match is_dead || block.written >= block.len {
+                true if block.at.is_transient => given_up.push(block.at.chunk),
+                true => *left.entry(block.at.chunk).or_default() += 1,
+                false => {
+                    needed.insert(block.at.chunk);
+                }
+            }
+        }
+        self.arena.count_held(-held_bytes);
         self.arena.give_up(&given_up);
+        left.retain(|chunk, _| !needed.contains(chunk));
+        let are_dead = is_dead || self.is_forgotten.load(Ordering::Relaxed);
+        self.arena.leave(self, &left, are_dead);
     }
 }
 

@@ -1,60 +1,92 @@
-//! How much of an arena what may take up.
+//! How much of an arena what may take up, and so how large blocks may be.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::arena::Arena;
 use crate::layout::{CHUNK_BYTES, CLASSES, area_bytes};
 use crate::slots::Slots;
 
-/// Of the arena, what blocks that are not full may take up.
+/// Of the arena's cap, what blocks that are not full may take up in any case.
 const OPEN_SHARE: usize = 4;
 
-/// Of the arena, what transient chunks may take up: followers' appends, until they are written. And of
-/// these, blocks that are not full.
+/// And of what is held: they are memory that holds nothing yet.
+const OPEN_HELD_SHARE: usize = 8;
+
+/// But so much they may take up where little is held.
+const OPEN_MIN_BYTES: usize = 16 << 20;
+
+/// Of the arena's cap, what transient chunks may take up: followers' appends, until they are written. And
+/// of these, blocks that are not full.
 const TRANSIENT_SHARE: usize = 10;
 const TRANSIENT_OPEN_SHARE: usize = 2;
 
 /// The largest classes that blocks may have now.
 #[derive(Debug)]
 pub(crate) struct ClassBounds {
-    kept: AtomicU8,
+    /// Partitions that have one block each that is not full.
+    partitions: AtomicUsize,
+    /// By what is held.
+    held: AtomicU8,
+    /// By the cap.
+    cap: AtomicU8,
     transient: AtomicU8,
 }
 
 impl Default for ClassBounds {
     fn default() -> ClassBounds {
-        let largest = CLASSES as u8 - 1;
+        let largest = || AtomicU8::new(CLASSES as u8 - 1);
         ClassBounds {
-            kept: AtomicU8::new(largest),
-            transient: AtomicU8::new(largest),
+            partitions: AtomicUsize::new(0),
+            held: largest(),
+            cap: largest(),
+            transient: largest(),
         }
     }
 }
 
+/// The largest class of which `blocks` blocks fit into `bytes`; the smallest where none does.
+fn largest(blocks: usize, bytes: usize) -> u8 {
+    let fits = |class: &usize| area_bytes(*class) * blocks <= bytes;
+    (1..CLASSES).take_while(fits).last().unwrap_or(0) as u8
+}
+
 impl Arena {
-    /// Each partition has one block that is not full: all of them together may take up a part of the
-    /// arena only.
-    pub(crate) fn bound_classes(&self, slots: &Slots) {
-        let largest = |open_bytes: usize| {
-            let fits = |class: &usize| area_bytes(*class) * slots.used() <= open_bytes;
-            (1..CLASSES).take_while(fits).last().unwrap_or(0) as u8
-        };
-        let of_all = self.limit() as usize * CHUNK_BYTES / OPEN_SHARE;
-        let bounds = self.class_bounds();
-        bounds.kept.store(largest(of_all), Ordering::Relaxed);
-        let of_transient = self.transient_max() * CHUNK_BYTES / TRANSIENT_OPEN_SHARE;
-        bounds
-            .transient
-            .store(largest(of_transient), Ordering::Relaxed);
+    /// The number of partitions has changed.
+    pub(crate) fn note_partitions(&self, slots: &Slots) {
+        let partitions = &self.class_bounds().partitions;
+        partitions.store(slots.used(), Ordering::Relaxed);
+        self.bound_classes();
     }
 
-    /// The largest class that blocks may have now.
-    pub(crate) fn class_max(&self, is_transient: bool) -> u8 {
-        let of = match is_transient {
-            true => &self.class_bounds().transient,
-            false => &self.class_bounds().kept,
+    /// Each partition has one block that is not full: all of them together may take up a part only of
+    /// what is held, and of the cap.
+    pub(crate) fn bound_classes(&self) {
+        let bounds = self.class_bounds();
+        let partitions = bounds.partitions.load(Ordering::Relaxed);
+        let store = |bound: &AtomicU8, bytes| {
+            bound.store(largest(partitions, bytes), Ordering::Relaxed);
         };
-        of.load(Ordering::Relaxed)
+        let held_bytes = usize::try_from(self.counters().held_bytes()).unwrap_or(usize::MAX);
+        let of_held = (held_bytes / OPEN_HELD_SHARE).max(OPEN_MIN_BYTES);
+        store(&bounds.held, of_held);
+        store(
+            &bounds.cap,
+            self.limit() as usize * CHUNK_BYTES / OPEN_SHARE,
+        );
+        let of_transient = self.transient_max() * CHUNK_BYTES / TRANSIENT_OPEN_SHARE;
+        store(&bounds.transient, of_transient);
+    }
+
+    /// The largest class that a block may have now of a partition that has appended so much.
+    pub(crate) fn class_max(&self, is_transient: bool, appended_bytes: u64) -> u8 {
+        let bounds = self.class_bounds();
+        if is_transient {
+            return bounds.transient.load(Ordering::Relaxed);
+        }
+        let own_bytes = usize::try_from(appended_bytes).unwrap_or(usize::MAX) / OPEN_HELD_SHARE;
+        let held = bounds.held.load(Ordering::Relaxed);
+        let cap = bounds.cap.load(Ordering::Relaxed);
+        held.max(largest(1, own_bytes)).min(cap)
     }
 
     /// How many chunks may be transient.

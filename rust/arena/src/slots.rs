@@ -54,6 +54,14 @@ impl Slots {
         }
     }
 
+    /// Those that are somebody's.
+    pub fn all(&self, memory: &Memory) -> Vec<(PartitionName, Slot)> {
+        let named = self.by_name.iter();
+        named
+            .map(|(name, index)| (name.clone(), slot(memory, *index)))
+            .collect()
+    }
+
     /// Slots that are somebody's.
     pub fn used(&self) -> usize {
         self.by_name.len()

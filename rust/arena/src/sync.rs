@@ -3,7 +3,7 @@
 
 #[cfg(not(test))]
 mod real {
-    pub(crate) use parking_lot::Mutex;
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
 
     /// Other threads may see what was done so far.
     #[inline(always)]
@@ -15,10 +15,10 @@ mod real {
 }
 
 #[cfg(not(test))]
-pub(crate) use real::{Mutex, step, stored};
+pub(crate) use real::{Mutex, MutexGuard, step, stored};
 
 #[cfg(test)]
-pub(crate) use crate::explore::{SteppedMutex as Mutex, step, stored};
+pub(crate) use crate::explore::{SteppedGuard as MutexGuard, SteppedMutex as Mutex, step, stored};
 
 /// Whether the model wants this fault (a name of `explore::Fault`) here; never in production.
 macro_rules! planted {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use place::*;
 use proptest::prelude::*;
+use pyrklog_arena::room::Room;
 use pyrklog_arena::{Arena, ArenaError, CachedSegment, Identity, Janitor, Rate, Slot};
 
 #[test]
@@ -196,6 +197,24 @@ fn what_was_cut_or_killed_does_not_come_back() {
 }
 
 #[test]
+fn what_was_lent_does_not_change_when_it_is_cut_and_written_anew() {
+    let place = place();
+    let arena = create(&place, 8);
+    let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
+    let mut rate = Rate::default();
+    assert!(segment.append(&mut rate, 0, &bytes(1, 2000), 0));
+    let guard = arena.enter();
+    let lent = segment.slice(&guard, 500).unwrap();
+    let before = lent.to_vec();
+    segment.cut(1000);
+    assert!(segment.append(&mut rate, 1000, &bytes(2, 3000), 0));
+    assert!(lent == before, "what was lent has changed");
+    drop(guard);
+    assert_eq!(read(&segment, 0, 1000), bytes(1, 2000)[..1000]);
+    assert_eq!(read(&segment, 1000, 3000), bytes(2, 3000));
+}
+
+#[test]
 fn nobody_else_can_read_it() {
     use std::os::unix::fs::PermissionsExt;
     let place = place();
@@ -296,7 +315,7 @@ fn the_janitor_keeps_chunks_ready_and_stays_below_the_limit() {
     let place = place();
     let arena = Arena::create(&place.path, IDENTITY, "", 64 * MIB).unwrap();
     let mut janitor = Janitor::default();
-    let tended = janitor.tend(&arena, 0, || u64::MAX);
+    let tended = janitor.tend(&arena, 0, Room::UNLIMITED);
     assert!(tended.grown > 0 && arena.statistics().free_bytes >= 16 * MIB);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
     let mut rate = Rate::default();
@@ -310,7 +329,7 @@ fn the_janitor_keeps_chunks_ready_and_stays_below_the_limit() {
             at += 100_000;
         }
         segment.set_written(at);
-        janitor.tend(&arena, round, || u64::MAX);
+        janitor.tend(&arena, round, Room::UNLIMITED);
     }
     let statistics = arena.statistics();
     assert_eq!(statistics.populated_bytes, 64 * MIB);
@@ -323,12 +342,12 @@ fn the_janitor_keeps_chunks_ready_and_stays_below_the_limit() {
 }
 
 #[test]
-fn without_room_the_janitor_says_so_and_lives_with_what_is_there() {
+fn without_room_nothing_is_populated() {
     let place = place();
     let arena = Arena::create(&place.path, IDENTITY, "", 640 * MIB).unwrap();
     let mut janitor = Janitor::default();
-    let tended = janitor.tend(&arena, 0, || 0);
-    assert!(tended.refused.is_some() && tended.grown == 0);
+    let tended = janitor.tend(&arena, 0, Room::default());
+    assert!(tended.grown == 0 && arena.populated() == 0);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
     assert!(!segment.append(&mut Rate::default(), 0, &[1], 0));
 }
@@ -421,7 +440,7 @@ fn play(arena: &Arc<Arena>, steps: &[Step]) -> Vec<Model> {
                 model.segment.set_written(all.len() as u32);
             }
             Step::Reclaim => {
-                Janitor::default().tend(arena, i64::MAX, || 0);
+                Janitor::default().tend(arena, i64::MAX, Room::default());
             }
             Step::Kill(who) => {
                 let model = &mut models[*who];

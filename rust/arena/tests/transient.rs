@@ -89,3 +89,15 @@ fn of_a_log_that_goes_transient_chunks_come_back_but_not_what_a_kill_must_find()
     assert_eq!(found.keys().collect::<Vec<_>>(), [&name(1)]);
     assert_eq!(read(&found[&name(1)].segments[&7], 0, 9000), bytes(2, 5000));
 }
+
+#[test]
+fn what_is_cut_off_does_not_count_as_transient_any_more() {
+    let place = place();
+    let arena = create(&place, 1);
+    let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
+    assert!(segment.append_transient(&mut Rate::default(), 0, &bytes(1, 20_000), 0));
+    segment.cut(0);
+    assert_eq!(arena.statistics().transient_bytes, 0);
+    let other = arena.segment(arena.slot(&name(1)).unwrap(), 0);
+    assert!(other.append(&mut Rate::default(), 0, &bytes(2, 100), 0));
+}

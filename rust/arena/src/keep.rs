@@ -1,0 +1,104 @@
+//! What an orderly end leaves of an arena (`docs/block-cache.md`, sections 2 and 3), and looking at
+//! one that nobody uses.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::Path;
+
+use crate::arena::{Arena, ArenaError, Identity};
+use crate::attach::{FoundBlock, look};
+use crate::layout::{HEADER_LEFT, SLOT_FILES, file_bytes, guarded, slot_at};
+use crate::memory::Memory;
+use crate::slots::{PartitionName, Slot};
+
+/// What an arena holds that nobody uses. While this lives nobody can take it up.
+#[derive(Debug)]
+pub struct Glance {
+    /// Bytes of records.
+    pub held_bytes: u64,
+    /// Those among them that are not in files.
+    pub unwritten_bytes: u64,
+    /// Partitions that have such.
+    pub unwritten_partitions: usize,
+    /// What is wrong with one of its partitions.
+    pub damage: Option<String>,
+    _lock: File,
+}
+
+impl Arena {
+    /// Looks at an arena that nobody uses, and changes nothing.
+    ///
+    /// # Errors
+    /// As [`Arena::attach`].
+    pub fn peek(path: &Path, identity: Identity) -> Result<Glance, ArenaError> {
+        let (file, header) = Arena::open(path, identity)?;
+        let memory = Memory::map(&file, file_bytes(header.capacity))?;
+        let seen = look(&memory, Some(&file), header.capacity).map_err(ArenaError::Foreign)?;
+        let mut blocks = seen.blocks;
+        blocks.sort_by_key(|found| (found.slot, found.base_offset, found.block.position));
+        let unwritten = |found: &FoundBlock| u64::from(found.block.len - found.block.written);
+        let behind = blocks.iter().filter(|found| unwritten(found) > 0);
+        let behind: HashSet<u32> = behind.map(|found| found.slot).collect();
+        Ok(Glance {
+            held_bytes: blocks.iter().map(|found| u64::from(found.block.len)).sum(),
+            unwritten_bytes: blocks.iter().map(unwritten).sum(),
+            unwritten_partitions: behind.len(),
+            damage: damage(&blocks),
+            _lock: file,
+        })
+    }
+
+    /// The partitions that have a slot.
+    pub fn partitions(&self) -> Vec<(PartitionName, Slot)> {
+        self.slots().lock().all(self.memory())
+    }
+
+    /// The hash of the partition's files that an orderly end noted.
+    pub fn files_hash(&self, slot: Slot) -> Option<u64> {
+        let word = self.memory().load_wide(slot_at(slot.index) + SLOT_FILES);
+        (word != 0).then_some(word)
+    }
+
+    /// Notes that everything in the arena is in the files, and what those of each partition were. The
+    /// blocks of a partition that is not named, or whose hash is 0, do not count for the next life.
+    /// Nothing is appended any more.
+    pub fn mark_left(&self, mut hash_of: impl FnMut(&PartitionName) -> u64) {
+        self.close();
+        for (name, slot) in self.partitions() {
+            let at = slot_at(slot.index) + SLOT_FILES;
+            self.memory().store_wide(at, hash_of(&name));
+        }
+        self.memory().store_wide(HEADER_LEFT, guarded(1));
+    }
+
+    /// Gives memory back until at most `chunks` of 1 MiB have any, and none that holds nothing: the
+    /// free ones, then the oldest that are written. Nothing may be appended meanwhile.
+    pub fn trim(&self, chunks: u32) {
+        self.set_allowance(0);
+        self.rewind();
+        loop {
+            self.collect();
+            // Where nothing can be given back, nothing is to be gained by reclaiming.
+            let is_refused = self.give_back(usize::MAX).is_err();
+            let is_enough = is_refused || self.populated() <= chunks;
+            if is_enough || !(self.reclaim_sparse() || self.reclaim(true)) {
+                return;
+            }
+        }
+    }
+}
+
+/// Of blocks in their order.
+fn damage(blocks: &[FoundBlock]) -> Option<String> {
+    let lengths = blocks.iter().find_map(|found| found.damage.clone());
+    let is_over = |one: &FoundBlock, next: &FoundBlock| {
+        (one.slot, one.base_offset) == (next.slot, next.base_offset)
+            && one.block.position + one.block.len > next.block.position
+    };
+    lengths.or_else(|| {
+        let filled: Vec<_> = blocks.iter().filter(|found| found.block.len > 0).collect();
+        let mut pairs = filled.windows(2);
+        let pair = pairs.find(|pair| is_over(pair[0], pair[1]))?;
+        Some(format!("blocks of segment {} overlap", pair[0].base_offset))
+    })
+}

@@ -1,0 +1,175 @@
+//! Chunks on their way from being carved to being free again.
+
+use std::collections::BTreeMap;
+
+use crate::arena::Arena;
+use crate::layout::{CHUNK_BYTES, chunk_at};
+use crate::pool::{Candidate, Carved, Tenant, Want};
+use crate::segment::CachedSegment;
+
+/// Free chunks that the janitor is called for.
+const LOW_CHUNKS: usize = 8;
+
+/// Chunks that are looked at, at most, for one that can be reclaimed. The next look goes on with others.
+const TRIES_MAX: usize = 128;
+
+/// The same for an append, which does not wait.
+const TRIES_OF_APPEND: usize = 4;
+
+impl Arena {
+    pub(crate) fn carve(
+        &self,
+        class: u8,
+        tenant: &CachedSegment,
+        is_transient: bool,
+    ) -> Option<Carved> {
+        let want = Want {
+            class,
+            tenant: tenant.this(),
+            slot: tenant.slot(),
+            transient_max: is_transient.then(|| self.transient_max()),
+        };
+        let mut pool = self.pool().lock();
+        let carved = pool.carve(self.memory(), want);
+        let is_low = pool.free() < LOW_CHUNKS;
+        drop(pool);
+        if is_low {
+            self.call_janitor();
+        }
+        carved
+    }
+
+    /// Blocks of transient chunks are written, or nobody's any more; one entry each.
+    pub(crate) fn give_up(&self, chunks: &[u32]) {
+        for &chunk in chunks {
+            let is_last = self.pool().lock().give_up(chunk);
+            if is_last {
+                self.retire(chunk);
+            }
+        }
+    }
+
+    /// A segment goes, which has so many blocks in these chunks, all of them written or dead. What is
+    /// not dead stays for whoever takes the arena up again.
+    pub(crate) fn leave(
+        &self,
+        segment: &CachedSegment,
+        chunks: &BTreeMap<u32, usize>,
+        are_dead: bool,
+    ) {
+        for (&chunk, &blocks) in chunks {
+            let mut pool = self.pool().lock();
+            pool.leave(chunk, segment.this());
+            let is_empty = are_dead && pool.count_dead(chunk, blocks);
+            drop(pool);
+            if is_empty {
+                self.retire(chunk);
+            }
+        }
+    }
+
+    /// Nobody finds the chunk any more from here on.
+    fn retire(&self, chunk: u32) {
+        self.memory().store(chunk_at(chunk), 0);
+        let number = self.guards().retire();
+        self.pool().lock().retire(number, chunk);
+    }
+
+    /// Whether so many chunks are free, as far as that can be said before they are carved.
+    pub(crate) fn has_free(&self, chunks: usize, is_transient: bool) -> bool {
+        let pool = self.pool().lock();
+        let may_be = !is_transient || pool.transient() + chunks <= self.transient_max();
+        may_be && pool.free() >= chunks
+    }
+
+    /// Whether a chunk more may be carved, if one is free.
+    pub(crate) fn allows_chunk(&self, is_transient: bool) -> bool {
+        !is_transient || self.pool().lock().transient() < self.transient_max()
+    }
+
+    /// An append finds nothing free, and may not grow: what can be had without waiting.
+    pub(crate) fn reclaim_now(&self, bytes: usize) {
+        for _ in 0..=bytes / CHUNK_BYTES {
+            if !self.reclaim(false) {
+                break;
+            }
+        }
+        self.collect();
+    }
+
+    /// Makes chunks free that nobody looks at any more; how many are free now.
+    pub(crate) fn collect(&self) -> usize {
+        let mut pool = self.pool().lock();
+        pool.collect(self.guards().passed());
+        pool.free()
+    }
+
+    /// Chunks that are free, and those that will be when the guards have passed.
+    pub(crate) fn free_soon(&self) -> usize {
+        let pool = self.pool().lock();
+        pool.free() + pool.retired()
+    }
+
+    /// Whether any chunk holds something that is kept.
+    pub(crate) fn has_carved(&self) -> bool {
+        self.pool().lock().carved() > 0
+    }
+
+    /// The search for a chunk that can be reclaimed begins with the oldest again.
+    pub(crate) fn rewind(&self) {
+        self.pool().lock().rewind();
+    }
+
+    /// Reclaims the oldest chunk that nobody needs; false when there is none. Without `may_wait` it
+    /// looks at a few only, and at none that is in use.
+    pub(crate) fn reclaim(&self, may_wait: bool) -> bool {
+        let mut tries = match may_wait {
+            true => self.pool().lock().carved().min(TRIES_MAX),
+            false => TRIES_OF_APPEND,
+        };
+        while tries > 0 {
+            tries -= 1;
+            let Some(candidate) = self.pool().lock().take_oldest() else {
+                return false;
+            };
+            if self.reclaim_one(candidate, may_wait) {
+                self.counters().reclaimed();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reclaims a chunk most of whose blocks are dead; false when there is none.
+    pub(crate) fn reclaim_sparse(&self) -> bool {
+        let mut candidate = self.pool().lock().take_sparse();
+        while let Some(sparse) = candidate {
+            if self.reclaim_one(sparse, true) {
+                return true;
+            }
+            candidate = self.pool().lock().take_sparse();
+        }
+        false
+    }
+
+    fn reclaim_one(&self, mut candidate: Candidate, may_wait: bool) -> bool {
+        let chunk = candidate.chunk;
+        // Nothing is forgotten unless all of it can be.
+        let is_needed = |one: &Tenant| match one.segment.upgrade() {
+            Some(segment) => segment.needs(chunk, may_wait),
+            None => self.is_current(one.slot),
+        };
+        if !candidate.tenants.iter().any(is_needed) {
+            candidate.tenants.retain(|one| match one.segment.upgrade() {
+                Some(segment) => !segment.release(chunk, may_wait),
+                None => self.is_current(one.slot),
+            });
+            if candidate.tenants.is_empty() {
+                self.retire(chunk);
+                return true;
+            }
+        }
+        self.pool().lock().put_back(candidate);
+        false
+    }
+}
