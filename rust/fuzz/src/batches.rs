@@ -174,7 +174,11 @@ fn validate(bytes: &mut [u8], rules: &Rules, planted: Option<&str>) -> Result<Va
             batch::verify_crc(bytes).map_err(|error| error.to_string())?;
             let info = BatchInfo::parse(bytes).map_err(|error| error.to_string())?;
             let rewritten = Some(bytes.to_vec());
-            return Ok(Validated { info, rewritten });
+            return Ok(Validated {
+                info,
+                rewritten,
+                expanded_bytes: 0,
+            });
         }
         Some("checksum-ignored") => {
             mend(bytes);

@@ -24,6 +24,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
         timestamp: script.i64(),
         coordinator_epoch: script.i32(),
         current_txn_first_offset: script.i64(),
+        first_sequence: script.i32(),
     });
     let mut bytes = snapshot::encode(&entries);
     let damage = if script.bool() {

@@ -96,9 +96,10 @@ pub mod key {
     pub const ALTER_PARTITION: i16 = 56;
     pub const DESCRIBE_CLUSTER: i16 = 60;
     pub const ALLOCATE_PRODUCER_IDS: i16 = 67;
-    /// Ours, as the next one: Kafka's keys are small numbers, in the order of their making.
+    /// Ours, as the next two: Kafka's keys are small numbers, in the order of their making.
     pub const REPLICA_DIGEST: i16 = 20_001;
     pub const STATE_CHANGES: i16 = 20_002;
+    pub const OBSERVE_BROKER: i16 = 20_003;
 }
 
 /// Produce is advertised from 0, since librdkafka before 2.11.1 takes a higher minimum for a broker
@@ -271,6 +272,10 @@ pub const TABLE: &[ApiRow] = &[
     between(key::ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", (0, 0), 0),
     private(key::REPLICA_DIGEST, "ReplicaDigest"),
     private(key::STATE_CHANGES, "StateChanges"),
+    ApiRow {
+        is_between_brokers: true,
+        ..private(key::OBSERVE_BROKER, "ObserveBroker")
+    },
 ];
 
 /// The row of an API key, `None` when it is not served.

@@ -22,6 +22,12 @@ pub enum DecodeError {
         /// Bytes that are left.
         remaining: usize,
     },
+    /// A request with more array elements than any client has a use for.
+    #[error("it has more than {max} elements")]
+    TooManyElements {
+        /// The bound.
+        max: usize,
+    },
     /// A length or count below zero where the protocol has no null.
     #[error("a length of {0} where null is not allowed")]
     UnexpectedNull(i64),
@@ -49,7 +55,7 @@ pub enum DecodeError {
         api_version: i16,
     },
     /// A frame longer than the limit, or of negative length.
-    #[error("a frame announces {announced} bytes, the limit is {limit}")]
+    #[error("a frame announces {announced} bytes, the limit is {limit}{}", looks_like(*announced))]
     BadFrameLength {
         /// The announced length.
         announced: i32,
@@ -89,5 +95,41 @@ pub enum DecodeError {
     },
 }
 
+/// Which other protocol begins with the four bytes that were read as a length.
+fn looks_like(announced: i32) -> &'static str {
+    match &announced.to_be_bytes() {
+        b"GET " | b"POST" | b"HEAD" | b"PUT " | b"DELE" | b"OPTI" | b"PATC" | b"CONN" | b"PRI " => {
+            ": this is an HTTP request"
+        }
+        b"SSH-" => ": this is SSH",
+        // A record of a handshake (RFC 8446, section 5.1).
+        [0x16, 0x03, ..] => ": this is TLS, and the listener is plain text",
+        _ => "",
+    }
+}
+
 /// Short form for this crate's results.
 pub type Result<T> = std::result::Result<T, DecodeError>;
+
+#[cfg(test)]
+mod tests {
+    use super::DecodeError;
+
+    #[test]
+    fn other_protocols_are_named() {
+        let told = |first: [u8; 4]| {
+            let announced = i32::from_be_bytes(first);
+            DecodeError::BadFrameLength {
+                announced,
+                limit: 9,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            told(*b"GET "),
+            "a frame announces 1195725856 bytes, the limit is 9: this is an HTTP request"
+        );
+        assert!(told([0x16, 3, 1, 2]).ends_with("this is TLS, and the listener is plain text"));
+        assert!(told([0x7f, 0, 0, 0]).ends_with("the limit is 9"));
+    }
+}

@@ -71,7 +71,7 @@ impl<'a> ListOffsetsRequest<'a> {
     /// Decodes a body; bytes after the request are ignored, as in Kafka.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
         check_version(version)?;
-        let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
+        let mut reader = Reader::of_request(body, 0, version >= FLEXIBLE_SINCE);
         let replica_id = reader.i32()?;
         let isolation_level = if version >= ISOLATION_SINCE {
             reader.i8()?

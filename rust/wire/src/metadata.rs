@@ -65,7 +65,7 @@ impl<'a> MetadataRequest<'a> {
     /// Decodes a body; bytes after the request are ignored, as in Kafka.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
         check_version(version)?;
-        let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
+        let mut reader = Reader::of_request(body, 0, version >= FLEXIBLE_SINCE);
         let topics = reader.nullable_array(2, |reader| {
             let has_id = version >= TOPIC_IDS_SINCE;
             let id = if has_id {

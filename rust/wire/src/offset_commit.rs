@@ -63,7 +63,7 @@ impl OffsetCommitRequest {
                 api_version: version,
             });
         }
-        let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
+        let mut reader = Reader::of_request(body, 0, version >= FLEXIBLE_SINCE);
         let has_instance_id = version >= INSTANCE_ID_SINCE;
         let membership = MembershipFields::read(&mut reader, has_instance_id)?;
         let retention_ms = if version <= RETENTION_UNTIL {

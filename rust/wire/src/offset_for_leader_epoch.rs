@@ -59,7 +59,7 @@ impl<'a> EpochRequest<'a> {
     /// Decodes a body; bytes after the request are ignored, as in Kafka.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
         check_version(version)?;
-        let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
+        let mut reader = Reader::of_request(body, 0, version >= FLEXIBLE_SINCE);
         let has_replica = version >= REPLICA_ID_SINCE;
         let replica_id = if has_replica {
             reader.i32()?

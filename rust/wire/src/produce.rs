@@ -7,6 +7,7 @@
 //! Version notes: 3 message format v2, transactional id; 5 log start offset; 8 record errors
 //! (KIP-467); 9 flexible; 10 hints to the current leader (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890).
 
+mod repeated;
 mod request;
 mod response;
 

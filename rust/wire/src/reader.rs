@@ -17,7 +17,13 @@ pub struct Reader<'a> {
     bytes: &'a [u8],
     position: usize,
     flexible: bool,
+    elements_left: usize,
 }
+
+/// Elements of all arrays of a request together, topics and partitions alike: as many partitions as
+/// a cluster may have, each in a topic of its own. Elements take more memory than they have bytes on
+/// the wire; this is the bound on what decoding a request may cost.
+pub const REQUEST_ELEMENTS_MAX: usize = 400_000;
 
 macro_rules! fixed {
     ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
@@ -36,7 +42,15 @@ impl<'a> Reader<'a> {
             bytes,
             position: 0,
             flexible,
+            elements_left: usize::MAX,
         }
+    }
+
+    /// The same for a request: its arrays have at most [`REQUEST_ELEMENTS_MAX`] elements in all.
+    pub fn of_request(bytes: &'a [u8], position: usize, flexible: bool) -> Self {
+        let mut reader = Reader::at(bytes, position, flexible);
+        reader.elements_left = REQUEST_ELEMENTS_MAX;
+        reader
     }
 
     /// Reads `bytes` from `position` on; spans and positions count from the start of `bytes`.
@@ -45,6 +59,7 @@ impl<'a> Reader<'a> {
             bytes,
             position: position.min(bytes.len()),
             flexible,
+            elements_left: usize::MAX,
         }
     }
 
@@ -253,7 +268,8 @@ impl<'a> Reader<'a> {
     }
 
     /// The count of an array that may be null. Each element takes `min_element_bytes` or more, so
-    /// a count that the remaining bytes cannot hold is refused here, before anybody allocates.
+    /// a count that the remaining bytes cannot hold, or that is beyond the bound of a request, is
+    /// refused here, before anybody allocates.
     pub fn nullable_array_len(&mut self, min_element_bytes: usize) -> Result<Option<usize>> {
         let Some(count) = self.nullable_len(false)? else {
             return Ok(None);
@@ -265,6 +281,11 @@ impl<'a> Reader<'a> {
                 remaining,
             });
         }
+        let max = REQUEST_ELEMENTS_MAX;
+        self.elements_left = self
+            .elements_left
+            .checked_sub(count)
+            .ok_or(DecodeError::TooManyElements { max })?;
         Ok(Some(count))
     }
 
@@ -382,6 +403,23 @@ mod tests {
             tags.skip_tags(),
             Err(DecodeError::CountTooLarge { .. })
         ));
+    }
+
+    #[test]
+    fn the_arrays_of_a_request_are_bounded_together() {
+        let half = REQUEST_ELEMENTS_MAX / 2 + 1;
+        let mut bytes = vec![0; 8 + 2 * half];
+        bytes[..4].copy_from_slice(&(half as i32).to_be_bytes());
+        bytes[4..8].copy_from_slice(&(half as i32).to_be_bytes());
+        let mut request = Reader::of_request(&bytes, 0, false);
+        assert_eq!(request.array_len(1), Ok(half));
+        let refused = Err(DecodeError::TooManyElements {
+            max: REQUEST_ELEMENTS_MAX,
+        });
+        assert_eq!(request.array_len(1), refused);
+        let mut response = Reader::new(&bytes, false);
+        assert_eq!(response.array_len(1), Ok(half));
+        assert_eq!(response.array_len(1), Ok(half));
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl FetchRequest {
     /// unspecified.
     pub fn decode(&mut self, frame: &[u8], body_start: usize, version: i16) -> Result<()> {
         check_version(version)?;
-        let mut reader = Reader::at(frame, body_start, version >= FLEXIBLE_SINCE);
+        let mut reader = Reader::of_request(frame, body_start, version >= FLEXIBLE_SINCE);
         self.replica_id = if version < REPLICA_STATE_SINCE {
             reader.i32()?
         } else {

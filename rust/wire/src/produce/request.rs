@@ -55,7 +55,7 @@ impl ProduceRequest {
         check_version(version)?;
         clear_reusable(&mut self.topics);
         clear_reusable(&mut self.partitions);
-        let mut reader = Reader::at(frame, body_start, version >= FLEXIBLE_SINCE);
+        let mut reader = Reader::of_request(frame, body_start, version >= FLEXIBLE_SINCE);
         self.transactional_id = reader.nullable_string_span()?;
         self.acks = reader.i16()?;
         self.timeout_ms = reader.i32()?;
