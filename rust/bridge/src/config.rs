@@ -20,7 +20,7 @@ impl PlaneConfig {
         control_queue_max_requests, connections_max_idle_ms, max_connections,
         max_connections_per_ip, socket_send_buffer_bytes, socket_receive_buffer_bytes,
         fetch_max_bytes, fetch_session_slots, fetch_read_path, unwritten_max_bytes,
-        cache_dir, cache_max_bytes, cache_flush_bytes, cache_flush_ms, cache_direct_min_bytes,
+        cache_dir, cache_max_bytes, cache_keeps, cache_drops, cache_flush_bytes, cache_flush_ms, cache_direct_min_bytes,
         recovery_checkpoint_interval_ms, log_start_checkpoint_interval_ms,
         high_watermark_checkpoint_interval_ms, retention_check_interval_ms,
         producer_id_expiration_ms, auto_create_topics, cluster
@@ -51,6 +51,8 @@ impl PlaneConfig {
         unwritten_max_bytes: Option<usize>,
         cache_dir: Option<String>,
         cache_max_bytes: Option<u64>,
+        cache_keeps: bool,
+        cache_drops: bool,
         cache_flush_bytes: usize,
         cache_flush_ms: i64,
         cache_direct_min_bytes: u32,
@@ -85,9 +87,8 @@ impl PlaneConfig {
             cache: api::CacheConfig {
                 dir: cache_dir.map(Into::into),
                 max_bytes: cache_max_bytes,
-                flush_bytes: cache_flush_bytes,
-                flush_ms: cache_flush_ms,
                 direct_min_bytes: cache_direct_min_bytes,
+                ..cache(cache_keeps, cache_drops, cache_flush_bytes, cache_flush_ms)
             },
             recovery_checkpoint_interval_ms,
             log_start_checkpoint_interval_ms,
@@ -97,6 +98,16 @@ impl PlaneConfig {
             auto_create_topics,
             cluster: cluster.map(|cluster| cluster.get().0.clone()),
         }))
+    }
+}
+
+fn cache(keeps: bool, drops: bool, flush_bytes: usize, flush_ms: i64) -> api::CacheConfig {
+    api::CacheConfig {
+        keeps,
+        drops,
+        flush_bytes,
+        flush_ms,
+        ..api::CacheConfig::off()
     }
 }
 

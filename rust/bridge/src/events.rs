@@ -39,6 +39,12 @@ pub struct TopicsMissing {
     session: Py<Session>,
 }
 
+/// `Event::ClientGone`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct ClientGone {
+    id: u64,
+}
+
 /// `TicketOutcome::Partitions`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
 pub struct PartitionsDone {
@@ -95,6 +101,13 @@ pub struct FollowerCaughtUp {
     broker_epoch: i64,
 }
 
+/// `Event::FollowerLogStart`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct FollowerLogStart {
+    topic: String,
+    partition: i32,
+}
+
 /// `Event::LogDirFailed`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
 pub struct LogDirFailed {
@@ -127,12 +140,14 @@ macro_rules! match_args {
 match_args! {
     Request: "id" "api_key" "api_version" "session" "body";
     TopicsMissing: "id" "topics" "session";
+    ClientGone: "id";
     PartitionsDone: "ticket" "errors";
     RecordsDeleted: "ticket" "results";
     LogDirsDescribed: "ticket" "log_dirs";
     InternalAppended: "ticket" "error" "base_offset";
     ShutdownDone: "ticket" "clean";
     FollowerCaughtUp: "topic" "partition" "leader_epoch" "broker" "broker_epoch";
+    FollowerLogStart: "topic" "partition";
     LogDirFailed: "path" "reason" "partitions";
     Notice: "event" "fields" "level";
 }
@@ -143,6 +158,7 @@ pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         py.get_type::<Heartbeat>(),
         py.get_type::<OffsetCommit>(),
         py.get_type::<TopicsMissing>(),
+        py.get_type::<ClientGone>(),
         py.get_type::<PartitionsDone>(),
         py.get_type::<RecordsDeleted>(),
         py.get_type::<LogDirsDescribed>(),
@@ -151,6 +167,7 @@ pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         py.get_type::<ReplicaDigestDone>(),
         py.get_type::<ShutdownDone>(),
         py.get_type::<FollowerCaughtUp>(),
+        py.get_type::<FollowerLogStart>(),
         py.get_type::<LogDirFailed>(),
         py.get_type::<Notice>(),
     ];
@@ -183,6 +200,7 @@ pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             session: session(py, who)?,
         }
         .into_py_any(py),
+        Event::ClientGone { id } => ClientGone { id }.into_py_any(py),
         Event::Ticket { id, outcome } => ticket(py, id, outcome),
         Event::FollowerCaughtUp(told) => FollowerCaughtUp {
             topic: told.topic,
@@ -192,6 +210,9 @@ pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             broker_epoch: told.broker_epoch,
         }
         .into_py_any(py),
+        Event::FollowerLogStart(topic, partition) => {
+            FollowerLogStart { topic, partition }.into_py_any(py)
+        }
         Event::LogDirFailed {
             path,
             reason,

@@ -27,7 +27,7 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::arenas::{drain_arena, list_arenas, remove_arena};
+    use crate::arenas::{drain_arena, drop_arenas, list_arenas, memory_bytes, remove_arena};
     #[pymodule_export]
     use crate::config::{ClusterConfig, PlaneConfig};
     #[pymodule_export]
@@ -38,8 +38,9 @@ mod _core {
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
     #[pymodule_export]
     use crate::events::{
-        FollowerCaughtUp, InternalAppended, LogDirDescription, LogDirFailed, LogDirsDescribed,
-        Notice, PartitionsDone, RecordsDeleted, Request, Session, ShutdownDone, TopicsMissing,
+        ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, LogDirDescription,
+        LogDirFailed, LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted, Request, Session,
+        ShutdownDone, TopicsMissing,
     };
     #[pymodule_export]
     use crate::image::{

@@ -14,6 +14,9 @@ use crate::internal::{Record, borrowed};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 use crate::offsets::CommitBatch;
 
+/// (error code, own log's start, (broker, start) of each follower).
+type LogStarts = (i16, i64, Vec<(i32, i64)>);
+
 /// `pyrklog_dataplane::DataPlane`.
 #[pyclass(frozen, module = "pyrklog._core")]
 pub struct DataPlane(Arc<pyrklog_dataplane::DataPlane>);
@@ -53,8 +56,15 @@ impl DataPlane {
             .collect()
     }
 
-    fn listen(&self, py: Python<'_>, listener: &str, host: &str, port: u16) -> PyResult<u16> {
-        py.detach(|| self.0.listen(listener, host, port))
+    fn listen(
+        &self,
+        py: Python<'_>,
+        listener: &str,
+        host: &str,
+        port: u16,
+        for_brokers: bool,
+    ) -> PyResult<u16> {
+        py.detach(|| self.0.listen(listener, host, port, for_brokers))
             .map_err(|error| errors::os(&error, None))
     }
 
@@ -82,6 +92,10 @@ impl DataPlane {
         let specs = inner(&specs, |spec| &spec.0);
         py.detach(|| self.0.become_followers(specs))
             .map_err(errors::closed)
+    }
+
+    fn log_ends(&self, py: Python<'_>, partitions: Vec<(String, i32)>) -> Vec<Option<(i32, i64)>> {
+        py.detach(|| self.0.log_ends(&partitions))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one a field, as in the stub")]
@@ -149,6 +163,16 @@ impl DataPlane {
     ) -> PyResult<api::TicketId> {
         py.detach(|| self.0.delete_records(targets))
             .map_err(errors::closed)
+    }
+
+    /// Of each: (error code, own log's start, followers'); without an error the code is 0.
+    fn log_starts(&self, py: Python<'_>, partitions: Vec<(String, i32)>) -> Vec<LogStarts> {
+        let found = py.detach(|| self.0.log_starts(&partitions));
+        let flat = found.into_iter().map(|one| match one {
+            Ok((own, followers)) => (0, own, followers),
+            Err(error) => (error.0, -1, Vec::new()),
+        });
+        flat.collect()
     }
 
     fn describe_log_dirs(&self, py: Python<'_>) -> PyResult<api::TicketId> {
@@ -279,8 +303,8 @@ impl DataPlane {
         py.detach(|| self.0.close_request(request));
     }
 
-    fn park(&self, py: Python<'_>, request: api::RequestId) {
-        py.detach(|| self.0.park(request));
+    fn park(&self, py: Python<'_>, request: api::RequestId) -> bool {
+        py.detach(|| self.0.park(request))
     }
 
     fn statistics(&self, py: Python<'_>) -> BTreeMap<String, u64> {
@@ -289,6 +313,10 @@ impl DataPlane {
 
     fn shutdown(&self, py: Python<'_>, grace_ms: i64) -> api::TicketId {
         py.detach(|| self.0.shutdown(grace_ms))
+    }
+
+    fn abandon(&self, py: Python<'_>) {
+        py.detach(|| self.0.abandon());
     }
 
     fn event_fd(&self) -> i32 {

@@ -114,6 +114,14 @@ impl SimPlane {
         self.0.write()
     }
 
+    fn begin_writes(&mut self) {
+        self.0.begin_writes();
+    }
+
+    fn writes_return(&mut self) {
+        self.0.writes_return();
+    }
+
     fn sync(&mut self) -> PyResult<()> {
         self.0.sync().map_err(PyValueError::new_err)
     }
@@ -195,7 +203,7 @@ impl SimPlane {
         self.0.shut_down()
     }
 
-    fn kill(&mut self) {
-        self.0.kill();
+    fn kill(&mut self, writes: bool) {
+        self.0.kill(writes);
     }
 }

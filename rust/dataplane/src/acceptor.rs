@@ -14,7 +14,9 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
+use rustix::process::{Resource, getrlimit};
 
+use crate::clock::mono_ms;
 use crate::hash::FastMap;
 use crate::inbox::Message;
 use crate::shared::Shared;
@@ -22,6 +24,31 @@ use crate::shared::Shared;
 /// While connections cannot be accepted (limit reached, no descriptors), the next try is after
 /// this time or when one closes.
 const RETRY_MS: i64 = 100;
+
+/// Of connections that were refused, so many are told of in ten seconds; of failures to accept one,
+/// which are tried again each [`RETRY_MS`], the first.
+const REFUSALS_TOLD_MAX: u32 = 100;
+const FAILURES_TOLD_MAX: u32 = 1;
+
+/// Of the descriptors that the process may have, connections get no more than this share: the rest is
+/// for segments, which have to be written, and for what is waited for in order to write them.
+const DESCRIPTOR_SHARE: u64 = 2;
+
+/// Beyond the limit, brokers still get this part of it through a listener of their own: clients that
+/// take every connection must not part replicas from their leaders (KIP-402).
+const BROKERS_SHARE: usize = 16;
+
+/// `max.connections`, or what the limit of descriptors leaves of it.
+pub fn connections_max(configured: usize) -> usize {
+    bounded_connections(configured, getrlimit(Resource::Nofile).current)
+}
+
+fn bounded_connections(configured: usize, descriptors: Option<u64>) -> usize {
+    let share = descriptors.map_or(u64::MAX, |all| all / DESCRIPTOR_SHARE);
+    configured
+        .min(usize::try_from(share).unwrap_or(usize::MAX))
+        .max(1)
+}
 
 /// A connection on its way to its network thread.
 #[derive(Debug)]
@@ -84,16 +111,31 @@ impl ConnectionLimits {
 
     /// Whether another connection may be accepted now. After a false, [`ConnectionLimits::wake`]
     /// is called when one closes.
-    fn has_room(&self) -> bool {
+    fn has_room(&self, for_brokers: bool) -> bool {
         let counts = self.counts.lock();
-        let room = counts.total < self.max;
-        self.full.store(!room, Ordering::Relaxed);
+        let room = counts.total < self.max_for(for_brokers);
+        if !room {
+            self.full.store(true, Ordering::Relaxed);
+        }
         room
     }
 
-    pub(crate) fn admit(self: &Arc<Self>, host: IpAddr) -> Result<Permit, Refused> {
+    fn max_for(&self, for_brokers: bool) -> usize {
+        let beyond = if for_brokers {
+            (self.max / BROKERS_SHARE).max(1)
+        } else {
+            0
+        };
+        self.max.saturating_add(beyond)
+    }
+
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        host: IpAddr,
+        for_brokers: bool,
+    ) -> Result<Permit, Refused> {
         let mut counts = self.counts.lock();
-        if counts.total >= self.max {
+        if counts.total >= self.max_for(for_brokers) {
             return Err(Refused::Total);
         }
         let of_host = counts.by_host.entry(host).or_insert(0);
@@ -143,6 +185,8 @@ pub struct Listener {
     pub name: Arc<str>,
     /// The socket, nonblocking.
     pub socket: OwnedFd,
+    /// Whether it is the one between brokers, and not the one of clients too.
+    pub for_brokers: bool,
 }
 
 /// The listeners, and the order to end.
@@ -253,14 +297,12 @@ impl Acceptor {
 
     fn accept_from(&mut self, index: usize) {
         loop {
-            if !self.shared.limits.has_room() {
-                if !self.paused {
-                    self.shared
-                        .statistics
-                        .connections_at_limit
-                        .fetch_add(1, Ordering::Relaxed);
-                }
-                self.paused = true;
+            if !self
+                .shared
+                .limits
+                .has_room(self.listeners[index].for_brokers)
+            {
+                self.wait_for_room(index);
                 return;
             }
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -275,7 +317,9 @@ impl Acceptor {
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
                     // No descriptors or no memory: connections close in time.
-                    self.notice("accept_failed", "warning", error.to_string());
+                    let failures = &self.shared.statistics.accepts_failed;
+                    failures.fetch_add(1, Ordering::Relaxed);
+                    self.client_notice("accept_failed", FAILURES_TOLD_MAX, error.to_string());
                     self.paused = true;
                     return;
                 }
@@ -283,19 +327,33 @@ impl Acceptor {
         }
     }
 
+    fn wait_for_room(&mut self, index: usize) {
+        let statistics = &self.shared.statistics;
+        if !self.paused {
+            statistics
+                .connections_at_limit
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        self.paused = true;
+        let reason = format!(
+            "{}: {} connections, as many as max.connections and half of the process's descriptors allow; others wait",
+            self.listeners[index].name,
+            self.shared.limits.total(),
+        );
+        self.client_notice("connections_at_limit", FAILURES_TOLD_MAX, reason);
+    }
+
     fn admit(&mut self, index: usize, socket: OwnedFd, host: IpAddr) {
-        let permit = match self.shared.limits.admit(host) {
+        let for_brokers = self.listeners[index].for_brokers;
+        let permit = match self.shared.limits.admit(host, for_brokers) {
             Ok(permit) => permit,
             Err(refused) => {
                 let limit = match refused {
                     Refused::Host => "max.connections.per.ip",
                     Refused::Total => "max.connections",
                 };
-                self.notice(
-                    "connection_refused",
-                    "warning",
-                    format!("{host}: {limit} is reached"),
-                );
+                let reason = format!("{host}: {limit} is reached");
+                self.client_notice("connection_refused", REFUSALS_TOLD_MAX, reason);
                 return;
             }
         };
@@ -325,6 +383,12 @@ impl Acceptor {
         }
     }
 
+    fn client_notice(&self, event: &'static str, most: u32, reason: String) {
+        let fields = vec![("reason", reason)];
+        let events = &self.shared.events;
+        events.client_notice(event, most, mono_ms(), fields);
+    }
+
     fn notice(&self, event: &'static str, level: &'static str, reason: String) {
         self.shared
             .events
@@ -337,19 +401,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn connections_leave_half_of_the_descriptors_to_the_logs() {
+        assert_eq!(bounded_connections(1_000, Some(1_024)), 512);
+        assert_eq!(bounded_connections(100, Some(1_024)), 100);
+        assert_eq!(bounded_connections(usize::MAX, None), usize::MAX);
+        assert_eq!(bounded_connections(5, Some(0)), 1);
+        assert!(connections_max(usize::MAX) < usize::MAX);
+    }
+
+    #[test]
     fn limits_count_by_host_and_in_total_and_give_back() {
         let limits = ConnectionLimits::new(3, 2).unwrap();
         let host = |last| IpAddr::from([127, 0, 0, last]);
-        let first = limits.admit(host(1)).unwrap();
-        let _second = limits.admit(host(1)).unwrap();
-        assert_eq!(limits.admit(host(1)).unwrap_err(), Refused::Host);
-        let third = limits.admit(host(2)).unwrap();
-        assert!(!limits.has_room());
-        assert_eq!(limits.admit(host(3)).unwrap_err(), Refused::Total);
+        let first = limits.admit(host(1), false).unwrap();
+        let _second = limits.admit(host(1), false).unwrap();
+        assert_eq!(limits.admit(host(1), false).unwrap_err(), Refused::Host);
+        let third = limits.admit(host(2), false).unwrap();
+        assert!(!limits.has_room(false));
+        assert_eq!(limits.admit(host(3), false).unwrap_err(), Refused::Total);
         drop(third);
-        assert!(limits.has_room());
+        assert!(limits.has_room(false));
         drop(first);
         assert_eq!(limits.total(), 1);
-        assert!(limits.admit(host(1)).is_ok());
+        assert!(limits.admit(host(1), false).is_ok());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pyrklog_wire::header::encode_response_header;
 
-use crate::api::RequestId;
+use crate::api::{Event, RequestId};
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::dispatch::answer_metadata;
@@ -41,14 +41,13 @@ pub fn reply(
                 correlation_id,
                 ..
             },
-            Answer::Body(body),
+            Answer::Body(body, _held),
         ) => {
             let frame = conn.out.begin_frame();
             let out = conn.out.memory();
             encode_response_header(out, api_key, api_version, correlation_id);
             out.extend_from_slice(&body);
-            conn.out.end_frame(frame);
-            Ok(())
+            conn.out.end_frame(frame)
         }
         (
             Exclusive::Metadata {
@@ -72,12 +71,25 @@ pub fn reply(
     }
 }
 
+/// The client of what is under way on the connection has gone: the control plane learns of it, if
+/// it still works for it.
+pub fn tell_gone(shared: &Shared, conn: &Connection) {
+    if let Some(Exclusive::Control { id, .. } | Exclusive::Metadata { id, .. }) = conn.exclusive
+        && shared.channel.holds(id)
+    {
+        shared.events.push(Event::ClientGone { id });
+    }
+}
+
 /// A connection did not use its turn at the control plane's channel: the next one may.
 pub fn pass_turn(shared: &Shared) {
     if let Some(place) = shared.channel.next_waiting() {
         shared.inboxes[place.thread].send(Message::Unblock { token: place.token });
     }
 }
+
+/// Connections of which is told in ten seconds why they were closed.
+const CLOSED_TOLD_MAX: u32 = 100;
 
 /// Counts why a connection is closed, and tells the operator where that is of use.
 pub fn report(cx: &Context, conn: &Connection, close: &Close) {
@@ -93,14 +105,14 @@ pub fn report(cx: &Context, conn: &Connection, close: &Close) {
         }
         Close::Peer | Close::Silently | Close::Shutdown => return,
     };
-    // One line a connection, and no more than the event queue holds.
     let fields = vec![
         ("reason", reason.clone()),
         ("peer", conn.host.to_string()),
         ("listener", conn.listener.to_string()),
         ("connection", conn.id.to_string()),
     ];
-    cx.shared.events.notice(event, "warning", fields);
+    let events = &cx.shared.events;
+    events.client_notice(event, CLOSED_TOLD_MAX, cx.now.mono_ms, fields);
 }
 
 /// Ends everything at once (the plane was dropped without a shutdown).

@@ -110,6 +110,10 @@ pub struct CacheConfig {
     pub dir: Option<PathBuf>,
     /// `pyrklog.cache.max.bytes`, over all log directories; `None`: a share of the memory.
     pub max_bytes: Option<u64>,
+    /// `pyrklog.cache.keep`: an orderly end leaves the cache for the next start.
+    pub keeps: bool,
+    /// `pyrklog.cache.drop`: what an orderly end left is not used.
+    pub drops: bool,
     /// `pyrklog.cache.flush.bytes`: a partition is written when so much of it waits.
     pub flush_bytes: usize,
     /// `pyrklog.cache.flush.ms`: or after this time.
@@ -124,6 +128,8 @@ impl CacheConfig {
         CacheConfig {
             dir: None,
             max_bytes: None,
+            keeps: false,
+            drops: false,
             flush_bytes: 256 * 1024,
             flush_ms: 500,
             direct_min_bytes: DIRECT_MIN_BYTES,
@@ -321,6 +327,12 @@ pub enum Event {
         /// Who asked.
         session: Session,
     },
+    /// The client of a request that the control plane still works on sends nothing more, or has
+    /// gone: an answer that has to wait is in vain. Answer or close the request all the same.
+    ClientGone {
+        /// Of `Request`, `OffsetCommit` or `TopicsMissing`.
+        id: RequestId,
+    },
     /// A ticket is done.
     Ticket {
         /// As returned by the command.
@@ -330,6 +342,8 @@ pub enum Event {
     },
     /// A follower has caught up. Told once, until the in-sync replicas are set again.
     FollowerCaughtUp(CaughtUp),
+    /// A follower's log starts elsewhere (topic, partition). Told once for each look at `log_starts`.
+    FollowerLogStart(String, i32),
     /// A log directory failed; its partitions are offline and answer KAFKA_STORAGE_ERROR.
     LogDirFailed {
         /// The directory.
@@ -566,7 +580,7 @@ pub struct LogDirDescription {
     pub error_code: i16,
     /// Bytes of the volume, -1 unknown.
     pub total_bytes: i64,
-    /// Usable bytes, -1 unknown.
+    /// Usable bytes, -1 unknown, 0 while the directory takes no records for lack of space.
     pub usable_bytes: i64,
     /// (topic, partition, size in bytes, offset lag).
     pub partitions: Vec<(String, i32, i64, i64)>,

@@ -7,15 +7,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pyrklog_arena::limits::memory_limits;
 use pyrklog_arena::{
     Arena, ArenaError, FoundPartition, Identity as ArenaIdentity, PartitionName, read_header,
 };
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::meta_properties::MetaProperties;
-use pyrklog_log::{Identity, Log, LogConfig, LogDir, LogEnv, OpenRequest, SyncScope, hex};
+use pyrklog_log::{Identity, Log, LogConfig, LogDir, LogEnv, OpenRequest, SyncScope};
 
 use crate::block_cache;
 use crate::clock::Now;
+use crate::kept_cache::{self, Whose};
 
 /// One arena's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,17 +26,26 @@ pub struct ArenaRow {
     pub path: PathBuf,
     /// Whose it is, as far as its header says.
     pub log_dir: String,
-    /// `in use`, `left over`, `abandoned` (its directory does not name it), `stale` (of an earlier
-    /// boot) or `damaged`.
+    /// `in use`, `kept` (an orderly end left it), `left over`, `abandoned` (its directory does not name
+    /// it), `stale` (of an earlier boot) or `damaged`.
     pub state: &'static str,
     /// Memory it takes.
     pub size_bytes: u64,
+    /// Bytes of records that it holds; unknown while it is in use.
+    pub held_bytes: Option<u64>,
+    /// Milliseconds since the epoch: an orderly end left it then.
+    pub kept_since_ms: Option<i64>,
     /// Partitions with records that are not in their files; unknown while it is in use.
     pub partitions: Option<usize>,
     /// Bytes of those records.
     pub unwritten_bytes: Option<u64>,
     /// What is wrong with it.
     pub reason: Option<String>,
+}
+
+/// How much memory there is: the smaller of RAM and the limit of the process's memory groups.
+pub fn memory_bytes() -> u64 {
+    memory_limits().limit_bytes
 }
 
 /// The arenas in a directory.
@@ -62,6 +73,8 @@ fn row(path: &Path) -> ArenaRow {
         log_dir: String::new(),
         state: "damaged",
         size_bytes,
+        held_bytes: None,
+        kept_since_ms: None,
         partitions: None,
         unwritten_bytes: None,
         reason: None,
@@ -77,14 +90,13 @@ fn row(path: &Path) -> ArenaRow {
         }
     };
     row.log_dir = header.log_dir;
-    match Arena::attach(path, header.identity, u64::MAX) {
-        Ok((_arena, found)) => {
-            let unwritten = found.values().map(unwritten_bytes);
-            let unwritten: Vec<u64> = unwritten.filter(|bytes| *bytes > 0).collect();
-            row.partitions = Some(unwritten.len());
-            row.unwritten_bytes = Some(unwritten.iter().sum());
-            row.reason = found.values().find_map(|found| found.damage.clone());
-            row.state = state(&row.log_dir, header.identity);
+    match Arena::peek(path, header.identity) {
+        Ok(glance) => {
+            row.held_bytes = Some(glance.held_bytes);
+            row.partitions = Some(glance.unwritten_partitions);
+            row.unwritten_bytes = Some(glance.unwritten_bytes);
+            row.reason = glance.damage;
+            (row.state, row.kept_since_ms) = state(&row.log_dir, header.identity);
         }
         Err(ArenaError::Locked(_)) => row.state = "in use",
         Err(error) => row.reason = Some(error.to_string()),
@@ -92,15 +104,45 @@ fn row(path: &Path) -> ArenaRow {
     row
 }
 
-fn state(log_dir: &str, identity: ArenaIdentity) -> &'static str {
+fn state(log_dir: &str, identity: ArenaIdentity) -> (&'static str, Option<i64>) {
     if block_cache::boot_id() != Some(identity.boot) {
-        return "stale";
+        return ("stale", None);
     }
-    let marker = fs::read_to_string(Path::new(log_dir).join(".pyrklog-arena"));
-    match marker.is_ok_and(|marker| marker.contains(&hex(&identity.uuid))) {
-        true => "left over",
-        false => "abandoned",
+    let marker = kept_cache::marker_of(Path::new(log_dir));
+    match marker.filter(|marker| marker.identity == identity) {
+        Some(marker) => match marker.kept {
+            Some(kept) => ("kept", Some(kept.at_ms)),
+            None => ("left over", None),
+        },
+        None => ("abandoned", None),
     }
+}
+
+/// What [`drop_kept`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Arenas that were removed.
+    pub arenas: usize,
+    /// Memory that they took.
+    pub bytes: u64,
+}
+
+/// Removes the arenas in `dir` that orderly ends left: all, or that of one log directory. Whatever
+/// they hold is in the files.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn drop_kept(dir: &Path, log_dir: Option<&Path>) -> io::Result<Dropped> {
+    let wanted = log_dir.map(kept_cache::full_path);
+    let mut dropped = Dropped::default();
+    for row in list(dir)? {
+        let is_wanted = wanted.as_ref().is_none_or(|path| *path == row.log_dir);
+        if row.state == "kept" && is_wanted && remove(&row.path, false).is_ok() {
+            dropped.arenas += 1;
+            dropped.bytes += row.size_bytes;
+        }
+    }
+    Ok(dropped)
 }
 
 fn unwritten_bytes(found: &FoundPartition) -> u64 {
@@ -133,6 +175,16 @@ pub fn drain(path: &Path) -> Result<Drained, String> {
             marker.path.display()
         ));
     }
+    if marker.kept.is_some() {
+        return drop_own(&files, &marker.path);
+    }
+    let header = kept_cache::header_of(&marker.path);
+    if header.is_some_and(|header| kept_cache::whose(&header, path) == Whose::Original) {
+        return Err(format!(
+            "{} is a copy: its arena is that of another directory",
+            path.display()
+        ));
+    }
     let attached = Arena::attach(&marker.path, marker.identity, u64::MAX);
     let (arena, found) = attached.map_err(|error| error.to_string())?;
     let bytes = found
@@ -150,12 +202,29 @@ pub fn drain(path: &Path) -> Result<Drained, String> {
         drained.partitions += usize::from(bytes[&name] > 0);
         drained.bytes += bytes[&name];
     }
-    if files.was_clean() {
-        // Opening it took the mark away, and nothing has changed.
-        files.mark_clean(-1).map_err(|error| error.to_string())?;
-    }
+    stay_clean(&files)?;
     block_cache::give_up(&files).map_err(|error| error.to_string())?;
     Ok(drained)
+}
+
+/// An orderly end left it: all that it holds is in the files.
+fn drop_own(files: &LogDir, arena: &Path) -> Result<Drained, String> {
+    let header = kept_cache::header_of(arena);
+    if header.is_some_and(|header| kept_cache::whose(&header, files.path()) == Whose::Own) {
+        remove(arena, false)?;
+    }
+    let gone = files.remove_arena_marker();
+    gone.map_err(|error| error.to_string())?;
+    stay_clean(files)?;
+    Ok(Drained::default())
+}
+
+/// Opening the directory took the mark of a clean end away.
+fn stay_clean(files: &LogDir) -> Result<(), String> {
+    match files.clean_epoch() {
+        Some(epoch) => files.mark_clean(epoch).map_err(|error| error.to_string()),
+        None => Ok(()),
+    }
 }
 
 fn open(path: &Path) -> Result<LogDir, String> {

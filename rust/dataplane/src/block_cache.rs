@@ -15,9 +15,14 @@ use pyrklog_log::{ArenaMarker, LogDir, LogDirError, PartitionFolder, hex, parse_
 
 use crate::api::CacheConfig;
 use crate::clock::Now;
+use crate::kept_cache::{self, Whose};
+use crate::log_dir::LogDirState;
 
 /// Share of the memory that all arenas together may have.
 const MEMORY_SHARE: f64 = 0.6;
+
+/// What the process and its clients may take in the smallest memory that a broker is at home in.
+const OTHERS_BYTES: u64 = 448 << 20;
 
 /// Who looks at an arena (`pyrklog arena list`) has it for a moment only; so has a broker that was
 /// killed and is still being taken down.
@@ -41,9 +46,17 @@ pub fn boot_id() -> Option<[u8; 16]> {
 pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
     let all = match config.max_bytes {
         Some(bytes) => bytes,
-        None => (memory_limits().limit_bytes as f64 * MEMORY_SHARE) as u64,
+        None => cap_bytes(memory_limits().limit_bytes),
     };
     all / dirs.max(1) as u64
+}
+
+/// The cap where none is given: of little memory what the process and its clients leave, but an
+/// eighth in any case (docs/isolation.md).
+fn cap_bytes(limit_bytes: u64) -> u64 {
+    let left_bytes = limit_bytes.saturating_sub(OTHERS_BYTES);
+    let most_bytes = (limit_bytes as f64 * MEMORY_SHARE) as u64;
+    most_bytes.min(left_bytes.max(limit_bytes / 8))
 }
 
 /// Gives a directory that was just opened its cache. What cannot be done leaves it without: its logs
@@ -71,13 +84,19 @@ pub fn open(
         begin_recovery(files, folders, false, &mut notes);
         return Ok(notes);
     };
+    let mut left = None;
     let is_taken_up = match files.arena_marker() {
         Ok(None) => false,
-        Ok(Some(marker)) if marker.identity.boot == boot => {
-            take_up(files, &marker, share_bytes, &mut notes)?
-        }
+        Ok(Some(marker)) if marker.identity.boot == boot => match marker.kept {
+            Some(kept) => {
+                left = Some((marker, kept));
+                false
+            }
+            None => take_up(files, &marker, share_bytes, &mut notes)?,
+        },
         Ok(Some(marker)) => {
-            if !files.was_clean() {
+            // One that was kept says nothing about how the directory was left after that.
+            if !files.was_clean() && marker.kept.is_none() {
                 note_unclean(files, "the machine went down", &mut notes);
             }
             drop_stale(&marker);
@@ -96,6 +115,11 @@ pub fn open(
             // Only what it holds is still wanted.
             arena.close();
         }
+        return Ok(notes);
+    }
+    if let Some((marker, kept)) = &left
+        && kept_cache::take_up(config, files, (marker, *kept), share_bytes, &mut notes)
+    {
         return Ok(notes);
     }
     let made = match &config.dir {
@@ -135,7 +159,20 @@ fn take_up(
     share_bytes: u64,
     notes: &mut Vec<Note>,
 ) -> Result<bool, LogDirError> {
-    let (arena, found) = match attach(marker, share_bytes) {
+    if let Some(header) = kept_cache::header_of(&marker.path)
+        && kept_cache::whose(&header, files.path()) == Whose::Original
+    {
+        if !files.was_clean() {
+            let original = &header.log_dir;
+            let reason = format!("the directory is a copy of {original}, whose arena has them");
+            note_unclean(files, &reason, notes);
+        }
+        return Ok(false);
+    }
+    let attached = attach(marker, |identity| {
+        Arena::attach(&marker.path, identity, share_bytes)
+    });
+    let (arena, mut found) = match attached {
         Ok(attached) => attached,
         Err(error) if !is_lost(&error) => {
             return Err(LogDirError::Io {
@@ -152,6 +189,19 @@ fn take_up(
             return Ok(false);
         }
     };
+    if files.was_clean() {
+        // Killed in the last moment of an orderly end, or closed by another broker since: what is in
+        // files was perhaps changed there.
+        found.retain(|_, found| {
+            let mut segments = found.segments.values();
+            let is_needed = found.damage.is_some()
+                || segments.any(|segment| segment.unwritten_from().is_some());
+            if !is_needed {
+                arena.release_slot(found.slot);
+            }
+            is_needed
+        });
+    }
     let unwritten = found.values().filter(|found| {
         let mut segments = found.segments.values();
         segments.any(|segment| segment.unwritten_from().is_some())
@@ -169,10 +219,14 @@ fn take_up(
     Ok(true)
 }
 
-fn attach(marker: &ArenaMarker, share_bytes: u64) -> Result<(Arc<Arena>, Found), ArenaError> {
+/// Calls `attach` until nobody else has the arena, for a while.
+pub fn attach(
+    marker: &ArenaMarker,
+    attach: impl Fn(Identity) -> Result<(Arc<Arena>, Found), ArenaError>,
+) -> Result<(Arc<Arena>, Found), ArenaError> {
     let until = Instant::now() + LOCK_PATIENCE;
     loop {
-        match Arena::attach(&marker.path, marker.identity, share_bytes) {
+        match attach(marker.identity) {
             Err(ArenaError::Locked(_)) if Instant::now() < until => thread::sleep(LOCK_LOOK),
             result => return result,
         }
@@ -210,12 +264,13 @@ fn make(files: &LogDir, dir: &Path, boot: [u8; 16], share_bytes: u64) -> Result<
         boot,
     };
     let path = dir.join(format!("pyrklog-{}.arena", hex(&identity.uuid)));
-    let log_dir = files.path().display().to_string();
+    let log_dir = kept_cache::full_path(files.path());
     let arena = Arena::create(&path, identity, &log_dir, share_bytes)?;
     let marker = ArenaMarker {
         identity,
         path,
         unregistered: Some(files.clean_epoch()),
+        kept: None,
     };
     if let Err(error) = files.write_arena_marker(&marker) {
         let _nothing_in_it = arena.remove();
@@ -259,56 +314,49 @@ fn set_aside(path: &Path) {
     let _gone_or_not = fs::rename(path, PathBuf::from(aside));
 }
 
-/// Removes arenas in `dir` that nobody uses, that hold nothing that is not in files, and that no log
-/// directory names: those of brokers that were killed and whose directory was removed.
-pub fn sweep(dir: &Path) -> io::Result<usize> {
-    let mut removed = 0;
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let is_arena =
-            name.is_some_and(|name| name.starts_with("pyrklog-") && name.ends_with(".arena"));
-        if is_arena && is_abandoned(&path) && fs::remove_file(&path).is_ok() {
-            removed += 1;
-        }
-    }
-    Ok(removed)
-}
-
-fn is_abandoned(path: &Path) -> bool {
-    let Some(header) = fs::File::open(path)
-        .ok()
-        .and_then(|file| read_header(&file).ok())
-    else {
-        return false;
-    };
-    let marker = Path::new(&header.log_dir).join(".pyrklog-arena");
-    if fs::read_to_string(marker).is_ok_and(|text| text.contains(&hex(&header.identity.uuid))) {
-        return false;
-    }
-    // Attaching takes the lock, which its user would have.
-    let Ok((_arena, found)) = Arena::attach(path, header.identity, u64::MAX) else {
-        return false;
-    };
-    let mut segments = found.values().flat_map(|found| found.segments.values());
-    found.values().all(|found| found.damage.is_none())
-        && !segments.any(|segment| segment.unwritten_from().is_some())
-}
-
 /// After an orderly end: the arena and its marker go, unless something in it is still needed. The
 /// directory's marker of a clean end must have been written.
 pub fn give_up(files: &LogDir) -> io::Result<()> {
     let Some(arena) = files.env().arena() else {
         return Ok(());
     };
-    if files.env().has_unclaimed_blocks() {
+    if files.env().unclaimed_unwritten() > 0 {
         return Ok(());
     }
     files.remove_arena_marker()?;
     arena.remove()
 }
 
+/// The start fails at another directory, before any log was opened: these are as they had been.
+pub fn leave_again(dirs: &[Arc<LogDirState>]) {
+    for files in dirs.iter().map(|dir| &dir.files) {
+        if files.env().has_taken_up_cache() {
+            continue;
+        }
+        let marked = files.clean_epoch().map(|epoch| files.mark_clean(epoch));
+        if !matches!(marked, Some(Err(_))) {
+            // What stays is taken up by the next start, as after a kill.
+            let _gone_or_not = give_up(files);
+        }
+    }
+}
+
 /// The arena, if the directory has one that takes appends.
 pub fn arena_of(files: &LogDir) -> Option<Arc<Arena>> {
     files.env().arena()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_memory_is_for_clients_first() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(cap_bytes(512 * MIB), 64 * MIB);
+        assert_eq!(cap_bytes(1024 * MIB), 576 * MIB);
+        assert_eq!(cap_bytes(256 * MIB), 32 * MIB);
+        let much = 24 << 30;
+        assert_eq!(cap_bytes(much), (much as f64 * MEMORY_SHARE) as u64);
+    }
 }

@@ -18,6 +18,13 @@ impl LogDirState {
         self.files.write_recovery_points(&borrowed(&rows))
     }
 
+    /// Writes the row of one log, which has just been cut. Rows that were gathered before are written
+    /// before.
+    pub fn write_recovery_point(&self, topic: &str, index: i32, offset: i64) -> io::Result<()> {
+        let _nothing_gathered_before = self.checkpoints.lock();
+        self.files.write_recovery_points(&[(topic, index, offset)])
+    }
+
     /// Writes `log-start-offset-checkpoint`, for the logs that do not start at 0.
     pub fn write_log_starts(&self, shared: &Shared) -> io::Result<()> {
         let _no_deletion_between = self.checkpoints.lock();

@@ -17,6 +17,7 @@ use crate::list_offsets::ListOffsetsWork;
 use crate::out_queue::OutQueue;
 use crate::parking::Parked;
 use crate::pending_produce::PendingProduce;
+use crate::produce::Validating;
 use crate::reader_queue::Step;
 use crate::receive::Received;
 use crate::steering::Course;
@@ -55,6 +56,13 @@ pub enum Hold {
     Output,
     /// All connections together hold too many received bytes.
     Memory,
+    /// Its next request takes long: one at a time, behind everybody else's.
+    Heavy,
+    /// They hold too many bytes of replies, and the request needs about so many more.
+    Replies {
+        /// Memory.
+        bytes: usize,
+    },
 }
 
 /// The one request that does not overlap with others, while it is under way.
@@ -88,6 +96,8 @@ pub enum Exclusive {
     Fetch(Box<FetchWork>),
     /// Offsets that readers look up.
     ListOffsets(Box<ListOffsetsWork>),
+    /// A produce request whose batches are validated elsewhere.
+    Validating(Box<Validating>),
 }
 
 /// Who has the socket's sending side.
@@ -158,6 +168,12 @@ pub struct Connection {
     pub pending: VecDeque<PendingProduce>,
     /// Number of the first one.
     pub first_sequence: u64,
+    /// Memory of all of them.
+    pub pending_bytes: usize,
+    /// What it counts for in the memory of replies.
+    pub reply_bytes: usize,
+    /// Since when there has been output that the peer has not taken; [`NEVER_MS`] without any.
+    pub unread_since_ms: i64,
     /// The request that nothing overlaps with.
     pub exclusive: Option<Exclusive>,
     /// What holds back the next frame.
@@ -204,6 +220,9 @@ impl Connection {
             sending_reader: SendingReader::default(),
             pending: VecDeque::new(),
             first_sequence: 0,
+            pending_bytes: 0,
+            reply_bytes: 0,
+            unread_since_ms: NEVER_MS,
             exclusive: None,
             hold: None,
             parked: None,

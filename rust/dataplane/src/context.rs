@@ -6,6 +6,7 @@ use pyrklog_wire::fetch::FetchRequest;
 use pyrklog_wire::produce::ProduceRequest;
 
 use crate::clock::Now;
+use crate::heavy::Heavy;
 use crate::image::Image;
 use crate::inbox::Token;
 use crate::outbox::Outbox;
@@ -15,6 +16,7 @@ use crate::registry::Held;
 use crate::shared::Shared;
 use crate::statistics::ThreadStatistics;
 use crate::timers::Timers;
+use crate::verdicts::Verdict;
 
 /// Empty vectors kept for reuse by replies.
 const SPARE_MEMORIES: usize = 64;
@@ -47,7 +49,9 @@ pub struct Context {
     pub outbox: Outbox,
     /// Connections to visit again in the next turn.
     pub again: Vec<Token>,
-    /// A connection waits for receive memory: look again soon.
+    /// Requests that take long, and wait for their turn.
+    pub heavy: Heavy,
+    /// Connections wait for memory: look again soon.
     pub is_hungry: bool,
     /// No new requests.
     pub is_draining: bool,
@@ -57,6 +61,8 @@ pub struct Context {
     pub fetch_request: FetchRequest,
     /// The partitions of the request at hand, its memory reused.
     pub targets: Vec<Option<Arc<Partition>>>,
+    /// What is known of the batches of the request at hand; empty where nobody has looked.
+    pub verdicts: Vec<Verdict>,
     spare_memories: Vec<Vec<u8>>,
     spare_produces: Vec<PendingProduce>,
 }
@@ -80,11 +86,13 @@ impl Context {
             timers: Timers::default(),
             outbox,
             again: Vec::new(),
+            heavy: Heavy::default(),
             is_hungry: false,
             is_draining: false,
             produce_request: ProduceRequest::default(),
             fetch_request: FetchRequest::default(),
             targets: Vec::new(),
+            verdicts: Vec::new(),
             spare_memories: Vec::new(),
             spare_produces: Vec::new(),
         }
@@ -128,7 +136,7 @@ impl Context {
     /// Gives a produce answer back.
     pub fn spare_produce(&mut self, mut produce: PendingProduce) {
         if self.spare_produces.len() < SPARE_PRODUCES {
-            produce.answers.clear();
+            produce.clear();
             self.spare_produces.push(produce);
         }
     }

@@ -9,11 +9,15 @@ use crate::api::{ControlRequest, Event, RequestId};
 use crate::connection::{Close, Connection, Exclusive, Hold};
 use crate::context::Context;
 use crate::heartbeat::Heartbeat;
+use crate::heavy;
 use crate::metadata::{self, Asker, MetadataPlan};
 use crate::offset_commit::{self, OffsetCommit};
 use crate::output::borrow_memory;
-use crate::request_channel::Place;
-use crate::{api_versions, fetch, list_offsets, offset_for_leader_epoch, produce, produce_old};
+use crate::replies;
+use crate::request_channel::{Asked, Place};
+use crate::{
+    answers, api_versions, fetch, list_offsets, offset_for_leader_epoch, produce, produce_old,
+};
 
 use crate::produce::{ADMIN_CLIENT_ID, Arrival};
 
@@ -21,9 +25,24 @@ use crate::produce::{ADMIN_CLIENT_ID, Arrival};
 /// make small elements grow in memory.
 const OTHER_REQUEST_MAX_BYTES: usize = 16 * 1024 * 1024;
 
+/// The same for what groups keep, and write to `__consumer_offsets`: with notes of the usual limit that
+/// is a commit of a thousand partitions.
+const KEPT_BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// Whether the group coordinator keeps most of such a request.
+fn is_kept(api_key: i16) -> bool {
+    matches!(
+        api_key,
+        key::OFFSET_COMMIT | key::JOIN_GROUP | key::SYNC_GROUP
+    )
+}
+
 /// Produce requests of a connection that wait for their answers before its next one waits too.
 /// The bound on unwritten bytes does not hold those that append nothing (refused, or duplicates).
 const PENDING_MAX: usize = 1000;
+
+/// The same for the memory of their answers.
+const PENDING_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +55,14 @@ pub enum Step {
 
 /// Works on one frame (without its length prefix).
 pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Result<Step, Close> {
+    let step = begin(cx, conn, frame);
+    if matches!(step, Ok(Step::Taken)) && cx.heavy.end_request() {
+        cx.statistics.heavy_requests.add(1);
+    }
+    step
+}
+
+fn begin(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Result<Step, Close> {
     let (header, body_start) = RequestHeader::parse(frame)
         .map_err(|error| Close::Protocol(format!("request header: {error}")))?;
     let RequestHeader {
@@ -50,7 +77,7 @@ pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Re
         return Err(Close::Protocol(format!("API key {api_key} is unknown")));
     };
     if api_key == key::PRODUCE && row.serves(api_version) {
-        if conn.pending.len() >= PENDING_MAX {
+        if conn.pending.len() >= PENDING_MAX || conn.pending_bytes >= PENDING_MAX_BYTES {
             conn.hold = Some(Hold::Order);
             return Ok(Step::Wait);
         }
@@ -74,6 +101,9 @@ pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Re
             frame.len()
         )));
     }
+    if !heavy::admit(cx, conn, frame.len() > heavy::FRAME_BYTES) {
+        return Ok(Step::Wait);
+    }
     borrow_memory(cx, conn);
     cx.statistics.request(api_key);
     if !row.advertises(api_version) {
@@ -88,9 +118,7 @@ pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Re
         }
         key::API_VERSIONS => answer_api_versions(cx, conn, header, frame, body_start),
         key::METADATA => begin_metadata(cx, conn, header, frame, body_start),
-        _ if row.owner == Owner::Python => {
-            to_control_plane(cx, conn, row, header, frame, body_start)
-        }
+        _ if row.owner == Owner::Python => to_control_plane(cx, conn, header, frame, body_start),
         _ => Err(Close::Protocol(format!("{} is not served", row.name))),
     }
 }
@@ -113,7 +141,7 @@ fn refuse_version(
     let frame = conn.out.begin_frame();
     encode_response_header(conn.out.memory(), row.key, 0, correlation_id);
     api_versions::answer_unsupported(cx.shared.config.cluster.is_some(), conn.out.memory());
-    conn.out.end_frame(frame);
+    conn.out.end_frame(frame)?;
     Ok(Step::Taken)
 }
 
@@ -136,7 +164,7 @@ fn answer_api_versions(
     let in_cluster = cx.shared.config.cluster.is_some();
     api_versions::answer(body, api_version, in_cluster, conn.out.memory())
         .map_err(|error| Close::Protocol(format!("ApiVersions v{api_version}: {error}")))?;
-    conn.out.end_frame(open);
+    conn.out.end_frame(open)?;
     Ok(Step::Taken)
 }
 
@@ -152,9 +180,16 @@ fn begin_metadata(
         correlation_id,
         ..
     } = header;
+    let malformed = |error| Close::Protocol(format!("Metadata v{api_version}: {error}"));
+    let reply_bytes = metadata::reply_bytes(&cx.image, &frame[body_start..], api_version);
+    let reply_bytes = reply_bytes.map_err(malformed)?;
+    let may_begin = heavy::admit(cx, conn, reply_bytes > heavy::REPLY_BYTES);
+    if !may_begin || !replies::admit(cx, conn, reply_bytes) {
+        return Ok(Step::Wait);
+    }
     let auto_create = cx.shared.config.auto_create_topics;
     let plan = metadata::plan(&cx.image, &frame[body_start..], api_version, auto_create)
-        .map_err(|error| Close::Protocol(format!("Metadata v{api_version}: {error}")))?;
+        .map_err(malformed)?;
     let topics = match plan {
         // A broker of a cluster listens before it knows the cluster: nobody is told that there are
         // no brokers and no topics.
@@ -170,7 +205,7 @@ fn begin_metadata(
         }
         MetadataPlan::TopicsMissing(topics) => topics,
     };
-    let Some(id) = begin_at_control_plane(cx, conn, frame.len(), false) else {
+    let Some(id) = begin_at_control_plane(cx, conn, key::METADATA, frame.len()) else {
         return Ok(Step::Wait);
     };
     let session = conn.session(header.client_id);
@@ -186,6 +221,9 @@ fn begin_metadata(
         topics,
         session,
     });
+    if conn.hung_up {
+        answers::tell_gone(&cx.shared, conn);
+    }
     Ok(Step::Taken)
 }
 
@@ -216,26 +254,31 @@ pub fn answer_metadata(
     };
     metadata::answer(&cx.image, body, api_version, asker, conn.out.memory())
         .map_err(|error| Close::Protocol(format!("Metadata v{api_version}: {error}")))?;
-    conn.out.end_frame(open);
-    Ok(())
+    conn.out.end_frame(open)
 }
 
 /// A place at the control plane for a request of which `body_bytes` are copied; without one the
-/// connection is held. What other brokers say needs none.
+/// connection is held.
 fn begin_at_control_plane(
     cx: &Context,
     conn: &mut Connection,
+    api_key: i16,
     body_bytes: usize,
-    is_between_brokers: bool,
 ) -> Option<RequestId> {
-    let place = Place {
-        thread: cx.thread,
-        token: conn.token,
+    let asked = Asked {
+        place: Place {
+            thread: cx.thread,
+            token: conn.token,
+        },
+        host: conn.host,
+        body_bytes,
+        is_commit: api_key == key::OFFSET_COMMIT,
     };
-    if is_between_brokers {
-        return Some(cx.shared.channel.begin_order(place, body_bytes));
+    let is_between_brokers = api::lookup(api_key).is_some_and(|row| row.is_between_brokers);
+    if is_between_brokers || api_key == key::HEARTBEAT {
+        return Some(cx.shared.channel.begin_placeless(asked));
     }
-    let id = cx.shared.channel.begin(place, body_bytes);
+    let id = cx.shared.channel.begin(asked);
     if id.is_none() {
         conn.hold = Some(Hold::ControlFull);
     }
@@ -245,7 +288,6 @@ fn begin_at_control_plane(
 fn to_control_plane(
     cx: &mut Context,
     conn: &mut Connection,
-    row: &ApiRow,
     header: RequestHeader<'_>,
     frame: &[u8],
     body_start: usize,
@@ -256,22 +298,24 @@ fn to_control_plane(
         correlation_id,
         ..
     } = header;
+    let body = &frame[body_start..];
+    if is_kept(api_key) && body.len() > KEPT_BODY_MAX_BYTES {
+        let name = api::lookup(api_key).map_or("", |row| row.name);
+        return Err(Close::Protocol(format!("{name} of {} bytes", body.len())));
+    }
     if api_key == key::OFFSET_COMMIT {
-        let body = &frame[body_start..];
-        if body.len() > offset_commit::BODY_MAX_BYTES {
-            let reason = format!("OffsetCommit of {} bytes", body.len());
-            return Err(Close::Protocol(reason));
-        }
-        if let Some(answer) = offset_commit::refusal(body, api_version) {
+        let waiting = cx.shared.channel.waiting_memory();
+        let no_room = waiting.commits.is_full_for(conn.host);
+        if let Some(answer) = offset_commit::refusal(body, api_version, no_room) {
             let open = conn.out.begin_frame();
             encode_response_header(conn.out.memory(), api_key, api_version, correlation_id);
             conn.out.memory().extend_from_slice(&answer);
-            conn.out.end_frame(open);
+            conn.out.end_frame(open)?;
             return Ok(Step::Taken);
         }
     }
     let body_bytes = frame.len() - body_start;
-    let Some(id) = begin_at_control_plane(cx, conn, body_bytes, row.is_between_brokers) else {
+    let Some(id) = begin_at_control_plane(cx, conn, api_key, body_bytes) else {
         return Ok(Step::Wait);
     };
     conn.exclusive = Some(Exclusive::Control {
@@ -293,5 +337,8 @@ fn to_control_plane(
         _ => Event::Request(request),
     };
     cx.shared.events.push(event);
+    if conn.hung_up {
+        answers::tell_gone(&cx.shared, conn);
+    }
     Ok(Step::Taken)
 }

@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::api::Event;
+use crate::hash::FastMap;
+use crate::pace::Pace;
 
 /// Notices that may wait to be drained.
 pub const NOTICES_MAX: usize = 1000;
@@ -26,6 +28,7 @@ struct Inner {
     events: VecDeque<Event>,
     notices: usize,
     dropped_notices: u64,
+    paces: FastMap<&'static str, Pace>,
 }
 
 impl EventQueue {
@@ -88,6 +91,31 @@ impl EventQueue {
             fields,
             level,
         });
+    }
+
+    /// Appends a notice of what clients can bring about as often as they like: at most `most` of its
+    /// name in ten seconds. The next one says how many were left out (`untold`).
+    pub fn client_notice(
+        &self,
+        event: &'static str,
+        most: u32,
+        now_ms: i64,
+        mut fields: Vec<(&'static str, String)>,
+    ) {
+        let told = self
+            .inner
+            .lock()
+            .paces
+            .entry(event)
+            .or_default()
+            .tell(most, now_ms);
+        let Some(untold) = told else {
+            return;
+        };
+        if untold > 0 {
+            fields.push(("untold", untold.to_string()));
+        }
+        self.notice(event, "warning", fields);
     }
 
     /// Takes up to `max` events; the descriptor stays readable while more are left.

@@ -3,9 +3,10 @@
 //! A request is a [`FetchWork`] from its arrival to its answer, and stays on its connection. Its
 //! reads are tried without waiting for the disk; those that would have to wait go to readers, apart
 //! for each of their queues, and a partition whose queue stands still is answered as if it had no
-//! records, so that the others are not kept waiting. With fewer bytes than `min_bytes` the fetch has
-//! a waiter at each of its partitions and a deadline (the purgatory); whatever happens first brings
-//! it here again, and everything is read anew.
+//! records, so that the others are not kept waiting. Where there are fewer bytes than `min_bytes` the
+//! fetch has a waiter at each of its partitions and a deadline (the purgatory); whatever happens first
+//! brings it here again, and everything is read anew. As in Kafka's `DelayedFetch` nobody waits while a
+//! partition has more in a later segment, and what counts is what there is, not what fits.
 
 use std::sync::Arc;
 
@@ -24,12 +25,14 @@ use crate::fetch_read::{View, end_of_epoch};
 use crate::fetch_reply;
 use crate::fetch_session::{FetchContext, Target};
 use crate::fetch_work::{FetchPart, FetchWork, Terms};
+use crate::heavy;
 use crate::inbox::Token;
 use crate::output::borrow_memory;
 use crate::partition::{Partition, Role};
 use crate::policy::{self, Operation, Quota, Resource};
 use crate::produce::why_not_held;
 use crate::replica_selector::nearest;
+use crate::replies;
 
 /// Tries to leave waiters before a fetch is answered with what there is: each failure means that
 /// data arrived in between.
@@ -60,6 +63,10 @@ pub fn handle(
     }
     let now_ms = cx.now.mono_ms;
     let shared = Arc::clone(&cx.shared);
+    if !admits(cx, conn, &request)? {
+        cx.fetch_request = request;
+        return Ok(Step::Wait);
+    }
     let begun = {
         let mut fresh_id = || shared.fresh_session_id();
         let mut sessions = shared.sessions.lock();
@@ -76,7 +83,7 @@ pub fn handle(
         Ok(context) => context,
         Err(error) => {
             cx.fetch_request = request;
-            answer_error(conn, api_version, correlation_id, error);
+            answer_error(conn, api_version, correlation_id, error)?;
             return Ok(Step::Taken);
         }
     };
@@ -84,7 +91,8 @@ pub fn handle(
     let max_wait_ms = i64::from(request.max_wait_ms.max(0));
     let asker = Asker::of(cx, &request, frame, api_version);
     let parts = find_parts(cx, conn, &context, &asker);
-    let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0).min(limit);
+    let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0);
+    let max_bytes = bytes(request.max_bytes).min(limit);
     let terms = Terms {
         api_version,
         correlation_id,
@@ -92,13 +100,24 @@ pub fn handle(
         view: asker.view,
         tells_marks: asker.tells_marks,
         max_wait_ms,
-        max_bytes: bytes(request.max_bytes),
-        min_bytes: bytes(request.min_bytes),
+        max_bytes,
+        // More than may be sent cannot be waited for.
+        min_bytes: bytes(request.min_bytes).min(max_bytes),
     };
     let work = Box::new(FetchWork::new(terms, context, parts, now_ms));
     cx.fetch_request = request;
-    advance(cx, conn, work);
+    advance(cx, conn, work)?;
     Ok(Step::Taken)
+}
+
+/// Whether a request may go on, as far as its time and its memory are concerned; else its connection
+/// is held.
+fn admits(cx: &mut Context, conn: &mut Connection, request: &FetchRequest) -> Result<bool, Close> {
+    let in_session = cx.shared.sessions.lock().partitions_of(request.session_id);
+    // What a session adds to the memory is bounded with the sessions.
+    let (partitions, each_bytes) = (request.partitions.len(), replies::FETCH_PARTITION_BYTES);
+    Ok(heavy::admit(cx, conn, in_session > heavy::PARTITIONS)
+        && replies::admit_partitions(cx, conn, partitions, each_bytes)?)
 }
 
 /// Who fetches.
@@ -230,7 +249,7 @@ fn follower_fetches(
     let log_start = target.log_start_offset;
     let now_ms = cx.now.mono_ms;
     let fetched = state.follower_fetched(broker, offset, log_start, broker_epoch, now_ms);
-    let Some(has_caught_up) = fetched else {
+    let Some(told) = fetched else {
         // As Kafka: with an epoch the caller knows the leader but not the assignment.
         let is_fenced = target.current_leader_epoch >= 0;
         return Err(if is_fenced {
@@ -242,7 +261,7 @@ fn follower_fetches(
     if state.release_replicated(&mut cx.outbox) {
         partition.dir.syncer.high_watermark_moved();
     }
-    if has_caught_up {
+    if told.has_caught_up {
         cx.shared.events.push(Event::FollowerCaughtUp(CaughtUp {
             topic: partition.topic.name.to_string(),
             partition: partition.index,
@@ -250,6 +269,11 @@ fn follower_fetches(
             broker,
             broker_epoch,
         }));
+    }
+    if told.log_start_moved {
+        let topic = partition.topic.name.to_string();
+        let told = Event::FollowerLogStart(topic, partition.index);
+        cx.shared.events.push(told);
     }
     Ok(())
 }
@@ -267,7 +291,7 @@ fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
 }
 
 /// Reads; then answers, waits, or hands over to readers.
-fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) {
+fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) -> Result<(), Close> {
     for _ in 0..WAIT_TRIES {
         let cold = work.read(&cx.shared, cx.now.mono_ms);
         let is_under_way = if !cold.is_empty() {
@@ -279,10 +303,10 @@ fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) {
         };
         if is_under_way {
             conn.exclusive = Some(Exclusive::Fetch(work));
-            return;
+            return Ok(());
         }
     }
-    respond(cx, conn, *work);
+    respond(cx, conn, *work)
 }
 
 /// The peer sends nothing more, so that it is not kept waiting; its end may have come with the request.
@@ -297,7 +321,7 @@ pub fn wake(cx: &mut Context, conn: &mut Connection, wait: u64) -> Result<(), Cl
     }
     if let Some(Exclusive::Fetch(work)) = conn.exclusive.take() {
         work.remove_waiters(conn.token);
-        advance(cx, conn, work);
+        advance(cx, conn, work)?;
     }
     Ok(())
 }
@@ -317,7 +341,7 @@ pub fn finish_waiting(cx: &mut Context, conn: &mut Connection) -> Result<(), Clo
     if let Some(Exclusive::Fetch(mut work)) = conn.exclusive.take() {
         work.remove_waiters(conn.token);
         work.give_up();
-        advance(cx, conn, work);
+        advance(cx, conn, work)?;
     }
     Ok(())
 }
@@ -333,11 +357,11 @@ pub fn finish_reading(cx: &mut Context, conn: &mut Connection, job: FetchJob) ->
     }
     if let Some(Exclusive::Fetch(mut work)) = conn.exclusive.take() {
         if work.is_due(cx) || has_ended(conn) {
-            respond(cx, conn, *work);
+            respond(cx, conn, *work)?;
         } else if work.begin_wait(cx, conn) {
             conn.exclusive = Some(Exclusive::Fetch(work));
         } else {
-            advance(cx, conn, work);
+            advance(cx, conn, work)?;
         }
     }
     Ok(())
@@ -349,7 +373,7 @@ pub fn abandon(cx: &Context, token: Token, work: FetchWork) {
     cx.shared.sessions.lock().abandon(work.context);
 }
 
-fn respond(cx: &mut Context, conn: &mut Connection, mut work: FetchWork) {
+fn respond(cx: &mut Context, conn: &mut Connection, mut work: FetchWork) -> Result<(), Close> {
     borrow_memory(cx, conn);
     policy::charge(&cx.image, &conn.principal, Quota::Fetch, work.bytes);
     work.count_throttled(&cx.shared, cx.now.mono_ms);
@@ -361,12 +385,18 @@ fn respond(cx: &mut Context, conn: &mut Connection, mut work: FetchWork) {
         work.correlation_id,
     );
     fetch_reply::encode(cx, conn, &mut work);
-    conn.out.end_frame(open);
+    let ended = conn.out.end_frame(open);
     cx.shared.sessions.lock().finish(work.context);
+    ended
 }
 
 /// The whole request fails (its session, not a partition).
-fn answer_error(conn: &mut Connection, api_version: i16, correlation_id: i32, error: ErrorCode) {
+fn answer_error(
+    conn: &mut Connection,
+    api_version: i16,
+    correlation_id: i32,
+    error: ErrorCode,
+) -> Result<(), Close> {
     let open = conn.out.begin_frame();
     let out = conn.out.memory();
     encode_response_header(out, key::FETCH, api_version, correlation_id);
@@ -376,5 +406,5 @@ fn answer_error(conn: &mut Connection, api_version: i16, correlation_id: i32, er
         session_id: 0,
     };
     FetchResponseWriter::begin(out, api_version, head, 0).end(&[]);
-    conn.out.end_frame(open);
+    conn.out.end_frame(open)
 }

@@ -32,6 +32,10 @@ pub struct PartitionRead {
     pub log_start_offset: i64,
     /// The records.
     pub slice: Option<Slice>,
+    /// Bytes that the partition has from there on in the segment, whatever the limits of the fetch.
+    pub available_bytes: usize,
+    /// There are later segments with more.
+    pub goes_on: bool,
     /// For read_committed: aborted transactions that the records touch.
     pub aborted: Option<Vec<AbortedTransaction>>,
     /// The replica that the consumer had better read from (KIP-392), instead of records; -1 none.
@@ -59,6 +63,8 @@ impl PartitionRead {
             last_stable_offset: -1,
             log_start_offset: -1,
             slice: None,
+            available_bytes: 0,
+            goes_on: false,
             aborted: None,
             preferred_replica: -1,
             diverging: None,
@@ -70,6 +76,13 @@ impl PartitionRead {
     /// Whether there is more to tell than records.
     pub fn is_event(&self) -> bool {
         self.error != ErrorCode::NONE || self.diverging.is_some() || self.preferred_replica >= 0
+    }
+
+    /// Nobody waits for its records, though there are some: as if there were none.
+    pub fn give_up_records(&mut self) {
+        self.slice = None;
+        self.available_bytes = 0;
+        self.goes_on = false;
     }
 
     /// Record bytes.
@@ -98,19 +111,24 @@ pub fn read_partition(
     min_one: bool,
     wait: Wait,
 ) -> PartitionRead {
+    let mut changed = false;
     for _ in 0..2 {
         let found = read_once(partition, target, view, max_bytes, min_one, wait);
         match found {
-            Ok(read) => return read,
+            Ok(Some(read)) => return read,
+            Ok(None) => changed = true,
             // Retention may take the segment away after it was found: look again.
             Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(ReadError::OffsetOutOfRange { .. }) => {
                 return PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE);
             }
-            Err(_) => break,
+            Err(_) => return PartitionRead::failed(ErrorCode::KAFKA_STORAGE_ERROR),
         }
     }
-    PartitionRead::failed(ErrorCode::KAFKA_STORAGE_ERROR)
+    PartitionRead::failed(match changed {
+        true => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+        false => ErrorCode::KAFKA_STORAGE_ERROR,
+    })
 }
 
 /// The newest epoch that is known at or below `epoch`, and where it ended; (-1, -1) when the log cannot
@@ -123,6 +141,7 @@ pub fn end_of_epoch(log: &Log, epoch: i32) -> (i32, i64) {
     (known, end_offset)
 }
 
+/// `None`: the log changed meanwhile, so that what was read cannot be shown.
 fn read_once(
     partition: &Partition,
     target: &Target,
@@ -130,28 +149,28 @@ fn read_once(
     max_bytes: usize,
     min_one: bool,
     wait: Wait,
-) -> Result<PartitionRead, ReadError> {
+) -> Result<Option<PartitionRead>, ReadError> {
     let mut state = partition.lock();
     let mut read = begin(&mut state, target, view);
     if read.error != ErrorCode::NONE {
-        return Ok(read);
+        return Ok(Some(read));
     }
     let is_led = state.leader.is_none();
     let log = match state.shown(view.of_leader_only) {
         Ok(log) => log,
-        Err(error) => return Ok(PartitionRead::failed(error)),
+        Err(error) => return Ok(Some(PartitionRead::failed(error))),
     };
     // A follower that has less than the consumer is no proof that its leader has.
     let may_diverge = is_led || target.fetch_offset <= log.log_end_offset();
     if target.last_fetched_epoch >= 0 && may_diverge {
         let (epoch, end_offset) = end_of_epoch(log, target.last_fetched_epoch);
         if end_offset < 0 {
-            return Ok(PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE));
+            return Ok(Some(PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE)));
         }
         if epoch < target.last_fetched_epoch || end_offset < target.fetch_offset {
             read.diverging = Some(EpochEndOffset { epoch, end_offset });
             if !is_planted(Bug::AppendDiverging) {
-                return Ok(read);
+                return Ok(Some(read));
             }
         }
     }
@@ -159,24 +178,32 @@ fn read_once(
     let location = log.locate(target.fetch_offset, isolation)?;
     drop(state);
     if view.marks_only {
-        return Ok(read);
+        return Ok(Some(read));
     }
     let slice = match location.resolve(max_bytes, min_one, wait) {
         Err(ReadError::WouldBlock) if wait == Wait::Nowait => {
             read.is_cold = true;
-            return Ok(read);
+            return Ok(Some(read));
         }
         found => found?,
     };
     if isolation == Isolation::Committed && !slice.is_empty() {
+        // Reading may have taken long. Records of which nobody can tell any more whether they were
+        // aborted are not shown.
         let mut state = partition.lock();
-        if let Ok(log) = state.shown(view.of_leader_only) {
-            let aborted = log.aborted_transactions(&slice);
-            read.aborted = Some(aborted.into_iter().map(aborted_transaction).collect());
-        }
+        let log = match state.shown(view.of_leader_only) {
+            Ok(log) => log,
+            Err(error) => return Ok(Some(PartitionRead::failed(error))),
+        };
+        let Some(aborted) = log.aborted_transactions(&slice) else {
+            return Ok(None);
+        };
+        read.aborted = Some(aborted.into_iter().map(aborted_transaction).collect());
     }
+    read.available_bytes = slice.available_bytes();
+    read.goes_on = slice.goes_on();
     read.slice = Some(slice).filter(|slice| !slice.is_empty());
-    Ok(read)
+    Ok(Some(read))
 }
 
 /// The checks, and the marks of the log; no records.

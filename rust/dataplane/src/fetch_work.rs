@@ -32,10 +32,16 @@ pub struct FetchWork {
     pub parts: Vec<FetchPart>,
     /// Record bytes found.
     pub bytes: usize,
+    /// Record bytes that there are, each partition's up to its own limit: what `min_bytes` is about. Not
+    /// all of them need be found, since a batch that does not fit is left for the next fetch.
+    available_bytes: usize,
+    /// A partition has more in a later segment: as in Kafka nothing is waited for then.
+    is_behind: bool,
     /// The replica that asks; a consumer's is negative.
     replica: i32,
     view: View,
     tells_marks: bool,
+    began_ms: i64,
     deadline_ms: i64,
     /// Number of its wait on the connection.
     wait: u64,
@@ -116,9 +122,12 @@ impl FetchWork {
             correlation_id: terms.correlation_id,
             context,
             bytes: 0,
+            available_bytes: 0,
+            is_behind: false,
             replica: terms.replica,
             view: terms.view,
             tells_marks: terms.tells_marks,
+            began_ms: now_ms,
             // The clock is cut to whole milliseconds: one more makes it no less than asked for.
             deadline_ms: now_ms + terms.max_wait_ms + 1,
             wait: 0,
@@ -149,12 +158,23 @@ impl FetchWork {
         self.wait == wait
     }
 
+    /// Whether a consumer has waited for records for `wait_ms`.
+    pub fn has_waited(&self, wait_ms: i64, now_ms: i64) -> bool {
+        self.replica < 0 && self.reading.is_none() && now_ms - self.began_ms >= wait_ms
+    }
+
     /// Whether it is to be answered now.
     pub fn is_due(&self, cx: &Context) -> bool {
         self.must_answer
-            || self.bytes >= self.min_bytes
+            || self.is_behind
+            || self.enough_bytes() >= self.min_bytes
             || self.deadline_ms <= cx.now.mono_ms
             || cx.is_draining
+    }
+
+    /// What counts towards `min_bytes`.
+    fn enough_bytes(&self) -> usize {
+        self.bytes.max(self.available_bytes)
     }
 
     /// Whether its time is over; of reads that are under way, when there is no hope any more.
@@ -177,7 +197,7 @@ impl FetchWork {
         let is_throttled = self.replica >= 0 && shared.quotas.leader.is_exceeded(now_ms);
         let mut cold = Vec::new();
         let mut reserved = 0;
-        self.bytes = 0;
+        (self.bytes, self.available_bytes, self.is_behind) = (0, 0, false);
         for position in 0..self.parts.len() {
             let left = self.max_bytes.saturating_sub(self.bytes + reserved);
             let min_one = self.bytes + reserved == 0;
@@ -201,6 +221,9 @@ impl FetchWork {
     fn note(&mut self, position: usize) {
         let read = &self.parts[position].read;
         self.bytes += read.len();
+        self.is_behind |= read.goes_on;
+        let most = usize::try_from(self.context.target(position).max_bytes).unwrap_or(0);
+        self.available_bytes += read.available_bytes.min(most);
         self.has_event |= read.is_event()
             || self.tells_marks && self.context.target(position).is_news(read.high_watermark);
     }
@@ -278,7 +301,7 @@ impl FetchWork {
         if slice.is_some_and(|slice| is_resident(slice, load_bytes)) {
             return None;
         }
-        part.read.slice = None;
+        part.read.give_up_records();
         part.is_given_up &= self.must_answer;
         if part.is_given_up || !readers.queue(queue).accepts(now_ms) {
             part.is_given_up = true;
@@ -352,9 +375,9 @@ impl FetchWork {
         }
         let is_whole = reading.is_done();
         for part in job.parts {
-            self.bytes += part.read.len();
-            self.has_event |= part.read.is_event();
-            self.parts[part.position].read = part.read;
+            let position = part.position;
+            self.parts[position].read = part.read;
+            self.note(position);
         }
         if is_whole {
             self.reading = None;
@@ -393,7 +416,7 @@ impl FetchWork {
     /// Leaves a waiter at each partition; false (and none left) when one has changed since it was
     /// read.
     fn leave_waiters(&self, place: Place) -> bool {
-        let missing = i64::try_from(self.min_bytes - self.bytes).unwrap_or(i64::MAX);
+        let missing = i64::try_from(self.min_bytes - self.enough_bytes()).unwrap_or(i64::MAX);
         self.missing_bytes.store(missing, Ordering::Relaxed);
         for (position, part) in self.parts.iter().enumerate() {
             let Ok(partition) = &part.partition else {
@@ -408,7 +431,10 @@ impl FetchWork {
                 }
                 return false;
             }
+            let log = state.log.as_ref();
+            let bound_segment = log.map(|log| log.bound_segment(self.view.isolation));
             state.add_fetch_waiter(FetchWaiter {
+                bound_segment,
                 thread: place.thread as u32,
                 token: place.token,
                 wait: self.wait,

@@ -1,5 +1,5 @@
-//! What a directory's writer does when its volume has no space left (`docs/block-cache.md`,
-//! section 7): it writes what was acknowledged into the space of the reserve, keeps what does not
+//! What a directory's writer does when its volume has no space left, or the process no descriptor or
+//! memory (`docs/block-cache.md`, section 7): it writes what was acknowledged into the space of the reserve, keeps what does not
 //! fit, tries again, and lets the directory take records once there is space.
 
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use pyrklog_log::WriteJob;
-use pyrklog_log::disk::is_full;
+use pyrklog_log::disk::{is_exhausted, is_full, may_pass};
 use pyrklog_wire::ErrorCode;
 
 use crate::clock::mono_ms;
@@ -76,6 +76,7 @@ impl FullDisk {
         {
             let (free, wanted) = (space.usable_bytes, self.dir.reserve_bytes);
             let reason = format!("{free} bytes are free, and {wanted} have to be set aside");
+            self.dir.set_lacks_space(true);
             self.shared.disk_full(&self.dir, reason);
         }
     }
@@ -92,7 +93,7 @@ impl FullDisk {
     /// Executes a job; where there is no space, once more with that of the reserve.
     ///
     /// # Errors
-    /// As [`WriteJob::execute`]: with [`is_full`] the job is for [`FullDisk::keep`].
+    /// As [`WriteJob::execute`]: with [`may_pass`] the job is for [`FullDisk::keep`].
     pub fn execute(&self, job: &mut WriteJob) -> io::Result<()> {
         if !self.is_known.load(Ordering::Acquire) {
             let mut reserve = self.reserve.lock();
@@ -103,6 +104,11 @@ impl FullDisk {
         loop {
             let seen = self.given_up.load(Ordering::Acquire);
             match job.execute() {
+                // Space would not help: it is tried again later.
+                Err(error) if is_exhausted(&error) => {
+                    self.shared.disk_full(&self.dir, error.to_string());
+                    return Err(error);
+                }
                 Err(error) if is_full(&error) => {
                     if !self.make_space(seen, &error)? {
                         return Err(error);
@@ -159,7 +165,11 @@ impl FullDisk {
             return Ok(());
         }
         let mut reserve = self.reserve.lock();
-        if !self.stuck.lock().is_empty() || !self.has_room(*reserve) {
+        let has_room = self.has_room(*reserve);
+        if !has_room {
+            self.dir.set_lacks_space(true);
+        }
+        if !self.stuck.lock().is_empty() || !has_room {
             return Ok(());
         }
         self.make(&mut reserve);
@@ -186,7 +196,8 @@ impl FullDisk {
             Ok(()) => Reserve::Made,
             Err(error) => {
                 let reason = format!("setting space aside: {error}");
-                if is_full(&error) {
+                if may_pass(&error) {
+                    self.dir.set_lacks_space(is_full(&error));
                     self.shared.disk_full(&self.dir, reason);
                     Reserve::Gone
                 } else {
@@ -209,6 +220,7 @@ impl FullDisk {
         if self.given_up.load(Ordering::Acquire) != seen {
             return Ok(true);
         }
+        self.dir.set_lacks_space(true);
         self.shared.disk_full(&self.dir, error.to_string());
         let was_made = *reserve == Reserve::Made;
         self.give_up(&mut reserve)?;

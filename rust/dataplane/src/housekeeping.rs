@@ -164,7 +164,12 @@ fn describe(shared: &Shared, dir: &Arc<LogDirState>) -> LogDirDescription {
         path: dir.path().to_owned(),
         error_code: ErrorCode::NONE.0,
         total_bytes: space.map_or(-1, |space| bytes(space.total_bytes)),
-        usable_bytes: space.map_or(-1, |space| bytes(space.usable_bytes)),
+        // Of a volume that is full, what is left is none of this directory's.
+        usable_bytes: match space {
+            _ if dir.is_read_only() && dir.lacks_space() => 0,
+            Some(space) => bytes(space.usable_bytes),
+            None => -1,
+        },
         partitions,
     }
 }

@@ -12,7 +12,9 @@ use crate::api::RequestId;
 use crate::cold_reads::FetchJob;
 use crate::connection::Connection;
 use crate::list_offsets::LookUpJob;
+use crate::memory_budget::Held;
 use crate::reader::SendWork;
+use crate::validators::ValidateJob;
 
 /// Names one connection of one network thread: slot and generation in one word, so that a message
 /// for a connection that is gone reaches nobody.
@@ -52,6 +54,13 @@ pub enum Message {
         /// The reads, with what they found.
         job: Box<FetchJob>,
     },
+    /// The batches of a produce request are validated.
+    Validated {
+        /// The connection.
+        token: Token,
+        /// The request, with what was found.
+        job: Box<ValidateJob>,
+    },
     /// A reader has done the time look-ups of a ListOffsets request in one log directory.
     OffsetsListed {
         /// The connection.
@@ -80,6 +89,8 @@ pub enum Message {
         /// The connection.
         token: Token,
     },
+    /// Requests wait for memory of replies: look at all connections soon.
+    Hungry,
     /// Answer what is in flight, take nothing new, end at the deadline at the latest.
     Drain {
         /// Monotonic milliseconds.
@@ -92,8 +103,8 @@ pub enum Message {
 /// How the control plane answers.
 #[derive(Debug)]
 pub enum Answer {
-    /// The response body.
-    Body(Vec<u8>),
+    /// The response body; what is large counts as memory of replies on its way.
+    Body(Vec<u8>, Option<Held>),
     /// Answer Metadata from the image, with these errors for these names.
     Resume(Vec<(String, i16)>),
     /// No answer fits: close the connection.

@@ -60,6 +60,11 @@ pub fn append_commits(
     let records = batch.records();
     let done = Done::Commits(Arc::clone(&batch));
     append_for(shared, append, records.iter(), &done);
+    if !batch.is_answered() {
+        let mut outbox = shared.outbox();
+        batch.park(&mut outbox);
+        outbox.deliver(&shared.inboxes);
+    }
     batch
 }
 
@@ -171,7 +176,7 @@ fn append_locked(
     if !(state.led_since..=leader_epoch).contains(&expected_epoch) {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
     }
-    if !state.has_min_isr(partition.topic.settings().min_insync_replicas) {
+    if !state.has_min_isr() {
         return Err(ErrorCode::NOT_ENOUGH_REPLICAS);
     }
     let appended = state

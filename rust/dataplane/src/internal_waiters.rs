@@ -60,11 +60,6 @@ impl InternalWaiters {
         self.appends.len() + self.reads.len()
     }
 
-    /// Whether appends wait.
-    pub fn has_appends(&self) -> bool {
-        !self.appends.is_empty()
-    }
-
     /// Adds the append that entered the log last.
     pub fn add_append(&mut self, waiter: AppendWaiter) {
         self.appends.push_back(waiter);
@@ -76,11 +71,11 @@ impl InternalWaiters {
     }
 
     /// The high watermark stands at `reached`.
-    pub fn acknowledge(&mut self, reached: i64, error: ErrorCode, outbox: &mut Outbox) {
+    pub fn acknowledge(&mut self, reached: i64, outbox: &mut Outbox) {
         while let Some(waiter) = self.appends.front()
             && waiter.end_offset <= reached
         {
-            complete(waiter, error, outbox);
+            complete(waiter, ErrorCode::NONE, outbox);
             self.appends.pop_front();
         }
     }

@@ -1,15 +1,17 @@
 //! One thread a log directory keeps free chunks of its block cache ready, so that no append waits for
-//! memory, and watches that the arena is still there.
+//! memory, gives memory back when others need it, and watches that the arena is still there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pyrklog_arena::limits::memory_limits;
-use pyrklog_arena::{Arena, Janitor};
+use pyrklog_arena::limits::MemoryMeter;
+use pyrklog_arena::room::{Room, Watch};
+use pyrklog_arena::{Arena, Janitor, Tended};
 
 use crate::block_cache;
 use crate::clock::Now;
+use crate::kept_cache;
 use crate::log_dir::LogDirState;
 use crate::shared::Shared;
 
@@ -21,10 +23,10 @@ const IDLE_MS: u64 = 250;
 
 /// Of an arena that was taken up again, chunks that are mapped at a time: a start has better things to
 /// do.
-const MAPPED_AT_A_TIME: u32 = 8;
+const MAPPED_AT_A_TIME: u32 = 1;
 
-/// Memory that is left to others.
-const RESERVE_SHARE: u64 = 16;
+/// Between two looks for arenas that nobody wants any more.
+const SWEEP_MS: i64 = 600_000;
 
 /// The janitor thread of one directory.
 #[derive(Debug)]
@@ -34,9 +36,12 @@ pub struct CacheKeeper {
     arena: Arc<Arena>,
     stop: Arc<AtomicBool>,
     janitor: Janitor,
+    meter: MemoryMeter,
+    watch: Watch,
     has_told_of_room: bool,
     /// Chunks that are mapped; `None` once all are.
     mapped: Option<u32>,
+    swept_ms: Option<i64>,
     loss: Loss,
 }
 
@@ -61,16 +66,22 @@ impl CacheKeeper {
         stop: Arc<AtomicBool>,
     ) -> Option<CacheKeeper> {
         let arena = block_cache::arena_of(&dir.files)?;
-        Some(CacheKeeper {
+        let mut keeper = CacheKeeper {
             shared,
             dir,
             arena,
             stop,
             janitor: Janitor::default(),
+            meter: MemoryMeter::default(),
+            watch: Watch::default(),
             has_told_of_room: false,
             mapped: Some(0),
+            swept_ms: None,
             loss: Loss::No,
-        })
+        };
+        // So that the very first record goes to memory.
+        keeper.tend();
+        Some(keeper)
     }
 
     /// The arena, to ring.
@@ -80,24 +91,26 @@ impl CacheKeeper {
 
     /// Runs until told to stop.
     pub fn run(mut self) {
-        let mut wait_ms = BUSY_MS;
+        let mut wait_ms = 0;
         while !self.stop.load(Ordering::Acquire) {
-            let is_asked = self.arena.wait(Some(Duration::from_millis(wait_ms)));
+            self.arena.wait(Some(Duration::from_millis(wait_ms)));
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
             self.watch();
-            let is_tending = self.tend(is_asked);
+            let tended_wait_ms = self.tend();
             let is_mapping = self.map_some();
-            wait_ms = if is_tending || is_mapping {
-                BUSY_MS
-            } else {
-                IDLE_MS
+            if !is_mapping {
+                self.sweep();
+            }
+            wait_ms = match is_mapping {
+                true => tended_wait_ms.min(BUSY_MS),
+                false => tended_wait_ms,
             };
         }
     }
 
-    /// True while there is more. What others left behind can wait for the end of that, too.
+    /// True while there is more.
     fn map_some(&mut self) -> bool {
         let Some(mapped) = &mut self.mapped else {
             return false;
@@ -108,35 +121,46 @@ impl CacheKeeper {
             Err(error) => self.tell("warning", format!("mapping the arena: {error}")),
         }
         self.mapped = None;
-        if let Some(dir) = &self.shared.config.cache.dir
-            && let Err(error) = block_cache::sweep(dir)
-        {
-            self.tell("warning", format!("looking for abandoned arenas: {error}"));
-        }
         false
     }
 
-    /// True while something is going on. Until somebody asks, nothing is made ready.
-    fn tend(&mut self, is_asked: bool) -> bool {
-        let is_used = self.arena.statistics().appended_bytes > 0;
-        if !self.arena.is_open() || !(is_asked || is_used) {
-            return false;
-        }
+    /// What others left behind.
+    fn sweep(&mut self) {
         let now_ms = Now::read().mono_ms;
-        let room_bytes = || {
-            let limits = memory_limits();
-            let reserve = limits.limit_bytes / RESERVE_SHARE;
-            limits.available_bytes.saturating_sub(reserve)
-        };
-        let tended = self.janitor.tend(&self.arena, now_ms, room_bytes);
+        let is_due = |swept_ms: i64| now_ms.saturating_sub(swept_ms) >= SWEEP_MS;
+        if !self.swept_ms.is_none_or(is_due) {
+            return;
+        }
+        self.swept_ms = Some(now_ms);
+        if let Some(dir) = &self.shared.config.cache.dir
+            && let Err(error) = kept_cache::sweep(dir)
+        {
+            self.tell("warning", format!("looking for abandoned arenas: {error}"));
+        }
+    }
+
+    /// When to look again.
+    fn tend(&mut self) -> u64 {
+        let now_ms = Now::read().mono_ms;
+        let room = self.watch.look(self.meter.read(), now_ms);
+        if !self.arena.is_open() && room.give_back_bytes == 0 {
+            // What it holds is read, and nothing more comes.
+            return IDLE_MS;
+        }
+        let caches = self.shared.dirs.len() as u64;
+        let tended = self.janitor.tend(&self.arena, now_ms, room.shared(caches));
+        if tended.needs_writer {
+            self.dir.writer.hurry();
+        }
+        let wait_ms = wait_ms(&tended, room, self.arena.populated());
         if let Some(error) = tended.refused
             && !self.has_told_of_room
         {
             self.has_told_of_room = true;
-            let reason = format!("the block cache cannot grow: {error}; it goes on as it is");
+            let reason = format!("the block cache stays as large as it is: {error}");
             self.tell("warning", reason);
         }
-        tended.is_busy || tended.grown > 0 || tended.reclaimed > 0
+        wait_ms
     }
 
     fn watch(&mut self) {
@@ -171,5 +195,16 @@ impl CacheKeeper {
             ("reason", reason),
         ];
         self.shared.events.notice("block_cache", level, fields);
+    }
+}
+
+/// When to look again after a look that came to `tended`, in an arena of so many chunks.
+fn wait_ms(tended: &Tended, room: Room, populated: u32) -> u64 {
+    match tended {
+        Tended { has_more: true, .. } => 0,
+        Tended { is_busy: true, .. } => BUSY_MS,
+        // There is nothing that it could give back.
+        _ if populated == 0 => IDLE_MS,
+        _ => room.look_again_ms.min(IDLE_MS),
     }
 }

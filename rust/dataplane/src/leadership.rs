@@ -16,9 +16,10 @@ use pyrklog_wire::ErrorCode;
 use crate::api::{FollowerSpec, LeaderSpec, StopSpec, TicketId};
 use crate::clock::{Now, mono_ms};
 use crate::commands::{Command, Gathering};
-use crate::follower::to_high_watermark;
+use crate::follower::{to_high_watermark, write_recovery_point};
 use crate::image::{Image, TopicState};
 use crate::log_dir::LogDirState;
+use crate::outbox::Outbox;
 use crate::partition::{Decision, Partition, PartitionState, Role, Topic};
 use crate::planted::{Bug, is_planted};
 use crate::registry::Held;
@@ -87,7 +88,8 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
         }
     }
     if !fresh.partitions.is_empty() {
-        shared.registry.put(fresh.partitions.into_values());
+        let replaced = shared.registry.put(fresh.partitions.into_values());
+        close_replaced(shared, replaced);
     }
     let gathering = Gathering::new(ticket, codes, due.len());
     if due.is_empty() {
@@ -111,6 +113,32 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
     });
     shared.commands.submit(shared, commands);
     ticket
+}
+
+/// Closes partitions of topics that were deleted while this broker was not told, and whose names are
+/// others' by now: before those are opened.
+fn close_replaced(shared: &Arc<Shared>, replaced: Vec<Arc<Partition>>) {
+    if replaced.is_empty() {
+        return;
+    }
+    let mut outbox = shared.outbox();
+    for partition in &replaced {
+        begin_stop(partition, false, &mut outbox);
+    }
+    outbox.deliver(&shared.inboxes);
+    let commands = replaced.into_iter().map(|partition| Command {
+        key: (Arc::clone(&partition.topic.name), partition.index),
+        dir: partition.dir.index,
+        run: Box::new(move |shared| {
+            let spec = StopSpec {
+                topic: partition.topic.name.to_string(),
+                partition: partition.index,
+                delete: false,
+            };
+            stop(shared, Some(&partition), None, &spec);
+        }),
+    });
+    shared.commands.submit(shared, commands);
 }
 
 /// Partitions and topics that one call brings.
@@ -212,9 +240,7 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
     drop(state);
     let (topic, index, dir) = (&partition.topic, partition.index, &partition.dir);
     let config = Arc::clone(&topic.settings().log);
-    if config.flush_ms < i64::MAX {
-        dir.syncer.need_flush_ms();
-    }
+    dir.syncer.need_flush_ms(config.flush_ms);
     let opened = Log::open(OpenRequest {
         env: Arc::clone(dir.env()),
         log_dir: dir.path(),
@@ -230,14 +256,8 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
         Ok((log, report)) => {
             shared.placement.opened(&topic.name, index, topic.id);
             report_opening(shared, partition, &report);
-            if report.checkpoint_is_stale
-                && let Err(error) =
-                    dir.files
-                        .write_recovery_points(&[(&topic.name, index, log.recovery_point())])
-            {
-                // The log has taken its blocks: this opening cannot be tried again.
-                let error = std::io::Error::other(error.to_string());
-                return refuse(shared, partition, OpenError::Io(error));
+            if report.checkpoint_is_stale {
+                write_recovery_point(shared, partition, log.recovery_point());
             }
             serve(shared, partition, log);
             outcome(partition)
@@ -317,7 +337,7 @@ fn refuse(shared: &Shared, partition: &Arc<Partition>, error: OpenError) -> Erro
     );
     let code = match &error {
         OpenError::TopicIdMismatch { .. } => ErrorCode::INCONSISTENT_TOPIC_ID,
-        OpenError::Io(_) if !error.is_full() => {
+        OpenError::Io(_) if !error.may_pass() => {
             shared.fail_dir(&partition.dir, reason.clone());
             ErrorCode::KAFKA_STORAGE_ERROR
         }
@@ -326,10 +346,10 @@ fn refuse(shared: &Shared, partition: &Arc<Partition>, error: OpenError) -> Erro
     let mut state = partition.lock();
     if state.role == Role::Loading {
         state.role = Role::Offline;
-        state.waits_for_space = error.is_full();
+        state.waits_for_space = error.may_pass();
     }
     drop(state);
-    if error.is_full() {
+    if error.may_pass() {
         // For the control plane it is led; clients are told to try again.
         shared.disk_full(&partition.dir, reason.clone());
         partition.dir.wait_for_space(Arc::clone(partition));
@@ -380,12 +400,7 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
     for (index, spec) in specs.into_iter().enumerate() {
         let partition = held.partition(&spec.topic, spec.partition).cloned();
         if let Some(partition) = &partition {
-            let mut state = partition.lock();
-            state.role = Role::Stopped;
-            state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
-            if !spec.delete {
-                partition.dir.unclosed.fetch_add(1, Ordering::Relaxed);
-            }
+            begin_stop(partition, spec.delete, &mut outbox);
             stopped.push(Arc::clone(partition));
         }
         // Now, not when the command runs: by then the name may be placed anew.
@@ -417,6 +432,16 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
         shared.commands.submit(shared, commands);
     }
     ticket
+}
+
+/// From now on it serves nobody; a command closes or deletes its log.
+fn begin_stop(partition: &Partition, delete: bool, outbox: &mut Outbox) {
+    let mut state = partition.lock();
+    state.role = Role::Stopped;
+    state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, outbox);
+    if !delete {
+        partition.dir.unclosed.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// `folder` is the directory that holds the folder of a partition to be deleted.
@@ -471,6 +496,10 @@ fn delete(
         outbox.deliver(&shared.inboxes);
     }
     let Some(dir) = dir else { return Ok(()) };
+    if log.is_some() {
+        // Should the folder stay, nobody will close its log.
+        dir.env().leave_open(&spec.topic, spec.partition);
+    }
     let folder = dir.delete_folder(&spec.topic, spec.partition, shared.unique())?;
     let Some(folder) = folder else { return Ok(()) };
     if let Some(log) = log {
@@ -488,7 +517,8 @@ fn delete(
 fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> std::io::Result<()> {
     loop {
         let state = partition.lock();
-        if state.log.as_ref().is_none_or(|log| !log.has_unwritten()) {
+        let is_busy = |log: &Log| log.has_unwritten() || log.is_retiring();
+        if !state.log.as_ref().is_some_and(is_busy) {
             break;
         }
         let dir = &partition.dir;

@@ -23,6 +23,7 @@ use crate::policy::{self, Operation, Resource};
 use crate::produce::why_not_held;
 use crate::reader::Job;
 use crate::reader_queue::Desk;
+use crate::replies;
 use crate::request_channel::Place;
 
 /// The replica id of a consumer; any other one sees to the log's end.
@@ -88,11 +89,11 @@ pub fn handle(
     } = header;
     let request = ListOffsetsRequest::decode(&frame[body_start..], api_version)
         .map_err(|error| Close::Protocol(format!("ListOffsets v{api_version}: {error}")))?;
-    let isolation = match (request.replica_id, request.isolation_level) {
-        (CONSUMER_REPLICA_ID, 0) => Isolation::HighWatermark,
-        (CONSUMER_REPLICA_ID, _) => Isolation::Committed,
-        _ => Isolation::LogEnd,
-    };
+    let partitions = request.topics.iter().map(|topic| topic.partitions.len());
+    let each_bytes = replies::OTHER_PARTITION_BYTES;
+    if !replies::admit_partitions(cx, conn, partitions.sum(), each_bytes)? {
+        return Ok(Step::Wait);
+    }
     conn.last_wait += 1;
     let now_ms = cx.now.mono_ms;
     let mut work = ListOffsetsWork {
@@ -102,13 +103,37 @@ pub fn handle(
         topics: Vec::new(),
         reading: Reading::new(conn.last_wait, now_ms),
     };
+    let queries = look_all(cx, conn, &request, &mut work);
+    hand_over(cx, conn, &mut work, queries);
+    if work.reading.is_done() {
+        finish(conn, &work)?;
+    } else {
+        cx.timers
+            .want(conn.token, work.deadline_ms, &mut conn.timer_ms);
+        conn.exclusive = Some(Exclusive::ListOffsets(Box::new(work)));
+    }
+    Ok(Step::Taken)
+}
+
+/// Answers what can be answered at once; returns the look-ups that remain.
+fn look_all(
+    cx: &Context,
+    conn: &Connection,
+    request: &ListOffsetsRequest<'_>,
+    work: &mut ListOffsetsWork,
+) -> Vec<Query> {
+    let isolation = match (request.replica_id, request.isolation_level) {
+        (CONSUMER_REPLICA_ID, 0) => Isolation::HighWatermark,
+        (CONSUMER_REPLICA_ID, _) => Isolation::Committed,
+        _ => Isolation::LogEnd,
+    };
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
     for topic in &request.topics {
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for wanted in &topic.partitions {
             let found = if seen.insert((topic.name, wanted.index)) {
-                look(cx, conn, topic.name, wanted, isolation, api_version)
+                look(cx, conn, topic.name, wanted, isolation, work.api_version)
             } else {
                 Err(ErrorCode::INVALID_REQUEST)
             };
@@ -130,15 +155,7 @@ pub fn handle(
         }
         work.topics.push((topic.name.to_owned(), answers));
     }
-    hand_over(cx, conn, &mut work, queries);
-    if work.reading.is_done() {
-        finish(conn, &work);
-    } else {
-        cx.timers
-            .want(conn.token, work.deadline_ms, &mut conn.timer_ms);
-        conn.exclusive = Some(Exclusive::ListOffsets(Box::new(work)));
-    }
-    Ok(Step::Taken)
+    queries
 }
 
 /// Gives each directory's look-ups to its readers, unless they stand still.
@@ -255,6 +272,12 @@ impl ListOffsetsWork {
         ListOffsetsPartitionResponse::none(index, error)
     }
 
+    /// Partitions that were asked about.
+    pub fn partition_count(&self) -> usize {
+        let topics = self.topics.iter();
+        topics.map(|(_, partitions)| partitions.len()).sum()
+    }
+
     /// Takes what a reader found; true once everything is back.
     fn take_back(&mut self, job: &LookUpJob) -> bool {
         if !self.reading.take_back(&job.ticket) {
@@ -294,21 +317,22 @@ pub fn finish_look_up(
         _ => false,
     };
     if is_whole {
-        answer_now(cx, conn);
+        answer_now(cx, conn)?;
     }
     Ok(())
 }
 
 /// Answers the request under way with what there is.
-pub fn answer_now(cx: &mut Context, conn: &mut Connection) {
+pub fn answer_now(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     if let Some(Exclusive::ListOffsets(work)) = conn.exclusive.take() {
         borrow_memory(cx, conn);
-        finish(conn, &work);
+        finish(conn, &work)?;
     }
+    Ok(())
 }
 
 /// Queues the response.
-fn finish(conn: &mut Connection, work: &ListOffsetsWork) {
+fn finish(conn: &mut Connection, work: &ListOffsetsWork) -> Result<(), Close> {
     let response = ListOffsetsResponse {
         throttle_ms: 0,
         topics: work
@@ -329,5 +353,5 @@ fn finish(conn: &mut Connection, work: &ListOffsetsWork) {
         work.correlation_id,
     );
     response.encode(out, work.api_version);
-    conn.out.end_frame(open);
+    conn.out.end_frame(open)
 }

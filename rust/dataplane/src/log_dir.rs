@@ -69,10 +69,11 @@ pub struct LogDirState {
     /// next look.
     pub flush_bytes: usize,
     is_announced: AtomicBool,
+    lacks_space: AtomicBool,
     /// Logs that were given up and are not closed in order: while there are any, the directory is
     /// not clean.
     pub unclosed: AtomicUsize,
-    /// Held while rows are gathered and written, and while those of a deleted partition are taken
+    /// Held while rows are gathered and written, or one that was just lowered, and while those of a deleted partition are taken
     /// out: what was gathered before must not be written afterwards.
     pub checkpoints: Mutex<()>,
 }
@@ -102,6 +103,7 @@ impl LogDirState {
             heap_bytes: AtomicUsize::new(0),
             heap_max_bytes: unwritten_max_bytes.min(HEAP_MAX_BYTES),
             is_announced: AtomicBool::new(false),
+            lacks_space: AtomicBool::new(false),
             park,
             unclosed: AtomicUsize::new(0),
             checkpoints: Mutex::default(),
@@ -123,9 +125,19 @@ impl LogDirState {
         self.env().poisoned().is_some()
     }
 
-    /// Whether it takes no records for lack of space.
+    /// Whether it takes no records for lack of space, of descriptors or of memory.
     pub fn is_read_only(&self) -> bool {
         self.env().is_full()
+    }
+
+    /// Whether space is what it lacks, or lacked last.
+    pub fn lacks_space(&self) -> bool {
+        self.lacks_space.load(Ordering::Relaxed)
+    }
+
+    /// See [`LogDirState::lacks_space`].
+    pub fn set_lacks_space(&self, lacks_space: bool) {
+        self.lacks_space.store(lacks_space, Ordering::Relaxed);
     }
 
     /// A partition's log is to be opened once there is space.

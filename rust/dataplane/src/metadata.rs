@@ -21,6 +21,9 @@ use crate::image::{Image, NO_TOPIC_ID, TopicState};
 /// The longest legal topic name, in bytes.
 const TOPIC_NAME_BYTES_MAX: usize = 249;
 
+/// About what an answer takes for a topic, its partitions apart.
+const TOPIC_REPLY_BYTES: usize = 64;
+
 /// First version whose requests may ask by topic id.
 const ASK_BY_ID_SINCE: i16 = 12;
 
@@ -80,6 +83,33 @@ pub fn plan(
         return Ok(MetadataPlan::Answer);
     }
     Ok(MetadataPlan::TopicsMissing(missing))
+}
+
+/// About what the answer takes in memory.
+///
+/// # Errors
+/// Malformed bytes; the connection is to be closed.
+pub fn reply_bytes(image: &Image, body: &[u8], version: i16) -> Result<usize, DecodeError> {
+    let request = MetadataRequest::decode(body, version)?;
+    let of_known = |topic: &TopicState| {
+        let replicas = topic.partitions.first().map_or(0, |one| one.replicas.len());
+        // 32 bytes and two or three lists of broker ids.
+        TOPIC_REPLY_BYTES + topic.partitions.len() * (32 + 12 * replicas)
+    };
+    let of_topics: usize = match Asked::of(&request, version) {
+        Asked::All => image.topics().map(|topic| of_known(topic)).sum(),
+        Asked::Names(names) => {
+            let known = names.into_iter().filter_map(|name| image.topic(name));
+            known.map(|topic| of_known(topic)).sum()
+        }
+        Asked::Ids(ids) => {
+            let known = ids.iter().filter_map(|id| image.topic_by_id(id));
+            known.map(|topic| of_known(topic)).sum()
+        }
+        Asked::Nonsense(_) => 0,
+    };
+    let asked = request.topics.as_ref().map_or(0, Vec::len);
+    Ok(of_topics + body.len() + asked * TOPIC_REPLY_BYTES)
 }
 
 /// Who asks, and what is known beside the image.

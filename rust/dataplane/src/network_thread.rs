@@ -27,7 +27,7 @@ use crate::request_channel::Place;
 use crate::shared::Shared;
 use crate::steering::Steering;
 use crate::timers::NEVER_MS;
-use crate::{answers, fetch, list_offsets, output, parking, sweep};
+use crate::{answers, fetch, list_offsets, output, parking, produce, replies, sweep};
 
 const INBOX: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
@@ -137,6 +137,7 @@ impl NetworkThread {
         }
         self.look_at_timers();
         self.visit_listed();
+        self.visit_heavy();
         if self.cx.is_hungry {
             let soon_ms = self.cx.now.mono_ms + sweep::HUNGRY_MS;
             self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
@@ -155,6 +156,7 @@ impl NetworkThread {
             let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&at_once));
             let is_idle = events.is_empty()
                 && self.cx.again.is_empty()
+                && !self.cx.heavy.has_waiting()
                 && self.inbox.is_empty()
                 && self.due_ms() > crate::clock::mono_ms();
             if is_idle {
@@ -194,7 +196,8 @@ impl NetworkThread {
     /// Until something happens or is due, unless there is something to do.
     fn sleep(&mut self, events: &mut Vec<epoll::Event>) -> rustix::io::Result<usize> {
         self.alarm.want(self.due_ms())?;
-        let must_not_sleep = !self.cx.again.is_empty() || !self.inbox.prepare_sleep();
+        let has_work = !self.cx.again.is_empty() || self.cx.heavy.has_waiting();
+        let must_not_sleep = has_work || !self.inbox.prepare_sleep();
         let at_once = must_not_sleep.then(Timespec::default);
         epoll::wait(&self.epoll, spare_capacity(events), at_once.as_ref())
     }
@@ -230,6 +233,9 @@ impl NetworkThread {
             conn.writable = true;
         }
         let ends = flags.contains(EventFlags::RDHUP);
+        if ends && !conn.hung_up {
+            answers::tell_gone(&self.cx.shared, conn);
+        }
         conn.hung_up |= ends;
         if ends && matches!(&conn.exclusive, Some(Exclusive::Fetch(work)) if !work.is_reading()) {
             // The peer sends nothing more: it gets what there is, then the end.
@@ -269,6 +275,9 @@ impl NetworkThread {
             Message::FetchRead { token, job } => {
                 self.with(token, |cx, conn| fetch::finish_reading(cx, conn, *job));
             }
+            Message::Validated { token, job } => {
+                self.with(token, |cx, conn| produce::finish_validating(cx, conn, *job));
+            }
             Message::OffsetsListed { token, job } => {
                 self.with(token, |cx, conn| {
                     list_offsets::finish_look_up(cx, conn, &job)
@@ -285,6 +294,7 @@ impl NetworkThread {
                 self.with(token, |cx, conn| answers::reply(cx, conn, request, answer));
             }
             Message::Unblock { token } => self.unblock(token),
+            Message::Hungry => self.cx.is_hungry = true,
             Message::Drain { deadline_ms } => self.drain(deadline_ms),
             Message::Stop => self.is_stopped = true,
         }
@@ -368,21 +378,40 @@ impl NetworkThread {
         }
         let mut listed = std::mem::take(&mut self.listed);
         for token in listed.drain(..) {
-            let Some(mut conn) = self.connections.take(token) else {
-                continue;
-            };
-            conn.is_listed = false;
-            let began_ns = self.steering.measures().then(mono_ns);
-            match self.visit(&mut conn) {
-                Ok(()) => {
-                    conn.course.spent_since(began_ns);
-                    self.keep_or_move(conn);
-                }
-                Err(close) => self.close(conn, close),
+            if let Some(mut conn) = self.connections.take(token) {
+                conn.is_listed = false;
+                self.visit_one(conn);
             }
         }
         if self.listed.is_empty() {
             self.listed = listed;
+        }
+    }
+
+    /// Lets the first of those go on whose requests take long.
+    fn visit_heavy(&mut self) {
+        while let Some(token) = self.cx.heavy.next() {
+            let Some(mut conn) = self.connections.take(token) else {
+                continue;
+            };
+            if conn.hold == Some(Hold::Heavy) {
+                conn.hold = None;
+            }
+            self.visit_one(conn);
+            break;
+        }
+        self.cx.heavy.end_turn();
+    }
+
+    fn visit_one(&mut self, mut conn: Box<Connection>) {
+        let began_ns = self.steering.measures().then(mono_ns);
+        match self.visit(&mut conn) {
+            Ok(()) => {
+                replies::count(&mut self.cx, &mut conn);
+                conn.course.spent_since(began_ns);
+                self.keep_or_move(conn);
+            }
+            Err(close) => self.close(conn, close),
         }
     }
 
@@ -410,7 +439,7 @@ impl NetworkThread {
         for round in 0.. {
             output::borrow_memory(&mut self.cx, conn);
             pump(&mut self.cx, conn, &mut self.receive_buffer)?;
-            output::settle(&mut self.cx, conn);
+            output::settle(&mut self.cx, conn)?;
             // Another thread wakes up while this one sends; who waits on this one goes first, where
             // that delays nobody for long.
             conn.gave_way = self.cx.outbox.has_own() && !self.steering.measures();
@@ -432,7 +461,11 @@ impl NetworkThread {
             }
         }
         let is_over = conn.ended || conn.is_closing || self.cx.is_draining;
-        if is_over && conn.is_quiet() && conn.hold != Some(Hold::Parked) {
+        let is_held = matches!(
+            conn.hold,
+            Some(Hold::Parked | Hold::Heavy | Hold::Replies { .. })
+        );
+        if is_over && conn.is_quiet() && !is_held {
             return Err(match conn {
                 Connection {
                     is_closing: true, ..
@@ -512,10 +545,13 @@ impl NetworkThread {
         answers::report(&self.cx, &conn, &close);
         if close == Close::Silently || matches!(close, Close::Protocol(_)) {
             // What was answered before goes out first, as far as the socket takes it.
-            output::settle(&mut self.cx, &mut conn);
+            let _ = output::settle(&mut self.cx, &mut conn);
             let _ = output::flush(&mut self.cx, &mut conn, &mut self.copy_buffer);
         }
         self.connections.forget(conn.token);
+        if !conn.hung_up {
+            answers::tell_gone(&self.cx.shared, &conn);
+        }
         if let Some(Exclusive::Fetch(work)) = conn.exclusive.take() {
             fetch::abandon(&self.cx, conn.token, *work);
         }
@@ -527,6 +563,10 @@ impl NetworkThread {
             self.cx.shared.channel.forget(place);
         }
         parking::forget(&mut conn, place);
+        replies::forget(&self.cx, &mut conn);
+        for produce in &conn.pending {
+            produce.forget_waiters();
+        }
         self.cx.shared.budget.release(conn.id);
         conn.received.clear(&self.cx.shared.budget);
         let _ = epoll::delete(&self.epoll, &conn.socket);

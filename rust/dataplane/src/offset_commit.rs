@@ -20,12 +20,10 @@ use crate::offset_table::{CommittedOffset, OffsetTable, Ticket};
 use crate::outbox::Outbox;
 use crate::request_channel::RequestChannel;
 use crate::shared::Shared;
+use crate::waiting_memory::Charge;
 
 /// What a record takes beside its strings: numbers, lengths and the record's own frame.
 const RECORD_FIXED_BYTES: usize = 64;
-
-/// No longer commit is taken; with notes of the usual limit that is a thousand partitions.
-pub const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// See [`refusal`].
 const ELEMENTS_MAX: usize = 50_000;
@@ -42,6 +40,9 @@ pub struct OffsetCommit {
     metadata_units: usize,
     size_bytes: usize,
     staged: OnceLock<(Arc<OffsetTable>, Ticket)>,
+    /// Its memory, if it waits for replication: until that is over, also when its client has been
+    /// answered before.
+    charge: OnceLock<Charge>,
     /// Weak: events that nobody fetches any more must not keep the plane alive.
     shared: Weak<Shared>,
     /// The image in which all its partitions were looked up.
@@ -79,6 +80,7 @@ impl OffsetCommit {
             metadata_units,
             size_bytes,
             staged: OnceLock::new(),
+            charge: OnceLock::new(),
             shared: Arc::downgrade(shared),
             image_version: image.version(),
         }))
@@ -181,7 +183,7 @@ impl OffsetCommit {
         let message = Message::Reply {
             token: place.token,
             request: *id,
-            answer: Answer::Body(answer),
+            answer: Answer::Body(answer, None),
         };
         outbox.push(place.thread, message);
         if let Some(next) = next {
@@ -232,6 +234,19 @@ impl CommitBatch {
             }
         }
         records
+    }
+
+    /// Those that are not answered yet wait for replication, and need no place for that.
+    pub fn park(&self, outbox: &mut Outbox) {
+        let memory = &self.channel.waiting_memory().commits;
+        for commit in &self.commits {
+            let ControlRequest { session, body, .. } = &commit.request;
+            let charge = || memory.charge_anyway(session.host, body.len());
+            commit.charge.get_or_init(charge);
+            if let Some(next) = self.channel.park_charged(commit.request.id) {
+                outbox.unblock(next);
+            }
+        }
     }
 
     /// The append is over: the tables learn of it, the clients get their answers.
@@ -287,18 +302,22 @@ fn all_exist(request: &OffsetCommitRequest, body: &[u8], image: &Image) -> bool 
 
 /// A commit with more topics and partitions than this could never be written: their records take
 /// several times `max.message.bytes` of `__consumer_offsets`. It is refused before anything is made
-/// of them, and its answer. Malformed bodies are for others to judge.
-pub fn refusal(body: &[u8], api_version: i16) -> Option<Vec<u8>> {
-    if body.len() < SMALL_BYTES {
+/// of them, and its answer. So is any commit while there is no room for more that wait for
+/// replication (`no_room`): clients try again. Malformed bodies are for others to judge.
+pub fn refusal(body: &[u8], api_version: i16, no_room: bool) -> Option<Vec<u8>> {
+    if body.len() < SMALL_BYTES && !no_room {
         return None;
     }
     let request = OffsetCommitRequest::decode(body, api_version).ok()?;
     let elements = |topic: &OffsetCommitTopic| 1 + topic.partitions.len();
-    if request.topics.iter().map(elements).sum::<usize>() <= ELEMENTS_MAX {
+    let error = if request.topics.iter().map(elements).sum::<usize>() > ELEMENTS_MAX {
+        ErrorCode::INVALID_COMMIT_OFFSET_SIZE
+    } else if no_room {
+        ErrorCode::COORDINATOR_NOT_AVAILABLE
+    } else {
         return None;
-    }
+    };
     let mut answer = Vec::new();
-    let error = ErrorCode::INVALID_COMMIT_OFFSET_SIZE;
     request.encode_answer(body, api_version, error, &mut answer);
     Some(answer)
 }

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::dispatch::Step;
 use crate::policy::{self, Operation, Resource};
 use crate::produce::why_not_held;
+use crate::replies;
 
 /// Serves a request.
 pub fn handle(
@@ -29,6 +30,11 @@ pub fn handle(
     let request = EpochRequest::decode(&frame[body_start..], api_version).map_err(|error| {
         Close::Protocol(format!("OffsetForLeaderEpoch v{api_version}: {error}"))
     })?;
+    let partitions = request.topics.iter().map(|topic| topic.partitions.len());
+    let each_bytes = replies::OTHER_PARTITION_BYTES;
+    if !replies::admit_partitions(cx, conn, partitions.sum(), each_bytes)? {
+        return Ok(Step::Wait);
+    }
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in &request.topics {
         let partitions = topic
@@ -66,7 +72,7 @@ pub fn handle(
         topics,
     }
     .encode(out, api_version);
-    conn.out.end_frame(open);
+    conn.out.end_frame(open)?;
     Ok(Step::Taken)
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use pyrklog_arena::{Arena, Guard};
 use pyrklog_log::{DiskFile, SegmentBytes};
 
+use crate::connection::Close;
 use crate::reader_pool::QueueId;
 
 /// Bytes of one file, to be sent as they are.
@@ -82,6 +83,11 @@ impl OutQueue {
         self.file_len
     }
 
+    /// Memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.capacity()
+    }
+
     /// The memory, to append to.
     pub fn memory(&mut self) -> &mut Vec<u8> {
         &mut self.memory
@@ -97,12 +103,26 @@ impl OutQueue {
         }
     }
 
-    /// Ends a frame. Panics for a frame of 2 GiB or more, which the limits of the replies exclude.
-    pub fn end_frame(&mut self, frame: OpenFrame) {
+    /// Ends a frame.
+    ///
+    /// # Errors
+    /// [`Close::Protocol`] for a frame of 2 GiB or more, which the protocol cannot carry: nothing of
+    /// it is left in the queue.
+    pub fn end_frame(&mut self, frame: OpenFrame) -> Result<(), Close> {
         let memory_len = self.memory.len() - frame.start - 4;
         let file_len = self.file_len_queued - frame.file_len_queued;
-        let len = i32::try_from(memory_len + file_len).expect("a reply under 2 GiB");
+        let Ok(len) = i32::try_from(memory_len + file_len) else {
+            self.memory.truncate(frame.start);
+            while self.files.back().is_some_and(|part| part.at > frame.start) {
+                let dropped = self.files.pop_back();
+                self.file_len -= dropped.map_or(0, |part| part.range.len);
+            }
+            self.file_len_queued = frame.file_len_queued;
+            let reason = format!("a reply would have {} bytes", memory_len + file_len);
+            return Err(Close::Protocol(reason));
+        };
         self.memory[frame.start..frame.start + 4].copy_from_slice(&len.to_be_bytes());
+        Ok(())
     }
 
     /// Queues a file range to go out when the memory before position `at` has gone. Positions
@@ -345,8 +365,24 @@ mod tests {
         push_file(&mut queue, range(file(b"0123456789"), 2, 5));
         push_file(&mut queue, range(file(b"abc"), 0, 3));
         queue.memory().extend_from_slice(b"tail");
-        queue.end_frame(frame);
+        queue.end_frame(frame).unwrap();
         (queue, b"\0\0\0\x10head23456abctail".to_vec())
+    }
+
+    #[test]
+    fn a_frame_beyond_the_protocol_leaves_nothing_behind() {
+        let (mut queue, expected) = sample();
+        let frame = queue.begin_frame();
+        for _ in 0..2 {
+            queue.memory().extend_from_slice(b"again");
+            push_file(&mut queue, range(file(b"0123456789"), 0, 1 << 30));
+        }
+        assert!(matches!(queue.end_frame(frame), Err(Close::Protocol(_))));
+        let mut buffer = vec![0; 100];
+        let count = queue.fill(&mut buffer, read).unwrap();
+        assert_eq!(&buffer[..count], expected);
+        queue.advance(count);
+        assert!(queue.is_empty());
     }
 
     #[test]

@@ -16,7 +16,10 @@ const SEND_PATIENCE_MS: i64 = 10_000;
 
 /// Moves the answers of produce requests that are done, as far as the order allows, to the
 /// output.
-pub fn settle(cx: &mut Context, conn: &mut Connection) {
+///
+/// # Errors
+/// A reply that the protocol cannot carry.
+pub fn settle(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     while conn
         .pending
         .front()
@@ -26,6 +29,7 @@ pub fn settle(cx: &mut Context, conn: &mut Connection) {
             break;
         };
         conn.first_sequence += 1;
+        conn.pending_bytes -= produce.memory_bytes();
         borrow_memory(cx, conn);
         let frame = conn.out.begin_frame();
         let out = conn.out.memory();
@@ -36,12 +40,14 @@ pub fn settle(cx: &mut Context, conn: &mut Connection) {
             produce.correlation_id,
         );
         produce.encode(&cx.image, &conn.listener, out);
-        conn.out.end_frame(frame);
+        let ended = conn.out.end_frame(frame);
         cx.spare_produce(produce);
+        ended?;
     }
     if conn.pending.is_empty() && conn.hold == Some(Hold::Order) {
         conn.hold = None;
     }
+    Ok(())
 }
 
 /// Sees that the output has memory from the thread's spares rather than new one.

@@ -6,7 +6,7 @@
 
 mod in_sync;
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -111,8 +111,8 @@ pub struct Decision<'a> {
     pub is_held: bool,
 }
 
-/// A produce request's partition that is appended and waits to be acknowledged.
-#[derive(Clone, Copy, Debug)]
+/// A produce request's partition that is appended and waits to be acknowledged. Ordered by offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProduceWaiter {
     /// Done once the mark passes this offset (last offset + 1).
     pub end_offset: i64,
@@ -139,6 +139,8 @@ pub struct FetchWaiter {
     pub isolation: Isolation,
     /// It sees to the log's end, and is to hear of the high watermark, too.
     pub tells_marks: bool,
+    /// The segment in which it could see last; a later one makes it look again.
+    pub bound_segment: Option<i64>,
     /// Bytes that the fetch still lacks, over all of its partitions.
     pub missing_bytes: Arc<AtomicI64>,
 }
@@ -197,9 +199,11 @@ pub struct PartitionState {
     pub waits_for_space: bool,
     /// Where the leader epoch begins, while this broker leads.
     epoch_start: i64,
-    gate_waiters: VecDeque<ProduceWaiter>,
-    replication_waiters: VecDeque<ProduceWaiter>,
+    gate_waiters: BTreeSet<ProduceWaiter>,
+    replication_waiters: BTreeSet<ProduceWaiter>,
     fetch_waiters: FastMap<Token, FetchWaiter>,
+    /// The control plane is to be told when a follower's log starts elsewhere.
+    tells_log_starts: bool,
 }
 
 /// What a produce request waits for.
@@ -236,9 +240,10 @@ impl Partition {
             is_held: false,
             waits_for_space: false,
             epoch_start: -1,
-            gate_waiters: VecDeque::new(),
-            replication_waiters: VecDeque::new(),
+            gate_waiters: BTreeSet::new(),
+            replication_waiters: BTreeSet::new(),
             fetch_waiters: FastMap::default(),
+            tells_log_starts: false,
         };
         Partition {
             topic,
@@ -398,12 +403,6 @@ impl PartitionState {
         }
     }
 
-    /// Whether enough replicas are in sync for acks=-1.
-    pub fn has_min_isr(&self, min_insync_replicas: i32) -> bool {
-        i32::try_from(self.isr.len()).is_ok_and(|count| count >= min_insync_replicas)
-            || is_planted(Bug::AckBelowMinIsr)
-    }
-
     /// Waits for the acknowledgement of what was appended up to `waiter.end_offset`; false when
     /// there is nothing to wait for.
     pub fn wait_for(&mut self, what: WaitFor, waiter: ProduceWaiter) -> bool {
@@ -415,10 +414,16 @@ impl PartitionState {
         if mark >= waiter.end_offset {
             return false;
         }
-        // Ascending, but for duplicates of batches that are themselves still waiting.
-        let place = waiters.partition_point(|other| other.end_offset <= waiter.end_offset);
-        waiters.insert(place, waiter);
+        waiters.insert(waiter);
         true
+    }
+
+    /// Nobody waits for this acknowledgement any more.
+    pub fn forget_waiter(&mut self, what: WaitFor, waiter: ProduceWaiter) {
+        match what {
+            WaitFor::Gate => self.gate_waiters.remove(&waiter),
+            WaitFor::Replication => self.replication_waiters.remove(&waiter),
+        };
     }
 
     /// Adds a fetch that waits; one of the same connection is replaced.
@@ -490,19 +495,11 @@ impl PartitionState {
             follow_log_start(log, self.leader_log_start);
         }
         let reached = log.high_watermark();
-        answer_up_to(&mut self.gate_waiters, gated_end, ErrorCode::NONE, outbox);
+        answer_up_to(&mut self.gate_waiters, gated_end, outbox);
         self.internal.begin_reads(gated_end, outbox);
-        if !self.replication_waiters.is_empty() || self.internal.has_appends() {
-            // The ISR may have shrunk since the append.
-            let min_isr = self.topic.settings().min_insync_replicas;
-            let error = if self.has_min_isr(min_isr) {
-                ErrorCode::NONE
-            } else {
-                ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            };
-            answer_up_to(&mut self.replication_waiters, reached, error, outbox);
-            self.internal.acknowledge(reached, error, outbox);
-        }
+        // The high watermark has moved with enough replicas in sync only.
+        answer_up_to(&mut self.replication_waiters, reached, outbox);
+        self.internal.acknowledge(reached, outbox);
         self.notify_fetches(new_bytes, has_grown, moved, outbox);
         moved
     }
@@ -518,6 +515,8 @@ impl PartitionState {
             return;
         }
         let new_bytes = i64::try_from(new_bytes).unwrap_or(i64::MAX);
+        let log = self.log.as_ref();
+        let segment_of = |isolation| log.map(|log| log.bound_segment(isolation));
         self.fetch_waiters.retain(|_, waiter| {
             let concerns = match waiter.isolation {
                 Isolation::LogEnd => has_grown || visible && waiter.tells_marks,
@@ -526,7 +525,8 @@ impl PartitionState {
             if !concerns {
                 return true;
             }
-            if waiter.missing_bytes.fetch_sub(new_bytes, Ordering::Relaxed) > new_bytes {
+            let is_short = waiter.missing_bytes.fetch_sub(new_bytes, Ordering::Relaxed) > new_bytes;
+            if is_short && waiter.bound_segment == segment_of(waiter.isolation) {
                 return true;
             }
             wake_fetch(waiter, outbox);
@@ -543,11 +543,9 @@ impl PartitionState {
 
     /// Ends all waiting: produce requests and tickets fail with `error`, fetches look again.
     pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
-        let waiters = self
-            .gate_waiters
-            .drain(..)
-            .chain(self.replication_waiters.drain(..));
-        for waiter in waiters {
+        let of_gate = std::mem::take(&mut self.gate_waiters);
+        let of_replication = std::mem::take(&mut self.replication_waiters);
+        for waiter in of_gate.into_iter().chain(of_replication) {
             answer(&waiter, error, outbox);
         }
         self.internal.fail(error, outbox);
@@ -564,18 +562,13 @@ fn follow_log_start(log: &mut Log, leader_log_start: i64) {
     }
 }
 
-fn answer_up_to(
-    waiters: &mut VecDeque<ProduceWaiter>,
-    mark: i64,
-    error: ErrorCode,
-    outbox: &mut Outbox,
-) {
+fn answer_up_to(waiters: &mut BTreeSet<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
     while waiters
-        .front()
+        .first()
         .is_some_and(|waiter| waiter.end_offset <= mark)
     {
-        if let Some(waiter) = waiters.pop_front() {
-            answer(&waiter, error, outbox);
+        if let Some(waiter) = waiters.pop_first() {
+            answer(&waiter, ErrorCode::NONE, outbox);
         }
     }
 }

@@ -2,11 +2,85 @@
 
 use std::sync::Arc;
 
+use pyrklog_log::Appended;
+use pyrklog_log::validate::{RECORD_ERRORS_MAX, ValidationError};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
-use pyrklog_wire::produce::{ProducePartitionResponse, ProduceResponseWriter, RecordError};
+use pyrklog_wire::produce::{
+    ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponseWriter,
+    ProduceTopic, RecordError,
+};
 
 use crate::image::Image;
+use crate::partition::{Partition, ProduceWaiter, WaitFor};
+
+/// Partitions whose memory is kept when an answer is used again.
+const KEPT_PARTITIONS_MAX: usize = 64;
+
+/// One partition of the request at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'r> {
+    /// Its place in the request.
+    pub position: usize,
+    /// What was asked.
+    pub wanted: &'r ProducePartition,
+    /// Its topic.
+    pub topic: &'r ProduceTopic,
+}
+
+impl<'r> Item<'r> {
+    /// The one at `position`. Panics beyond the request's partitions.
+    pub fn of(request: &'r ProduceRequest, position: usize) -> Item<'r> {
+        let wanted = &request.partitions[position];
+        Item {
+            position,
+            wanted,
+            topic: &request.topics[wanted.topic],
+        }
+    }
+}
+
+/// Why a partition's batch was refused.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The protocol's error.
+    pub error: ErrorCode,
+    /// Why, in one sentence.
+    pub message: Option<String>,
+    /// Which records were refused: (index in the batch, why).
+    pub record_errors: Vec<(i32, String)>,
+}
+
+impl From<ErrorCode> for Refusal {
+    fn from(error: ErrorCode) -> Refusal {
+        Refusal {
+            error,
+            message: None,
+            record_errors: Vec::new(),
+        }
+    }
+}
+
+impl From<ValidationError> for Refusal {
+    fn from(error: ValidationError) -> Refusal {
+        Refusal {
+            error: error.code,
+            message: Some(error.message),
+            record_errors: error.record_errors,
+        }
+    }
+}
+
+impl Refusal {
+    /// With a sentence.
+    pub fn with(error: ErrorCode, message: impl Into<String>) -> Refusal {
+        Refusal {
+            error,
+            message: Some(message.into()),
+            record_errors: Vec::new(),
+        }
+    }
+}
 
 /// What is to be said about one partition.
 #[derive(Debug)]
@@ -29,25 +103,73 @@ pub struct PartitionAnswer {
     pub message: Option<String>,
     /// Which records were refused: (index in the batch, why).
     pub record_errors: Vec<(i32, String)>,
-    /// Whether the acknowledgement is still due.
-    pub is_waiting: bool,
+    /// The acknowledgement that is still due.
+    waits: Option<Waiting>,
 }
 
+/// An acknowledgement that is due.
+#[derive(Debug)]
+struct Waiting {
+    partition: Arc<Partition>,
+    what: WaitFor,
+    waiter: ProduceWaiter,
+}
+
+/// What became of a batch: where it was appended, and what its acknowledgement waits for.
+pub type Outcome = Result<(Appended, Option<(WaitFor, ProduceWaiter)>), Refusal>;
+
 impl PartitionAnswer {
-    /// A refusal.
-    pub fn failed(topic: Arc<str>, index: i32, error: ErrorCode) -> PartitionAnswer {
+    fn new(topic: Arc<str>, item: Item<'_>) -> PartitionAnswer {
         PartitionAnswer {
             topic,
-            starts_topic: false,
-            index,
-            error,
+            starts_topic: item.position == item.topic.first_partition,
+            index: item.wanted.index,
+            error: ErrorCode::NONE,
             base_offset: -1,
             log_append_time_ms: -1,
             log_start_offset: -1,
             message: None,
             record_errors: Vec::new(),
-            is_waiting: false,
+            waits: None,
         }
+    }
+
+    /// Takes what became of the batch in `partition`.
+    pub fn take(&mut self, outcome: Outcome, partition: Option<Arc<Partition>>) {
+        match outcome {
+            Ok((appended, waits)) => {
+                self.base_offset = appended.base_offset;
+                self.log_append_time_ms = appended.log_append_time_ms;
+                self.log_start_offset = appended.log_start_offset;
+                self.waits = waits
+                    .zip(partition)
+                    .map(|((what, waiter), partition)| Waiting {
+                        partition,
+                        what,
+                        waiter,
+                    });
+            }
+            Err(refusal) => {
+                self.error = refusal.error;
+                self.message = refusal.message;
+                self.record_errors = refusal.record_errors;
+            }
+        }
+    }
+
+    /// What it takes on the heap, about.
+    fn memory_bytes(&self) -> usize {
+        let errors = self.record_errors.iter();
+        let error_bytes: usize = errors
+            .map(|error| size_of_val(error) + error.1.capacity())
+            .sum();
+        let message_bytes = self.message.as_ref().map_or(0, String::capacity);
+        let name_bytes = if self.starts_topic {
+            self.topic.len()
+        } else {
+            0
+        };
+        size_of::<PartitionAnswer>() + error_bytes + message_bytes + name_bytes
     }
 
     /// Turns an acknowledgement that is due into a refusal.
@@ -71,6 +193,8 @@ pub struct PendingProduce {
     /// Partitions in the request's order.
     pub answers: Vec<PartitionAnswer>,
     waiting: usize,
+    record_errors: usize,
+    memory_bytes: usize,
 }
 
 impl PendingProduce {
@@ -79,13 +203,51 @@ impl PendingProduce {
         self.api_version = api_version;
         self.correlation_id = correlation_id;
         self.deadline_ms = deadline_ms;
+        self.clear();
+    }
+
+    /// Forgets everything and keeps a bounded part of the memory.
+    pub fn clear(&mut self) {
         self.answers.clear();
+        self.answers.shrink_to(KEPT_PARTITIONS_MAX);
         self.waiting = 0;
+        self.record_errors = 0;
+        self.memory_bytes = 0;
+    }
+
+    /// The answer for the next partition, in which all is well so far. `frame` holds the request.
+    pub fn begin_answer(
+        &self,
+        partition: Option<&Partition>,
+        item: Item<'_>,
+        frame: &[u8],
+    ) -> PartitionAnswer {
+        let is_first = item.position == item.topic.first_partition;
+        // A name that is in the request once is copied once, however many partitions follow it.
+        let known = match partition {
+            Some(partition) => Some(&partition.topic.name),
+            None if is_first => None,
+            None => self.answers.last().map(|answer| &answer.topic),
+        };
+        let name = known.map_or_else(|| Arc::from(item.topic.name.text(frame)), Arc::clone);
+        PartitionAnswer::new(name, item)
+    }
+
+    /// Record errors that the reply may still hold.
+    pub fn record_errors_left(&self) -> usize {
+        RECORD_ERRORS_MAX.saturating_sub(self.record_errors)
+    }
+
+    /// What it takes on the heap, about; the reply takes no more.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
     }
 
     /// Adds a partition.
     pub fn push(&mut self, answer: PartitionAnswer) {
-        self.waiting += usize::from(answer.is_waiting);
+        self.waiting += usize::from(answer.waits.is_some());
+        self.record_errors += answer.record_errors.len();
+        self.memory_bytes += answer.memory_bytes();
         self.answers.push(answer);
     }
 
@@ -106,20 +268,32 @@ impl PendingProduce {
         let Some(answer) = self.answers.get_mut(index as usize) else {
             return;
         };
-        if !answer.is_waiting {
+        if answer.waits.take().is_none() {
             return;
         }
-        answer.is_waiting = false;
         self.waiting -= 1;
         if error != ErrorCode::NONE {
             answer.fail(error);
         }
     }
 
-    /// Time is up: what is still due is refused.
+    /// Time is up: what is still due is refused, and nothing waits for it any more.
     pub fn time_out(&mut self) {
+        self.forget_waiters();
         for index in 0..self.answers.len() {
             self.settle(index as u32, ErrorCode::REQUEST_TIMED_OUT);
+        }
+    }
+
+    /// No partition has to tell of its acknowledgement any more.
+    pub fn forget_waiters(&self) {
+        for waits in self
+            .answers
+            .iter()
+            .filter_map(|answer| answer.waits.as_ref())
+        {
+            let mut state = waits.partition.lock();
+            state.forget_waiter(waits.what, waits.waiter);
         }
     }
 

@@ -2,6 +2,8 @@
 //! [`DataPlane::open`], which reads the directories' names.
 
 mod digests;
+mod log_ends;
+mod requests;
 
 use std::io;
 use std::net::TcpListener;
@@ -14,20 +16,18 @@ use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
 use pyrklog_log::{Identity, Left, LogDir, LogDirError, LogEnv};
 
-use crate::acceptor::Listener;
+use crate::acceptor::{Listener, connections_max};
 use crate::api::{
     Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
-    PlaneConfig, RequestId, StopSpec, TicketId, TicketOutcome,
+    PlaneConfig, StopSpec, TicketId, TicketOutcome,
 };
 use crate::clock::mono_ms;
 use crate::image::ImageError;
-use crate::inbox::{Answer, Message};
 use crate::log_dir::LogDirState;
 use crate::offset_commit::{CommitBatch, OffsetCommit};
 use crate::parking::Park;
 use crate::partition::{Partition, TopicSettings};
 use crate::placement::Placement;
-use crate::request_channel::Place;
 use crate::shared::Shared;
 use crate::syncer::Deletion;
 use crate::threads::Threads;
@@ -38,8 +38,10 @@ use crate::{
 /// The kernel's queue of connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;
 
-/// Segment files, over all logs of a directory, that may be open for reading only.
-const OPEN_FILES_MAX: usize = 4096;
+/// Segments, over all logs of a directory, that may have files open for reading only, three each; and
+/// no more than this share of the process's descriptors, over all directories.
+const OPEN_SEGMENTS_MAX: usize = 4096;
+const OPEN_SEGMENTS_SHARE: usize = 16;
 
 /// Why a plane cannot be opened. Each is one sentence for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -111,9 +113,13 @@ impl DataPlane {
                     dirs.push(dir);
                 }
                 Err(error @ LogDirError::Locked { .. }) => {
+                    block_cache::leave_again(&dirs);
                     return Err(OpenError::Locked(error.to_string()));
                 }
-                Err(LogDirError::Foreign(reason)) => return Err(OpenError::Foreign(reason)),
+                Err(LogDirError::Foreign(reason)) => {
+                    block_cache::leave_again(&dirs);
+                    return Err(OpenError::Foreign(reason));
+                }
                 Err(error) => unusable.push((path.clone(), error.to_string())),
             }
         }
@@ -169,10 +175,17 @@ impl DataPlane {
     }
 
     /// Binds a listener and accepts from it; returns the port. The first call starts the threads.
+    /// One that is for brokers alone takes some when clients have taken every connection.
     ///
     /// # Errors
     /// The address cannot be bound, or the plane was shut down.
-    pub fn listen(&self, listener: &str, host: &str, port: u16) -> io::Result<u16> {
+    pub fn listen(
+        &self,
+        listener: &str,
+        host: &str,
+        port: u16,
+        for_brokers: bool,
+    ) -> io::Result<u16> {
         let closed = self.is_closed.lock();
         if *closed {
             return Err(io::Error::other(Closed));
@@ -186,6 +199,7 @@ impl DataPlane {
         self.shared.listeners.add(Listener {
             name: Arc::from(listener),
             socket: OwnedFd::from(socket),
+            for_brokers,
         });
         self.shared.limits.wake();
         Ok(port)
@@ -219,9 +233,8 @@ impl DataPlane {
                 if let Some(log) = &mut state.log {
                     log.set_config(Arc::clone(&topic.log_config));
                 }
-                if topic.log_config.flush_ms < i64::MAX {
-                    partition.dir.syncer.need_flush_ms();
-                }
+                let flush_ms = topic.log_config.flush_ms;
+                partition.dir.syncer.need_flush_ms(flush_ms);
             }
         }
         Ok(())
@@ -355,8 +368,8 @@ impl DataPlane {
     ///
     /// - NOT_LEADER_OR_FOLLOWER: not held, not served yet or not any more, or `expected_epoch` is
     ///   later than its leader epoch or of an earlier time as leader, at the call;
-    /// - NOT_ENOUGH_REPLICAS: fewer in-sync replicas than `min.insync.replicas`, and
-    ///   NOT_ENOUGH_REPLICAS_AFTER_APPEND where that came later;
+    /// - NOT_ENOUGH_REPLICAS: fewer in-sync replicas than `min.insync.replicas`, or than there are
+    ///   replicas where those are fewer;
     /// - KAFKA_STORAGE_ERROR: its log directory failed;
     /// - REQUEST_TIMED_OUT: the log directory is so far behind that it takes nothing more;
     /// - MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD (no records),
@@ -444,49 +457,6 @@ impl DataPlane {
         Ok(closed)
     }
 
-    /// Answers a request with the body after the response header. An id that is unknown or
-    /// answered already is ignored.
-    pub fn reply(&self, request: RequestId, body: Vec<u8>) {
-        self.answer(request, Answer::Body(body));
-    }
-
-    /// Answers a Metadata request that waited for topics; `errors` are the codes of names that
-    /// could not be created.
-    pub fn resume(&self, request: RequestId, errors: Vec<(String, i16)>) {
-        self.answer(request, Answer::Resume(errors));
-    }
-
-    /// No answer fits: closes the request's connection.
-    pub fn close_request(&self, request: RequestId) {
-        self.answer(request, Answer::Close);
-    }
-
-    /// The request waits for other clients: it keeps its connection waiting, but no longer counts
-    /// towards `queued.max.requests`. An id that is unknown or answered already is ignored.
-    pub fn park(&self, request: RequestId) {
-        if let Some(next) = self.shared.channel.park(request) {
-            self.unblock(next);
-        }
-    }
-
-    fn answer(&self, request: RequestId, answer: Answer) {
-        let Some((place, next)) = self.shared.channel.finish(request) else {
-            return;
-        };
-        self.shared.inboxes[place.thread].send(Message::Reply {
-            token: place.token,
-            request,
-            answer,
-        });
-        if let Some(next) = next {
-            self.unblock(next);
-        }
-    }
-
-    fn unblock(&self, next: Place) {
-        self.shared.inboxes[next.thread].send(Message::Unblock { token: next.token });
-    }
-
     /// Counters by name.
     pub fn statistics(&self) -> Vec<(String, u64)> {
         report::statistics(&self.shared)
@@ -519,6 +489,21 @@ impl DataPlane {
         ticket
     }
 
+    /// Ends a start that failed: what was left by an orderly end is left so again, and a cache that
+    /// was made meanwhile goes. What an earlier life left unfinished stays for the next start. Without
+    /// effect behind [`DataPlane::shutdown`].
+    pub fn abandon(&self) {
+        let was_closed = std::mem::replace(&mut *self.is_closed.lock(), true);
+        if was_closed {
+            return;
+        }
+        let mut dirs = self.shared.dirs.iter();
+        match dirs.any(|dir| dir.env().has_taken_up_cache()) {
+            true => shutdown::end_at_once(&self.shared, &self.threads),
+            false => drop(shutdown::end_in_order(&self.shared, &self.threads, 0)),
+        }
+    }
+
     /// Readable while events wait; stays the plane's own.
     pub fn event_fd(&self) -> RawFd {
         self.shared.events.fd()
@@ -548,7 +533,9 @@ fn open_dir(
     index: usize,
     placement: &Placement,
 ) -> Result<(Arc<LogDirState>, Vec<block_cache::Note>), LogDirError> {
-    let env = LogEnv::new(Arc::clone(disk), OPEN_FILES_MAX);
+    let descriptors = connections_max(usize::MAX);
+    let segments = descriptors / OPEN_SEGMENTS_SHARE / config.log_dirs.len();
+    let env = LogEnv::new(Arc::clone(disk), segments.min(OPEN_SEGMENTS_MAX));
     let identity = Identity {
         cluster_id: config.cluster_id.clone(),
         node_id: config.node_id,

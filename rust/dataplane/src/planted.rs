@@ -19,6 +19,12 @@ pub enum Bug {
     AnswerForUnknownEpoch,
     /// Nobody looks at the leader epoch that a request names (before KIP-320).
     AcceptAnyLeaderEpoch,
+    /// The high watermark goes by `min.insync.replicas` alone, whoever is eligible outside the ISR.
+    MoveWhileHeld,
+    /// A follower asks for what comes next while a write is under way: it tells that it has it.
+    AskWhileWriting,
+    /// A directory is marked clean although records lie in the block cache alone.
+    CloseOverUnwritten,
 }
 
 /// Whether a bug is planted.
@@ -39,7 +45,7 @@ mod planting {
 
     static PLANTED: AtomicU32 = AtomicU32::new(0);
 
-    const NAMES: [(&str, Bug); 7] = [
+    const NAMES: [(&str, Bug); 10] = [
         ("truncate_to_high_watermark", Bug::TruncateToHighWatermark),
         ("join_before_epoch_start", Bug::JoinBeforeEpochStart),
         ("high_watermark_above_gate", Bug::HighWatermarkAboveGate),
@@ -47,6 +53,9 @@ mod planting {
         ("ack_below_min_isr", Bug::AckBelowMinIsr),
         ("answer_for_unknown_epoch", Bug::AnswerForUnknownEpoch),
         ("accept_any_leader_epoch", Bug::AcceptAnyLeaderEpoch),
+        ("move_while_held", Bug::MoveWhileHeld),
+        ("ask_while_writing", Bug::AskWhileWriting),
+        ("close_over_unwritten", Bug::CloseOverUnwritten),
     ];
 
     pub fn is_planted(bug: Bug) -> bool {

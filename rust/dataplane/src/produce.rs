@@ -6,21 +6,26 @@
 //! with UNSUPPORTED_VERSION.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyrklog_log::validate::{Rules, validate_produce};
-use pyrklog_log::{AppendError, Appended, BatchInfo, Origin};
+use pyrklog_log::{AppendError, BatchInfo, Origin};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
-use pyrklog_wire::produce::{ProducePartition, ProduceRequest};
+use pyrklog_wire::produce::ProduceRequest;
 
-use crate::connection::{Close, Connection};
+use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::dispatch::Step;
+use crate::heavy;
 use crate::parking::{self, Admission};
 use crate::partition::{Partition, ProduceWaiter, WaitFor};
-use crate::pending_produce::{PartitionAnswer, PendingProduce};
+use crate::pending_produce::{Item, Outcome, PendingProduce, Refusal};
 use crate::policy::{self, Operation, Quota, Resource};
+use crate::replies;
 use crate::request_channel::Place;
+use crate::validators::ValidateJob;
+use crate::verdicts::{self, Looked, ToValidate};
 
 /// The least time to wait for this broker's own write, whatever the client's time-out: Kafka does
 /// not wait at all there, so a time-out would tell of a failure where there is none.
@@ -33,49 +38,52 @@ const ACK_LEADER_MIN_WAIT_MS: i64 = 30_000;
 /// (KIP-890).
 const ABORTABLE_SINCE: i16 = 11;
 
-/// More partitions in one request than any broker leads.
-const REQUEST_PARTITIONS_MAX: usize = 200_000;
+/// Verdicts whose memory is kept for the next request.
+const KEPT_VERDICTS_MAX: usize = 256;
 
 /// The client id that may write to internal topics, as in Kafka.
 pub const ADMIN_CLIENT_ID: &str = "__admin_client";
-
-/// Why a partition's batch was refused.
-#[derive(Debug)]
-struct Refusal {
-    error: ErrorCode,
-    message: Option<String>,
-    record_errors: Vec<(i32, String)>,
-}
-
-impl From<ErrorCode> for Refusal {
-    fn from(error: ErrorCode) -> Refusal {
-        Refusal {
-            error,
-            message: None,
-            record_errors: Vec::new(),
-        }
-    }
-}
-
-impl Refusal {
-    fn with(error: ErrorCode, message: impl Into<String>) -> Refusal {
-        Refusal {
-            error,
-            message: Some(message.into()),
-            record_errors: Vec::new(),
-        }
-    }
-}
 
 /// The parts of a request that its partitions need.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     api_version: i16,
+    correlation_id: i32,
     acks: i16,
     has_transactional_id: bool,
     may_write_internal: bool,
     place: Place,
     sequence: u64,
+    /// When it came, and how long it may take; ms.
+    since_ms: i64,
+    patience_ms: i64,
+    /// Its batches were validated some time ago.
+    is_late: bool,
+}
+
+impl Terms {
+    /// How long to wait for acknowledgements at least.
+    fn least_ms(&self) -> i64 {
+        if self.acks == 1 {
+            ACK_LEADER_MIN_WAIT_MS
+        } else {
+            ACK_MIN_WAIT_MS
+        }
+    }
+}
+
+/// A request whose batches are validated elsewhere, as its connection knows it.
+#[derive(Debug)]
+pub struct Validating {
+    wait: u64,
+    terms: Terms,
+    is_abandoned: Arc<AtomicBool>,
+}
+
+impl Drop for Validating {
+    fn drop(&mut self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What is kept of a request's header.
@@ -103,8 +111,9 @@ pub fn handle(
     let result = match request.decode(frame, arrival.body_start, api_version) {
         Err(error) => Err(Close::Protocol(format!("Produce v{api_version}: {error}"))),
         Ok(()) => {
-            let terms = Terms {
+            let mut terms = Terms {
                 api_version,
+                correlation_id: arrival.correlation_id,
                 acks: request.acks,
                 has_transactional_id: request.transactional_id.is_some(),
                 may_write_internal: arrival.is_admin,
@@ -113,12 +122,13 @@ pub fn handle(
                     token: conn.token,
                 },
                 sequence: conn.next_sequence(),
+                since_ms: parking::waited_since_ms(conn).unwrap_or(cx.now.mono_ms),
+                patience_ms: 0,
+                is_late: false,
             };
-            if request.partitions.len() > REQUEST_PARTITIONS_MAX {
-                let count = request.partitions.len();
-                return Err(Close::Protocol(format!("Produce of {count} partitions")));
-            }
-            serve(cx, conn, &request, arrival.correlation_id, frame, terms)
+            terms.patience_ms = i64::from(request.timeout_ms).max(terms.least_ms());
+            request.merge_repeated(frame);
+            serve(cx, conn, &request, frame, terms)
         }
     };
     cx.produce_request = request;
@@ -130,36 +140,139 @@ fn serve(
     cx: &mut Context,
     conn: &mut Connection,
     request: &ProduceRequest,
-    correlation_id: i32,
     frame: &mut [u8],
     terms: Terms,
 ) -> Result<Step, Close> {
+    let partitions = request.partitions.len();
+    let may_begin = heavy::admit(cx, conn, partitions > heavy::PARTITIONS);
+    let each_bytes = replies::OTHER_PARTITION_BYTES;
+    if !may_begin || !replies::admit_partitions(cx, conn, partitions, each_bytes)? {
+        return Ok(Step::Wait);
+    }
     find_targets(cx, request, frame);
-    let least_ms = if terms.acks == 1 {
-        ACK_LEADER_MIN_WAIT_MS
-    } else {
-        ACK_MIN_WAIT_MS
-    };
-    let patience_ms = i64::from(request.timeout_ms).max(least_ms);
-    let since_ms = parking::waited_since_ms(conn).unwrap_or(cx.now.mono_ms);
-    let admission = parking::admit(cx, conn, frame.len(), patience_ms);
+    let admission = parking::admit(cx, conn, frame.len(), terms.patience_ms);
     if admission == Admission::Later {
         return Ok(Step::Wait);
     }
     cx.statistics.request(key::PRODUCE);
     policy::charge(&cx.image, &conn.principal, Quota::Produce, frame.len());
+    let is_refused = admission == Admission::Refused;
+    conn.is_closing = is_refused && parking::has_producer_id(request, frame);
+    if !is_refused
+        && let Looked::Remaining(remaining) = verdicts::look(cx, request, frame, terms.api_version)
+        && hand_over(cx, conn, request, frame, terms, remaining)
+    {
+        return Ok(Step::Taken);
+    }
+    append_all(cx, conn, request, frame, terms, is_refused)
+}
+
+/// Gives a request to the validators; false where it can be appended, or refused, at once.
+fn hand_over(
+    cx: &mut Context,
+    conn: &mut Connection,
+    request: &ProduceRequest,
+    frame: &mut [u8],
+    terms: Terms,
+    remaining: Vec<(usize, Rules)>,
+) -> bool {
+    let first = remaining.first().map_or(0, |(position, _)| *position);
+    let topic = Item::of(request, first).topic.name;
+    conn.last_wait += 1;
+    let wait = conn.last_wait;
+    let work = Box::new(ToValidate {
+        place: terms.place,
+        wait,
+        request: request.clone(),
+        frame: frame.to_vec(),
+        verdicts: std::mem::take(&mut cx.verdicts),
+        remaining,
+    });
+    #[cfg(feature = "sim")]
+    if cx.shared.is_by_hand() {
+        let mut work = work;
+        verdicts::validate(&mut work, cx.now.wall_ms, &AtomicBool::new(false));
+        frame.copy_from_slice(&work.frame);
+        cx.verdicts = work.verdicts;
+        return false;
+    }
+    match cx.shared.validators.submit(topic.text(frame), work) {
+        Ok(is_abandoned) => {
+            conn.exclusive = Some(Exclusive::Validating(Box::new(Validating {
+                wait,
+                terms,
+                is_abandoned,
+            })));
+            true
+        }
+        Err(refused) => {
+            let work = *refused;
+            cx.verdicts = work.verdicts;
+            verdicts::refuse(cx, &work.remaining);
+            // What comes after a refused batch must not overtake it.
+            conn.is_closing = parking::has_producer_id(request, frame);
+            false
+        }
+    }
+}
+
+/// The validators are done with a request: it is appended.
+pub fn finish_validating(
+    cx: &mut Context,
+    conn: &mut Connection,
+    job: ValidateJob,
+) -> Result<(), Close> {
+    let mut work = *job.work;
+    let terms = match &conn.exclusive {
+        Some(Exclusive::Validating(validating)) if validating.wait == work.wait => Terms {
+            sequence: conn.next_sequence(),
+            is_late: true,
+            ..validating.terms
+        },
+        _ => return Ok(()),
+    };
+    conn.exclusive = None;
+    find_targets(cx, &work.request, &work.frame);
+    cx.verdicts = work.verdicts;
+    let result = append_all(cx, conn, &work.request, &mut work.frame, terms, false);
+    cx.targets.clear();
+    result.map(|_| ())
+}
+
+/// Appends the batches of all partitions, or refuses them, and answers when that is due.
+fn append_all(
+    cx: &mut Context,
+    conn: &mut Connection,
+    request: &ProduceRequest,
+    frame: &mut [u8],
+    terms: Terms,
+    is_refused: bool,
+) -> Result<Step, Close> {
     let mut produce = cx.take_produce();
     // What is appended late still has the least time to be acknowledged.
-    let deadline_ms = (since_ms + patience_ms).max(cx.now.mono_ms + least_ms);
-    produce.reset(terms.api_version, correlation_id, deadline_ms);
-    conn.is_closing = admission == Admission::Refused && parking::has_producer_id(request, frame);
-    for (position, wanted) in request.partitions.iter().enumerate() {
-        let answer = match admission {
-            Admission::Refused => refuse_one(cx, conn, request, wanted, position, frame),
-            _ => append_one(cx, conn, request, wanted, position, frame, terms),
+    let least_ms = cx.now.mono_ms + terms.least_ms();
+    let deadline_ms = (terms.since_ms + terms.patience_ms).max(least_ms);
+    produce.reset(terms.api_version, terms.correlation_id, deadline_ms);
+    for position in 0..request.partitions.len() {
+        let item = Item::of(request, position);
+        let target = cx.targets[position].take();
+        let mut answer = produce.begin_answer(target.as_deref(), item, frame);
+        let outcome = match &target {
+            None => Err(why_not_held(cx, &answer.topic, item.wanted.index).into()),
+            Some(partition) if !may_write(cx, conn, partition) => {
+                Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED.into())
+            }
+            Some(_) if is_refused => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
+            Some(partition) => {
+                let records_max = produce.record_errors_left();
+                append(cx, partition, item, frame, terms, records_max)
+            }
         };
+        answer.take(outcome, target);
         produce.push(answer);
     }
+    cx.verdicts.clear();
+    cx.verdicts.shrink_to(KEPT_VERDICTS_MAX);
     answer_when_due(cx, conn, produce, terms.acks)
 }
 
@@ -173,74 +286,6 @@ fn find_targets(cx: &mut Context, request: &ProduceRequest, frame: &[u8]) {
                 .push(held.and_then(|held| held.partition(wanted.index)).cloned());
         }
     }
-}
-
-fn append_one(
-    cx: &mut Context,
-    conn: &Connection,
-    request: &ProduceRequest,
-    wanted: &ProducePartition,
-    position: usize,
-    frame: &mut [u8],
-    terms: Terms,
-) -> PartitionAnswer {
-    let topic = &request.topics[wanted.topic];
-    let target = cx.targets[position].take();
-    let outcome = match &target {
-        _ if !(-1..=1).contains(&terms.acks) => Err(ErrorCode::INVALID_REQUIRED_ACKS.into()),
-        None => Err(why_not_held(cx, topic.name.text(frame), wanted.index).into()),
-        Some(partition) if !may_write(cx, conn, partition) => {
-            Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED.into())
-        }
-        Some(partition) => {
-            let records = match wanted.records {
-                Some(span) => span.of_mut(frame),
-                None => &mut [],
-            };
-            append(cx, partition, records, position as u32, terms)
-        }
-    };
-    let name = match &target {
-        Some(partition) => Arc::clone(&partition.topic.name),
-        None => Arc::from(topic.name.text(frame)),
-    };
-    let mut answer = PartitionAnswer::failed(name, wanted.index, ErrorCode::NONE);
-    answer.starts_topic = position == topic.first_partition;
-    match outcome {
-        Ok((appended, is_waiting)) => {
-            answer.base_offset = appended.base_offset;
-            answer.log_append_time_ms = appended.log_append_time_ms;
-            answer.log_start_offset = appended.log_start_offset;
-            answer.is_waiting = is_waiting;
-        }
-        Err(refusal) => {
-            answer.error = refusal.error;
-            answer.message = refusal.message;
-            answer.record_errors = refusal.record_errors;
-        }
-    }
-    answer
-}
-
-/// The answer for a partition of a request that waited in vain for its log directory.
-fn refuse_one(
-    cx: &Context,
-    conn: &Connection,
-    request: &ProduceRequest,
-    wanted: &ProducePartition,
-    position: usize,
-    frame: &[u8],
-) -> PartitionAnswer {
-    let topic = &request.topics[wanted.topic];
-    let name = topic.name.text(frame);
-    let error = match &cx.targets[position] {
-        Some(partition) if !may_write(cx, conn, partition) => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
-        Some(_) => ErrorCode::REQUEST_TIMED_OUT,
-        None => why_not_held(cx, name, wanted.index),
-    };
-    let mut answer = PartitionAnswer::failed(Arc::from(name), wanted.index, error);
-    answer.starts_topic = position == topic.first_partition;
-    answer
 }
 
 fn may_write(cx: &Context, conn: &Connection, partition: &Partition) -> bool {
@@ -257,14 +302,18 @@ pub fn why_not_held(cx: &Context, topic: &str, index: i32) -> ErrorCode {
 }
 
 /// Validates outside the partition's mutex, appends under it, and leaves a waiter where the
-/// acknowledgement is due later (the boolean).
+/// acknowledgement is due later.
 fn append(
     cx: &mut Context,
     partition: &Arc<Partition>,
-    records: &mut [u8],
-    index: u32,
+    item: Item<'_>,
+    frame: &mut [u8],
     terms: Terms,
-) -> Result<(Appended, bool), Refusal> {
+    record_errors_max: usize,
+) -> Outcome {
+    if !(-1..=1).contains(&terms.acks) {
+        return Err(ErrorCode::INVALID_REQUIRED_ACKS.into());
+    }
     if partition.topic.internal && !terms.may_write_internal {
         let message = format!(
             "Cannot append to the internal topic {}.",
@@ -272,25 +321,43 @@ fn append(
         );
         return Err(Refusal::with(ErrorCode::INVALID_TOPIC_EXCEPTION, message));
     }
-    let settings = partition.topic.settings();
-    let rules = Rules::new(&settings.log, terms.api_version);
-    let validated = validate_produce(records, &rules, cx.now.wall_ms).map_err(|error| Refusal {
-        error: error.code,
-        message: Some(error.message),
-        record_errors: error.record_errors,
-    })?;
+    let records = match item.wanted.records {
+        Some(span) => span.of_mut(frame),
+        None => &mut [],
+    };
+    let verdict = cx.verdicts.get_mut(item.position).and_then(Option::take);
+    let mut validated = match verdict {
+        Some(verdict) => verdict.map_err(|mut refusal| {
+            refusal.record_errors.truncate(record_errors_max);
+            refusal
+        })?,
+        None => {
+            let mut rules = Rules::new(&partition.topic.settings().log, terms.api_version);
+            rules.record_errors_max = record_errors_max;
+            validate_produce(records, &rules, cx.now.wall_ms).map_err(|error| *error)?
+        }
+    };
     check_transaction(&validated.info, terms)?;
-    let mut rewritten = validated.rewritten;
+    let mut rewritten = validated.rewritten.take();
     let batch = match &mut rewritten {
         Some(bytes) => bytes.as_mut_slice(),
         None => &mut records[..validated.info.size_bytes],
     };
-    let (appended, is_waiting) =
-        append_locked(partition, batch, &validated.info, index, terms, cx)?;
+    if terms.is_late {
+        validated.set_time(batch, cx.now.wall_ms);
+    }
+    let (appended, waits) = append_locked(
+        partition,
+        batch,
+        &validated.info,
+        item.position as u32,
+        terms,
+        cx,
+    )?;
     cx.statistics
         .produced_bytes
         .add(appended.appended_bytes as u64);
-    Ok((appended, is_waiting))
+    Ok((appended, waits))
 }
 
 /// The part of an append that holds the partition's mutex.
@@ -301,13 +368,12 @@ fn append_locked(
     index: u32,
     terms: Terms,
     cx: &mut Context,
-) -> Result<(Appended, bool), Refusal> {
+) -> Outcome {
     let mut state = partition.lock();
     let leader_epoch = state.leader_epoch;
     state.led()?;
-    let min_isr = partition.topic.settings().min_insync_replicas;
-    if terms.acks == -1 && !state.has_min_isr(min_isr) {
-        let count = state.isr.len();
+    if terms.acks == -1 && !state.has_min_isr() {
+        let (count, min_isr) = (state.isr.len(), state.min_isr());
         let message = format!("{count} in-sync replicas; min.insync.replicas asks for {min_isr}");
         return Err(Refusal::with(ErrorCode::NOT_ENOUGH_REPLICAS, message));
     }
@@ -321,7 +387,7 @@ fn append_locked(
         1 => Some(WaitFor::Gate),
         _ => Some(WaitFor::Replication),
     };
-    let is_waiting = waits_for.is_some_and(|what| {
+    let waits = waits_for.and_then(|what| {
         let waiter = ProduceWaiter {
             end_offset: appended.last_offset + 1,
             thread: terms.place.thread as u32,
@@ -329,10 +395,10 @@ fn append_locked(
             token: terms.place.token,
             sequence: terms.sequence,
         };
-        state.wait_for(what, waiter)
+        state.wait_for(what, waiter).then_some((what, waiter))
     });
     partition.unlock_and_write(state);
-    Ok((appended, is_waiting))
+    Ok((appended, waits))
 }
 
 /// Transactional batches need a coordinator that has added the partition to the transaction;
@@ -377,6 +443,7 @@ fn answer_when_due(
     }
     cx.timers
         .want(conn.token, produce.deadline_ms, &mut conn.timer_ms);
+    conn.pending_bytes += produce.memory_bytes();
     conn.pending.push_back(produce);
     Ok(Step::Taken)
 }

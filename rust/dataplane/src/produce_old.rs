@@ -48,14 +48,14 @@ pub fn refuse(
     if version >= 1 {
         writer.i32(0);
     }
-    conn.out.end_frame(open);
+    conn.out.end_frame(open)?;
     Ok(Step::Taken)
 }
 
 type Topics<'a> = Vec<(&'a str, Vec<i32>)>;
 
 fn decode(frame: &[u8], body_start: usize) -> pyrklog_wire::Result<(i16, Topics<'_>)> {
-    let mut reader = Reader::at(frame, body_start, false);
+    let mut reader = Reader::of_request(frame, body_start, false);
     let acks = reader.i16()?;
     reader.i32()?;
     let topics = reader.array(6, |reader| {

@@ -6,16 +6,19 @@
 //! range to sendfile(2), which can wait for the disk after any check of residency: readers only.
 //! What a reader finds outside the page cache it reads into *windows*, and leaves the page cache
 //! alone (docs/reads.md); with `fetch.read.path=sendfile` the page cache is used for that, too.
+//!
+//! The kernel keeps back the last short segment of what is sent with a promise of more. The promise is
+//! given only where more stands in the queue, and taken back before the thread waits for a disk or turns
+//! to something else ([`Line`]).
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::BorrowedFd;
 
-use pyrklog_log::{SegmentBytes, Wait};
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+use pyrklog_log::{BytesPlace, SegmentBytes, Wait};
 
 use crate::api::ReadPath;
 use crate::out_queue::{FileRange, Head, OutQueue};
+use crate::outlet::{Line, Outlet};
 use crate::reader_pool::QueueId;
 
 /// File bytes of one queue from which sendfile is worth the hand-over to a reader. Below it a
@@ -83,22 +86,6 @@ pub enum Sender {
     Reader(QueueId),
 }
 
-fn send_some(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> Result<usize, Stop> {
-    let flags = if more {
-        SendFlags::NOSIGNAL | SendFlags::MORE
-    } else {
-        SendFlags::NOSIGNAL
-    };
-    loop {
-        match send(socket, bytes, flags) {
-            Ok(count) => return Ok(count),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Err(Stop::SocketFull),
-            Err(_) => return Err(Stop::PeerGone),
-        }
-    }
-}
-
 /// How far sending came.
 #[derive(Debug)]
 pub struct Sent {
@@ -110,13 +97,13 @@ pub struct Sent {
 
 /// Sends what lies in memory at the front of the queue. `None`: a file range is to be read first, or
 /// is better sent together with what stands before it.
-fn send_memory(
-    socket: BorrowedFd<'_>,
+fn send_memory<O: Outlet>(
+    line: &Line<O>,
     out: &OutQueue,
     max_bytes: usize,
 ) -> Option<Result<(usize, usize, usize), Stop>> {
     if let (Head::Memory(bytes), 0) = (out.head(), out.file_len()) {
-        return Some(send_some(socket, bytes, false).map(|sent| (sent, bytes.len(), 0)));
+        return Some(line.send(bytes, false).map(|sent| (sent, bytes.len(), 0)));
     }
     let guard = out.next_arena().map(|arena| arena.enter());
     let mut slices = Vec::with_capacity(SLICES_MAX);
@@ -126,33 +113,26 @@ fn send_memory(
     }
     let more = bytes < out.len();
     let sent = match slices.as_slice() {
-        [one] => send_some(socket, one, more),
-        many => send_slices(socket, many, more),
+        [one] => line.send(one, more),
+        many => line.send_slices(many, more),
     };
     Some(sent.map(|sent| (sent, bytes, cached_bytes)))
-}
-
-fn send_slices(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], more: bool) -> Result<usize, Stop> {
-    let flags = if more {
-        SendFlags::NOSIGNAL | SendFlags::MORE
-    } else {
-        SendFlags::NOSIGNAL
-    };
-    loop {
-        let mut nothing = SendAncillaryBuffer::default();
-        match sendmsg(socket, slices, &mut nothing, flags) {
-            Ok(count) => return Ok(count),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Err(Stop::SocketFull),
-            Err(_) => return Err(Stop::PeerGone),
-        }
-    }
 }
 
 /// Sends from memory, and file bytes through `buffer`, until something stops it. A network thread
 /// leaves more than `file_max_bytes` of them to a reader.
 pub fn copy_out(
     socket: BorrowedFd<'_>,
+    out: &mut OutQueue,
+    buffer: &mut [u8],
+    sender: Sender,
+    file_max_bytes: usize,
+) -> Sent {
+    copy_into(&Line::new(socket), out, buffer, sender, file_max_bytes)
+}
+
+fn copy_into<O: Outlet>(
+    line: &Line<O>,
     out: &mut OutQueue,
     buffer: &mut [u8],
     sender: Sender,
@@ -167,12 +147,12 @@ pub fn copy_out(
         if sent_total >= SEND_PER_TURN_BYTES {
             break Stop::TurnOver;
         }
-        let step = match send_memory(socket, out, SEND_PER_TURN_BYTES) {
+        let step = match send_memory(line, out, SEND_PER_TURN_BYTES) {
             Some(step) => step,
             None if sender == Sender::NetworkThread && out.file_len() >= file_max_bytes => {
                 Err(Stop::WouldRead)
             }
-            None => send_through(socket, out, buffer, sender).map(|(sent, all)| (sent, all, 0)),
+            None => send_through(line, out, buffer, sender).map(|(sent, all)| (sent, all, 0)),
         };
         match step {
             Ok((sent, wanted, cached_bytes)) => {
@@ -193,8 +173,8 @@ pub fn copy_out(
 }
 
 /// Reads file bytes, with the memory around them, and sends that: (sent, wanted).
-fn send_through(
-    socket: BorrowedFd<'_>,
+fn send_through<O: Outlet>(
+    line: &Line<O>,
     out: &OutQueue,
     buffer: &mut [u8],
     sender: Sender,
@@ -206,12 +186,15 @@ fn send_through(
         };
         range.bytes.read(target, position, wait)
     };
+    if sender != Sender::NetworkThread {
+        line.push();
+    }
     let filled = match out.fill(buffer, read) {
         Ok(filled) => filled,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Stop::WouldRead),
         Err(error) => return Err(Stop::ReadFailed(error.to_string())),
     };
-    let sent = send_some(socket, &buffer[..filled], filled < out.len())?;
+    let sent = line.send(&buffer[..filled], filled < out.len())?;
     Ok((sent, filled))
 }
 
@@ -236,6 +219,16 @@ pub fn bulk_out(
     bulk: &Bulk<'_>,
     window_bytes: &mut usize,
 ) -> Stop {
+    bulk_into(&Line::new(socket), out, buffer, bulk, window_bytes)
+}
+
+fn bulk_into<O: Outlet>(
+    line: &Line<O>,
+    out: &mut OutQueue,
+    buffer: &mut [u8],
+    bulk: &Bulk<'_>,
+    window_bytes: &mut usize,
+) -> Stop {
     let Bulk { queue, windows, .. } = *bulk;
     let mut sent_total = 0;
     // Bulk gives way to whatever became ready during a call, which is a network thread mostly.
@@ -244,7 +237,7 @@ pub fn bulk_out(
         if sent_total >= SEND_PER_TURN_BYTES && !out.is_empty() {
             return Stop::TurnOver;
         }
-        if let Some(step) = send_memory(socket, out, SEND_PER_TURN_BYTES) {
+        if let Some(step) = send_memory(line, out, SEND_PER_TURN_BYTES) {
             match step {
                 Ok((sent, wanted, _)) => {
                     out.advance(sent);
@@ -259,21 +252,17 @@ pub fn bulk_out(
         }
         let sent = match out.head() {
             Head::Empty => return Stop::Done,
-            Head::Memory(bytes) => send_some(socket, bytes, bytes.len() < out.len()),
+            Head::Memory(bytes) => line.send(bytes, bytes.len() < out.len()),
             Head::File(range) if !queue.shares_dir(range.queue) => return Stop::WouldRead,
             Head::File(_) if std::mem::take(&mut is_due_to_yield) => {
                 std::thread::yield_now();
                 continue;
             }
-            Head::File(range) if windows => match send_window(socket, range, bulk.ahead) {
-                Ok(Some(sent)) => {
-                    *window_bytes += sent;
-                    Ok(sent)
-                }
-                Ok(None) => send_file(socket, range),
-                Err(stop) => Err(stop),
-            },
-            Head::File(range) => send_file(socket, range),
+            Head::File(range) if windows => send_old(line, out, range, bulk.ahead, window_bytes),
+            Head::File(range) => {
+                line.push();
+                send_file(line, range, BULK_CALL_BYTES)
+            }
         };
         match sent {
             Ok(sent) => {
@@ -283,60 +272,65 @@ pub fn bulk_out(
             }
             // The reader goes on through its buffer.
             Err(Stop::WouldRead) => {
-                return copy_out(socket, out, buffer, Sender::Reader(queue), usize::MAX).stop;
+                return copy_into(line, out, buffer, Sender::Reader(queue), usize::MAX).stop;
             }
             Err(stop) => return stop,
         }
     }
 }
 
-/// `None`: the page cache has the bytes, or there are no windows of this file.
-fn send_window(
-    socket: BorrowedFd<'_>,
+/// By sendfile what the page cache has or is to have, out of a window what it is not.
+fn send_old<O: Outlet>(
+    line: &Line<O>,
+    out: &OutQueue,
     range: &FileRange,
     ahead: &dyn Fn(&SegmentBytes, u64),
-) -> Result<Option<usize>, Stop> {
-    let window = range.bytes.window(range.position);
-    let Some(window) = window.map_err(|error| Stop::ReadFailed(error.to_string()))? else {
-        return Ok(None);
+    window_bytes: &mut usize,
+) -> Result<usize, Stop> {
+    let failed = |error: io::Error| Stop::ReadFailed(error.to_string());
+    let window = match range.bytes.place(range.position).map_err(failed)? {
+        BytesPlace::Window(window) => Some(window),
+        BytesPlace::PageCache => None,
+        BytesPlace::Kept { len } => {
+            if line.is_kept_back() && !range.bytes.is_resident(range.position) {
+                line.push();
+            }
+            return send_file(line, range, len);
+        }
+        BytesPlace::Disk => {
+            line.push();
+            range.bytes.load(range.position).map_err(failed)?
+        }
     };
-    if let Some(next) = range.bytes.wants_ahead(&window) {
+    let Some(window) = window else {
+        return send_file(line, range, BULK_CALL_BYTES);
+    };
+    for next in range.bytes.plan_ahead(&window) {
         ahead(&range.bytes, next);
     }
     let found = window.from(range.position);
     let count = found.len().min(range.len).min(BULK_CALL_BYTES);
-    let sent = send_some(socket, &found[..count], true)?;
+    let sent = line.send(&found[..count], count < out.len())?;
     if sent == found.len() {
         range.bytes.passed(&window);
     }
-    Ok(Some(sent))
+    *window_bytes += sent;
+    Ok(sent)
 }
 
-/// `WouldRead`: not with sendfile.
-fn send_file(socket: BorrowedFd<'_>, range: &FileRange) -> Result<usize, Stop> {
+/// Up to `max_bytes`. `WouldRead`: not with sendfile.
+fn send_file<O: Outlet>(
+    line: &Line<O>,
+    range: &FileRange,
+    max_bytes: usize,
+) -> Result<usize, Stop> {
     let file = range.bytes.file(Wait::Blocking);
     let file = file.map_err(|error| Stop::ReadFailed(error.to_string()))?;
     let Some(descriptor) = file.descriptor() else {
         return Err(Stop::WouldRead);
     };
-    let mut position = range.position;
-    let len = range.len.min(BULK_CALL_BYTES);
-    loop {
-        match rustix::fs::sendfile(socket, descriptor, Some(&mut position), len) {
-            Ok(0) => return Err(Stop::ReadFailed("the segment file is too short".into())),
-            Ok(sent) => return Ok(sent),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Err(Stop::SocketFull),
-            // A file system without it.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::OVERFLOW) => {
-                return Err(Stop::WouldRead);
-            }
-            Err(error @ (Errno::IO | Errno::NOMEM)) => {
-                return Err(Stop::ReadFailed(error.to_string()));
-            }
-            Err(_) => return Err(Stop::PeerGone),
-        }
-    }
+    let len = range.len.min(max_bytes).min(BULK_CALL_BYTES);
+    line.send_file(descriptor, range.position, len)
 }
 
 /// Where a network thread stops to copy file bytes and leaves them to a reader.
@@ -348,16 +342,4 @@ pub fn file_max_bytes(config: ReadPath) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_path_follows_the_option_and_the_size() {
-        let large = SENDFILE_MIN_BYTES;
-        assert_eq!(choose(ReadPath::Auto, large), Method::Bulk);
-        assert_eq!(choose(ReadPath::Auto, large - 1), Method::Copy);
-        assert_eq!(choose(ReadPath::Sendfile, large), Method::Sendfile);
-        assert_eq!(choose(ReadPath::Sendfile, 100), Method::Copy);
-        assert_eq!(choose(ReadPath::Copy, large), Method::Copy);
-    }
-}
+mod tests;

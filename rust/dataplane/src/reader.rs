@@ -14,6 +14,7 @@ use crate::api::ReadPath;
 use crate::cold_reads::FetchJob;
 use crate::inbox::Message;
 use crate::internal_read::InternalReadWork;
+use crate::kept_room;
 use crate::list_offsets::LookUpJob;
 use crate::out_queue::OutQueue;
 use crate::read_path::{Bulk, COPY_BUFFER_BYTES, Method, Sender, Stop, bulk_out, copy_out};
@@ -100,6 +101,7 @@ pub fn run(shared: &Shared, id: QueueId) {
         if job.is_abandoned() {
             continue;
         }
+        kept_room::look();
         let (thread, message) = match job {
             Job::InternalRead(work) => {
                 work.run(shared);
@@ -161,11 +163,10 @@ fn send(
     buffer: &mut [u8],
 ) -> Option<QueueId> {
     let ahead = |bytes: &SegmentBytes, position: u64| {
-        // Whoever waits in the queue comes first.
-        if desk.queue.waiting() == 0 {
-            let _refused = shared
-                .readers
-                .submit(id, Job::Ahead(bytes.clone(), position));
+        let job = Job::Ahead(bytes.clone(), position);
+        let queue = shared.readers.for_ahead(id);
+        if let Err(Job::Ahead(bytes, position)) = shared.readers.submit(queue, job) {
+            bytes.forget_ahead(position);
         }
     };
     match work.method {

@@ -8,6 +8,7 @@
 //! | queue | does | threads, at most |
 //! |---|---|---|
 //! | `fetch-0` … `fetch-N` | fetches, and sending what they found; N + 1 = `num.io.threads` / 2 | `num.io.threads` together |
+//! | `ahead` | reading ahead of consumers of old data | `num.io.threads` / 2 |
 //! | `lookup` | ListOffsets by time | `num.io.threads` / 4 |
 //! | `internal` | reads of internal topics | `num.io.threads` / 2 |
 //! | `digest` | digests of replicas | 1 |
@@ -39,6 +40,8 @@ const START_RETRY_MS: u64 = 1_000;
 pub enum Kind {
     /// Reads by offset of some of the topics, and sending.
     Fetch(u16),
+    /// Reading ahead.
+    Ahead,
     /// Look-ups by time.
     LookUp,
     /// Reads of internal topics.
@@ -53,6 +56,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Fetch(number) => write!(f, "fetch-{number}"),
+            Kind::Ahead => f.write_str("ahead"),
             Kind::LookUp => f.write_str("lookup"),
             Kind::Internal => f.write_str("internal"),
             Kind::Digest => f.write_str("digest"),
@@ -96,7 +100,13 @@ pub struct ReaderPool {
 }
 
 /// Queues of a directory besides those of fetches.
-const OTHER_KINDS: [Kind; 4] = [Kind::LookUp, Kind::Internal, Kind::Digest, Kind::Close];
+const OTHER_KINDS: [Kind; 5] = [
+    Kind::Ahead,
+    Kind::LookUp,
+    Kind::Internal,
+    Kind::Digest,
+    Kind::Close,
+];
 
 impl ReaderPool {
     /// The queues of these log directories; no thread yet. `io_threads` is `num.io.threads`.
@@ -113,7 +123,7 @@ impl ReaderPool {
             }
             for kind in OTHER_KINDS {
                 let threads = match kind {
-                    Kind::Internal => io_threads / 2,
+                    Kind::Ahead | Kind::Internal => io_threads / 2,
                     Kind::LookUp => io_threads / 4,
                     Kind::Digest | Kind::Close | Kind::Fetch(_) => 1,
                 };
@@ -141,6 +151,11 @@ impl ReaderPool {
     fn for_kind(&self, dir: usize, kind: Kind) -> QueueId {
         let place = OTHER_KINDS.iter().position(|other| *other == kind);
         self.id(dir, self.fetch_queues + place.unwrap_or_default())
+    }
+
+    /// The queue for what is read ahead for readers of `queue`.
+    pub fn for_ahead(&self, queue: QueueId) -> QueueId {
+        self.for_kind(usize::from(queue.dir), Kind::Ahead)
     }
 
     /// The queue for look-ups by time.

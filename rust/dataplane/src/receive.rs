@@ -5,96 +5,15 @@
 //! moves to the connection's own memory, so an idle connection holds none. Memory for a long
 //! frame grows with what has arrived, never with what was announced.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
 use pyrklog_wire::frame::{Scan, scan};
+
+use crate::memory_budget::MemoryBudget;
 
 /// The least room for a receive into a connection's own memory.
 const RECEIVE_MIN_BYTES: usize = 64 * 1024;
 
 /// Left-over bytes up to this are carried back to the thread's buffer for the next receive.
 const CARRY_MAX_BYTES: usize = 16 * 1024;
-
-/// The bound on all connections' receive memory (`queued.max.request.bytes`), the bodies of the
-/// requests that the control plane works on included.
-///
-/// Beyond it nothing more is received, except by one connection at a time, which may finish its
-/// frame: so the bound cannot stop everything for good.
-#[derive(Debug)]
-pub struct ReceiveBudget {
-    max_bytes: usize,
-    used_bytes: AtomicUsize,
-    /// The connection that may exceed the bound; 0 for none.
-    exempt: AtomicU64,
-}
-
-impl ReceiveBudget {
-    /// A budget of `max_bytes`.
-    pub fn new(max_bytes: usize) -> ReceiveBudget {
-        ReceiveBudget {
-            max_bytes,
-            used_bytes: AtomicUsize::new(0),
-            exempt: AtomicU64::new(0),
-        }
-    }
-
-    /// Whether `connection` may receive now.
-    pub fn allows(&self, connection: u64) -> bool {
-        if self.used_bytes.load(Ordering::Relaxed) < self.max_bytes {
-            return true;
-        }
-        match self
-            .exempt
-            .compare_exchange(0, connection, Ordering::AcqRel, Ordering::Acquire)
-        {
-            Ok(_) => true,
-            Err(holder) => holder == connection,
-        }
-    }
-
-    /// Whether `connection` is the one that may exceed the bound.
-    pub fn is_exempt(&self, connection: u64) -> bool {
-        self.exempt.load(Ordering::Relaxed) == connection
-    }
-
-    /// `connection` has finished its frame, has none, or is gone.
-    pub fn release(&self, connection: u64) {
-        if !self.is_exempt(connection) {
-            return;
-        }
-        let _ = self
-            .exempt
-            .compare_exchange(connection, 0, Ordering::AcqRel, Ordering::Relaxed);
-    }
-
-    /// Counts the body of a request that the control plane works on.
-    pub fn add(&self, bytes: usize) {
-        self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// The control plane is done with `bytes`.
-    pub fn subtract(&self, bytes: usize) {
-        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// Bytes in use.
-    pub fn used_bytes(&self) -> usize {
-        self.used_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Whether the bound is reached.
-    pub fn is_exhausted(&self) -> bool {
-        self.used_bytes() >= self.max_bytes
-    }
-
-    fn change(&self, from: usize, to: usize) {
-        if to >= from {
-            self.used_bytes.fetch_add(to - from, Ordering::Relaxed);
-        } else {
-            self.used_bytes.fetch_sub(from - to, Ordering::Relaxed);
-        }
-    }
-}
 
 /// One connection's bytes that could not be worked on yet.
 #[derive(Debug, Default)]
@@ -127,7 +46,7 @@ impl Received {
     }
 
     /// Returns what [`Received::take`] gave, now read up to `start`.
-    pub fn put_back(&mut self, bytes: Vec<u8>, start: usize, budget: &ReceiveBudget) {
+    pub fn put_back(&mut self, bytes: Vec<u8>, start: usize, budget: &MemoryBudget) {
         debug_assert!(self.bytes.is_empty());
         self.bytes = bytes;
         self.start = start;
@@ -139,7 +58,7 @@ impl Received {
     }
 
     /// Keeps `rest` for later; only while nothing is kept.
-    pub fn keep(&mut self, rest: &[u8], budget: &ReceiveBudget) {
+    pub fn keep(&mut self, rest: &[u8], budget: &MemoryBudget) {
         debug_assert!(self.is_empty());
         self.bytes.clear();
         self.start = 0;
@@ -150,7 +69,7 @@ impl Received {
     /// Whether the next receive goes into the thread's buffer, behind the few bytes kept here,
     /// which are copied there and forgotten; the answer is how many. `None`: receive into
     /// [`Received::room`].
-    pub fn carry_into(&mut self, buffer: &mut [u8], budget: &ReceiveBudget) -> Option<usize> {
+    pub fn carry_into(&mut self, buffer: &mut [u8], budget: &MemoryBudget) -> Option<usize> {
         if self.len() > CARRY_MAX_BYTES || self.bytes.capacity() >= RECEIVE_MIN_BYTES {
             return None;
         }
@@ -166,7 +85,7 @@ impl Received {
 
     /// Own memory with room to receive into. It grows with the bytes that have arrived: by three
     /// times as much, up to the end of the frame.
-    pub fn room(&mut self, max_frame_bytes: usize, budget: &ReceiveBudget) -> &mut Vec<u8> {
+    pub fn room(&mut self, max_frame_bytes: usize, budget: &MemoryBudget) -> &mut Vec<u8> {
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.start = 0;
@@ -193,7 +112,7 @@ impl Received {
     }
 
     /// Gives back memory that holds nothing.
-    pub fn shrink(&mut self, budget: &ReceiveBudget) {
+    pub fn shrink(&mut self, budget: &MemoryBudget) {
         if self.is_empty() {
             self.bytes = Vec::new();
             self.start = 0;
@@ -202,13 +121,13 @@ impl Received {
     }
 
     /// Gives back everything.
-    pub fn clear(&mut self, budget: &ReceiveBudget) {
+    pub fn clear(&mut self, budget: &MemoryBudget) {
         self.bytes = Vec::new();
         self.start = 0;
         self.charge(budget);
     }
 
-    fn charge(&mut self, budget: &ReceiveBudget) {
+    fn charge(&mut self, budget: &MemoryBudget) {
         let capacity = self.bytes.capacity();
         if capacity != self.charged {
             budget.change(self.charged, capacity);
@@ -223,7 +142,7 @@ mod tests {
 
     #[test]
     fn memory_follows_what_arrived_not_what_was_announced() {
-        let budget = ReceiveBudget::new(usize::MAX);
+        let budget = MemoryBudget::new(usize::MAX);
         let mut received = Received::default();
         let mut start = vec![0u8; CARRY_MAX_BYTES + 1];
         start[..4].copy_from_slice(&100_000_000i32.to_be_bytes());
@@ -237,7 +156,7 @@ mod tests {
 
     #[test]
     fn small_rests_travel_back_to_the_threads_buffer() {
-        let budget = ReceiveBudget::new(usize::MAX);
+        let budget = MemoryBudget::new(usize::MAX);
         let mut received = Received::default();
         received.keep(&[1, 2, 3], &budget);
         let mut buffer = [0u8; 64];
@@ -249,7 +168,7 @@ mod tests {
 
     #[test]
     fn one_connection_may_finish_beyond_the_bound() {
-        let budget = ReceiveBudget::new(100);
+        let budget = MemoryBudget::new(100);
         let mut large = Received::default();
         assert!(budget.allows(1) && budget.allows(2));
         large.keep(&[0; 200], &budget);

@@ -63,8 +63,10 @@ impl Held {
         }
     }
 
-    fn put(&mut self, partitions: impl IntoIterator<Item = Arc<Partition>>) {
+    /// Returns the partitions of topics whose name has another id by now.
+    fn put(&mut self, partitions: impl IntoIterator<Item = Arc<Partition>>) -> Vec<Arc<Partition>> {
         let mut changed = FastMap::default();
+        let mut dropped = Vec::new();
         for partition in partitions {
             let Ok(index) = usize::try_from(partition.index) else {
                 continue;
@@ -78,10 +80,8 @@ impl Held {
                     partitions: Vec::new(),
                 });
             if held.topic.id != topic.id {
-                *held = HeldTopic {
-                    topic: Arc::clone(topic),
-                    partitions: Vec::new(),
-                };
+                held.topic = Arc::clone(topic);
+                dropped.extend(std::mem::take(&mut held.partitions).into_iter().flatten());
             }
             if held.partitions.len() <= index {
                 held.partitions.resize(index + 1, None);
@@ -89,6 +89,7 @@ impl Held {
             held.partitions[index] = Some(partition);
         }
         self.end_change(changed);
+        dropped
     }
 
     fn remove<'a>(&mut self, partitions: impl IntoIterator<Item = &'a Arc<Partition>>) {
@@ -145,9 +146,11 @@ impl Registry {
         self.held.load().partition(topic, index).cloned()
     }
 
-    /// Adds partitions in one swap.
-    pub fn put(&self, partitions: impl IntoIterator<Item = Arc<Partition>>) {
-        self.change(|held| held.put(partitions));
+    /// Adds partitions in one swap. Those of topics whose name has another id by now are not found any
+    /// more: they are returned, and are the caller's to close.
+    #[must_use]
+    pub fn put(&self, partitions: impl IntoIterator<Item = Arc<Partition>>) -> Vec<Arc<Partition>> {
+        self.change(|held| held.put(partitions))
     }
 
     /// Takes partitions out in one swap.
@@ -155,11 +158,12 @@ impl Registry {
         self.change(|held| held.remove(partitions));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Held)) {
+    fn change<T>(&self, change: impl FnOnce(&mut Held) -> T) -> T {
         let _one_at_a_time = self.change.lock();
         let mut held = Held::clone(&self.held.load());
-        change(&mut held);
+        let changed = change(&mut held);
         self.held.store(Arc::new(held));
         self.version.fetch_add(1, Ordering::Release);
+        changed
     }
 }

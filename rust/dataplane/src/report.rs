@@ -59,14 +59,21 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
         ("purgatory_fetch", fetch_waiters),
         ("purgatory_internal", internal_waiters),
         ("control_queue_depth", control.in_flight),
-        ("control_queue_orders", control.orders),
+        ("control_queue_placeless", control.placeless),
         ("control_queue_parked", control.parked),
         ("control_queue_waiting", control.waiting),
+        (
+            "control_queue_parked_bytes",
+            shared.channel.waiting_memory().used_bytes(),
+        ),
         ("event_queue_depth", shared.events.len()),
         ("reader_queue_depth", shared.readers.waiting()),
+        ("validation_waiting", shared.validators.waiting()),
+        ("validation_running", shared.validators.running()),
         ("reader_threads", shared.readers.threads()),
         ("command_queue_depth", shared.commands.depth()),
         ("receive_memory_bytes", shared.budget.used_bytes()),
+        ("reply_memory_bytes", shared.replies.used_bytes()),
         ("fetch_sessions", sessions.sessions),
         ("fetch_session_partitions", sessions.partitions),
     ];
@@ -88,7 +95,7 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
 
 /// The block caches of all directories together.
 fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
-    let mut sums = [0; 7];
+    let mut sums = [0; 10];
     for arena in shared
         .dirs
         .iter()
@@ -103,6 +110,9 @@ fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
             of.refused,
             of.reclaimed,
             of.transient_bytes,
+            of.held_bytes,
+            of.given_back,
+            of.populated_by_appends,
         ];
         for (sum, value) in sums.iter_mut().zip(values) {
             *sum += value;
@@ -116,6 +126,9 @@ fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
         "cache_appends_refused",
         "cache_chunks_reclaimed",
         "cache_transient_bytes",
+        "cache_held_bytes",
+        "cache_chunks_given_back",
+        "cache_chunks_populated_by_appends",
     ];
     all.extend(names.into_iter().map(str::to_owned).zip(sums));
 }
@@ -164,6 +177,7 @@ fn queues(shared: &Shared, all: &mut Vec<(String, u64)>) {
             ("writer_queue_waiting", dir.writer.depth() as u64),
             ("unwritten_bytes", dir.unwritten_bytes() as u64),
             ("read_window_bytes", dir.env().window_bytes() as u64),
+            ("read_kept_bytes", dir.env().kept_bytes()),
             ("log_dir_read_only", u64::from(dir.is_read_only())),
         ];
         all.extend(values.map(|(name, value)| (format!("{name}.{}", dir.index), value)));
@@ -203,6 +217,10 @@ fn sums(shared: &Shared, all: &mut Vec<(String, u64)>) {
             counters.sum(|thread| &thread.fetched_bytes_inline),
         ),
         (
+            "heavy_requests",
+            counters.sum(|thread| &thread.heavy_requests),
+        ),
+        (
             "connections_moved",
             counters.sum(|thread| &thread.connections_moved),
         ),
@@ -216,6 +234,10 @@ fn sums(shared: &Shared, all: &mut Vec<(String, u64)>) {
             counters.sum(|thread| &thread.protocol_errors),
         ),
         ("idle_closed", counters.sum(|thread| &thread.idle_closed)),
+        (
+            "accepts_failed",
+            counters.accepts_failed.load(Ordering::Relaxed),
+        ),
         (
             "connections_at_limit",
             counters.connections_at_limit.load(Ordering::Relaxed),

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use pyrklog_log::disk::LogDirKey;
 use pyrklog_wire::ErrorCode;
 
-use crate::acceptor::{ConnectionLimits, Listeners};
+use crate::acceptor::{ConnectionLimits, Listeners, connections_max};
 use crate::api::{Event, PlaneConfig};
 use crate::clock::mono_ms;
 use crate::commands::CommandQueue;
@@ -22,15 +22,16 @@ use crate::follower::{Absences, Fetchers};
 use crate::image::Image;
 use crate::inbox::Inbox;
 use crate::log_dir::LogDirState;
+use crate::memory_budget::MemoryBudget;
 use crate::outbox::Outbox;
 use crate::partition::{Partition, Role};
 use crate::placement::Placement;
 use crate::reader_pool::ReaderPool;
-use crate::receive::ReceiveBudget;
 use crate::registry::Registry;
 use crate::replication_quota::ReplicationQuotas;
-use crate::request_channel::RequestChannel;
+use crate::request_channel::{RequestChannel, Waiting};
 use crate::statistics::Statistics;
+use crate::validators::Validators;
 
 /// See the module.
 #[derive(Debug)]
@@ -57,6 +58,8 @@ pub struct Shared {
     pub readers: Arc<ReaderPool>,
     /// Slow commands.
     pub commands: CommandQueue,
+    /// The threads that validate what expands to much.
+    pub validators: Validators,
     /// The threads that follow other brokers.
     pub fetchers: Fetchers,
     /// Leaders that have just gone.
@@ -68,7 +71,11 @@ pub struct Shared {
     /// Fetch sessions (KIP-227).
     pub sessions: Mutex<SessionCache>,
     /// The bound on receive memory.
-    pub budget: Arc<ReceiveBudget>,
+    pub budget: Arc<MemoryBudget>,
+    /// The bound on the memory of replies.
+    pub replies: Arc<MemoryBudget>,
+    /// When a request last had to wait for memory of replies.
+    short_of_replies_ms: AtomicI64,
     /// The bounds on connections.
     pub limits: Arc<ConnectionLimits>,
     /// Sockets to accept from.
@@ -101,12 +108,13 @@ impl Shared {
         let inboxes = (0..threads)
             .map(|_| Inbox::new().map(Arc::new))
             .collect::<Result<_, _>>()?;
-        let budget = Arc::new(ReceiveBudget::new(config.receive_buffers_max_bytes));
+        let budget = Arc::new(MemoryBudget::new(config.receive_buffers_max_bytes));
         Ok(Shared {
             events: Arc::new(EventQueue::new()?),
             channel: Arc::new(RequestChannel::new(
                 config.control_queue_max_requests,
                 Arc::clone(&budget),
+                Waiting::beside(config.receive_buffers_max_bytes),
             )),
             image: ArcSwap::from_pointee(Image::default()),
             registry: Registry::default(),
@@ -121,13 +129,26 @@ impl Shared {
             dirs,
             unusable_dirs,
             inboxes,
+            validators: Validators::new(
+                threads,
+                config.receive_buffers_max_bytes,
+                Arc::clone(&budget),
+            ),
             fetchers: Fetchers::default(),
             absences: Absences::default(),
             quotas: ReplicationQuotas::default(),
             broker_epoch: AtomicI64::new(-1),
-            sessions: Mutex::new(SessionCache::new(config.fetch_session_slots)),
+            sessions: Mutex::new(SessionCache::within(
+                config.fetch_session_slots,
+                config.receive_buffers_max_bytes / 2,
+            )),
             budget,
-            limits: ConnectionLimits::new(config.max_connections, config.max_connections_per_ip)?,
+            replies: Arc::new(MemoryBudget::new(config.receive_buffers_max_bytes)),
+            short_of_replies_ms: AtomicI64::new(i64::MIN / 2),
+            limits: ConnectionLimits::new(
+                connections_max(config.max_connections),
+                config.max_connections_per_ip,
+            )?,
             listeners: Listeners::default(),
             statistics: Statistics::new(threads),
             anonymous: Arc::from("User:ANONYMOUS"),
@@ -147,6 +168,16 @@ impl Shared {
         let count = self.session_count.fetch_add(1, Ordering::Relaxed);
         let id = (self.session_seed.hash_one(count) & 0x7fff_ffff) as i32;
         id.max(1)
+    }
+
+    /// A request has to wait for memory of replies; when one last had to, monotonic milliseconds.
+    pub fn note_short_of_replies(&self, now_ms: i64) -> i64 {
+        self.short_of_replies_ms.swap(now_ms, Ordering::Relaxed)
+    }
+
+    /// When one last had to; monotonic milliseconds.
+    pub fn short_of_replies_ms(&self) -> i64 {
+        self.short_of_replies_ms.load(Ordering::Relaxed)
     }
 
     /// A number that names nothing else (names of deleted folders).
@@ -246,6 +277,7 @@ impl Shared {
 
     /// `dir` takes records again.
     pub fn disk_has_space(&self, dir: &LogDirState) {
+        dir.set_lacks_space(false);
         if dir.env().set_full(false) {
             let fields = vec![("log_dir", dir.path().display().to_string())];
             self.events.notice("log_dir_has_space", "info", fields);

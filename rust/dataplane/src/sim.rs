@@ -12,6 +12,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pyrklog_arena::room::Room;
+use pyrklog_arena::{Arena, Janitor};
 use pyrklog_log::disk::testing::MemDisk;
 use pyrklog_log::{Isolation, Log, Wait};
 use pyrklog_wire::api::key;
@@ -26,6 +28,7 @@ pub use crate::planted::plant;
 
 use crate::acceptor::NewConnection;
 use crate::api::PlaneConfig;
+use crate::block_cache::arena_of;
 use crate::follower::{
     FETCH_VERSION, FetcherId, Following, LIST_OFFSETS_VERSION, LinkError, ask_ends,
 };
@@ -95,6 +98,7 @@ pub struct SimPlane {
     thread: NetworkThread,
     writers: Vec<Writer>,
     syncers: Vec<Syncer>,
+    caches: Vec<(Arc<Arena>, Janitor)>,
     followings: BTreeMap<FetcherId, Following>,
     peers: BTreeMap<u64, Peer>,
     last_peer: u64,
@@ -133,7 +137,10 @@ impl SimPlane {
         let writers = shared.dirs.iter();
         let writers = writers.flat_map(|dir| Writer::team(&shared, dir).into_iter().take(1));
         let syncer = |dir| Syncer::new(Arc::clone(&shared), Arc::clone(dir));
-        Ok(SimPlane {
+        let arenas = shared.dirs.iter().filter_map(|dir| arena_of(&dir.files));
+        let caches = arenas.map(|arena| (arena, Janitor::default())).collect();
+        let mut sim = SimPlane {
+            caches,
             writers: writers.collect(),
             syncers: shared.dirs.iter().map(syncer).collect(),
             plane,
@@ -143,7 +150,9 @@ impl SimPlane {
             last_peer: 0,
             correlation_id: 0,
             shared,
-        })
+        };
+        sim.tend_caches();
+        Ok(sim)
     }
 
     /// The plane, for its commands.
@@ -158,7 +167,7 @@ impl SimPlane {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (own, socket) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let permit = self.shared.limits.admit(host);
+        let permit = self.shared.limits.admit(host, false);
         let permit = permit.map_err(|refused| std::io::Error::other(format!("{refused:?}")))?;
         self.last_peer += 1;
         self.shared.inboxes[0].send(Message::Connect(Box::new(NewConnection {
@@ -195,9 +204,15 @@ impl SimPlane {
         self.thread.run_by_hand();
     }
 
-    /// When a connection's time is over; `None` while there is none.
+    /// When a connection's time is over, or something is to be written later; `None` while there is
+    /// neither.
     pub fn due_ms(&self) -> Option<i64> {
-        Some(self.thread.next_due_ms()).filter(|due_ms| *due_ms != NEVER_MS)
+        let network_ms = Some(self.thread.next_due_ms()).filter(|due_ms| *due_ms != NEVER_MS);
+        let now_ms = crate::clock::mono_ms();
+        let dirs = self.shared.dirs.iter();
+        let writers_ms = dirs.filter_map(|dir| dir.writer.due_ms());
+        let later_ms = writers_ms.filter(|due_ms| *due_ms > now_ms);
+        network_ms.into_iter().chain(later_ms).min()
     }
 
     /// Whole answers that have arrived, without their lengths; `None` for a connection that was closed.
@@ -234,7 +249,10 @@ impl SimPlane {
 
     /// Whether a writer has something to write.
     pub fn has_writes(&self) -> bool {
-        self.shared.dirs.iter().any(|dir| dir.writer.depth() > 0)
+        let now_ms = crate::clock::mono_ms();
+        let dirs = self.shared.dirs.iter();
+        let mut due = dirs.filter_map(|dir| dir.writer.due_ms());
+        due.any(|due_ms| due_ms <= now_ms)
     }
 
     /// One turn of each directory's writer.
@@ -246,8 +264,28 @@ impl SimPlane {
         wrote
     }
 
-    /// What the syncers have to do at this time. Errors: a sentence.
+    /// Begins to write what is due: the volume has it in hand until [`SimPlane::writes_return`].
+    pub fn begin_writes(&mut self) {
+        for writer in self.writers.iter_mut().filter(|w| !w.is_under_way()) {
+            writer.begin_by_hand();
+        }
+    }
+
+    /// What the volume has in hand is in the files.
+    pub fn writes_return(&mut self) {
+        self.writers.iter_mut().for_each(Writer::return_by_hand);
+    }
+
+    fn tend_caches(&mut self) {
+        let now_ms = crate::clock::mono_ms();
+        for (arena, janitor) in &mut self.caches {
+            janitor.tend(arena, now_ms, Room::UNLIMITED);
+        }
+    }
+
+    /// What the syncers and the block caches' janitors have to do at this time. Errors: a sentence.
     pub fn sync(&mut self) -> Result<(), String> {
+        self.tend_caches();
         self.syncers.iter_mut().try_for_each(Syncer::turn_by_hand)
     }
 
@@ -417,13 +455,17 @@ impl SimPlane {
 
     /// Ends in order; true when every log directory is marked clean.
     pub fn shut_down(&mut self) -> bool {
+        self.writes_return();
         while self.run_command() {}
         write_all(&self.shared);
         shutdown::end_in_order(&self.shared, &Threads::default(), 0)
     }
 
-    /// Ends as at a kill.
-    pub fn kill(&mut self) {
+    /// Ends as at a kill. `writes`: what the volume has in hand comes to the files all the same.
+    pub fn kill(&mut self, writes: bool) {
+        if writes {
+            self.writers.iter_mut().for_each(Writer::write_untold);
+        }
         shutdown::end_at_once(&self.shared, &Threads::default());
     }
 }

@@ -58,6 +58,8 @@ pub struct ThreadStatistics {
     pub connections_moved: Counter,
     /// Time spent working rather than waiting, nanoseconds.
     pub worked_ns: Counter,
+    /// Requests of very many elements.
+    pub heavy_requests: Counter,
     /// Connections closed because of what they sent.
     pub protocol_errors: Counter,
     /// Connections closed because nothing happened on them.
@@ -80,6 +82,7 @@ impl Default for ThreadStatistics {
             connections: Counter::default(),
             connections_moved: Counter::default(),
             worked_ns: Counter::default(),
+            heavy_requests: Counter::default(),
             protocol_errors: Counter::default(),
             idle_closed: Counter::default(),
             requests: std::array::from_fn(|_| Counter::default()),
@@ -114,6 +117,8 @@ pub struct Statistics {
     pub threads: Vec<std::sync::Arc<ThreadStatistics>>,
     /// How often accepting had to stop at `max.connections`.
     pub connections_at_limit: AtomicU64,
+    /// How often a connection could not be accepted for lack of descriptors or memory.
+    pub accepts_failed: AtomicU64,
     /// Jobs done by the reader pool.
     pub reader_jobs: AtomicU64,
     /// What the control plane appends and reads.

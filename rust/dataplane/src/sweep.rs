@@ -5,7 +5,7 @@ use crate::api::PlaneConfig;
 use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
 use crate::context::Context;
 use crate::timers::NEVER_MS;
-use crate::{fetch, list_offsets, output, parking};
+use crate::{fetch, list_offsets, output, parking, replies};
 
 /// The longest time between two looks at all connections.
 const SWEEP_MAX_MS: i64 = 30_000;
@@ -49,7 +49,7 @@ pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     match &conn.exclusive {
         Some(Exclusive::Fetch(work)) if work.due_ms() <= now_ms => fetch::expire(cx, conn)?,
         Some(Exclusive::ListOffsets(work)) if work.deadline_ms <= now_ms => {
-            list_offsets::answer_now(cx, conn);
+            list_offsets::answer_now(cx, conn)?;
         }
         _ => {}
     }
@@ -113,6 +113,11 @@ pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
             let reason = "its frame stopped arriving while receive memory was short";
             return Verdict::Close(Close::Protocol(reason.into()));
         }
+    }
+    match replies::look(cx, conn) {
+        Ok(true) => return Verdict::Visit,
+        Ok(false) => {}
+        Err(close) => return Verdict::Close(close),
     }
     if conn.hold == Some(Hold::Memory) {
         if budget.allows(conn.id) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use pyrklog_log::disk::is_full;
+use pyrklog_log::disk::may_pass;
 use pyrklog_log::{DeletedFolder, RemovedSegments, SyncScope};
 
 use crate::api::PlaneConfig;
@@ -16,10 +16,13 @@ use crate::log_dir::LogDirState;
 use crate::partition::Partition;
 use crate::shared::Shared;
 
+mod flushing;
+use flushing::ShortestFlush;
+
 /// `producer.id.expiration.check.interval.ms`.
 const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
 
-/// How often `flush.ms` is looked at, while any topic has it.
+/// When `flush.ms` is looked at first; then as [`Syncer::flush_due`] says.
 const FLUSH_CHECK_MS: i64 = 500;
 
 /// When retention is looked at for the first time after the start, as in Kafka.
@@ -84,6 +87,7 @@ struct Inner {
     deletions: Vec<(i64, Deletion)>,
     is_stopped: bool,
     log_start_soon: bool,
+    flush_soon: bool,
 }
 
 /// What the syncer of one directory has to do besides its timers.
@@ -94,7 +98,9 @@ pub struct SyncerQueue {
     high_watermark_moved: AtomicBool,
     recovery_point_moved: AtomicBool,
     log_start_moved: AtomicBool,
-    has_flush_ms: AtomicBool,
+    /// The shortest `flush.ms` of the directory's topics, as far as it is known; the greatest number
+    /// where none has any.
+    flush_ms: ShortestFlush,
 }
 
 impl SyncerQueue {
@@ -125,9 +131,10 @@ impl SyncerQueue {
         }
     }
 
-    /// A topic of the directory has `flush.ms`.
-    pub fn need_flush_ms(&self) {
-        if !self.has_flush_ms.swap(true, Ordering::Relaxed) {
+    /// A topic of the directory has this `flush.ms`.
+    pub fn need_flush_ms(&self, flush_ms: i64) {
+        if self.flush_ms.lower(flush_ms) {
+            self.inner.lock().flush_soon = true;
             self.wake.notify_one();
         }
     }
@@ -156,6 +163,8 @@ pub struct Syncer {
     dir: Arc<LogDirState>,
     /// Retention rolled their active segments, and goes on once those are written.
     again: Vec<Arc<Partition>>,
+    /// Their syncs could not be carried out, and are tried again after a while.
+    unsynced: Vec<Arc<Partition>>,
     /// When each timer is due, monotonic milliseconds.
     due_ms: [i64; TIMERS.len()],
 }
@@ -177,6 +186,7 @@ impl Syncer {
             shared,
             dir,
             again: Vec::new(),
+            unsynced: Vec::new(),
             due_ms,
         }
     }
@@ -265,6 +275,9 @@ impl Syncer {
                 let due_ms = &mut self.due_ms[Timer::LogStartCheckpoint as usize];
                 *due_ms = (*due_ms).min(now.mono_ms + LOG_START_SOON_MS);
             }
+            if std::mem::take(&mut inner.flush_soon) {
+                self.due_ms[Timer::Flush as usize] = now.mono_ms;
+            }
             let due: Vec<Deletion> = inner
                 .deletions
                 .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
@@ -298,7 +311,7 @@ impl Syncer {
         let has_reason = |timer| match timer {
             Timer::RecoveryCheckpoint => queue.recovery_point_moved.load(Ordering::Relaxed),
             Timer::LogStartCheckpoint => queue.log_start_moved.load(Ordering::Relaxed),
-            Timer::Flush => queue.has_flush_ms.load(Ordering::Relaxed),
+            Timer::Flush => queue.flush_ms.is_any(),
             // Set by the writer without a wake: looked at when its interval is over.
             Timer::HighWatermarkCheckpoint | Timer::Retention | Timer::Producers => true,
         };
@@ -317,7 +330,11 @@ impl Syncer {
         let moved = |flag: &AtomicBool| flag.swap(false, Ordering::Relaxed);
         if timer == Timer::HighWatermarkCheckpoint {
             // Every few seconds is right for that, too.
-            self.dir.env().forget_idle_windows();
+            crate::kept_room::look();
+            self.dir.env().forget_idle_reads();
+            for partition in std::mem::take(&mut self.unsynced) {
+                self.dir.syncer.rolled(partition);
+            }
         }
         let written = match timer {
             Timer::RecoveryCheckpoint if moved(&queue.recovery_point_moved) => {
@@ -343,13 +360,10 @@ impl Syncer {
                     Ok(())
                 });
             }
-            Timer::Flush if queue.has_flush_ms.load(Ordering::Relaxed) => {
-                return self.each_partition(Self::flush);
-            }
-            Timer::Flush => Ok(()),
+            Timer::Flush => return self.flush_due(),
         };
         match written {
-            Err(error) if is_full(&error) => {
+            Err(error) if may_pass(&error) => {
                 self.no_space("writing a checkpoint", &error);
                 let flag = match timer {
                     Timer::LogStartCheckpoint => &queue.log_start_moved,
@@ -383,19 +397,7 @@ impl Syncer {
         Ok(())
     }
 
-    fn flush(&mut self, partition: &Arc<Partition>) -> Result<(), String> {
-        let due_ms = partition
-            .lock()
-            .log
-            .as_ref()
-            .and_then(|log| log.next_flush_due_ms());
-        if due_ms.is_some_and(|due_ms| due_ms <= Now::read().wall_ms) {
-            self.sync(partition, SyncScope::Written)?;
-        }
-        Ok(())
-    }
-
-    fn sync(&self, partition: &Arc<Partition>, scope: SyncScope) -> Result<(), String> {
+    fn sync(&mut self, partition: &Arc<Partition>, scope: SyncScope) -> Result<(), String> {
         // Segments that were synced before need not stay open.
         self.dir.env().close_surplus();
         let job = partition
@@ -405,10 +407,9 @@ impl Syncer {
             .and_then(|log| log.take_sync(scope));
         let Some(mut job) = job else { return Ok(()) };
         let result = job.execute();
-        let failure = result
-            .as_ref()
-            .err()
-            .map(|error| describe(partition, "syncing", error));
+        let failed = result.as_ref().err();
+        let failure = failed.map(|error| describe(partition, "syncing", error));
+        let may_pass = failed.is_some_and(may_pass);
         let mut state = partition.lock();
         // Without a log the partition was stopped meanwhile, and its folder may be gone.
         let Some(log) = &mut state.log else {
@@ -416,6 +417,11 @@ impl Syncer {
         };
         let more = log.complete_sync(job, result);
         drop(state);
+        if let (true, Some(reason)) = (may_pass, &failure) {
+            self.shared.disk_full(&self.dir, reason.clone());
+            self.unsynced.push(Arc::clone(partition));
+            return Ok(());
+        }
         if more && failure.is_none() {
             self.dir.syncer.rolled(Arc::clone(partition));
         }
@@ -438,7 +444,7 @@ impl Syncer {
             return Ok(());
         };
         if let Err(error) = candidates.load() {
-            if is_full(&error) {
+            if may_pass(&error) {
                 self.no_space(&describe(partition, "reading", &error), &error);
                 return Ok(());
             }
@@ -453,17 +459,21 @@ impl Syncer {
         if retention.again {
             self.again.push(Arc::clone(partition));
         }
-        let Some(removed) = retention.removed else {
+        let Some(mut removed) = retention.removed else {
             return Ok(());
         };
         self.dir
             .syncer
             .log_start_moved
             .store(true, Ordering::Relaxed);
-        if let Err(error) = removed.rename()
-            && !is_full(&error)
-        {
-            return self.unless_stopped(partition, describe(partition, "renaming", &error));
+        match removed.rename() {
+            Err(error) if may_pass(&error) => {
+                self.no_space(&describe(partition, "renaming", &error), &error);
+            }
+            Err(error) => {
+                return self.unless_stopped(partition, describe(partition, "renaming", &error));
+            }
+            Ok(()) => {}
         }
         self.shared.events.notice(
             "segments_deleted",
@@ -490,8 +500,7 @@ impl Syncer {
 
     fn delete(&self, deletion: Deletion) {
         let result = match &deletion {
-            // Not all may have got their new names, for lack of space.
-            Deletion::Segments(removed) => removed.rename().and_then(|()| removed.delete()),
+            Deletion::Segments(removed) => removed.delete(),
             Deletion::Folder(folder) => folder.remove(),
         };
         if let Err(error) = result {

@@ -1,5 +1,7 @@
 //! What tests may do on a network thread. Not in production builds: feature `testing`.
 
+pub use crate::kept_room::fix as fix_kept_max_bytes;
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -15,6 +15,7 @@ use crate::network_thread::NetworkThread;
 use crate::reader_pool::{self, ReaderPool};
 use crate::shared::Shared;
 use crate::syncer::Syncer;
+use crate::validators;
 use crate::writer::Writer;
 
 #[derive(Debug, Default)]
@@ -27,6 +28,7 @@ struct Running {
     keepers_stop: Arc<AtomicBool>,
     network: Vec<JoinHandle<()>>,
     reader_keeper: Option<JoinHandle<()>>,
+    validators: Vec<JoinHandle<()>>,
     acceptor: Option<JoinHandle<()>>,
 }
 
@@ -137,6 +139,12 @@ impl Threads {
                 .push(spawn(format!("network-{index}"), || thread.run())?);
         }
         running.start_readers(shared)?;
+        for number in 0..shared.validators.threads {
+            let shared = Arc::clone(shared);
+            let run = move || validators::run(&shared);
+            let thread = spawn(format!("validator-{number}"), run)?;
+            running.validators.push(thread);
+        }
         let acceptor = Acceptor::new(Arc::clone(shared))?;
         running.acceptor = Some(spawn("acceptor".into(), || acceptor.run())?);
         Ok(())
@@ -155,10 +163,17 @@ impl Threads {
         join(network);
     }
 
-    /// Waits for the readers and their keeper.
+    /// Waits for the readers, their keeper and the validators.
     pub fn join_readers(&self, readers: &ReaderPool) {
-        let keeper = self.running.lock().reader_keeper.take();
+        let (keeper, validators) = {
+            let mut running = self.running.lock();
+            (
+                running.reader_keeper.take(),
+                std::mem::take(&mut running.validators),
+            )
+        };
         join(keeper);
+        join(validators);
         readers.wait_ended();
     }
 

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use pyrklog_log::WriteJob;
-use pyrklog_log::disk::is_full;
+use pyrklog_log::disk::may_pass;
 
 use crate::clock::mono_ms;
 use crate::full_disk::FullDisk;
@@ -21,6 +21,9 @@ use crate::outbox::Outbox;
 use crate::partition::{Partition, PartitionState};
 use crate::shared::Shared;
 use crate::writer_queue::Turn;
+
+#[cfg(feature = "sim")]
+mod by_hand;
 
 /// Bytes after which finished requests are told before the turn is over.
 const DELIVER_BYTES: usize = 1024 * 1024;
@@ -35,6 +38,8 @@ pub struct Writer {
     outbox: Outbox,
     undelivered_bytes: usize,
     full_disk: Arc<FullDisk>,
+    #[cfg(feature = "sim")]
+    under_way: by_hand::UnderWay,
 }
 
 /// How much of a partition is written.
@@ -59,6 +64,8 @@ impl Writer {
             outbox: shared.outbox(),
             undelivered_bytes: 0,
             full_disk: Arc::clone(&full_disk),
+            #[cfg(feature = "sim")]
+            under_way: Default::default(),
         };
         (0..dir.writer.writers()).map(one).collect()
     }
@@ -98,20 +105,13 @@ impl Writer {
 
     /// Writes what is due; false when it was told to stop meanwhile.
     fn carry_out_turn(&mut self, turn: &mut Turn<Arc<Partition>>) -> bool {
-        let now = turn.now.drain(..).map(|partition| (partition, Extent::Now));
-        let later = turn.later.drain(..).map(|(partition, is_whole)| {
-            let extent = if is_whole {
-                Extent::Whole
-            } else {
-                Extent::Pages
-            };
-            (partition, extent)
-        });
-        for (partition, extent) in now.chain(later) {
+        for (partition, extent) in extents(turn) {
             if self.dir.writer.is_stopped() {
                 return false;
             }
-            self.write(partition, extent);
+            if let Some(job) = take_job(&partition, extent) {
+                self.carry_out(partition, job);
+            }
             if self.undelivered_bytes >= DELIVER_BYTES {
                 self.deliver();
             }
@@ -119,13 +119,6 @@ impl Writer {
         self.try_again();
         self.deliver();
         true
-    }
-
-    /// One turn on the caller's thread; false where nothing was due.
-    #[cfg(feature = "sim")]
-    pub fn turn_by_hand(&mut self) -> bool {
-        let mut turn = Turn::default();
-        self.dir.writer.take_now(&mut turn, &*self.dir) && self.carry_out_turn(&mut turn)
     }
 
     fn take(&self, turn: &mut Turn<Arc<Partition>>) -> bool {
@@ -159,38 +152,11 @@ impl Writer {
         self.undelivered_bytes = 0;
     }
 
-    fn write(&mut self, partition: Arc<Partition>, extent: Extent) {
-        let job = {
-            let mut state = partition.lock();
-            if extent == Extent::Now {
-                state.queued = false;
-            } else {
-                state.queued_later = false;
-            }
-            let PartitionState {
-                log, write_rest, ..
-            } = &mut *state;
-            let Some(log) = log else { return };
-            // What has waited long enough is written to its end.
-            *write_rest |= extent == Extent::Whole;
-            if log.is_being_written() {
-                return;
-            }
-            match std::mem::take(write_rest) {
-                true => log.take_writes(),
-                false => log.take_whole_pages(),
-            }
-        };
-        if let Some(job) = job {
-            self.carry_out(partition, job);
-        }
-    }
-
     fn carry_out(&mut self, partition: Arc<Partition>, mut job: WriteJob) {
         self.dir.writer.begin_job(self.index);
         let result = self.full_disk.execute(&mut job);
         self.dir.writer.end_job(self.index);
-        if result.as_ref().is_err_and(is_full) && !self.dir.has_failed() {
+        if result.as_ref().is_err_and(may_pass) && !self.dir.has_failed() {
             self.full_disk.keep(partition, job, &mut self.outbox);
             return;
         }
@@ -220,5 +186,42 @@ impl Writer {
         } else if completed.rolled {
             self.dir.syncer.rolled(partition);
         }
+    }
+}
+
+/// What a turn is for, in order.
+fn extents(turn: &mut Turn<Arc<Partition>>) -> impl Iterator<Item = (Arc<Partition>, Extent)> {
+    let now = turn.now.drain(..).map(|partition| (partition, Extent::Now));
+    let later = turn.later.drain(..).map(|(partition, is_whole)| {
+        let extent = if is_whole {
+            Extent::Whole
+        } else {
+            Extent::Pages
+        };
+        (partition, extent)
+    });
+    now.chain(later)
+}
+
+/// What is to be written of a partition; `None` where nothing is, or a write is on its way.
+fn take_job(partition: &Partition, extent: Extent) -> Option<WriteJob> {
+    let mut state = partition.lock();
+    if extent == Extent::Now {
+        state.queued = false;
+    } else {
+        state.queued_later = false;
+    }
+    let PartitionState {
+        log, write_rest, ..
+    } = &mut *state;
+    let log = log.as_mut()?;
+    // What has waited long enough is written to its end.
+    *write_rest |= extent == Extent::Whole;
+    if log.is_being_written() {
+        return None;
+    }
+    match std::mem::take(write_rest) {
+        true => log.take_writes(),
+        false => log.take_whole_pages(),
     }
 }

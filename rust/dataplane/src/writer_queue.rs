@@ -363,6 +363,17 @@ impl<T> WriterQueue<T> {
         !turn.is_empty()
     }
 
+    /// When the next is due of those that are not due yet, if any; for those that are, `now_ms`.
+    #[cfg(feature = "sim")]
+    pub fn due_ms(&self) -> Option<i64> {
+        let inner = self.inner.lock();
+        if !inner.now.is_empty() || inner.hurried > 0 {
+            return Some(mono_ms());
+        }
+        let (since_ms, _) = inner.later.front()?;
+        Some(since_ms + self.wait_ms(inner.later.len()))
+    }
+
     /// Whether nothing has come for a while: those that wait for more wait in vain, and are due.
     fn is_lull(&self, inner: &mut Inner<T>, now_ms: i64, backlog: &impl Backlog) -> bool {
         let bytes = backlog.unwritten_bytes();

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use harness::*;
+use pyrklog_dataplane::api::{LeaderSpec, TopicConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::{TABLE, key};
@@ -136,7 +137,7 @@ fn old_produce_versions_are_refused_in_their_own_form() {
 fn a_bad_batch_fails_its_partition_and_the_connection_lives() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
-    test.create("t", 2);
+    test.create("t", 3);
     let mut client = test.client();
     let good = batch(&[b"good"]);
     let mut corrupt = good.clone();
@@ -145,7 +146,7 @@ fn a_bad_batch_fails_its_partition_and_the_connection_lives() {
         (0, Some(&corrupt[..])),
         (1, Some(&good[..])),
         (7, Some(&good[..])),
-        (0, None),
+        (2, None),
     ];
     let body = produce_body(PRODUCE_VERSION, 1, 1000, "t", &partitions);
     let answer = client.call(key::PRODUCE, PRODUCE_VERSION, &body);
@@ -172,11 +173,16 @@ fn a_bad_batch_fails_its_partition_and_the_connection_lives() {
 fn errors_of_produce_and_fetch_are_kafkas() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
-    let strict = pyrklog_dataplane::api::TopicConfig {
+    let strict = TopicConfig {
         min_insync_replicas: 2,
         ..topic_config()
     };
-    assert_eq!(test.lead("strict", 1, &strict), [0]);
+    test.describe_topic("strict", 1, &strict);
+    let one_of_two = LeaderSpec {
+        replicas: vec![1, 2],
+        ..TestPlane::leader_spec("strict", 0, 0)
+    };
+    assert_eq!(test.become_leaders(vec![one_of_two]), [0]);
     test.create("t", 1);
     test.describe_topic_led_by("elsewhere", 1, &topic_config(), 9);
     let mut client = test.client();
@@ -298,7 +304,7 @@ fn at_the_limit_of_all_connections_newcomers_wait_for_a_place() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
     config.max_connections = 2;
-    let test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
     let mut admitted: Vec<Client> = (0..2).map(|_| test.client()).collect();
     for client in &mut admitted {
         client.call(key::API_VERSIONS, 0, &[]);
@@ -309,8 +315,30 @@ fn at_the_limit_of_all_connections_newcomers_wait_for_a_place() {
         (test.statistic("connections_at_limit") > 0).then_some(())
     });
     assert_eq!(test.statistic("connections"), 2);
+    test.wait_for_notice("connections_at_limit");
     drop(admitted.pop());
     third.receive(key::API_VERSIONS, 0);
+}
+
+#[test]
+fn brokers_come_in_when_clients_have_taken_every_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.max_connections = 2;
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let port = test.plane.listen("PEERS", "127.0.0.1", 0, true).unwrap();
+    let mut clients: Vec<Client> = (0..2).map(|_| test.client()).collect();
+    for client in &mut clients {
+        client.call(key::API_VERSIONS, 0, &[]);
+    }
+    let mut broker = Client::connect(port);
+    broker.call(key::API_VERSIONS, 0, &[]);
+    let mut waiting = test.client();
+    waiting.send(key::API_VERSIONS, 0, &[]);
+    test.wait_for_notice("connections_at_limit");
+    assert_eq!(test.statistic("connections"), 3);
+    drop((clients, broker));
+    waiting.receive(key::API_VERSIONS, 0);
 }
 
 #[test]

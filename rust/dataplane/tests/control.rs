@@ -119,7 +119,7 @@ fn orders_of_the_controller_get_through_a_full_channel() {
         assert_eq!((order.api_key, &order.body[..]), (*api_key, &[7][..]));
         ids.push(order.id);
     }
-    assert_eq!(test.statistic("control_queue_orders"), 5);
+    assert_eq!(test.statistic("control_queue_placeless"), 5);
     assert_eq!(test.statistic("control_queue_depth"), 1);
     for (((api_key, version), broker), id) in orders.iter().zip(&mut brokers).zip(ids) {
         test.plane.reply(id, vec![8]);
@@ -217,6 +217,145 @@ fn a_request_that_is_parked_leaves_its_place_to_the_next() {
     for client in &mut clients {
         assert_eq!(client.receive(key::JOIN_GROUP, 0).1, [7]);
     }
+    assert_eq!(test.statistic("control_queue_parked"), 0);
+}
+
+#[test]
+fn what_is_parked_has_a_bound_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.receive_buffers_max_bytes = 4 * 1024 * 1024;
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let mut clients: Vec<Client> = (0..3).map(|_| test.client()).collect();
+    let mut ids = Vec::new();
+    for client in &mut clients {
+        client.send(key::JOIN_GROUP, 0, &vec![0; 100_000]);
+        ids.push(test.wait_for_request().id);
+    }
+    assert!(test.plane.park(ids[0]) && test.plane.park(ids[1]));
+    let parked_bytes = test.statistic("control_queue_parked_bytes");
+    assert!(parked_bytes >= 200_000, "{parked_bytes}");
+    assert!(!test.plane.park(ids[2]));
+    assert_eq!(test.statistic("control_queue_depth"), 1);
+    test.plane.reply(ids[0], vec![7]);
+    assert!(test.plane.park(ids[2]));
+    test.plane.reply(ids[1], vec![7]);
+    test.plane.reply(ids[2], vec![7]);
+    for client in &mut clients {
+        assert_eq!(client.receive(key::JOIN_GROUP, 0).1, [7]);
+    }
+    assert_eq!(test.statistic("control_queue_parked_bytes"), 0);
+}
+
+#[test]
+fn no_host_takes_all_the_memory_for_what_waits_and_commits_have_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.receive_buffers_max_bytes = 4 * 1024 * 1024;
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let mut greedy = Vec::new();
+    let refused = loop {
+        let mut client = test.client_from(1);
+        client.send(key::JOIN_GROUP, 0, &vec![0; 50_000]);
+        let id = test.wait_for_request().id;
+        let is_parked = test.plane.park(id);
+        greedy.push((client, id));
+        if !is_parked {
+            break id;
+        }
+    };
+    assert!(greedy.len() < 6, "{}", greedy.len());
+    // Another host, and a commit of the same one, find room.
+    let mut modest = test.client_from(2);
+    modest.send(key::JOIN_GROUP, 0, &vec![0; 50_000]);
+    let id = test.wait_for_request().id;
+    assert!(test.plane.park(id));
+    let mut committer = test.client_from(1);
+    committer.send(key::OFFSET_COMMIT, 2, &[0; 100]);
+    let commit = test.wait_for_request().id;
+    assert!(test.plane.park(commit));
+    assert!(!test.plane.park(refused));
+    for id in [id, commit] {
+        test.plane.reply(id, vec![7]);
+    }
+    assert_eq!(modest.receive(key::JOIN_GROUP, 0).1, [7]);
+    assert_eq!(committer.receive(key::OFFSET_COMMIT, 2).1, [7]);
+}
+
+#[test]
+fn heartbeats_get_through_a_full_channel() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.control_queue_max_requests = 1;
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let mut first = test.client();
+    first.send(key::DESCRIBE_CLUSTER, 0, &[0]);
+    let ahead = test.wait_for_request();
+    let mut held = test.client();
+    held.send(key::DESCRIBE_CLUSTER, 0, &[0]);
+    eventually("one that waits", || {
+        (test.statistic("control_queue_waiting") == 1).then_some(())
+    });
+    let mut member = test.client();
+    // Group "g", generation 1, member "m".
+    member.send(key::HEARTBEAT, 0, &[0, 1, b'g', 0, 0, 0, 1, 0, 1, b'm']);
+    let event = test.wait_for("a heartbeat", |event| matches!(event, Event::Heartbeat(_)));
+    let Event::Heartbeat(heartbeat) = event else {
+        panic!("{event:?}")
+    };
+    let body = heartbeat.answer(ErrorCode::NONE);
+    test.plane.reply(heartbeat.request.id, body);
+    assert_eq!(member.receive(key::HEARTBEAT, 0).1, [0, 0]);
+    assert_eq!(test.statistic("control_queue_placeless"), 0);
+    assert_eq!(test.statistic("control_queue_waiting"), 1);
+    test.plane.reply(ahead.id, vec![9]);
+    let second = test.wait_for_request();
+    test.plane.reply(second.id, vec![9]);
+}
+
+#[test]
+fn the_control_plane_is_told_of_clients_that_have_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    let gone = |event: &Event| matches!(event, Event::ClientGone { .. });
+    for is_parked in [false, true] {
+        let mut client = test.client();
+        client.send(key::JOIN_GROUP, 0, &[0]);
+        let request = test.wait_for_request();
+        if is_parked {
+            assert!(test.plane.park(request.id));
+        }
+        drop(client);
+        let Event::ClientGone { id } = test.wait_for("its end", gone) else {
+            unreachable!()
+        };
+        assert_eq!(id, request.id);
+        test.plane.close_request(id);
+    }
+    // Two requests and the end at once: both are told of, each in its turn.
+    let mut client = test.client();
+    let frames = [
+        client.frame(key::DESCRIBE_CLUSTER, 0, &[1]),
+        client.frame(key::DESCRIBE_CLUSTER, 0, &[2]),
+    ];
+    std::io::Write::write_all(&mut client.stream, &frames.concat()).unwrap();
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    for number in [1, 2] {
+        let request = test.wait_for_request();
+        assert_eq!(request.body, [number]);
+        let Event::ClientGone { id } = test.wait_for("its end", gone) else {
+            unreachable!()
+        };
+        assert_eq!(id, request.id);
+        // It is a hint: who waits for the answer still gets it.
+        test.plane.reply(request.id, vec![number]);
+        assert_eq!(client.receive(key::DESCRIBE_CLUSTER, 0).1, [number]);
+    }
+    assert!(client.is_closed());
+    eventually("all to be free", || {
+        (test.statistic("connections") == 0).then_some(())
+    });
+    assert_eq!(test.statistic("control_queue_depth"), 0);
     assert_eq!(test.statistic("control_queue_parked"), 0);
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{CacheConfig, Event, PlaneConfig};
+use pyrklog_dataplane::api::{CacheConfig, Event, PlaneConfig, TicketOutcome};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;
@@ -72,6 +72,16 @@ fn filled_up(config: &PlaneConfig, disk: &FaultyDisk) -> TestPlane {
     test
 }
 
+/// As DescribeLogDirs tells it, of the only directory; it has not failed.
+fn usable_bytes(test: &mut TestPlane) -> i64 {
+    let ticket = test.plane.describe_log_dirs().unwrap();
+    let TicketOutcome::LogDirs(described) = test.ticket(ticket) else {
+        panic!()
+    };
+    assert_eq!(described[0].error_code, 0);
+    described[0].usable_bytes
+}
+
 #[test]
 fn what_was_acknowledged_is_written_into_the_reserve_and_served() {
     let dir = tempfile::tempdir().unwrap();
@@ -84,6 +94,7 @@ fn what_was_acknowledged_is_written_into_the_reserve_and_served() {
     becomes(&test, "unwritten_bytes", 0);
     assert!(!reserve(dir.path()).exists(), "it was used");
     assert_eq!(test.statistic("log_dir_read_only.0"), 1);
+    assert_eq!(usable_bytes(&mut test), 0);
     assert_eq!(high_watermark(&test, "t"), 1 + acknowledged);
     let listed = test.client().list_offset("t", 0, -1);
     assert_eq!(
@@ -101,6 +112,7 @@ fn what_was_acknowledged_is_written_into_the_reserve_and_served() {
         reserve(dir.path()).exists(),
         "made before records are taken"
     );
+    assert_ne!(usable_bytes(&mut test), 0);
     let next = test.client().produce("t", 0, &batch(&[b"next"]));
     assert_eq!(next, (ErrorCode::NONE, 1 + acknowledged));
     assert!(test.shutdown());
@@ -334,4 +346,34 @@ fn topics_can_be_deleted_on_a_full_disk() {
     test.wait_for_notice("log_dir_has_space");
     test.create("t", 1);
     assert_eq!(high_watermark(&test, "t"), 0);
+}
+
+/// After damage the recovery point has to be written while a log is opened.
+#[test]
+fn an_opening_that_gets_no_descriptor_for_the_recovery_point_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let (config, disk) = (config(vec![logs.clone()]), faulty());
+    let mut test = start(&config, &disk);
+    test.create("t", 1);
+    test.client().produce("t", 0, &batch(&[b"first"]));
+    assert!(test.shutdown());
+    std::fs::remove_file(logs.join(".kafka_cleanshutdown")).unwrap();
+    let points = logs.join("recovery-point-offset-checkpoint");
+    std::fs::write(&points, "0\n1\nt 0 100\n").unwrap();
+    let name = "recovery-point-offset-checkpoint.tmp";
+    disk.fail(Operation::Open, name, 0, 3, Fault::NoDescriptor);
+    let mut test = start(&config, &disk);
+    test.create("t", 1);
+    // Until then the directory is looked at every now and then.
+    let mut client = test.client();
+    let next = eventually("records are taken", || {
+        let (error, offset) = client.produce("t", 0, &batch(&[b"next"]));
+        (error == ErrorCode::NONE).then_some(offset)
+    });
+    assert_eq!(next, 1);
+    test.events.extend(test.plane.drain_events(100));
+    let has_failed = |event: &Event| matches!(event, Event::LogDirFailed { .. });
+    assert!(!test.events.iter().any(has_failed));
+    assert!(!std::fs::read_to_string(&points).unwrap().contains("100"));
 }

@@ -188,6 +188,11 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
     assert_eq!(error, ErrorCode::RECORD_LIST_TOO_LARGE);
     small.min_insync_replicas = 2;
     test.describe_topic(TOPIC, 1, &small);
+    let one_of_two = LeaderSpec {
+        replicas: vec![1, 2],
+        ..TestPlane::leader_spec(TOPIC, 0, 0)
+    };
+    assert_eq!(test.become_leaders(vec![one_of_two]), [NONE]);
     assert_eq!(
         refused(&mut test, terms(), one),
         ErrorCode::NOT_ENOUGH_REPLICAS

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use harness::*;
 use pyrklog_dataplane::api::*;
+use pyrklog_dataplane::testing::fix_kept_max_bytes;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use rustix::fs::Advice;
@@ -19,9 +20,11 @@ use rustix::io::ReadWriteFlags;
 const BATCHES: usize = 24;
 const BATCH_BYTES: usize = 700_000;
 
-/// A plane whose one partition holds [`BATCHES`] batches in its file, none of it in memory.
+/// A plane whose one partition holds [`BATCHES`] batches in its file, none of it in memory, on a machine
+/// that has no memory for old data.
 /// On the disk that is built on: a file in shared memory could not leave memory.
 fn cold_plane(path: ReadPath) -> (TestPlane, tempfile::TempDir, PathBuf) {
+    fix_kept_max_bytes(0);
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut options = config(vec![dir.path().join("logs")]);
     options.cache = CacheConfig::off();

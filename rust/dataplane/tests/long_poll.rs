@@ -164,3 +164,90 @@ fn a_peer_that_ends_with_its_request_is_answered_at_once() {
     }
     wait_until_purgatory(&test, 0);
 }
+
+#[test]
+fn no_more_is_waited_for_than_may_be_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let mut client = test.client();
+    client.produce("t", 0, &large_batch(10_000));
+    let hour_ms = 3_600_000;
+    let mut ask = Ask::one("t", 0, 0).wait(hour_ms, 1 << 20);
+    ask.max_bytes = 5_000;
+    assert_eq!(client.fetch(&ask).partitions[0].batches(), [0]);
+}
+
+const HOUR_MS: i32 = 3_600_000;
+
+/// A topic whose second batch is in its second segment.
+fn small_segments(test: &mut TestPlane) {
+    let mut options = topic_config();
+    options.log.segment_bytes = 3_000;
+    assert_eq!(test.lead("t", 1, &options), [0]);
+}
+
+#[test]
+fn nobody_waits_for_more_while_there_is_a_later_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    small_segments(&mut test);
+    let (mut consumer, mut producer) = (test.client(), test.client());
+    let ask = Ask::one("t", 0, 0).wait(HOUR_MS, 1 << 20);
+    producer.produce("t", 0, &large_batch(2_000));
+    consumer.send(key::FETCH, ask.version, &ask.encode());
+    wait_until_purgatory(&test, 1);
+    // The roll ends the waiting.
+    producer.produce("t", 0, &large_batch(2_000));
+    let (_, body) = consumer.receive(key::FETCH, ask.version);
+    assert_eq!(fetched(&body, &ask).partitions[0].batches(), [0]);
+    // And what is there is not waited with.
+    assert_eq!(consumer.fetch(&ask).partitions[0].batches(), [0]);
+    let last = Ask::one("t", 0, 1).wait(HOUR_MS, 1 << 20);
+    consumer.send(key::FETCH, last.version, &last.encode());
+    wait_until_purgatory(&test, 1);
+}
+
+/// It has all there is, and the roll alone is nothing to read.
+#[test]
+fn a_roll_is_no_news_for_a_fetch_that_is_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    small_segments(&mut test);
+    let (mut consumer, mut producer) = (test.client(), test.client());
+    producer.produce("t", 0, &large_batch(2_000));
+    let ask = Ask::one("t", 0, 1).wait(HOUR_MS, 3_000);
+    consumer.send(key::FETCH, ask.version, &ask.encode());
+    wait_until_purgatory(&test, 1);
+    producer.produce("t", 0, &large_batch(2_000));
+    // It looks, and waits again, until the next roll.
+    producer.produce("t", 0, &large_batch(500));
+    wait_until_purgatory(&test, 1);
+    producer.produce("t", 0, &large_batch(2_000));
+    let (_, body) = consumer.receive(key::FETCH, ask.version);
+    assert_eq!(fetched(&body, &ask).partitions[0].batches(), [1, 2]);
+}
+
+#[test]
+fn a_batch_that_does_not_fit_counts_towards_the_least() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 2);
+    let (mut consumer, mut producer) = (test.client(), test.client());
+    let mut ask = Ask::one("t", 0, 0).wait(HOUR_MS, 100_000);
+    ask.partitions.push(("t".into(), partition(1, 0)));
+    ask.max_bytes = 100_000;
+    producer.produce("t", 0, &large_batch(60_000));
+    consumer.send(key::FETCH, ask.version, &ask.encode());
+    wait_until_purgatory(&test, 2);
+    producer.produce("t", 1, &large_batch(70_000));
+    let (_, body) = consumer.receive(key::FETCH, ask.version);
+    for reply in [fetched(&body, &ask), consumer.fetch(&ask)] {
+        let batches: Vec<_> = reply.partitions.iter().map(Fetched::batches).collect();
+        assert_eq!(batches, [vec![0], vec![]]);
+    }
+    // Of each partition no more counts than is asked of it.
+    ask.partitions[1].1.max_bytes = 30_000;
+    consumer.send(key::FETCH, ask.version, &ask.encode());
+    wait_until_purgatory(&test, 2);
+}

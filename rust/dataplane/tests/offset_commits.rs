@@ -199,6 +199,61 @@ fn a_client_that_has_waited_enough_is_told_and_the_offset_counts_later() {
 }
 
 #[test]
+fn commits_that_wait_for_replication_take_no_place_and_their_memory_is_bounded() {
+    const NOTE_BYTES: usize = 30_000;
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SlowDisk::default();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.control_queue_max_requests = 2;
+    config.receive_buffers_max_bytes = 4 * 1024 * 1024;
+    let mut test = TestPlane::start_with(config, Arc::new(disk.clone()));
+    test.create(TOPIC, 1);
+    test.create("t", 1);
+    let table = Arc::new(OffsetTable::default());
+    let note = "x".repeat(NOTE_BYTES);
+    disk.freeze();
+    let mut batches = Vec::new();
+    let mut clients = Vec::new();
+    let refused = loop {
+        let mut client = test.client();
+        client.send(
+            key::OFFSET_COMMIT,
+            VERSION,
+            &body(&[("t", 0, 7, Some(&note))]),
+        );
+        if clients.len() >= 6 {
+            break client;
+        }
+        let commit = arrived(&mut test);
+        commit.stage(&table, clients.len() as u64);
+        batches.push(append(&test, vec![commit]));
+        assert_eq!(test.statistic("control_queue_depth"), 0);
+        clients.push(client);
+        assert_eq!(test.statistic("control_queue_parked"), clients.len() as u64);
+    };
+    let (_, answer) = { refused }.receive(key::OFFSET_COMMIT, VERSION);
+    let no_room = (0, ErrorCode::COORDINATOR_NOT_AVAILABLE.0);
+    assert_eq!(codes(&answer), [no_room], "before anybody is asked");
+    for (batch, client) in batches.iter().zip(&mut clients) {
+        test.plane.time_out_commits(batch);
+        let (_, answer) = client.receive(key::OFFSET_COMMIT, VERSION);
+        assert_eq!(codes(&answer), [(0, ErrorCode::REQUEST_TIMED_OUT.0)]);
+    }
+    assert_eq!(test.statistic("control_queue_parked"), 0);
+    let held = test.statistic("control_queue_parked_bytes");
+    assert!(
+        held >= 6 * NOTE_BYTES as u64,
+        "until they are replicated: {held}"
+    );
+    drop(batches);
+    disk.thaw();
+    eventually("nothing is held", || {
+        (test.statistic("control_queue_parked_bytes") == 0).then_some(())
+    });
+    assert_eq!(table.get("t", 0).unwrap().record_offset, 5);
+}
+
+#[test]
 fn a_connection_that_has_gone_does_not_keep_its_offset_from_counting() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());

@@ -72,11 +72,13 @@ fn lose_power(dir: &Path) {
     )
     .unwrap();
     let path = dir.join(format!("logs/u-0/{:020}.log", 0));
-    let mut content = fs::read(&path).unwrap();
+    let mut content = fs::read(&path).unwrap_or_default();
     if let Some(page) = content.get_mut(1_000..2_000) {
         page.fill(0);
     }
-    fs::write(&path, content).unwrap();
+    if path.exists() {
+        fs::write(&path, content).unwrap();
+    }
 }
 
 fn recovering(dir: &Path) -> PathBuf {
@@ -192,4 +194,116 @@ fn a_kill_without_a_loss_of_power_leaves_nothing_to_recover() {
     assert!(!recovering(dir.path()).exists());
     assert_eq!(test.lead("u", 1, &topic_config()), [0]);
     assert_eq!(end_of(&test, "u"), RECORDS);
+}
+
+/// A broker that is killed before it has written the records of `u`.
+fn killed_behind(dir: &Path) -> PlaneConfig {
+    let config = cached(dir);
+    let mut behind = config.clone();
+    behind.cache.flush_ms = 3_600_000;
+    behind.cache.flush_bytes = usize::MAX;
+    let mut test = start(&behind);
+    let mut client = test.client();
+    for topic in ["t", "u"] {
+        test.create(topic, 1);
+        let before = test.statistic("unwritten_bytes");
+        eventually("records that the cache alone has", || {
+            let sent = client.produce(topic, 0, &large_batch(3_000));
+            assert_eq!(sent.0, ErrorCode::NONE);
+            (test.statistic("unwritten_bytes") > before + 30_000).then_some(())
+        });
+    }
+    register(&test, dir);
+    config
+}
+
+fn is_marked_clean(dir: &Path) -> bool {
+    dir.join("logs/.kafka_cleanshutdown").exists()
+}
+
+/// The machine goes down, and what the arena held with it: the next start says so.
+fn check_loss_is_told(config: &PlaneConfig, dir: &Path) {
+    lose_power(dir);
+    let mut test = start(config);
+    test.wait_for_notice("block_cache");
+    assert_eq!(test.plane.pasts(), [UNKNOWN]);
+    let unclean = fs::read_to_string(dir.join("logs/.pyrklog-unclean")).unwrap();
+    assert!(unclean.contains("the machine went down"), "{unclean}");
+}
+
+#[test]
+fn a_directory_is_not_clean_while_the_cache_alone_has_records_of_a_log_that_nobody_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = killed_behind(dir.path());
+    for _ in 0..2 {
+        let mut test = start(&config);
+        assert_eq!(test.plane.pasts(), [WHOLE]);
+        assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+        assert!(!test.shutdown(), "u is not written");
+        assert!(!is_marked_clean(dir.path()));
+    }
+    check_loss_is_told(&config, dir.path());
+}
+
+#[test]
+fn nor_while_it_has_those_of_a_log_that_could_not_be_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = killed_behind(dir.path());
+    let path = dir.path().join(format!("logs/u-0/{:020}.log", 0));
+    let content = fs::read(&path).unwrap_or_default();
+    fs::write(&path, [&content[..], &[0; 100_000]].concat()).unwrap();
+    let mut test = start(&config);
+    let storage = ErrorCode::KAFKA_STORAGE_ERROR.0;
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    assert_eq!(test.lead("u", 1, &topic_config()), [storage]);
+    assert!(!test.shutdown(), "u is not written");
+    assert!(!is_marked_clean(dir.path()));
+    check_loss_is_told(&config, dir.path());
+}
+
+#[test]
+fn once_all_is_written_the_directory_is_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = killed_behind(dir.path());
+    let mut test = start(&config);
+    assert_eq!(test.lead("u", 1, &topic_config()), [0]);
+    let end = end_of(&test, "u");
+    assert!(!test.shutdown(), "t is not written");
+    let mut test = start(&config);
+    for topic in ["t", "u"] {
+        assert_eq!(test.lead(topic, 1, &topic_config()), [0]);
+    }
+    assert!(test.shutdown());
+    assert!(is_marked_clean(dir.path()));
+    let mut test = start(&config);
+    assert_eq!(test.lead("u", 1, &topic_config()), [0]);
+    assert_eq!(end_of(&test, "u"), end);
+}
+
+/// All is written, but `u` was not closed by the life that was killed, nor by the next, which never
+/// opened it: its index files and snapshots may lack what its `.log` has.
+#[test]
+fn an_orderly_end_does_not_make_a_log_clean_that_nobody_opened_since_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = cached(dir.path());
+    killed(&config, dir.path());
+    for _ in 0..2 {
+        let mut test = start(&config);
+        assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+        assert!(test.shutdown());
+        let left = fs::read_to_string(recovering(dir.path())).unwrap();
+        assert_eq!(left, "u-0\n");
+    }
+    let mut test = start(&config);
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    assert_eq!(test.lead("u", 1, &topic_config()), [0]);
+    let recovered = test.wait_for_notice("log_recovered");
+    assert!(
+        recovered.contains(&("topic", "u".to_owned())),
+        "{recovered:?}"
+    );
+    assert_eq!(end_of(&test, "u"), RECORDS);
+    assert!(!recovering(dir.path()).exists());
+    assert!(test.shutdown());
+    assert!(!recovering(dir.path()).exists());
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use harness::*;
 use pyrklog_dataplane::api::{StopSpec, TicketOutcome};
+use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 
@@ -127,4 +128,86 @@ fn writes_of_a_deleted_topic_never_reach_its_successor() {
     assert!(test.shutdown());
     let length = std::fs::metadata(path.join("00000000000000000000.log")).unwrap();
     assert_eq!(length.len(), batch(&[b"new"]).len() as u64);
+}
+
+fn stop(test: &mut TestPlane, name: &str, delete: bool) {
+    let stop = StopSpec {
+        topic: name.into(),
+        partition: 0,
+        delete,
+    };
+    let ticket = test.plane.stop_partitions(vec![stop]).unwrap();
+    assert!(matches!(test.ticket(ticket), TicketOutcome::Partitions(codes) if codes == [0]));
+}
+
+/// Reassigned away and back while segments of the first stay wait for their removal.
+#[test]
+fn segments_that_wait_to_be_removed_take_none_of_a_successor_with_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.retention_check_interval_ms = 20;
+    let start = || TestPlane::start_with(config.clone(), Arc::new(RealDisk));
+    let mut test = start();
+    let mut options = topic_config();
+    options.log.segment_bytes = 20_000;
+    options.log.retention_bytes = 0;
+    options.log.file_delete_delay_ms = 1_500;
+    assert_eq!(test.lead("t", 1, &options), [0]);
+    let mut client = test.client();
+    for _ in 0..12 {
+        client.produce("t", 0, &large_batch(5_000));
+    }
+    test.wait_for_notice("segments_deleted");
+    // Closed first, so that nobody is left to hear where its folder goes.
+    stop(&mut test, "t", false);
+    stop(&mut test, "t", true);
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    assert_eq!(test.client().produce("t", 0, &batch(&[b"v"])).1, 0);
+    std::thread::sleep(std::time::Duration::from_millis(3_000));
+    assert!(test.shutdown());
+
+    let mut test = start();
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    assert_eq!(test.client().list_offset("t", 0, -1).offset, 1);
+}
+
+/// Files that this process has open below a folder.
+fn open_files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    targets.filter(|target| target.starts_with(folder)).count()
+}
+
+/// The deletion never came to this broker: it hears of the name under its new id only.
+#[test]
+fn partitions_of_a_topic_that_is_another_by_now_are_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.topic_id = Some([1; 16]);
+    test.create("t", 2);
+    let mut client = test.client();
+    for index in 0..2 {
+        client.produce("t", index, &batch(&[b"old"]));
+    }
+    let ask = Ask::one("t", 0, 1).wait(3_600_000, 1);
+    client.send(key::FETCH, ask.version, &ask.encode());
+    eventually("a fetch that waits", || {
+        (test.statistic("purgatory_fetch") == 1).then_some(())
+    });
+    test.topic_id = Some([2; 16]);
+    test.describe_topic("t", 3, &topic_config());
+    let fresh = TestPlane::leader_spec("t", 2, 0);
+    assert_eq!(test.become_leaders(vec![fresh]), [0]);
+    let (_, body) = client.receive(key::FETCH, ask.version);
+    let found = fetched(&body, &ask);
+    assert_ne!(found.partitions[0].error, ErrorCode::NONE);
+    for index in 0..2 {
+        let folder = dir.path().join(format!("logs/t-{index}"));
+        eventually("closed files", || (open_files(&folder) == 0).then_some(()));
+        // As after any orderly close.
+        assert!(folder.join("00000000000000000001.snapshot").exists());
+    }
+    assert_eq!(test.statistic("unwritten_bytes"), 0);
+    assert_eq!(client.produce("t", 2, &batch(&[b"new"])).0, ErrorCode::NONE);
+    assert!(test.shutdown());
 }

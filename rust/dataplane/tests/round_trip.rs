@@ -4,12 +4,14 @@ mod harness;
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use harness::*;
 use pyrklog_dataplane::api::{CacheConfig, ReadPath};
 use pyrklog_log::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
+use pyrklog_wire::builder::BatchBuilder;
 use pyrklog_wire::produce::ProduceResponse;
 
 #[test]
@@ -253,4 +255,34 @@ fn requests_behind_a_large_fetch_are_answered_after_it() {
             sending.join().unwrap();
         }
     }
+}
+
+/// A producer has two batches under way; the first is refused, so that it sends it again, and the
+/// second is taken.
+#[test]
+fn a_batch_that_was_never_written_is_no_repetition_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    // Producers whose last record is old are not remembered.
+    let now = UNIX_EPOCH.elapsed().unwrap();
+    let record = |sequence| {
+        let mut builder = BatchBuilder::new().producer(9, 0, sequence);
+        builder.append(now.as_millis() as i64, None, Some(b"value"));
+        builder.build()
+    };
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    for (offset, sequence) in [(0, 1), (1, 2)] {
+        let taken = test.client().produce("t", 0, &record(sequence));
+        assert_eq!(taken, (ErrorCode::NONE, offset));
+    }
+    assert!(test.shutdown());
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let mut client = test.client();
+    let (error, _) = client.produce("t", 0, &record(0));
+    assert_eq!(error, ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
+    let (error, _) = client.produce("t", 0, &record(1));
+    assert_eq!(error, ErrorCode::DUPLICATE_SEQUENCE_NUMBER);
+    assert_eq!(client.produce("t", 0, &record(2)), (ErrorCode::NONE, 1));
+    assert_eq!(client.produce("t", 0, &record(3)), (ErrorCode::NONE, 2));
 }

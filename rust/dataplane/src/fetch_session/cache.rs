@@ -14,9 +14,24 @@ use crate::image::Image;
 /// longer than this, by a larger one.
 pub const EVICTION_MS: i64 = 120_000;
 
-/// Partitions in all sessions together: Kafka's slots bound only the number of sessions, and each
-/// may name as many partitions as fit into a request.
+/// Partitions in all sessions together, at most and at least: Kafka's slots bound only the number of
+/// sessions, and each may name as many partitions as a request.
 const PARTITIONS_MAX: usize = 1_000_000;
+const PARTITIONS_MIN: usize = 10_000;
+
+/// Memory of a partition in a session, where each has a topic of its own.
+const PARTITION_BYTES: usize = 512;
+
+/// The longest legal topic name. Longer ones name nothing, and no session remembers them.
+const TOPIC_NAME_BYTES_MAX: usize = 249;
+
+impl Asked<'_> {
+    /// Whether all names are of a bounded length.
+    fn may_be_remembered(&self) -> bool {
+        let topics = self.request.topics.iter();
+        topics.map(|topic| topic.name.len()).max() <= Some(TOPIC_NAME_BYTES_MAX)
+    }
+}
 
 /// What evicts what: the lower goes first, and only for one that is not lower.
 type EvictableKey = (bool, usize, i32);
@@ -75,6 +90,13 @@ impl SessionCache {
         SessionCache::with_bounds(slots_max, PARTITIONS_MAX)
     }
 
+    /// The same where sessions may take about `memory_bytes`.
+    pub fn within(slots_max: usize, memory_bytes: usize) -> Self {
+        let partitions = memory_bytes / PARTITION_BYTES;
+        let partitions_max = partitions.clamp(PARTITIONS_MIN, PARTITIONS_MAX);
+        SessionCache::with_bounds(slots_max, partitions_max)
+    }
+
     /// The same with another bound on the partitions of all sessions.
     pub(super) fn with_bounds(slots_max: usize, partitions_max: usize) -> Self {
         SessionCache {
@@ -97,6 +119,11 @@ impl SessionCache {
             partitions: self.partitions,
             evictions: self.evictions,
         }
+    }
+
+    /// How many partitions the session has, 0 where there is none of this id.
+    pub fn partitions_of(&self, id: i32) -> usize {
+        self.slots.get(&id).map_or(0, |slot| slot.size)
     }
 
     /// Begins a request. `frame` is what the request was decoded from; `fresh_id` draws ids, of
@@ -130,7 +157,8 @@ impl SessionCache {
         }
         let is_privileged = request.replica_id >= 0;
         let size = request.partitions.len();
-        if request.session_epoch == FINAL_EPOCH || !self.make_room(is_privileged, size, now_ms) {
+        let wants_none = request.session_epoch == FINAL_EPOCH || !asked.may_be_remembered();
+        if wants_none || !self.make_room(is_privileged, size, now_ms) {
             return Ok(FetchContext::sessionless(asked.targets()));
         }
         let session = Box::new(Session::new(&asked));
@@ -160,6 +188,10 @@ impl SessionCache {
         }
         if slot.uses_topic_ids != asked.uses_topic_ids() {
             return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
+        }
+        if !asked.may_be_remembered() {
+            self.remove(id);
+            return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
         }
         let mut session = slot
             .session

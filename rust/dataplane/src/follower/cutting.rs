@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pyrklog_log::{Log, TruncateError, TruncateJob};
+use pyrklog_log::disk::may_pass;
+use pyrklog_log::{Log, OpenError, TruncateError, TruncateJob};
 use pyrklog_wire::fetch::EpochEndOffset;
 
 use super::asking::Ask;
@@ -15,6 +16,9 @@ use crate::shared::Shared;
 
 /// How often it is looked whether everything is written.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
+
+/// Between two tries while the system has not what it takes.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// Why the log is to be cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +88,7 @@ fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, ask: &Ask, cut: C
     let Some((mut job, plan, end)) = begin(shared, partition, ask, &cut) else {
         return;
     };
-    let result = job.execute();
+    let result = execute(shared, partition, &mut job);
     let failure = result.as_ref().err().map(ToString::to_string);
     let mut state = partition.lock();
     if let Some(log) = &mut state.log {
@@ -181,17 +185,45 @@ fn plan(log: &Log, cut: &Cut) -> Plan {
     }
 }
 
-/// A recovery point behind the end would let the next start take for synced what is not.
-fn write_recovery_point(shared: &Arc<Shared>, partition: &Partition, offset: i64) {
-    let (topic, index) = (&*partition.topic.name, partition.index);
-    let written = partition
-        .dir
-        .files
-        .write_recovery_points(&[(topic, index, offset)]);
-    if let Err(error) = written {
-        let reason = format!("truncating {topic}-{index}: {error}");
-        shared.fail_dir(&partition.dir, reason);
+/// Until it can be done: a log that was cut in part takes nothing, and nobody else may cut it.
+fn execute(
+    shared: &Arc<Shared>,
+    partition: &Partition,
+    job: &mut TruncateJob,
+) -> Result<(), OpenError> {
+    loop {
+        match job.execute() {
+            Err(error) if error.may_pass() && !shared.is_ending() => {
+                wait_for_better(shared, partition, &error.to_string());
+            }
+            result => return result,
+        }
     }
+}
+
+/// A recovery point behind the end would let the next start take for synced what is not: until it can be
+/// written. The directory fails where that is not for lack of space, descriptors or memory.
+pub fn write_recovery_point(shared: &Arc<Shared>, partition: &Partition, offset: i64) {
+    let (topic, index) = (&*partition.topic.name, partition.index);
+    loop {
+        let reason = match partition.dir.write_recovery_point(topic, index, offset) {
+            Ok(()) => return,
+            Err(error) if may_pass(&error) && !shared.is_ending() => {
+                wait_for_better(shared, partition, &error.to_string());
+                continue;
+            }
+            Err(error) => format!("writing the recovery point of {topic}-{index}: {error}"),
+        };
+        return shared.fail_dir(&partition.dir, reason);
+    }
+}
+
+/// No space, descriptor or memory now.
+fn wait_for_better(shared: &Arc<Shared>, partition: &Partition, reason: &str) {
+    let (topic, index) = (&*partition.topic.name, partition.index);
+    let reason = format!("cutting {topic}-{index}: {reason}");
+    shared.disk_full(&partition.dir, reason);
+    shared.await_writers(AGAIN);
 }
 
 fn tell(shared: &Shared, partition: &Partition, reason: &str, plan: Plan, end: i64) {

@@ -15,6 +15,7 @@ use super::taking::{self, Answer, Taken};
 use crate::api::ClusterConfig;
 use crate::clock::mono_ms;
 use crate::partition::{Partition, Role};
+use crate::planted::{Bug, is_planted};
 use crate::shared::Shared;
 
 /// The first pause after a failure; each one in a row is twice as long, up to
@@ -120,7 +121,9 @@ impl Following {
                 && followed.partition.is_throttled_following(node_id)
             {
                 due(quota.look_ms(now_ms));
-            } else if log.gated_end() < log.log_end_offset() {
+            } else if log.gated_end() < log.log_end_offset()
+                && !(is_planted(Bug::AskWhileWriting) && log.is_being_written())
+            {
                 wanted.waits_for_gate = true;
                 due(now_ms + GATE_LOOK_MS);
             } else {

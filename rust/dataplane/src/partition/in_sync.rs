@@ -3,8 +3,18 @@
 use pyrklog_log::Log;
 
 use super::{PartitionState, Role};
+use crate::followers::Follower;
 use crate::planted::{Bug, is_planted};
 use crate::replica_selector::Candidate;
+
+/// What the control plane is to be told after a follower's fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The follower may join the in-sync replicas.
+    pub has_caught_up: bool,
+    /// Its log starts elsewhere, and somebody waits for that.
+    pub log_start_moved: bool,
+}
 
 impl PartitionState {
     /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
@@ -45,10 +55,19 @@ impl PartitionState {
     /// broker. Nor as long as the controller counts on others, whatever `min.insync.replicas` is
     /// here by now: it may have decided by another one.
     pub(super) fn has_enough_in_sync(&self) -> bool {
-        let minimum = usize::try_from(self.topic.settings().min_insync_replicas).unwrap_or(0);
-        let count = self.isr.len();
-        !self.is_held && (count >= self.replicas.len() || count >= minimum)
-            || is_planted(Bug::AckBelowMinIsr)
+        let moves_anyway = is_planted(Bug::AckBelowMinIsr) || is_planted(Bug::MoveWhileHeld);
+        self.has_min_isr() && (!self.is_held || moves_anyway)
+    }
+
+    /// Whether enough replicas are in sync for acks=-1.
+    pub fn has_min_isr(&self) -> bool {
+        self.isr.len() >= self.min_isr() || is_planted(Bug::AckBelowMinIsr)
+    }
+
+    /// `min.insync.replicas`, and no more than there are replicas (Kafka's `effectiveMinIsr`).
+    pub fn min_isr(&self) -> usize {
+        let minimum = self.topic.settings().min_insync_replicas;
+        usize::try_from(minimum).map_or(0, |minimum| minimum.min(self.replicas.len()))
     }
 
     /// How far the log of a follower has to reach.
@@ -79,8 +98,8 @@ impl PartitionState {
         log.is_some_and(|log| log.high_watermark() >= self.epoch_start)
     }
 
-    /// A follower's fetch says how far its log reaches. `Some(true)`: it may join the in-sync
-    /// replicas, which is to be told. `None`: it is not a replica.
+    /// A follower's fetch says where its log starts and how far it reaches; what of it is to be
+    /// told. `None`: it is not a replica.
     pub fn follower_fetched(
         &mut self,
         id: i32,
@@ -88,7 +107,7 @@ impl PartitionState {
         log_start_offset: i64,
         broker_epoch: i64,
         now_ms: i64,
-    ) -> Option<bool> {
+    ) -> Option<Fetched> {
         let log = self.log.as_ref()?;
         let end = log.log_end_offset();
         let needed = self.needed_to_join(log);
@@ -96,9 +115,21 @@ impl PartitionState {
             .followers
             .iter_mut()
             .find(|follower| follower.id == id)?;
+        let log_start_moved = follower.log_start_offset != log_start_offset;
         follower.log_start_offset = log_start_offset;
         follower.fetches(offset.min(end), end, broker_epoch, now_ms);
-        Some(!self.members.contains(&id) && follower.tells_of_reaching(needed))
+        Some(Fetched {
+            has_caught_up: !self.members.contains(&id) && follower.tells_of_reaching(needed),
+            log_start_moved: log_start_moved && std::mem::take(&mut self.tells_log_starts),
+        })
+    }
+
+    /// Where the followers' logs start, as their last fetches said; -1 unknown. The control plane is
+    /// told once when one of them starts elsewhere.
+    pub fn follower_log_starts(&mut self) -> Vec<(i32, i64)> {
+        self.tells_log_starts = true;
+        let start_of = |follower: &Follower| (follower.id, follower.log_start_offset);
+        self.followers.iter().map(start_of).collect()
     }
 
     /// The in-sync followers that have what lies at an offset.

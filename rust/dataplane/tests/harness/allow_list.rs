@@ -62,6 +62,11 @@ pub fn program() -> BpfProgram {
     rules.insert(libc::SYS_write, only_with(2, SeccompCmpOp::Eq, 8));
     // Of files, what is in memory.
     rules.insert(libc::SYS_preadv2, has_flag(5, RWF_NOWAIT));
+    // What the kernel kept back of a reply goes out.
+    rules.insert(
+        libc::SYS_setsockopt,
+        only_with(2, SeccompCmpOp::Eq, libc::TCP_NODELAY),
+    );
     // Memory of its own, never a file's.
     rules.insert(libc::SYS_mmap, has_flag(3, libc::MAP_ANONYMOUS as u64));
     // Debug builds of the standard library ask whether a descriptor is open before they close it.

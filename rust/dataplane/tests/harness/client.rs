@@ -1,7 +1,7 @@
 //! A blocking client that speaks the protocol through `pyrklog-wire`.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
@@ -17,6 +17,8 @@ use pyrklog_wire::list_offsets::{
 };
 use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic};
 use pyrklog_wire::produce::{self, ProduceResponse, TopicToProduce};
+
+use rustix::net::{self, AddressFamily, SocketType};
 
 use super::PATIENCE;
 
@@ -265,7 +267,19 @@ impl Fetched {
 
 impl Client {
     pub fn connect(port: u16) -> Client {
-        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        Client::on(TcpStream::connect(("127.0.0.1", port)).unwrap())
+    }
+
+    /// From 127.0.0.`host`.
+    pub fn connect_from(host: u8, port: u16) -> Client {
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let address = |host, port| SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, host), port);
+        net::bind(&socket, &address(host, 0)).unwrap();
+        net::connect(&socket, &address(1, port)).unwrap();
+        Client::on(TcpStream::from(socket))
+    }
+
+    fn on(stream: TcpStream) -> Client {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Client {

@@ -4,7 +4,9 @@
 
 pub mod allow_list;
 mod client;
+mod dying_disk;
 pub mod internal;
+pub mod kept;
 mod pair;
 mod slow_disk;
 
@@ -20,6 +22,7 @@ use pyrklog_log::disk::testing::StallingDisk;
 use pyrklog_log::disk::{Disk, RealDisk};
 
 pub use client::*;
+pub use dying_disk::DyingDisk;
 pub use pair::*;
 pub use slow_disk::SlowDisk;
 
@@ -161,7 +164,7 @@ impl TestPlane {
         if is_restless() {
             plane.be_restless();
         }
-        let port = plane.listen("PLAINTEXT", "127.0.0.1", 0).unwrap();
+        let port = plane.listen("PLAINTEXT", "127.0.0.1", 0, false).unwrap();
         let mut test = TestPlane {
             plane,
             port,
@@ -351,6 +354,11 @@ impl TestPlane {
 
     pub fn client(&self) -> Client {
         Client::connect(self.port)
+    }
+
+    /// A client on 127.0.0.`host`.
+    pub fn client_from(&self, host: u8) -> Client {
+        Client::connect_from(host, self.port)
     }
 
     /// Ends in order; whether everything is clean.

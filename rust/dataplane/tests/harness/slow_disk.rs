@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use pyrklog_log::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, RealDisk, Space};
+use pyrklog_log::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, RealDisk, Space, Stamp};
 
 #[derive(Debug, Default)]
 struct State {
@@ -103,6 +103,9 @@ impl Disk for SlowDisk {
     }
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
         RealDisk.modified_ms(path)
+    }
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        RealDisk.stamp(path)
     }
     fn file_len(&self, path: &Path) -> io::Result<u64> {
         RealDisk.file_len(path)

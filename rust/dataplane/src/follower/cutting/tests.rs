@@ -33,7 +33,7 @@ impl Follower {
     fn start(dir: &Path) -> Follower {
         let plane = DataPlane::open_on(config(dir), Arc::new(RealDisk)).unwrap();
         // Starts the threads that write.
-        plane.listen("PLAINTEXT", "127.0.0.1", 0).unwrap();
+        plane.listen("PLAINTEXT", "127.0.0.1", 0, false).unwrap();
         plane.apply_image(image()).unwrap();
         follow(&plane, 0);
         let partition = plane.shared().registry.partition("t", 0).unwrap();
@@ -180,4 +180,40 @@ fn a_cut_of_an_older_epoch_is_not_made() {
     follower.follow(2);
     assert_eq!(follower.cut(&before, DIVERGING), 3);
     assert_eq!(follower.cut(&follower.ask(), DIVERGING), 1);
+}
+
+/// Rows of a checkpoint are gathered and then written: one that was gathered before a cut must not be
+/// written behind the cut's own.
+#[test]
+fn a_cut_writes_its_recovery_point_behind_rows_that_were_gathered_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let follower = Follower::start(dir.path());
+    (0..3).for_each(|_| follower.append(0));
+    follower.follow(1);
+    let dir = &follower.partition.dir;
+    let row = || dir.files.open_state("t", 0).recovery_point;
+    std::thread::scope(|scope| {
+        // As the syncer, between the two.
+        let gathered = dir.checkpoints.lock();
+        let cut = scope.spawn(|| follower.cut(&follower.ask(), DIVERGING));
+        let begun = Instant::now();
+        while follower
+            .partition
+            .lock()
+            .log
+            .as_ref()
+            .unwrap()
+            .log_end_offset()
+            > 1
+        {
+            assert!(begun.elapsed() < PATIENCE, "it is not cut");
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!cut.is_finished(), "it waits for the row");
+        dir.files.write_recovery_points(&[("t", 0, 3)]).unwrap();
+        drop(gathered);
+        assert_eq!(cut.join().unwrap(), 1);
+    });
+    assert!(row() <= 1, "{}", row());
 }

@@ -1,0 +1,248 @@
+//! A block cache that an orderly end leaves for the next start: whether it may be left, and whether the
+//! directory is still the one that it was left beside (`docs/block-cache.md`, section 3).
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use pyrklog_arena::limits::memory_limits;
+use pyrklog_arena::{Arena, ArenaError, Found, Header, read_header};
+use pyrklog_log::{ArenaMarker, KeptMark, LogDir, hex};
+
+use crate::api::CacheConfig;
+use crate::block_cache::{Note, attach};
+use crate::clock::Now;
+
+const MIB: u64 = 1 << 20;
+
+/// Of the memory that were free without it, an arena that nobody uses keeps no more than this part:
+/// nobody would give it back.
+const KEPT_SHARE: u64 = 2;
+
+/// Nobody has taken it up for so long: the next broker that looks removes it.
+const KEPT_MS: i64 = 3_600_000;
+
+/// Whose an arena is, seen from a log directory whose marker names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// This directory's.
+    Own,
+    /// Of another one, which names it, too: this one is a copy of that.
+    Original,
+    /// Made when the directory had another path.
+    Moved,
+}
+
+/// Compares the path in the arena's header with the directory's.
+pub fn whose(header: &Header, log_dir: &Path) -> Whose {
+    let other = Path::new(&header.log_dir);
+    if header.is_of(&full_path(log_dir)) || is_same(other, log_dir) {
+        return Whose::Own;
+    }
+    match marker_of(other) {
+        Some(marker) if marker.identity == header.identity => Whose::Original,
+        _ => Whose::Moved,
+    }
+}
+
+/// As an arena's header has it: it means the same whatever directory a process runs in.
+pub fn full_path(log_dir: &Path) -> String {
+    let path = std::path::absolute(log_dir).unwrap_or_else(|_| log_dir.to_owned());
+    path.display().to_string()
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |path: &Path| Some(fs::metadata(path).ok()?).map(|dir| (dir.dev(), dir.ino()));
+    id(one).is_some_and(|found| Some(found) == id(other))
+}
+
+/// The marker of a log directory that this process may not have opened.
+pub fn marker_of(log_dir: &Path) -> Option<ArenaMarker> {
+    let text = fs::read_to_string(log_dir.join(".pyrklog-arena")).ok()?;
+    ArenaMarker::parse(&text)
+}
+
+pub fn header_of(path: &Path) -> Option<Header> {
+    read_header(&fs::File::open(path).ok()?).ok()
+}
+
+/// Takes up what an orderly end left; false where it must not be, and then it is gone.
+pub fn take_up(
+    config: &CacheConfig,
+    files: &LogDir,
+    (marker, kept): (&ArenaMarker, KeptMark),
+    share_bytes: u64,
+    notes: &mut Vec<Note>,
+) -> bool {
+    let reason = match try_take_up(config, files, (marker, kept), share_bytes) {
+        Ok((arena, found)) => {
+            let kept_bytes = arena.statistics().held_bytes;
+            let path = arena.path().display();
+            notes.push((
+                "info",
+                format!("took up {path}: {} MiB are in memory", kept_bytes / MIB),
+            ));
+            files.env().set_cache(arena, false, found);
+            return true;
+        }
+        Err(reason) => reason,
+    };
+    let path = marker.path.display();
+    notes.push(("info", format!("dropped {path}: {reason}")));
+    let is_own = header_of(&marker.path).is_some_and(|header| {
+        header.identity == marker.identity && whose(&header, files.path()) == Whose::Own
+    });
+    // The marker first: an arena that is named and not there is an alarm.
+    if is_own && files.remove_arena_marker().is_ok() {
+        // Nothing in it would be missed; if it stays, it is swept away one day.
+        let _gone_or_not = fs::remove_file(&marker.path);
+    }
+    false
+}
+
+/// The error is why not: half a sentence.
+fn try_take_up(
+    config: &CacheConfig,
+    files: &LogDir,
+    (marker, kept): (&ArenaMarker, KeptMark),
+    share_bytes: u64,
+) -> Result<(Arc<Arena>, Found), String> {
+    if config.drops {
+        return Err("as was asked for".to_owned());
+    }
+    if !files.was_clean() {
+        return Err("the directory was opened since, and not closed in order".to_owned());
+    }
+    if files.clean_mark() != Some(kept.clean_mark) {
+        return Err("another broker has used the directory since".to_owned());
+    }
+    if share_bytes == 0 || config.dir.as_deref() != marker.path.parent() {
+        return Err("the cache lies elsewhere now, or nowhere".to_owned());
+    }
+    match header_of(&marker.path).map(|header| whose(&header, files.path())) {
+        None | Some(Whose::Own) => {}
+        Some(_) => return Err("the directory is a copy, or was moved".to_owned()),
+    }
+    let (arena, mut found) = attach(marker, |identity| {
+        Arena::attach_kept(&marker.path, identity, share_bytes)
+    })
+    .map_err(|error: ArenaError| error.to_string())?;
+    drop_changed(files, &arena, &mut found);
+    // From here on it is the arena of a broker that runs, and a kill leaves it as such.
+    let in_use = ArenaMarker {
+        unregistered: Some(files.clean_epoch()),
+        kept: None,
+        ..marker.clone()
+    };
+    files
+        .write_arena_marker(&in_use)
+        .map_err(|error| format!("writing its marker: {error}"))?;
+    Ok((arena, found))
+}
+
+/// Blocks of partitions whose files are not those that were left.
+fn drop_changed(files: &LogDir, arena: &Arena, found: &mut Found) {
+    for (name, slot) in arena.partitions() {
+        let is_whole = found.get(&name).is_some_and(|found| {
+            let mut segments = found.segments.values();
+            found.damage.is_none() && segments.all(|segment| segment.unwritten_from().is_none())
+        });
+        let now = || files.files_hash(&name.topic, name.partition).ok().flatten();
+        let hash = arena.files_hash(slot);
+        if !is_whole || hash.is_none() || hash != now() {
+            found.remove(&name);
+            arena.release_slot(slot);
+        }
+    }
+}
+
+/// A step of an orderly end, before the directory is marked clean: prepares the arena to be kept. False
+/// where it cannot be. `closed` are the logs that were closed; nothing in the arena is unwritten.
+pub fn prepare(config: &CacheConfig, files: &LogDir, closed: &HashSet<(String, i32)>) -> bool {
+    let Some(arena) = files.env().arena() else {
+        return false;
+    };
+    let is_ours = config.dir.as_deref() == arena.path().parent()
+        && header_of(arena.path()).is_some_and(|header| header.is_of(&full_path(files.path())));
+    if !config.keeps || !is_ours || !arena.is_open() || !arena.is_linked() {
+        return false;
+    }
+    let populated_bytes = u64::from(arena.populated()) * MIB;
+    let free_bytes = memory_limits().available_bytes + populated_bytes;
+    arena.trim(u32::try_from(free_bytes / KEPT_SHARE / MIB).unwrap_or(u32::MAX));
+    let unopened: HashSet<_> = files.env().unclaimed_partitions().into_iter().collect();
+    let mut holds_any = false;
+    arena.mark_left(|name| {
+        let folder = (name.topic.clone(), name.partition);
+        let is_closed = closed.contains(&folder)
+            || unopened.contains(name) && files.is_left_closed(&folder.0, folder.1);
+        let hash = is_closed.then(|| files.files_hash(&folder.0, folder.1).ok().flatten());
+        let hash = hash.flatten().unwrap_or(0);
+        holds_any |= hash != 0;
+        hash
+    });
+    holds_any && arena.statistics().held_bytes > 0
+}
+
+/// The last step of an orderly end, behind the mark of a clean end, of an arena that was prepared.
+///
+/// # Errors
+/// The disk's: it is not kept.
+pub fn keep(files: &LogDir) -> io::Result<()> {
+    let Some(arena) = files.env().arena() else {
+        return Ok(());
+    };
+    let kept = KeptMark {
+        at_ms: Now::read().wall_ms,
+        clean_mark: files.clean_mark_now()?,
+    };
+    files.write_arena_marker(&ArenaMarker {
+        identity: arena.identity(),
+        path: arena.path().to_owned(),
+        unregistered: None,
+        kept: Some(kept),
+    })
+}
+
+/// Removes arenas in `dir` that nobody uses and nobody would miss: those of brokers that were killed
+/// and whose directory was removed, and those that were kept and not taken up for an hour.
+pub fn sweep(dir: &Path) -> io::Result<usize> {
+    let mut removed = 0;
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let is_arena =
+            name.is_some_and(|name| name.starts_with("pyrklog-") && name.ends_with(".arena"));
+        if is_arena && remove_abandoned(&path) {
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+fn remove_abandoned(path: &Path) -> bool {
+    let Some(header) = header_of(path) else {
+        return false;
+    };
+    let log_dir = Path::new(&header.log_dir);
+    let is_wanted = match marker_of(log_dir) {
+        Some(marker) if marker.identity == header.identity => marker
+            .kept
+            .is_none_or(|kept| Now::read().wall_ms.saturating_sub(kept.at_ms) < KEPT_MS),
+        // A marker that makes no sense may name it.
+        Some(_) => false,
+        None => fs::read_to_string(log_dir.join(".pyrklog-arena"))
+            .is_ok_and(|text| text.contains(&hex(&header.identity.uuid))),
+    };
+    if is_wanted {
+        return false;
+    }
+    // Looking takes the lock, which its user would have, until it is removed.
+    let Ok(glance) = Arena::peek(path, header.identity) else {
+        return false;
+    };
+    glance.damage.is_none() && glance.unwritten_bytes == 0 && fs::remove_file(path).is_ok()
+}

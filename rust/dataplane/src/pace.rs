@@ -1,0 +1,48 @@
+//! How often something is told that clients can bring about as often as they like.
+
+/// The time that a bound holds for.
+const WINDOW_MS: i64 = 10_000;
+
+/// See the module. One a kind of notice.
+#[derive(Debug, Default)]
+pub struct Pace {
+    since_ms: Option<i64>,
+    told: u32,
+    untold: u64,
+}
+
+impl Pace {
+    /// Whether it is told now, where `most` in ten seconds are; if so, how many were not told since
+    /// the last one that was.
+    pub fn tell(&mut self, most: u32, now_ms: i64) -> Option<u64> {
+        let is_over = self
+            .since_ms
+            .is_none_or(|since| now_ms - since >= WINDOW_MS);
+        if is_over {
+            self.since_ms = Some(now_ms);
+            self.told = 0;
+        }
+        if self.told >= most {
+            self.untold += 1;
+            return None;
+        }
+        self.told += 1;
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_told_is_counted_and_told_with_the_next() {
+        let mut pace = Pace::default();
+        let told: Vec<_> = (0..5).map(|now_ms| pace.tell(2, now_ms)).collect();
+        assert_eq!(told, [Some(0), Some(0), None, None, None]);
+        assert_eq!(pace.tell(2, WINDOW_MS - 1), None);
+        assert_eq!(pace.tell(2, WINDOW_MS), Some(4));
+        assert_eq!(pace.tell(2, WINDOW_MS), Some(0));
+        assert_eq!(pace.tell(2, WINDOW_MS + 1), None);
+    }
+}

@@ -1,0 +1,38 @@
+//! How far replicas reach that nobody leads, which the controller compares; and where those start that
+//! follow this broker.
+
+use pyrklog_wire::ErrorCode;
+
+use crate::DataPlane;
+
+/// Of this broker's log, and of each follower's (broker, offset; -1 unknown).
+pub type LogStarts = (i64, Vec<(i32, i64)>);
+
+impl DataPlane {
+    /// Of each partition the leader epoch of its last record (-1 without any) and its log end
+    /// offset; `None` where no log of it is open here.
+    pub fn log_ends(&self, partitions: &[(String, i32)]) -> Vec<Option<(i32, i64)>> {
+        let held = self.shared.registry.load();
+        let end_of = |(topic, partition): &(String, i32)| {
+            let state = held.partition(topic, *partition)?.lock();
+            let log = state.log.as_ref()?;
+            Some((log.latest_epoch().unwrap_or(-1), log.log_end_offset()))
+        };
+        partitions.iter().map(end_of).collect()
+    }
+
+    /// Where the logs of each partition start, that this broker leads, and its followers' as they
+    /// said last; an error code where it does not lead. [`crate::api::Event::FollowerLogStart`] tells
+    /// once when one of them has moved since.
+    pub fn log_starts(&self, partitions: &[(String, i32)]) -> Vec<Result<LogStarts, ErrorCode>> {
+        let held = self.shared.registry.load();
+        let starts_of = |(topic, partition): &(String, i32)| {
+            let partition = held.partition(topic, *partition);
+            let partition = partition.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+            let mut state = partition.lock();
+            let own = state.led()?.log_start_offset();
+            Ok((own, state.follower_log_starts()))
+        };
+        partitions.iter().map(starts_of).collect()
+    }
+}

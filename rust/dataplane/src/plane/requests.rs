@@ -1,0 +1,68 @@
+//! Answers to requests that the control plane serves, of [`DataPlane`].
+
+use super::DataPlane;
+use crate::api::RequestId;
+use crate::inbox::{Answer, Message};
+use crate::replies::FREE_BYTES;
+use crate::request_channel::{Parking, Place};
+
+impl DataPlane {
+    /// Answers a request with the body after the response header. An id that is unknown or
+    /// answered already is ignored. Where a large answer finds no memory the connection is closed.
+    pub fn reply(&self, request: RequestId, body: Vec<u8>) {
+        let answer = if body.len() <= FREE_BYTES {
+            Answer::Body(body, None)
+        } else {
+            match self.shared.replies.hold(body.len()) {
+                None => Answer::Close,
+                held => Answer::Body(body, held),
+            }
+        };
+        self.answer(request, answer);
+    }
+
+    /// Answers a Metadata request that waited for topics; `errors` are the codes of names that
+    /// could not be created.
+    pub fn resume(&self, request: RequestId, errors: Vec<(String, i16)>) {
+        self.answer(request, Answer::Resume(errors));
+    }
+
+    /// No answer fits: closes the request's connection.
+    pub fn close_request(&self, request: RequestId) {
+        self.answer(request, Answer::Close);
+    }
+
+    /// The answer has to wait (for other clients, for replication, for the metadata store): the
+    /// request keeps its connection waiting, but no longer counts towards `queued.max.requests`.
+    /// False where there is no memory for more that wait: it is to be answered now. An id that is
+    /// unknown or answered already is ignored.
+    pub fn park(&self, request: RequestId) -> bool {
+        match self.shared.channel.park(request) {
+            Parking::Done(next) => {
+                if let Some(next) = next {
+                    self.unblock(next);
+                }
+                true
+            }
+            Parking::NoRoom => false,
+        }
+    }
+
+    fn answer(&self, request: RequestId, answer: Answer) {
+        let Some((place, next)) = self.shared.channel.finish(request) else {
+            return;
+        };
+        self.shared.inboxes[place.thread].send(Message::Reply {
+            token: place.token,
+            request,
+            answer,
+        });
+        if let Some(next) = next {
+            self.unblock(next);
+        }
+    }
+
+    fn unblock(&self, next: Place) {
+        self.shared.inboxes[next.thread].send(Message::Unblock { token: next.token });
+    }
+}

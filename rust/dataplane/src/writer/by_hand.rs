@@ -1,0 +1,54 @@
+//! A writer that a simulation drives: a write may be under way for as long as it wants.
+
+use std::sync::Arc;
+
+use pyrklog_log::WriteJob;
+
+use super::{Writer, extents, take_job};
+use crate::partition::Partition;
+use crate::writer_queue::Turn;
+
+/// Writes that have begun and have not returned.
+pub type UnderWay = Vec<(Arc<Partition>, WriteJob)>;
+
+impl Writer {
+    /// One whole turn; false where nothing was due.
+    pub fn turn_by_hand(&mut self) -> bool {
+        let mut turn = Turn::default();
+        self.dir.writer.take_now(&mut turn, &*self.dir) && self.carry_out_turn(&mut turn)
+    }
+
+    /// Begins to write what is due: nothing of it is in the files before [`Writer::return_by_hand`].
+    pub fn begin_by_hand(&mut self) {
+        let mut turn = Turn::default();
+        self.dir.writer.take_now(&mut turn, &*self.dir);
+        for (partition, extent) in extents(&mut turn) {
+            if let Some(job) = take_job(&partition, extent) {
+                self.dir.writer.begin_job(self.index);
+                self.under_way.push((partition, job));
+            }
+        }
+    }
+
+    /// Whether a write is under way.
+    pub fn is_under_way(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    /// What is under way returns, and is told.
+    pub fn return_by_hand(&mut self) {
+        for (partition, job) in std::mem::take(&mut self.under_way) {
+            self.carry_out(partition, job);
+        }
+        self.try_again();
+        self.deliver();
+    }
+
+    /// What is under way comes to the files, and nobody hears of it: the process dies meanwhile.
+    pub fn write_untold(&mut self) {
+        for (_, mut job) in std::mem::take(&mut self.under_way) {
+            // Whether it comes so far or not, nobody relies on it.
+            let _written_or_not = job.execute();
+        }
+    }
+}

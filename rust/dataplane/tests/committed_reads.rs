@@ -1,0 +1,110 @@
+//! Readers of committed records whose read waits for the disk while the log changes: where nobody can
+//! tell any more what was aborted, no records are shown.
+
+mod harness;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use harness::*;
+use pyrklog_dataplane::api::StopSpec;
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::api::key;
+use pyrklog_wire::batch::{set_base_offset, set_partition_leader_epoch};
+use pyrklog_wire::builder::{BatchBuilder, transaction_marker};
+
+const PRODUCER_ID: i64 = 7;
+/// Batches of one record each of the aborted transaction.
+const ABORTED: i64 = 20;
+/// The next segment's base offset; the abort marker lies before it.
+const NEXT_BASE: i64 = ABORTED + 1;
+
+/// As a broker that ended without order leaves a partition: a segment with an aborted transaction, and
+/// one behind it.
+fn write_segments(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let mut first = Vec::new();
+    for offset in 0..ABORTED {
+        let mut batch = BatchBuilder::new()
+            .base_offset(offset)
+            .leader_epoch(0)
+            .producer(PRODUCER_ID, 0, offset as i32)
+            .transactional();
+        batch.append(1_000, None, Some(&[b'a'; 1_000]));
+        first.extend(batch.build());
+    }
+    let mut marker = transaction_marker(PRODUCER_ID, 0, false, 0, 1_000);
+    set_base_offset(&mut marker, ABORTED);
+    set_partition_leader_epoch(&mut marker, 0);
+    first.extend(marker);
+    let mut plain = BatchBuilder::new().base_offset(NEXT_BASE).leader_epoch(0);
+    plain.append(1_000, None, Some(b"plain"));
+    std::fs::write(folder.join("00000000000000000000.log"), first).unwrap();
+    let next = folder.join(format!("{NEXT_BASE:020}.log"));
+    std::fs::write(next, plain.build()).unwrap();
+}
+
+/// The answer to a read of committed records during which `change` happens.
+fn read_across(change: impl Fn(&mut TestPlane, &Stalling)) -> Fetched {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    write_segments(&logs.join("t-0"));
+    let disk = Stalling::new();
+    let mut config = config(vec![logs]);
+    config.retention_check_interval_ms = 20;
+    let mut test = TestPlane::start_with(config, Arc::new(disk.0.clone()));
+    let mut options = topic_config();
+    options.log.retention_ms = -1;
+    assert_eq!(test.lead("t", 1, &options), [0]);
+    let mut client = test.client();
+    disk.set_cold(Some("/t-0/"));
+    disk.stall("/t-0/");
+    // To find where a record in the midst lies, the disk is read.
+    let mut ask = Ask::one("t", 0, 3);
+    ask.isolation_level = 1;
+    client.send(key::FETCH, ask.version, &ask.encode());
+    eventually("a read that waits", || (disk.waiting() > 0).then_some(()));
+    change(&mut test, &disk);
+    disk.resume();
+    let (_, body) = client.receive(key::FETCH, ask.version);
+    fetched(&body, &ask).partitions.remove(0)
+}
+
+#[test]
+fn committed_records_are_shown_with_what_was_aborted() {
+    let found = read_across(|_, _| {});
+    assert_eq!(found.error, ErrorCode::NONE);
+    assert_eq!(found.aborted, Some(vec![(PRODUCER_ID, 0)]));
+    assert_eq!(found.batches()[0], 3);
+}
+
+#[test]
+fn records_that_retention_took_meanwhile_are_not_shown() {
+    let found = read_across(|test, disk| {
+        let ticket = test.plane.delete_records(vec![("t".into(), 0, NEXT_BASE)]);
+        test.ticket(ticket.unwrap());
+        // The segment is out of the log, and its files are about to be renamed.
+        eventually("retention", || (disk.waiting() > 1).then_some(()));
+    });
+    assert_eq!(found.error, ErrorCode::OFFSET_OUT_OF_RANGE);
+    assert_eq!(found.records.len(), 0);
+}
+
+#[test]
+fn records_of_a_partition_that_is_led_elsewhere_by_now_are_not_shown() {
+    let found = read_across(|test, _| {
+        let stop = StopSpec {
+            topic: "t".into(),
+            partition: 0,
+            delete: false,
+        };
+        test.plane.stop_partitions(vec![stop]).unwrap();
+        let mut client = test.client();
+        eventually("the stop", || {
+            let found = client.fetch_one("t", 0, 0);
+            (found.error == ErrorCode::NOT_LEADER_OR_FOLLOWER).then_some(())
+        });
+    });
+    assert_eq!(found.error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(found.records.len(), 0);
+}

@@ -1,0 +1,126 @@
+//! A disk on which nothing has an effect any more after a number of steps: what then lies on it is
+//! what a kill would leave.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use pyrklog_log::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, RealDisk, Space, Stamp};
+
+/// See the module. Clones share their steps.
+#[derive(Clone, Debug)]
+pub struct DyingDisk(Arc<AtomicI64>);
+
+#[derive(Debug)]
+struct DyingFile {
+    inner: Arc<dyn DiskFile>,
+    disk: DyingDisk,
+}
+
+impl DyingDisk {
+    /// It lives until it is told otherwise.
+    pub fn new() -> DyingDisk {
+        DyingDisk(Arc::new(AtomicI64::new(i64::MAX)))
+    }
+
+    /// From now on so many steps have an effect.
+    pub fn die_after(&self, steps: i64) {
+        self.0.store(steps, Ordering::SeqCst);
+    }
+
+    /// Whether a step had no effect.
+    pub fn is_dead(&self) -> bool {
+        self.0.load(Ordering::SeqCst) < 0
+    }
+
+    fn step<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if self.0.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            return Err(io::Error::other("the process is dead"));
+        }
+        act()
+    }
+}
+
+impl Disk for DyingDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let open = || RealDisk.open(path, mode);
+        let inner = match mode {
+            OpenMode::Create | OpenMode::Truncate => self.step(open)?,
+            OpenMode::Read | OpenMode::Write => open()?,
+        };
+        let disk = self.clone();
+        Ok(Arc::new(DyingFile { inner, disk }))
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        match path.exists() {
+            true => Ok(()),
+            false => self.step(|| RealDisk.create_dir_all(path)),
+        }
+    }
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        RealDisk.read_dir(path)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        RealDisk.exists(path)
+    }
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        RealDisk.file_len(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step(|| RealDisk.rename(from, to))
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.step(|| RealDisk.remove_file(path))
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.step(|| RealDisk.remove_dir_all(path))
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.step(|| RealDisk.sync_dir(path))
+    }
+    fn sync_file_system(&self, path: &Path) -> io::Result<()> {
+        // Only a loss of power could tell.
+        self.step(|| path.metadata().map(drop))
+    }
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        RealDisk.space(path)
+    }
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        RealDisk.modified_ms(path)
+    }
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        RealDisk.stamp(path)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
+        RealDisk.lock(path)
+    }
+}
+
+impl DiskFile for DyingFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.inner.read_at(buffer, position)
+    }
+    fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.inner.read_at_nowait(buffer, position)
+    }
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.disk.step(|| self.inner.write_all_at(bytes, position))
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.step(|| self.inner.set_len(len))
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.disk.step(|| self.inner.len().map(drop))
+    }
+    fn read_ahead(&self, position: u64, len: u64) {
+        self.inner.read_ahead(position, len);
+    }
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor()
+    }
+}
