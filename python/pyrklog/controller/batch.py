@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from pyrklog.controller.effects import Send, Steps
+from pyrklog.controller.effects import Pause, Send, Steps
+from pyrklog.controller.pieces import Turn
 from pyrklog.controller.requests import (
     EPOCH_DURING_DELETE,
     EPOCH_NONE,
@@ -18,7 +19,29 @@ from pyrklog.controller.requests import (
 from pyrklog.controller.state import ControllerState, Partition
 from pyrklog.image import LEADER_BEING_DELETED
 
-_ByTopic = dict[str, tuple[bytes, list[PartitionInfo]]]
+
+class _Topics:
+    """Partitions by topic, in the order in which topics come first."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, TopicPartitions] = {}
+        self._partitions: list[PartitionInfo] = []
+        self._topic = ""
+
+    def add(self, partition: Partition, info: PartitionInfo) -> None:
+        topic = partition.topic
+        if topic.name != self._topic:
+            # Those of one topic mostly come one after another.
+            self._topic, self._partitions = topic.name, []
+            found = TopicPartitions(topic.name, topic.id, self._partitions)
+            known = self._found.setdefault(topic.name, found)
+            if known is not found:
+                assert isinstance(known.partitions, list)
+                self._partitions = known.partitions
+        self._partitions.append(info)
+
+    def partitions(self) -> list[TopicPartitions]:
+        return list(self._found.values())
 
 
 class RequestBatch:
@@ -71,14 +94,19 @@ class RequestBatch:
     def flush(self) -> Steps:
         """Sends everything: to each broker what it must know before what it must do."""
         state = self._state
-        infos = {partition: state.info(partition) for partition in self._metadata}
-        topics = _grouped(
-            (partition, self._as_deleted(partition, info)) for partition, info in infos.items()
-        )
+        infos: dict[Partition, PartitionInfo] = {}
+        told = _Topics()
+        turn = Turn()
+        for partition in self._metadata:
+            infos[partition] = info = state.info(partition)
+            told.add(partition, self._as_deleted(partition, info))
+            if turn.is_over():
+                yield Pause()
+        topics = told.partitions()
         # Nobody may take a topic for deleted because its znode cannot be read.
         is_full = self._is_full and not state.unreadable
         if is_full:
-            topics += self._without_leaders({topic.topic for topic in topics})
+            topics += self._without_partitions({topic.topic for topic in topics})
         number = next(self._numbers)
         images = [broker.image for _, broker in sorted(state.brokers.items())]
         for broker in sorted(self._metadata_brokers & state.brokers.keys()):
@@ -95,10 +123,13 @@ class RequestBatch:
                 ),
             )
         for broker, wanted in sorted(self._lead.items()):
-            led = _grouped(
-                (partition, _as_new(infos[partition], is_new))
-                for partition, is_new in wanted.items()
-            )
+            orders = _Topics()
+            for partition, is_new in wanted.items():
+                if partition.leadership is not None:
+                    orders.add(partition, infos[partition]._replace(is_new=is_new))
+                if turn.is_over():
+                    yield Pause()
+            led = orders.partitions()
             if led and broker in state.brokers:
                 yield Send(
                     broker,
@@ -116,7 +147,7 @@ class RequestBatch:
                 )
         self._clear()
 
-    def _without_leaders(self, named: Collection[str]) -> list[TopicPartitions]:
+    def _without_partitions(self, named: Collection[str]) -> list[TopicPartitions]:
         """Topics of which there is nothing to tell, and which are there nevertheless."""
         return [
             TopicPartitions(topic.name, topic.id, [])
@@ -124,22 +155,7 @@ class RequestBatch:
             if topic.name not in named and topic.name not in self._state.to_delete
         ]
 
-    def _as_deleted(self, partition: Partition, info: PartitionInfo | None) -> PartitionInfo | None:
-        if info is not None and partition.topic.name in self._state.to_delete:
+    def _as_deleted(self, partition: Partition, info: PartitionInfo) -> PartitionInfo:
+        if partition.topic.name in self._state.to_delete:
             info = info._replace(leader=LEADER_BEING_DELETED)
         return info
-
-
-def _as_new(info: PartitionInfo | None, is_new: bool) -> PartitionInfo | None:
-    return info._replace(is_new=True) if info is not None and is_new else info
-
-
-def _grouped(
-    items: Iterable[tuple[Partition, PartitionInfo | None]],
-) -> list[TopicPartitions]:
-    by_topic: _ByTopic = {}
-    for partition, info in items:
-        if info is not None:
-            topic = partition.topic
-            by_topic.setdefault(topic.name, (topic.id, []))[1].append(info)
-    return [TopicPartitions(name, *rest) for name, rest in by_topic.items()]

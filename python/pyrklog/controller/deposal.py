@@ -1,4 +1,4 @@
-"""Whether a broker may depose the controller, whose port refuses connections. Pure.
+"""Whether a broker may depose the controller, which refuses connections or does not answer. Pure.
 
 Deposing is an election that does not wait for the end of a session: one transaction takes away the
 /controller that was seen, puts the broker's own in its place and raises /controller_epoch at the
@@ -6,7 +6,8 @@ version that was read before. It goes by what a suspicion may do (``docs/cluster
 controller that lives in spite of it is fenced by its epoch, as one whose session has expired is,
 and stays registered.
 
-Two refusals of one observer, or one of each of two, make a suspect. They prove nothing: a packet
+Two refusals of one observer, or one of each of two, make a suspect. So does silence, where the
+brokers that it is silent to are a majority of those registered. They prove nothing: a packet
 filter can refuse one broker what it allows all others. Two brokers that refuse each other would
 depose each other for ever, so that a deposal is held back as long as the last one is *unproven*,
 which it is until the registration of who was deposed is gone: for a session's time-out, and for
@@ -25,6 +26,7 @@ from pyrklog.metastore.znodes import (
     CONTROLLER_EPOCH,
     DEPOSED,
     Deposed,
+    decode_controller_epoch,
     encode_controller,
     encode_deposed,
     refused_path,
@@ -60,6 +62,21 @@ class LastDeposal(NamedTuple):
     """Whether the registration of who was deposed is gone."""
 
 
+class Silence(NamedTuple):
+    """The controller does not answer this broker, or refuses it."""
+
+    others: int
+    """Other brokers that say the same of this term."""
+    registered: int
+    """Brokers that have a registration, the controller and this one among them."""
+
+    @property
+    def is_to_a_majority(self) -> bool:
+        """A silence that one broker alone has heard is none, even where there are but two: it may
+        be the one that is cut off."""
+        return self.others > 0 and 2 * (1 + self.others) > self.registered
+
+
 class Evidence(NamedTuple):
     """What speaks for a deposal, and against it."""
 
@@ -69,11 +86,15 @@ class Evidence(NamedTuple):
     """Brokers that the same term of the controller refuses, too."""
     now_ms: int
     last: LastDeposal | None
+    silence: Silence | None = None
+    """None while the controller answers this broker."""
 
     @property
     def is_suspected(self) -> bool:
         """Whether it is enough for a suspicion."""
-        return self.refusals >= (REFUSALS_OF_EACH if self.others else REFUSALS_OF_ONE)
+        if self.refusals >= (REFUSALS_OF_EACH if self.others else REFUSALS_OF_ONE):
+            return True
+        return self.silence is not None and self.silence.is_to_a_majority
 
     def wait_ms(self, session_timeout_ms: int) -> int | None:
         """How long to wait before the controller may be deposed; None while there is no reason."""
@@ -107,7 +128,7 @@ def operations(
     node_id: int, incumbent: Incumbent, found: Found, unproven: int, timestamp_ms: int
 ) -> list[Operation]:
     """The transaction; the third result is the stat of /controller_epoch."""
-    epoch = int(found.epoch.data) + 1
+    epoch = decode_controller_epoch(found.epoch.data) + 1
     record = encode_deposed(Deposed(incumbent.broker, found.broker_epoch, node_id, unproven))
     return [
         Delete(CONTROLLER, incumbent.stat.version),

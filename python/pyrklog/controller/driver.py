@@ -7,10 +7,10 @@ somebody else leads, and all that this term knew is thrown away.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 import trio
 
@@ -20,24 +20,15 @@ from pyrklog.controller.deposal import Incumbent
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     Effect,
-    ForgetUnclean,
-    ReadMinimums,
-    ReadStates,
-    ReadUnclean,
+    Pause,
     Send,
     Snapshot,
     StateChange,
     Steps,
-    TakeProducerIds,
-    UnmarkDeletion,
-    UnmarkElection,
-    UnmarkReassignments,
-    WriteAssignments,
-    WriteStates,
+    WaitForOthers,
 )
 from pyrklog.controller.machine import Controller
 from pyrklog.controller.memory import leaderless
-from pyrklog.controller.producer_ids import take_block
 from pyrklog.controller.requests import (
     ControlRequest,
     ControlResponse,
@@ -48,9 +39,10 @@ from pyrklog.controller.requests import (
 from pyrklog.controller.settings import ControllerSettings
 from pyrklog.controller.state import LiveBroker
 from pyrklog.controller.state_log import StateChangeLog
+from pyrklog.controller.store_effects import execute
 from pyrklog.controller.store_writes import ControllerMovedError, Term
+from pyrklog.controller.waiting_events import Handler, WaitingEvents
 from pyrklog.errors import ErrorCode
-from pyrklog.image import BrokerImage
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
@@ -74,12 +66,12 @@ FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5
 ORDERS_FIRST_SECONDS = 1.0
 """How long a new controller lets its first orders be carried out before it reads the store."""
+EFFECTS_A_TURN = 250
+"""Carried out before others get a turn; most of them are lines of the state-change log."""
 NUMEROUS_EVENTS = frozenset({"partition_state", "replica_state"})
 """Written to the state-change log only."""
 
 log = get_logger("controller")
-
-Handler = Callable[[], Any]
 
 
 class ControllerDriver:
@@ -112,16 +104,24 @@ class ControllerDriver:
         self._is_started = False
         self._term: Term | None = None
         self._machine: Controller | None = None
+        self._nursery: trio.Nursery | None = None
         self._unanswered = 0
         """Orders of this term that were sent or wait to be, to those that are not suspected."""
-        self._events_in, self._events = trio.open_memory_channel[tuple[Hashable, Handler]](math.inf)
-        self._queued: set[Hashable] = set()
+        self._events_in, self._events = trio.open_memory_channel[None](math.inf)
+        self._waiting = WaitingEvents()
+        """What each message of the channel stands for."""
+        self._changed_topics: dict[str, None] = {}
         self._known_topics: set[str] = set()
 
     @property
     def leads(self) -> bool:
         """Whether this broker is the controller."""
         return self._term is not None
+
+    @property
+    def leaving(self) -> Collection[int]:
+        """Brokers that are about to end, where this one leads; none are known elsewhere."""
+        return self._machine.state.shutting_down if self._machine is not None else ()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Takes part until cancelled; started when a controller is known to this broker.
@@ -234,7 +234,8 @@ class ControllerDriver:
     async def _lead(self, term: Term, task_status: trio.TaskStatus[None]) -> None:
         self._term = term
         self._unanswered = 0
-        self._queued.clear()
+        self._waiting = WaitingEvents()
+        self._changed_topics = {}
         self._events_in, self._events = trio.open_memory_channel(math.inf)
         machine = self._machine = Controller(
             self.node_id, term.epoch, delete_topic_enable=self._settings.delete_topic_enable
@@ -242,6 +243,7 @@ class ControllerDriver:
         log.info("controller_elected", broker=self.node_id, epoch=term.epoch)
         failure: Exception | None = None
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             nursery.start_soon(self._resign_when_moved, nursery.cancel_scope)
             await nursery.start(self._channels.run, self._trust_changed)
             try:
@@ -254,9 +256,8 @@ class ControllerDriver:
                 await self._log_dir_events()
                 await self._on_reassignments()
                 await self._on_preferred_election()
-                async for key, handler in self._events:
-                    self._queued.discard(key)
-                    await handler()
+                async for _ in self._events:
+                    await self._waiting.take()()
             except Exception as error:
                 failure = error
                 nursery.cancel_scope.cancel()
@@ -318,15 +319,19 @@ class ControllerDriver:
             self._queue("rebalance", self._rebalance)
             await trio.sleep(interval_seconds)
 
+    async def _unclean_timer(self, number: int, seconds: float) -> None:
+        await trio.sleep(seconds)
+        machine = self._current()
+        self._queue(object(), lambda: self._perform(machine.unclean_wait_over(number)))
+
     async def _rebalance(self) -> None:
         machine = self._current()
         await self._perform(machine.rebalance_leaders(self._settings.imbalance_percent))
 
-    def _queue(self, key: Hashable, handler: Handler) -> None:
+    def _queue(self, key: Hashable, handler: Handler, *, is_urgent: bool = False) -> None:
         """An event; one that waits already is not queued twice."""
-        if key not in self._queued:
-            self._queued.add(key)
-            self._events_in.send_nowait((key, handler))
+        if self._waiting.put(key, handler, is_urgent=is_urgent):
+            self._events_in.send_nowait(None)
 
     def _current(self) -> Controller:
         assert self._machine is not None
@@ -352,7 +357,7 @@ class ControllerDriver:
     # --- watches ---------------------------------------------------------------------------------
 
     def _brokers_changed(self, _event: WatchEvent) -> None:
-        self._queue("brokers", self._on_brokers)
+        self._queue("brokers", self._on_brokers, is_urgent=True)
 
     def _topics_changed(self, _event: WatchEvent) -> None:
         self._queue("topics", self._on_topics)
@@ -366,30 +371,10 @@ class ControllerDriver:
     def _trust_changed(self, broker: int, is_trusted: bool) -> None:
         machine = self._current()
         procedure = machine.trust if is_trusted else machine.suspect
-        self._queue(object(), lambda: self._perform(procedure(broker)))
+        self._queue(object(), lambda: self._perform(procedure(broker)), is_urgent=True)
 
     async def _read_brokers(self) -> dict[int, LiveBroker]:
-        names = await self._store.children(znodes.BROKER_IDS, self._brokers_changed)
-        paths = [f"{znodes.BROKER_IDS}/{name}" for name in names]
-        nodes = await self._store.get_many(paths, self._brokers_changed)
-        unclean_paths = [f"{znodes.UNCLEAN}/{name}" for name in names]
-        unclean = {
-            name
-            for name, node in zip(names, await self._store.get_many(unclean_paths), strict=True)
-            if node is not None
-        }
-        live = {}
-        for name, path, node in zip(names, paths, nodes, strict=True):
-            if node is None or not node.data:
-                continue
-            try:
-                registration = znodes.decode_broker(path, node.data)
-                image = BrokerImage(int(name), registration.rack, registration.endpoints)
-            except (znodes.ZnodeError, ValueError) as error:
-                log.error("bad_znode", reason=str(error))
-                continue
-            live[image.id] = LiveBroker(image, node.stat.czxid, name in unclean)
-        return live
+        return await store_reads.read_brokers(self._store, self._brokers_changed)
 
     async def _on_brokers(self) -> None:
         brokers = await self._read_brokers()
@@ -397,30 +382,24 @@ class ControllerDriver:
         await self._perform(self._current().brokers_changed(brokers))
 
     async def _read_snapshot(self) -> Snapshot:
+        # The marks first: one of a topic that is made behind this read must not pass for one of
+        # nothing.
+        to_delete = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
         names = await self._store.children(znodes.BROKER_TOPICS, self._topics_changed)
         topics = await self._read_topics(names)
         keys = [(name, index) for name, item in topics.items() for index in item.replicas]
         states = await store_reads.read_states(self._store, keys)
-        to_delete = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
         unreadable = [name for name in names if name not in topics]
         return Snapshot(topics, states, to_delete, unreadable)
 
     async def _read_topics(self, names: Sequence[str]) -> dict[str, znodes.TopicAssignment]:
-        paths = [znodes.topic_path(name) for name in names]
-        nodes = await self._store.get_many(paths, self._topic_changed)
-        found = {}
-        for name, path, node in zip(names, paths, nodes, strict=True):
-            if node is None:
-                continue
-            try:
-                found[name] = znodes.decode_topic(path, node.data)
-            except znodes.ZnodeError as error:
-                log.error("bad_znode", reason=str(error))
-        return found
+        known = self._machine.state.topics.values() if self._machine is not None else ()
+        ids = {topic.id: topic.name for topic in known}
+        return await store_reads.read_topics(self._store, names, self._topic_changed, ids)
 
     def _topic_changed(self, event: WatchEvent) -> None:
-        name = event.path.rpartition("/")[2]
-        self._queue(("topic", name), lambda: self._on_topic(name))
+        self._changed_topics[event.path.rpartition("/")[2]] = None
+        self._queue("changed_topics", self._on_changed_topics)
 
     async def _on_topics(self) -> None:
         names = await self._store.children(znodes.BROKER_TOPICS, self._topics_changed)
@@ -429,13 +408,24 @@ class ControllerDriver:
         self._known_topics = set(names)
         await self._perform(self._current().topics_changed(found, names))
 
-    async def _on_topic(self, name: str) -> None:
-        found = await self._read_topics([name])
-        if name in found:
-            await self._perform(self._current().topic_changed(name, found[name]))
+    async def _on_changed_topics(self) -> None:
+        """All of them at once: after a loss of the connection these are all topics."""
+        names, self._changed_topics = list(self._changed_topics), {}
+        found = await self._read_topics(names)
+        while found:
+            name = next(iter(found))
+            await self._perform(self._current().topic_changed(name, found.pop(name)))
+            if found and self._waiting.has_urgent:
+                # The rest is read once more, after the brokers.
+                self._changed_topics |= dict.fromkeys(found)
+                self._queue("changed_topics", self._on_changed_topics)
+                return
 
     async def _on_deletions(self) -> None:
         names = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
+        if not self._known_topics.issuperset(names):
+            # Made and marked since the last look at topics, whose event waits behind this one.
+            await self._on_topics()
         await self._perform(self._current().deletion_asked(names))
 
     def _reassignments_changed(self, _event: WatchEvent) -> None:
@@ -491,13 +481,15 @@ class ControllerDriver:
 
     async def _perform(self, steps: Steps) -> None:
         result: object = None
-        while True:
+        for number in itertools.count(1):
             try:
                 effect = steps.send(result)
             except StopIteration:
-                self._state_log.flush()
                 return
-            result = await self._execute(effect)
+            if isinstance(effect, Pause) or number % EFFECTS_A_TURN == 0:
+                # Heartbeats, the session's pings and other requests wait for this thread, too.
+                await trio.lowlevel.checkpoint()
+            result = None if isinstance(effect, Pause) else await self._execute(effect)
 
     async def _execute(self, effect: Effect) -> object:
         match effect:
@@ -509,48 +501,13 @@ class ControllerDriver:
             case Send(broker, request):
                 self._channels.to(broker).post(request, self._answer_of(broker, request))
                 return None
-            case WriteStates(writes):
-                return await store_writes.write_states(self._store, self._fence(), writes)
-            case ReadStates(keys):
-                return await store_reads.read_states(self._store, keys)
-            case ReadUnclean(topics):
-                overrides = await store_reads.read_overrides(self._store, topics)
-                return self._settings.unclean_topics(overrides)
-            case ReadMinimums(topics):
-                return await self._read_minimums(topics)
+            case WaitForOthers(number, seconds):
+                assert self._nursery is not None
+                self._nursery.start_soon(self._unclean_timer, number, seconds)
+                return None
             case DeleteTopicNodes(topics):
-                await store_writes.delete_topics(self._store, self._fence(), topics)
                 self._known_topics.difference_update(topics)
-                return None
-            case ForgetUnclean(brokers):
-                paths = [znodes.unclean_path(broker) for broker in brokers]
-                await store_writes.delete_nodes(self._store, self._fence(), paths)
-                return None
-            case TakeProducerIds(broker):
-                return await take_block(self._store, broker)
-            case WriteAssignments(topic, assignments):
-                return await store_writes.write_assignments(
-                    self._store, self._fence(), topic, assignments
-                )
-            case UnmarkReassignments(wanted):
-                await store_writes.unmark_reassignments(self._store, self._fence(), wanted)
-                return None
-            case UnmarkElection():
-                paths = [znodes.PREFERRED_ELECTION]
-                await store_writes.delete_nodes(self._store, self._fence(), paths)
-                return None
-            case UnmarkDeletion(topics):
-                paths = [znodes.delete_topic_path(topic) for topic in topics]
-                await store_writes.delete_nodes(self._store, self._fence(), paths)
-                return None
-
-    async def _read_minimums(self, topics: Sequence[str]) -> dict[str, int]:
-        minimum = self._settings.min_insync_replicas
-        known = {topic: minimum(topic, None) for topic in topics}
-        unknown = [topic for topic, found in known.items() if found is None]
-        overrides = await store_reads.read_overrides(self._store, unknown) if unknown else {}
-        known |= {topic: minimum(topic, given) for topic, given in overrides.items()}
-        return {topic: found for topic, found in known.items() if found is not None}
+        return await execute(effect, self._store, self._fence(), self._settings)
 
     def options_changed(self) -> None:
         """Options of topics or of brokers have changed, as this broker knows by now."""

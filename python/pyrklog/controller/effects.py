@@ -24,7 +24,7 @@ class StateWrite(NamedTuple):
     leadership: Leadership
     expected_version: int
     had_eligible: bool = False
-    """Whether eligible leader replicas are written down already."""
+    """Whether eligible leader replicas, or unclean ones, are written down already."""
 
 
 class WriteStates(NamedTuple):
@@ -59,7 +59,8 @@ class ReadMinimums(NamedTuple):
 class WriteAssignments(NamedTuple):
     """Writes other replicas of some partitions of a topic, fenced by the controller's epoch.
 
-    Result: ``bool``: False where the topic is gone.
+    Result: ``ErrorCode``: UNKNOWN_TOPIC_OR_PARTITION where the topic is gone, and
+    INVALID_REPLICA_ASSIGNMENT where they are more than the store takes.
     """
 
     topic: str
@@ -97,6 +98,16 @@ class ForgetUnclean(NamedTuple):
     brokers: Sequence[int]
 
 
+class WaitForOthers(NamedTuple):
+    """Brokers that started unclean wait for others of their partitions, which may have more.
+
+    Result: None; the end of the wait comes as an event with this ``number``.
+    """
+
+    number: int
+    seconds: float
+
+
 class TakeProducerIds(NamedTuple):
     """Takes the next block of producer ids for a broker.
 
@@ -111,6 +122,10 @@ class Send(NamedTuple):
 
     broker: int
     request: ControlRequest
+
+
+class Pause(NamedTuple):
+    """Lets others have a turn, in the midst of a long procedure. Result: None."""
 
 
 class StateChange(NamedTuple):
@@ -131,9 +146,11 @@ Effect = (
     | DeleteTopicNodes
     | UnmarkDeletion
     | ForgetUnclean
+    | WaitForOthers
     | TakeProducerIds
     | Send
     | StateChange
+    | Pause
 )
 Steps = Generator[Effect, Any, None]
 """A procedure of the machine."""

@@ -6,8 +6,9 @@ may lead. The epoch rises with every election.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from pyrklog.controller.requests import LogEnd
 from pyrklog.metastore.znodes import RECOVERED, RECOVERING, Leadership
 
 Election = Callable[["Candidates"], Leadership | None]
@@ -46,20 +47,22 @@ class Candidates:
 
 def offline_election(candidates: Candidates) -> Leadership | None:
     """The leader is gone: the first live replica in the ISR, else the first that is eligible;
-    unclean: the first live one.
+    unclean: the first live one, of those that had everything once before the others.
     """
     current = candidates.current
-    live_isr = [broker for broker in current.isr if broker in candidates.live]
+    whole = [broker for broker in candidates.live if broker not in current.unclean]
+    live_isr = [broker for broker in current.isr if broker in whole]
     for broker in candidates.assignment:
         if broker in live_isr:
             return candidates.elected(broker, live_isr, current.recovery_state)
     for broker in candidates.assignment:
-        if broker in current.eligible and broker in candidates.live:
+        if broker in current.eligible and broker in whole:
             return candidates.elected(broker, [broker], current.recovery_state)
     if candidates.unclean:
-        for broker in candidates.assignment:
-            if broker in candidates.live:
-                return candidates.elected(broker, [broker], RECOVERING)
+        for replicas in (current.members, candidates.assignment):
+            for broker in candidates.assignment:
+                if broker in replicas and broker in candidates.live:
+                    return candidates.elected(broker, [broker], RECOVERING)
     return None
 
 
@@ -73,7 +76,7 @@ def preferred_election(candidates: Candidates) -> Leadership | None:
     """The head of the assignment, if it lives and is in sync."""
     head = candidates.assignment[0]
     current = candidates.current
-    if head in candidates.live and head in current.isr:
+    if head in candidates.live and head in current.isr and not current.unclean:
         return candidates.elected(head, current.isr, current.recovery_state)
     return None
 
@@ -82,18 +85,25 @@ def reassignment_election(candidates: Candidates) -> Leadership | None:
     """The first of the new replicas that lives and is in sync."""
     current = candidates.current
     for broker in candidates.targets:
-        if broker in candidates.live and broker in current.isr:
+        if broker in candidates.live and broker in current.isr and not current.unclean:
             return candidates.elected(broker, current.isr, current.recovery_state)
     return None
 
 
 def shutdown_election(candidates: Candidates) -> Leadership | None:
-    """A broker leaves in good order: another in-sync replica leads, the leaver leaves the ISR."""
+    """A broker leaves in good order: another in-sync replica leads, the leaver leaves the ISR.
+
+    Where it is the last one in sync, one that is eligible leads: it will when the broker is gone.
+    """
     current = candidates.current
     staying = [broker for broker in current.isr if broker not in candidates.shutting_down]
     for broker in candidates.assignment:
-        if broker in candidates.live and broker in staying:
+        if broker in candidates.live and broker in staying and not current.unclean:
             return candidates.elected(broker, staying, RECOVERED)
+    for broker in candidates.assignment:
+        is_staying = broker in candidates.live and broker not in candidates.shutting_down
+        if not staying and broker in current.eligible and is_staying and not current.unclean:
+            return candidates.elected(broker, [broker], current.recovery_state)
     return None
 
 
@@ -106,33 +116,67 @@ def same_leader(current: Leadership, controller_epoch: int) -> Leadership:
 
 def without_replica(current: Leadership, broker: int, controller_epoch: int) -> Leadership | None:
     """A replica goes offline: it leaves the ISR, unless it is the last member; None = no change."""
-    if broker not in current.isr and current.leader != broker:
-        return None
-    isr = current.isr if len(current.isr) == 1 else tuple(b for b in current.isr if b != broker)
-    leader = -1 if current.leader == broker else current.leader
+    return without_replicas(current, [broker], current.isr, controller_epoch)
+
+
+def without_replicas(
+    current: Leadership, gone: Collection[int], whole: Collection[int], controller_epoch: int
+) -> Leadership | None:
+    """Replicas go offline in one event: they leave the ISR; None = no change.
+
+    Where none of ``whole`` remains in it, it stays as it is: nobody leads, so that whoever comes
+    back has everything.
+    """
+    isr = tuple(broker for broker in current.isr if broker not in gone)
+    if not set(isr) & set(whole):
+        isr = current.isr
+    leader = -1 if current.leader in gone else current.leader
     if (leader, isr) == (current.leader, current.isr):
         return None
-    return Leadership(
-        leader, current.leader_epoch + 1, isr, controller_epoch, current.recovery_state
+    return current._replace(
+        leader=leader,
+        leader_epoch=current.leader_epoch + 1,
+        isr=isr,
+        controller_epoch=controller_epoch,
     )
 
 
-def without_unclean(
-    current: Leadership, unclean: Collection[int], controller_epoch: int
+def after_unclean_starts(
+    current: Leadership, unclean: Collection[int], whole: Collection[int], controller_epoch: int
 ) -> Leadership | None:
-    """Replicas that may lack records leave the ISR, and are eligible no more; None = no change.
+    """Replicas came back that may lack records; None = no change.
 
-    Where nobody else is in it the eligible ones take their place, without a leader until one of
-    them lives. Where there are none one stays, the leader if it can: there is no better one.
+    ``whole`` are the live members that have everything. Where there are any the others leave, and
+    are eligible no more. Else nobody leaves, nobody leads, and those of ``unclean`` are marked; one
+    that is alone leads on.
     """
-    isr = tuple(broker for broker in current.isr if broker not in unclean)
-    if not isr and current.isr:
-        isr = tuple(broker for broker in current.eligible if broker not in unclean)
-    if not isr and current.isr:
-        isr = (current.leader if current.leader in current.isr else current.isr[0],)
-    if isr == current.isr and not set(current.eligible) & set(unclean):
+    marked = tuple(b for b in current.members if b in unclean or b in current.unclean)
+    following = current._replace(
+        leader_epoch=current.leader_epoch + 1, controller_epoch=controller_epoch, unclean=()
+    )
+    if not whole:
+        if len(current.members) == 1:
+            return following._replace(leader=current.isr[0])
+        return following._replace(leader=-1, unclean=marked)
+    if not marked:
         return None
-    leader = current.leader if current.leader in isr else -1
+    isr = tuple(broker for broker in current.isr if broker not in marked)
+    if not isr:
+        isr = tuple(broker for broker in current.eligible if broker not in marked)
+    return following._replace(leader=current.leader if current.leader in isr else -1, isr=isr)
+
+
+def with_most(
+    current: Leadership, ends: Mapping[int, LogEnd], controller_epoch: int
+) -> Leadership | None:
+    """All that live may lack records: the one that has the most of them leads, alone.
+
+    ``ends`` are those of the live members that are marked; None without any.
+    """
+    known = [broker for broker in current.members if broker in ends]
+    if not known:
+        return None
+    best = max(known, key=lambda broker: (ends[broker].last_epoch, ends[broker].offset))
     return Leadership(
-        leader, current.leader_epoch + 1, isr, controller_epoch, current.recovery_state
+        best, current.leader_epoch + 1, (best,), controller_epoch, current.recovery_state
     )

@@ -76,9 +76,12 @@ class EligibleReplicas:
                     after,
                     partition.replicas,
                     minimums[partition.topic.name],
-                    self._untrusted(partition),
+                    (self._untrusted(partition) | set(before.unclean)) - set(after.unclean),
                 )
-            decided[partition] = after._replace(eligible=eligible)
+            # A mark goes with its member, and all of them with the next leader.
+            members = after.isr + eligible if after.leader < 0 else ()
+            marked = tuple(broker for broker in after.unclean if broker in members)
+            decided[partition] = after._replace(eligible=eligible, unclean=marked)
         return decided
 
     def superfluous(self) -> _Released:

@@ -6,6 +6,7 @@ from pyrklog.controller.batch import RequestBatch
 from pyrklog.controller.effects import StateChange, Steps
 from pyrklog.controller.election import shutdown_election, without_replica
 from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.pieces import pieces
 from pyrklog.controller.requests import TopicPartition
 from pyrklog.controller.state import ControllerState, Partition
 
@@ -36,16 +37,21 @@ class Leaving:
             and partition.topic.name not in state.to_delete
         ]
         led = [partition for partition in shared if self._leads(broker, partition)]
-        followed = [partition for partition in shared if partition not in led]
-        yield from self._partitions.to_online(led, shutdown_election)
+        followed = [partition for partition in shared if not self._leads(broker, partition)]
+        # In pieces, whose orders are sent at once: the broker sees that it goes on, and waits.
+        for some in pieces(led):
+            yield from self._partitions.to_online(some, shutdown_election)
+            yield from self._batch.flush()
         # It goes on following until it ends, so that no order meets it in the middle of that.
-        yield from self._partitions.write_changed(
-            followed,
-            lambda partition: (
-                partition.leadership and without_replica(partition.leadership, broker, state.epoch)
-            ),
-        )
-        yield from self._batch.flush()
+        for some in pieces(followed):
+            yield from self._partitions.write_changed(
+                some,
+                lambda partition: (
+                    partition.leadership
+                    and without_replica(partition.leadership, broker, state.epoch)
+                ),
+            )
+            yield from self._batch.flush()
         remaining += [partition.key for partition in led if self._leads(broker, partition)]
 
     def _leads(self, broker: int, partition: Partition) -> bool:

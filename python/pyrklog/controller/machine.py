@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pyrklog.controller.batch import RequestBatch
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
+    Pause,
+    ReadUnclean,
     Snapshot,
     StateChange,
     Steps,
@@ -24,6 +26,7 @@ from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.leaving import Leaving
 from pyrklog.controller.memory import remembered_states
 from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.pieces import Turn
 from pyrklog.controller.reassignment import Reassignments
 from pyrklog.controller.replicas import Replica, ReplicaChanges
 from pyrklog.controller.requested_elections import RequestedElections
@@ -70,7 +73,7 @@ class Controller:
         self._isr_changes = IsrChanges(self.state, self._batch, self._partitions.eligible)
         self._leaving = Leaving(self.state, self._batch, self._partitions)
         self._suspicion = Suspicion(self.state, self._batch, self._partitions)
-        self._unclean = UncleanStarts(self.state, self._partitions)
+        self._unclean = UncleanStarts(self.state, self._batch, self._partitions)
         self.reassignments = Reassignments(
             self.state, self._batch, self._partitions, self._replicas, self._reassignments_ended
         )
@@ -83,14 +86,20 @@ class Controller:
         """Takes over: all brokers learn everything, then lead or follow, then elections."""
         state = self.state
         state.brokers.update(brokers)
+        turn = Turn()
         for name, assignment in snapshot.topics.items():
             state.topics[name] = Topic(name, assignment)
+            if turn.is_over(len(assignment.replicas)):
+                yield Pause()
         state.unreadable.update(snapshot.unreadable)
         for key, (leadership, version) in snapshot.states.items():
             partition = state.partition(key)
             if partition is not None:
                 partition.lead(leadership, version)
-        missing = [name for name in snapshot.to_delete if name not in state.topics]
+            if turn.is_over():
+                yield Pause()
+        known = state.topics.keys() | state.unreadable
+        missing = [name for name in snapshot.to_delete if name not in known]
         self._mark_for_deletion(set(snapshot.to_delete) & state.topics.keys())
         yield StateChange(
             "controller_started",
@@ -101,13 +110,15 @@ class Controller:
                 "partitions": sum(len(topic.partitions) for topic in state.topics.values()),
             },
         )
-        self._initial_states()
+        yield from self._initial_states()
         yield from self._unclean.expel(state.brokers)
         offline = self._leaderless()
         self._batch.tell_all(state.brokers)
         for partition in state.partitions():
             if partition.leadership is not None and partition.topic.name not in state.to_delete:
                 self._batch.leader_and_isr(partition.replicas, partition)
+            if turn.is_over():
+                yield Pause()
         if offline:
             yield from self._partitions.to_online(offline)
         # Of brokers that have gone while nobody led.
@@ -161,9 +172,10 @@ class Controller:
         yield from self._partitions.to_online(remembered)
         yield from self._batch.flush()
 
-    def _initial_states(self) -> None:
+    def _initial_states(self) -> Steps:
         """States as found, which is no transition."""
         state = self.state
+        turn = Turn()
         for partition in state.partitions():
             deleting = partition.topic.name in state.to_delete
             dead = ReplicaState.DELETION_INELIGIBLE if deleting else ReplicaState.OFFLINE
@@ -177,6 +189,8 @@ class Controller:
                 partition.state = PartitionState.ONLINE
             else:
                 partition.state = PartitionState.OFFLINE
+            if turn.is_over():
+                yield Pause()
 
     def _leaderless(self) -> list[Partition]:
         """Partitions that need an election."""
@@ -203,6 +217,7 @@ class Controller:
                 state.failed_replicas.pop(broker, None)
                 state.shutting_down.discard(broker)
                 state.suspects.discard(broker)
+            self._unclean.gone(gone)
             yield StateChange("brokers_gone", self._fields(brokers=sorted(gone)))
             yield from self._replicas_gone(list(state.partitions_on(gone)))
         if came:
@@ -282,9 +297,16 @@ class Controller:
                 back.append(partition)
         if newly:
             yield from self._replicas_gone(newly)
+            yield from self._unclean.look()
         if back:
             self._batch.update_metadata(state.brokers, back)
             yield from self._batch.flush()
+        if response.ends:
+            yield from self._unclean.ends_told(broker, response.ends)
+
+    def unclean_wait_over(self, number: int) -> Steps:
+        """Unclean brokers have waited for others of their partitions."""
+        yield from self._unclean.wait_over(number)
 
     def knows(self, broker: int, broker_epoch: int) -> bool:
         """Whether this is the present life of a live broker."""
@@ -324,8 +346,19 @@ class Controller:
 
     def options_changed(self) -> Steps:
         """Options of topics or brokers are others now."""
+        yield from self._unclean.look()
         yield from self._release_high_watermarks()
+        yield from self._elect_where_allowed()
         yield from self._batch.flush()
+
+    def _elect_where_allowed(self) -> Steps:
+        """Partitions that nobody leads, of topics that allow unclean elections by now."""
+        leaderless = self._leaderless()
+        if leaderless:
+            topics = sorted({partition.topic.name for partition in leaderless})
+            allowed: frozenset[str] = yield ReadUnclean(topics)
+            chosen = [p for p in leaderless if p.topic.name in allowed]
+            yield from self._partitions.to_online(chosen)
 
     def _release_high_watermarks(self) -> Steps:
         """Where enough replicas are in sync for a lower ``min.insync.replicas`` nobody is eligible.
@@ -386,13 +419,13 @@ class Controller:
     def deletion_asked(self, names: Sequence[str]) -> Steps:
         """Topics that stand under /admin/delete_topics."""
         state = self.state
-        missing = [name for name in names if name not in state.topics]
+        missing = [name for name in names if name not in state.topics.keys() | state.unreadable]
         if not self._delete_topic_enable:
             missing = list(names)
         if missing:
             yield UnmarkDeletion(missing)
         marked = state.to_delete | state.deletion_blocked
-        fresh = [n for n in names if n not in missing and n not in marked]
+        fresh = [n for n in names if n in state.topics and n not in missing and n not in marked]
         if not fresh:
             return
         self._mark_for_deletion(fresh)

@@ -18,7 +18,8 @@ def leaderless(
         partitions = [
             info
             for info in topic.partitions
-            if info.leader not in brokers and any(broker in brokers for broker in info.isr)
+            if info.leader not in brokers
+            and any(broker in brokers and broker not in info.unclean for broker in info.isr)
         ]
         if partitions:
             found.append(topic._replace(partitions=partitions))
@@ -51,4 +52,5 @@ def _leadership(info: PartitionInfo) -> Leadership:
         tuple(info.isr),
         info.controller_epoch,
         eligible=tuple(info.eligible),
+        unclean=tuple(info.unclean),
     )

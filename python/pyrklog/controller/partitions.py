@@ -8,6 +8,7 @@ from typing import Any
 from pyrklog.controller.batch import RequestBatch
 from pyrklog.controller.effects import (
     Effect,
+    Pause,
     ReadStates,
     ReadUnclean,
     StateChange,
@@ -17,6 +18,7 @@ from pyrklog.controller.effects import (
 )
 from pyrklog.controller.election import Candidates, Election, offline_election
 from pyrklog.controller.eligible import EligibleReplicas
+from pyrklog.controller.pieces import pieces
 from pyrklog.controller.requests import TopicPartition
 from pyrklog.controller.state import ControllerState, Partition, PartitionState
 from pyrklog.metastore.znodes import Leadership
@@ -57,19 +59,25 @@ class PartitionChanges:
         """New partitions get their first leader, all others are elected anew."""
         fresh = [item for item in partitions if item.leadership is None]
         led = [item for item in partitions if item.leadership is not None]
-        if fresh:
-            yield from self._first_leaders(fresh)
-        if led:
-            yield from self._elect(led, election)
+        for some in pieces(fresh):
+            yield from self._first_leaders(some)
+            yield Pause()
+        for some in pieces(led):
+            yield from self._elect(some, election)
+            yield Pause()
 
     def _first_leaders(self, partitions: Sequence[Partition]) -> Steps:
-        """The first live replica leads; the ISR is all live ones: nobody holds any record yet."""
+        """The first live replica leads; the ISR is all live ones: nobody holds any record yet.
+
+        Those that are about to end, or may be dead, only where there are no others.
+        """
         wanted: dict[TopicPartition, Leadership] = {}
         for partition in partitions:
-            live = self._state.live_replicas(partition)
+            live = self._state.lasting_replicas(partition)
             if live:
                 wanted[partition.key] = Leadership(live[0], 0, live, self._state.epoch)
             else:
+                self._batch.update_metadata(self._state.brokers, [partition])
                 yield self._failed(partition, "no replica lives")
         writes = [StateWrite(key, leadership, -1) for key, leadership in wanted.items()]
         written: dict[TopicPartition, int | None] = yield WriteStates(writes)
@@ -82,7 +90,8 @@ class PartitionChanges:
                 yield self._failed(partition, "its state is there already")
                 continue
             partition.lead(leadership, version)
-            self._batch.leader_and_isr(leadership.isr, partition, is_new=True)
+            live = self._state.live_replicas(partition)
+            self._batch.leader_and_isr(live, partition, is_new=True)
             yield self._enter(partition, PartitionState.ONLINE)
 
     def _elect(self, partitions: Sequence[Partition], election: Election) -> Steps:
@@ -116,8 +125,8 @@ class PartitionChanges:
         """Whether somebody lives who has everything."""
         leadership = partition.leadership
         assert leadership is not None
-        live = self._state.live_replicas(partition)
-        return any(broker in live for broker in leadership.isr + leadership.eligible)
+        live = set(self._state.live_replicas(partition)) - set(leadership.unclean)
+        return any(broker in live for broker in leadership.members)
 
     def _candidates(self, partition: Partition, unclean: frozenset[str]) -> Candidates:
         assert partition.leadership is not None
@@ -140,6 +149,15 @@ class PartitionChanges:
 
         A state that somebody else wrote is read again and changed anew.
         """
+        for some in pieces(partitions):
+            yield from self._write_some(some, change)
+            yield Pause()
+
+    def _write_some(
+        self,
+        partitions: Sequence[Partition],
+        change: Callable[[Partition], Leadership | None],
+    ) -> Steps:
         left = list(partitions)
         for _ in range(ELECTION_ROUNDS_MAX):
             wanted = {}
@@ -223,5 +241,5 @@ class PartitionChanges:
 def state_write(partition: Partition, after: Leadership) -> StateWrite:
     """What writes ``after`` where nobody has written since."""
     before = partition.leadership
-    had_eligible = before is not None and bool(before.eligible)
+    had_eligible = before is not None and bool(before.eligible or before.unclean)
     return StateWrite(partition.key, after, partition.partition_epoch, had_eligible)

@@ -41,7 +41,7 @@ Targets = Sequence[int] | None
 ACCEPTED = Refusal(ErrorCode.NONE)
 
 _Moves = dict[Partition, PartitionAssignment]
-_Gone = Generator[Effect, Any, list[Partition]]
+_Refused = Generator[Effect, Any, dict[Partition, ErrorCode]]
 
 
 class Reassignments:
@@ -168,12 +168,12 @@ class Reassignments:
         """Step 1: what a running reassignment has added in vain goes, then the topic's znode."""
         before = {partition: partition.assignment for partition in moves}
         yield from self._drop_unneeded(moves, results)
-        gone = yield from self._write(
+        refused = yield from self._write(
             {p: assignment for p, assignment in moves.items() if assignment != before[p]}
         )
-        for partition in gone:
+        for partition, error in refused.items():
             del moves[partition]
-            results[partition.key] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            results[partition.key] = Refusal(error)
         for partition, assignment in moves.items():
             partition.reassign(assignment)
             yield self._line("reassignment_started", partition, before[partition])
@@ -336,17 +336,19 @@ class Reassignments:
         yield from self._batch.flush()
         yield from self._ended(sorted({partition.topic.name for partition in before}))
 
-    def _write(self, assignments: _Moves) -> _Gone:
-        """One write a topic; returns the partitions of topics that are gone."""
+    def _write(self, assignments: _Moves) -> _Refused:
+        """One write a topic; returns the partitions of topics that are gone, or too large."""
         by_topic: dict[str, dict[int, PartitionAssignment]] = {}
         for partition, assignment in assignments.items():
             by_topic.setdefault(partition.topic.name, {})[partition.index] = assignment
-        missing = set()
+        errors: dict[str, ErrorCode] = {}
         for topic, found in by_topic.items():
-            is_written: bool = yield WriteAssignments(topic, found)
-            if not is_written:
-                missing.add(topic)
-        return [partition for partition in assignments if partition.topic.name in missing]
+            errors[topic] = yield WriteAssignments(topic, found)
+        return {
+            partition: errors[partition.topic.name]
+            for partition in assignments
+            if errors[partition.topic.name] is not ErrorCode.NONE
+        }
 
     # --- the log ---------------------------------------------------------------------------------
 

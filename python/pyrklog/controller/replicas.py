@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyrklog.controller.batch import RequestBatch
 from pyrklog.controller.effects import StateChange, Steps
-from pyrklog.controller.election import same_leader, without_replica
+from pyrklog.controller.election import same_leader, without_replicas
 from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.state import ControllerState, Partition, ReplicaState
 from pyrklog.metastore.znodes import Leadership
@@ -41,29 +41,34 @@ class ReplicaChanges:
                 self._batch.leader_and_isr([broker], partition)
 
     def to_offline(self, replicas: Sequence[Replica]) -> Steps:
-        """The broker (or its log directory) is gone: the replica stops and leaves the ISR."""
-        led: dict[int, list[Partition]] = {}
+        """Brokers (or log directories) are gone: the replicas stop and leave the ISR together."""
+        gone: dict[Partition, set[int]] = {}
         for partition, broker in replicas:
             self._batch.stop_replica(broker, partition, delete=False)
             yield self._enter(partition, broker, ReplicaState.OFFLINE)
             if partition.leadership is not None:
-                led.setdefault(broker, []).append(partition)
-        for broker, partitions in led.items():
-            # What is queued for deletion keeps its last state; its nodes go anyway.
-            kept = [p for p in partitions if p.topic.name not in self._state.to_delete]
-            yield from self._partitions.write_changed(
-                kept,
-                lambda partition, broker=broker: self._without(partition, broker),  # type: ignore[misc]
-            )
-            self._batch.update_metadata(self._state.brokers, partitions)
+                gone.setdefault(partition, set()).add(broker)
+        if not gone:
+            return
+        # What is queued for deletion keeps its last state; its nodes go anyway.
+        kept = [p for p in gone if p.topic.name not in self._state.to_delete]
+        yield from self._partitions.write_changed(
+            kept, lambda partition: self._without(partition, gone[partition])
+        )
+        self._batch.update_metadata(self._state.brokers, gone)
 
-    def _without(self, partition: Partition, broker: int) -> Leadership | None:
+    def _without(self, partition: Partition, gone: set[int]) -> Leadership | None:
         leadership, epoch = partition.leadership, self._state.epoch
         if leadership is None:
             return None
-        left = without_replica(leadership, broker, epoch)
-        is_failed = partition.key in self._state.failed_replicas.get(broker, ())
-        if left is None and is_failed and broker in leadership.eligible:
+        whole: Collection[int] = leadership.isr
+        if gone.isdisjoint(self._state.brokers):
+            live = self._state.live_replicas(partition)
+            whole = [broker for broker in live if broker not in leadership.unclean]
+        # A broker that lives has lost the directory, or gives the replica up: it goes for good.
+        left = without_replicas(leadership, gone, whole, epoch)
+        failed = {b for b in gone if partition.key in self._state.failed_replicas.get(b, ())}
+        if left is None and failed & set(leadership.eligible):
             return same_leader(leadership, epoch)
         return left
 

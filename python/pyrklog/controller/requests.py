@@ -42,6 +42,8 @@ class PartitionInfo(NamedTuple):
     recovery_state: int
     eligible: tuple[int, ...] = ()
     """Replicas outside the ISR that may be elected as if they were in it (KIP-966)."""
+    unclean: tuple[int, ...] = ()
+    """Replicas of either kind that may lack records, where nobody leads; in UpdateMetadata only."""
 
 
 class TopicPartitions(NamedTuple):
@@ -61,11 +63,24 @@ class LeaderAndIsrRequest(NamedTuple):
     topics: Sequence[TopicPartitions]
 
 
+class LogEnd(NamedTuple):
+    """How far a replica reaches."""
+
+    leader_epoch: int
+    """Of the order that was answered."""
+    last_epoch: int
+    """Of the last record; -1 without any."""
+    offset: int
+    """Log end offset."""
+
+
 class LeaderAndIsrResponse(NamedTuple):
     """``errors`` has every partition asked for, unless the whole request was refused."""
 
     error: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode]
+    ends: Mapping[TopicPartition, LogEnd] = {}
+    """Of those that nobody leads."""
 
 
 class UpdateMetadataRequest(NamedTuple):

@@ -17,6 +17,7 @@ from pyrklog.controller.requests import NO_TOPIC_ID
 from pyrklog.controller.state_log import LogPiece
 from pyrklog.dataplane import DigestRange, ReplicaDigest
 from pyrklog.errors import ErrorCode
+from pyrklog.protocol.observation import Outcome
 
 # Resource types of the config APIs (KIP-133).
 RESOURCE_TOPIC = 2
@@ -31,6 +32,7 @@ SOURCE_STATIC_BROKER = 4
 SOURCE_DEFAULT = 5
 
 # Types of values (DescribeConfigs v3+, KIP-569).
+TYPE_UNKNOWN = 0
 TYPE_BOOLEAN = 1
 TYPE_STRING = 2
 TYPE_INT = 3
@@ -184,7 +186,8 @@ class DeleteRecordsTarget(NamedTuple):
 
 
 class DeletedRecords(NamedTuple):
-    """``low_watermark`` is -1 with an error."""
+    """``low_watermark`` is the least log start offset of the live replicas; -1 with an error, but
+    for REQUEST_TIMED_OUT."""
 
     topic: str
     partition: int
@@ -297,7 +300,11 @@ class ClusterService(Protocol):
     async def delete_records(
         self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int
     ) -> list[DeletedRecords]:
-        """Moves log start offsets of partitions that this broker leads."""
+        """Moves log start offsets of partitions that this broker leads, each named once; done when
+        all live replicas have followed (or REQUEST_TIMED_OUT)."""
+
+    def log_start_moved(self, topic: str, partition: int) -> None:
+        """A follower of this broker has told where its log starts now."""
 
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
@@ -309,6 +316,9 @@ class ClusterService(Protocol):
 
     async def state_changes(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
         """Of this broker's state-change log. Raises :class:`OSError`."""
+
+    async def observe(self, broker: int, seconds: float) -> Outcome:
+        """Whether another broker of the cluster answers this one within so many seconds."""
 
     async def wait_for_leaders(
         self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int

@@ -11,8 +11,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.requests import PartitionInfo, TopicPartition
-from pyrklog.image import BrokerImage
+from pyrklog.controller.requests import EPOCH_NONE, PartitionInfo, TopicPartition
+from pyrklog.image import LEADER_NONE, BrokerImage
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
 
 
@@ -231,6 +231,12 @@ class ControllerState:
             live = [broker for broker in live if key not in failed.get(broker, ())]
         return tuple(live)
 
+    def lasting_replicas(self, partition: Partition) -> tuple[int, ...]:
+        """The live replicas without those that may be gone soon, as long as one remains."""
+        live = self.live_replicas(partition)
+        passing = self.shutting_down | self.suspects
+        return tuple(broker for broker in live if broker not in passing) or live
+
     def electable_replicas(self, partition: Partition) -> tuple[int, ...]:
         """The live replicas without suspects, as long as one remains that has everything.
 
@@ -243,14 +249,13 @@ class ControllerState:
             return live
         trusted = tuple(broker for broker in live if broker not in self.suspects)
         leadership = partition.leadership
-        best = leadership.isr if any(b in live for b in leadership.isr) else leadership.eligible
+        whole = [broker for broker in live if broker not in leadership.unclean]
+        best = leadership.isr if any(b in whole for b in leadership.isr) else leadership.eligible
         return trusted if any(broker in best for broker in trusted) else live
 
-    def info(self, partition: Partition) -> PartitionInfo | None:
-        """The partition as requests carry it; None before its first leader."""
-        leadership = partition.leadership
-        if leadership is None:
-            return None
+    def info(self, partition: Partition) -> PartitionInfo:
+        """The partition as requests carry it; clients see its replicas before its first leader."""
+        leadership = partition.leadership or Leadership(LEADER_NONE, EPOCH_NONE, (), self.epoch)
         live = self.live_replicas(partition)
         offline = (
             ()
@@ -271,4 +276,5 @@ class ControllerState:
             is_new=False,
             recovery_state=leadership.recovery_state,
             eligible=leadership.eligible,
+            unclean=leadership.unclean,
         )

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from pyrklog.line_writer import LineWriter
 from pyrklog.logs import get_logger
 
 FILE_NAME = "state-change.jsonl"
 SIZE_MAX_BYTES = 32 * 2**20
+WAITING_BYTES_MAX = 64 * 2**20
+"""Of lines that wait for the disk; beyond that they are dropped, counted and told."""
+FLUSH_SECONDS = 1.0
 
 _encode = json.JSONEncoder(default=str).encode
 """Made once: a controller's start writes tens of thousands of lines."""
@@ -34,7 +39,7 @@ class LogPiece(NamedTuple):
 
 
 class StateChangeLog:
-    """Appends lines; buffered, flushed at the end of each procedure of the controller."""
+    """Appends lines, in a thread of its own: the controller waits for no disk."""
 
     def __init__(self, directory: Path, size_max_bytes: int = SIZE_MAX_BYTES) -> None:
         self._path = directory / FILE_NAME
@@ -44,6 +49,11 @@ class StateChangeLog:
         self._failed = False
         self._at_ms = -1
         self._at = ""
+        self._writer = LineWriter(
+            "state-change-log", self._write, self._dropped, max_bytes=WAITING_BYTES_MAX
+        )
+        self._turn = threading.Lock()
+        """Of the file: whoever closes it does not do so while lines are written."""
 
     def write(self, event: str, fields: Mapping[str, object]) -> None:
         """One line."""
@@ -52,25 +62,34 @@ class StateChangeLog:
         now_ms = time.time_ns() // 1_000_000
         if now_ms != self._at_ms:
             self._at_ms = now_ms
-            seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000))
-            self._at = f"{seconds}.{now_ms % 1000:03d}Z"
-        line = _encode({"at": self._at, "event": event, **fields}) + "\n"
+            self._at = _time(now_ms)
+        self._writer.put(_encode({"at": self._at, "event": event, **fields}) + "\n")
+
+    @staticmethod
+    def _dropped(count: int) -> str:
+        at = _time(time.time_ns() // 1_000_000)
+        return _encode({"at": at, "event": "lines_dropped", "lines": count}) + "\n"
+
+    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
+        """Waits until what was written has been handed to the operating system, at most so long;
+        whether it was. Blocks."""
+        return self._writer.flush(timeout_seconds)
+
+    def _write(self, lines: Sequence[str]) -> None:
+        """In the writer's thread."""
+        if self._failed:
+            return
         try:
-            file = self._open()
-            file.write(line)
-            self._size_bytes += len(line)
-            if self._size_bytes > self._size_max_bytes:
-                self._rotate()
+            with self._turn:
+                for line in lines:
+                    self._open().write(line)
+                    self._size_bytes += len(line)
+                    if self._size_bytes > self._size_max_bytes:
+                        self._rotate()
+                if self._file is not None:
+                    self._file.flush()
         except OSError as error:
             self._give_up(error)
-
-    def flush(self) -> None:
-        """Hands what is buffered to the operating system."""
-        if self._file is not None and not self._failed:
-            try:
-                self._file.flush()
-            except OSError as error:
-                self._give_up(error)
 
     def _open(self) -> TextIO:
         if self._file is None:
@@ -79,7 +98,7 @@ class StateChangeLog:
         return self._file
 
     def _rotate(self) -> None:
-        self.close()
+        self._close_file()
         self._path.replace(self._path.with_name(FILE_NAME + ".1"))
 
     def _give_up(self, error: OSError) -> None:
@@ -87,10 +106,11 @@ class StateChangeLog:
         log.warning("state_change_log_failed", path=str(self._path), reason=str(error))
 
     def read(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
-        """What was flushed, from ``position`` on, of the file that is written or of the older one.
+        """What was written, from ``position`` on, of the file that is written or of the older one.
 
-        May be called in any thread. Raises :class:`OSError`.
+        May be called in any thread, and blocks. Raises :class:`OSError`.
         """
+        self.flush()
         path = self._path.with_name(FILE_NAME + ".1") if older else self._path
         try:
             with path.open("rb") as file:
@@ -100,10 +120,21 @@ class StateChangeLog:
             return LogPiece(0, b"")
 
     def close(self) -> None:
-        """Flushes and closes."""
-        file, self._file = self._file, None
-        if file is not None:
+        """Flushes, as long as an end may wait for that, and closes."""
+        if self.flush() and self._turn.acquire(timeout=FLUSH_SECONDS):
             try:
-                file.close()
+                self._close_file()
             except OSError as error:
                 self._give_up(error)
+            finally:
+                self._turn.release()
+
+    def _close_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _time(now_ms: int) -> str:
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000))
+    return f"{seconds}.{now_ms % 1000:03d}Z"

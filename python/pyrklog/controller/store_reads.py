@@ -2,14 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from pyrklog.admin.names import wrong_with_name
 from pyrklog.controller.requests import TopicPartition
+from pyrklog.controller.state import LiveBroker
+from pyrklog.image import BrokerImage
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
-from pyrklog.metastore.interface import Metastore, NodeExistsError, NoNodeError
+from pyrklog.metastore.interface import (
+    Metastore,
+    NodeExistsError,
+    NoNodeError,
+    StoreFailedError,
+    Watch,
+)
+from pyrklog.metastore.znode_values import broker_of
 
 log = get_logger("controller")
+
+
+async def read_brokers(store: Metastore, watch: Watch) -> dict[int, LiveBroker]:
+    """The registered brokers, without those whose registration cannot be read; watched."""
+    names = await store.children(znodes.BROKER_IDS, watch)
+    paths = [f"{znodes.BROKER_IDS}/{name}" for name in names]
+    nodes = await store.get_many(paths, watch)
+    unclean_paths = [f"{znodes.UNCLEAN}/{name}" for name in names]
+    unclean = {
+        name
+        for name, node in zip(names, await store.get_many(unclean_paths), strict=True)
+        if node is not None
+    }
+    live = {}
+    for name, path, node in zip(names, paths, nodes, strict=True):
+        if node is None or not node.data:
+            continue
+        try:
+            registration = znodes.decode_broker(path, node.data)
+            image = BrokerImage(broker_of(name), registration.rack, registration.endpoints)
+        except (znodes.ZnodeError, ValueError) as error:
+            log.error("bad_znode", reason=str(error))
+            continue
+        live[image.id] = LiveBroker(image, node.stat.czxid, name in unclean)
+    return live
+
+
+async def read_topics(
+    store: Metastore, names: Sequence[str], watch: Watch, ids: Mapping[bytes, str]
+) -> dict[str, znodes.TopicAssignment]:
+    """Assignments of those topics that are there and can be read; watched.
+
+    A topic whose id another one has (``ids`` are those known) counts as one that cannot be read:
+    brokers and clients could not tell them apart.
+    """
+    paths = [znodes.topic_path(name) for name in names]
+    nodes = await store.get_many(paths, watch)
+    holders = dict(ids)
+    found = {}
+    for name, path, node in zip(names, paths, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            assignment = znodes.decode_topic(path, node.data)
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+            continue
+        wrong = wrong_with_name(name)
+        holder = holders.setdefault(assignment.topic_id, name) if any(assignment.topic_id) else name
+        if wrong is None and holder != name:
+            wrong = f"{holder} has the same id"
+        if wrong is not None:
+            log.error("topic_set_aside", topic=name, reason=wrong)
+            continue
+        found[name] = assignment
+    return found
 
 
 async def read_states(
@@ -31,9 +97,9 @@ async def read_states(
             leadership = decoded.get(node.data)
             if leadership is None:
                 leadership = decoded[node.data] = znodes.decode_state(path, node.data)
-            replicas, partition_epoch = eligible.get(key, ((), -1))
-            if partition_epoch == node.stat.version:
-                leadership = leadership._replace(eligible=replicas)
+            apart = eligible.get(key)
+            if apart is not None and apart.partition_epoch == node.stat.version:
+                leadership = leadership._replace(eligible=apart.eligible, unclean=apart.unclean)
             found[key] = (leadership, node.stat.version)
         except znodes.ZnodeError as error:
             log.error("bad_znode", reason=str(error))
@@ -42,8 +108,8 @@ async def read_states(
 
 async def _read_eligible(
     store: Metastore, keys: Sequence[TopicPartition]
-) -> dict[TopicPartition, tuple[tuple[int, ...], int]]:
-    """Eligible leader replicas with their partition epochs, of the partitions that have any."""
+) -> dict[TopicPartition, znodes.EligibleReplicas]:
+    """Those of the partitions that have any."""
     try:
         topics = frozenset(await store.children(znodes.ELIGIBLE))
     except NoNodeError:
@@ -75,7 +141,10 @@ async def read_overrides(store: Metastore, topics: Sequence[str]) -> dict[str, d
 
 
 async def read_epoch(store: Metastore) -> tuple[int, int]:
-    """The controller epoch and the version of its node, which is made where there is none."""
+    """The controller epoch and the version of its node, which is made where there is none.
+
+    Raises :class:`StoreFailedError` where the node holds none.
+    """
     try:
         node = await store.get(znodes.CONTROLLER_EPOCH)
     except NoNodeError:
@@ -84,4 +153,7 @@ async def read_epoch(store: Metastore) -> tuple[int, int]:
         except NodeExistsError:
             pass  # another broker was faster
         node = await store.get(znodes.CONTROLLER_EPOCH)
-    return int(node.data), node.stat.version
+    try:
+        return znodes.decode_controller_epoch(node.data), node.stat.version
+    except znodes.ZnodeError as error:
+        raise StoreFailedError(str(error)) from None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.effects import StateWrite
 from pyrklog.controller.requests import TopicPartition
+from pyrklog.errors import ErrorCode
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
@@ -27,11 +28,14 @@ from pyrklog.metastore.interface import (
     OperationResult,
     Set,
     Stat,
-    descendants,
+    TooLargeError,
+    descendants_of,
 )
+from pyrklog.metastore.sizes import TRANSACTION_BYTES_MAX, transaction_bytes
 
 OPERATIONS_PER_TRANSACTION_MAX = 500
-"""Keeps a transaction well below ZooKeeper's limit of 1 MiB."""
+TRANSACTION_BYTES_TARGET = TRANSACTION_BYTES_MAX // 2
+"""A transaction of several partitions gets no more of them once it has so many bytes."""
 
 log = get_logger("controller")
 
@@ -69,7 +73,7 @@ async def run_fenced(
         refused = isinstance(outcome, BadVersionError | NoNodeError)
         if refused and outcome.path == znodes.CONTROLLER_EPOCH:
             raise ControllerMovedError
-        if not refused and not isinstance(outcome, NodeExistsError):
+        if not refused and not isinstance(outcome, NodeExistsError | TooLargeError):
             raise outcome
         shown.append(outcome)
     return shown
@@ -106,7 +110,7 @@ def _set(write: StateWrite) -> Operation:
 
 async def _changes(store: Metastore, writes: Sequence[StateWrite]) -> _Group:
     """The state comes last of a write's operations."""
-    topics = dict.fromkeys(w.key[0] for w in writes if w.leadership.eligible and not w.had_eligible)
+    topics = dict.fromkeys(w.key[0] for w in writes if _has_eligible(w) and not w.had_eligible)
     paths = [znodes.eligible_topic_path(topic) for topic in topics]
     parents = await store.get_many(paths) if paths else []
     missing = {topic for topic, node in zip(topics, parents, strict=True) if node is None}
@@ -120,11 +124,15 @@ async def _changes(store: Metastore, writes: Sequence[StateWrite]) -> _Group:
     return items
 
 
+def _has_eligible(write: StateWrite) -> bool:
+    return bool(write.leadership.eligible or write.leadership.unclean)
+
+
 def _set_eligible(write: StateWrite, *, is_there: bool) -> list[Operation]:
     path = znodes.eligible_path(*write.key)
-    if not write.leadership.eligible:
+    if not _has_eligible(write):
         return [Delete(path)] if is_there else []
-    data = znodes.encode_eligible(write.leadership.eligible, write.expected_version + 1)
+    data = znodes.encode_eligible(write.leadership, write.expected_version + 1)
     return [Set(path, data) if is_there else Create(path, data)]
 
 
@@ -156,14 +164,15 @@ def _create_state(write: StateWrite) -> Operation:
 
 def _chunks(items: _Group) -> list[_Group]:
     groups: list[_Group] = []
-    room = 0
+    room = room_bytes = 0
     for item in items:
-        size = len(item[1])
-        if size > room:
+        size, size_bytes = len(item[1]), transaction_bytes(item[1])
+        if size > room or size_bytes > room_bytes:
             groups.append([])
-            room = OPERATIONS_PER_TRANSACTION_MAX
+            room, room_bytes = OPERATIONS_PER_TRANSACTION_MAX, TRANSACTION_BYTES_TARGET
         groups[-1].append(item)
         room -= size
+        room_bytes -= size_bytes
     return groups
 
 
@@ -195,6 +204,8 @@ async def _write_alone(store: Metastore, term: Term, write: StateWrite) -> int |
         operations.append(_create_state(write))
     (outcome,) = await run_fenced(store, term, [operations])
     if not isinstance(outcome, list):
+        if isinstance(outcome, TooLargeError):
+            log.error("state_too_large", topic=topic, partition=partition, reason=outcome.reason)
         return None
     result = outcome[-1]
     return result.version if isinstance(result, Stat) else 0
@@ -221,11 +232,14 @@ async def delete_topics(store: Metastore, term: Term, topics: Sequence[str]) -> 
     that a topic of the same name may be created in between and lose its options.
     """
     below = await _eligible_of(store, topics)
-    for topic in topics:
-        below += await descendants(store, znodes.topic_path(topic))
+    below += await descendants_of(store, [znodes.topic_path(topic) for topic in topics])
     size = OPERATIONS_PER_TRANSACTION_MAX
     groups = [below[first : first + size] for first in range(0, len(below), size)]
-    await run_fenced(store, term, [[Delete(path) for path in group] for group in groups])
+    deletions = [[Delete(path) for path in group] for group in groups]
+    outcomes = await run_fenced(store, term, deletions)
+    for group, outcome in zip(groups, outcomes, strict=True):
+        if isinstance(outcome, TooLargeError):
+            await delete_nodes(store, term, group)
     left = list(topics)
     while left:
         found = await _nodes_of(store, left)
@@ -249,17 +263,18 @@ async def _nodes_of(store: Metastore, topics: Sequence[str]) -> list[list[str]]:
 async def _eligible_of(store: Metastore, topics: Sequence[str]) -> list[str]:
     """Nodes of the topics' eligible leader replicas, in the order to delete them in."""
     paths = [znodes.eligible_topic_path(topic) for topic in topics]
-    found: list[str] = []
-    for path, node in zip(paths, await store.get_many(paths), strict=True):
-        if node is not None:
-            found += [*await descendants(store, path), path]
-    return found
+    nodes = await store.get_many(paths)
+    there = [path for path, node in zip(paths, nodes, strict=True) if node is not None]
+    return [*await descendants_of(store, there), *there]
 
 
 async def write_assignments(
     store: Metastore, term: Term, topic: str, assignments: Mapping[int, PartitionAssignment]
-) -> bool:
-    """Writes other replicas of some partitions; False where the topic is gone, or unreadable now.
+) -> ErrorCode:
+    """Writes other replicas of some partitions.
+
+    UNKNOWN_TOPIC_OR_PARTITION where the topic is gone, or unreadable now;
+    INVALID_REPLICA_ASSIGNMENT where its node would be larger than the store takes.
 
     Partitions that somebody adds to the topic at the same time stay.
     """
@@ -269,10 +284,10 @@ async def write_assignments(
             node = await store.get(path)
             before = znodes.decode_topic(path, node.data)
         except NoNodeError:
-            return False
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         except znodes.ZnodeError as error:
             log.error("bad_znode", reason=str(error))
-            return False
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         moving = {i: item for i, item in assignments.items() if item.is_moving}
         after = znodes.TopicAssignment(
             before.topic_id,
@@ -283,7 +298,10 @@ async def write_assignments(
         operation = Set(path, znodes.encode_topic(after), node.stat.version)
         (outcome,) = await run_fenced(store, term, [[operation]])
         if isinstance(outcome, list):
-            return True
+            return ErrorCode.NONE
+        if isinstance(outcome, TooLargeError):
+            log.error("assignment_too_large", topic=topic, reason=outcome.reason)
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def _with(
@@ -320,5 +338,8 @@ async def unmark_reassignments(
         if after:
             operation = Set(path, znodes.encode_reassignments(after), version)
         (outcome,) = await run_fenced(store, term, [[operation]])
+        if isinstance(outcome, TooLargeError):
+            log.error("reassignments_too_large", reason=outcome.reason)
+            return
         if isinstance(outcome, list):
             return

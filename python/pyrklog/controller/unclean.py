@@ -1,57 +1,76 @@
-"""Brokers that started without all that they had: they leave the ISRs. Pure.
+"""Brokers that started without all that they had: who leads then. Pure.
 
 Of a broker whose machine lost power, or whose disk was replaced, nobody knows whether it has what
-was acknowledged. It must not be elected as one that has: it leaves the ISRs, and is eligible no
-more, before anything else is decided, and comes back into them as every follower does, by having
-what the leader has (the unclean shutdown of KIP-966; ``docs/cluster.md``, section 6).
+was acknowledged. Where a replica lives that has everything, the broker leaves the ISR, and is
+eligible no more, before anything else is decided, and comes back as every follower does (the
+unclean shutdown of KIP-966). Where none does, nobody leaves: the unclean ones are marked, and once
+nobody better is to be expected the one whose log reaches furthest leads (``docs/cluster.md``,
+section 6).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
-from pyrklog.controller.effects import ForgetUnclean, StateChange, Steps
-from pyrklog.controller.election import without_unclean
+from pyrklog.controller.batch import RequestBatch
+from pyrklog.controller.effects import (
+    ForgetUnclean,
+    Pause,
+    ReadMinimums,
+    StateChange,
+    Steps,
+    WaitForOthers,
+)
+from pyrklog.controller.election import after_unclean_starts, with_most
 from pyrklog.controller.partitions import PartitionChanges
-from pyrklog.controller.state import ControllerState, PartitionState
+from pyrklog.controller.pieces import Turn
+from pyrklog.controller.requests import LogEnd, TopicPartition
+from pyrklog.controller.state import ControllerState, Partition, PartitionState
+from pyrklog.metastore.znodes import Leadership
+
+WAIT_SECONDS = 10.0
+"""For others of a partition, behind the last unclean one that came."""
 
 
 class UncleanStarts:
-    """Procedures over brokers that came back unclean."""
+    """Procedures over brokers that came back unclean, and over what waits since then."""
 
-    def __init__(self, state: ControllerState, partitions: PartitionChanges) -> None:
+    def __init__(
+        self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
+    ) -> None:
         self._state = state
+        self._batch = batch
         self._partitions = partitions
+        self._waiting: dict[TopicPartition, int] = {}
+        """Partitions that nobody leads, as all that live are marked; the number of the wait."""
+        self._numbers = 0
+        self._is_over = 0
+        """Waits up to this number are over."""
+        self._ends: dict[TopicPartition, dict[int, LogEnd]] = {}
 
-    def expel(self, brokers: Collection[int]) -> Steps:
-        """Those of ``brokers`` that started unclean leave ISRs where others remain or are eligible.
+    def expel(self, came: Collection[int]) -> Steps:
+        """Those of ``came`` that started unclean leave what a whole replica can lead, and are
+        marked elsewhere.
 
         Leaves requests in the batch, and partitions without a leader offline.
         """
         state = self._state
-        unclean = sorted(broker for broker in brokers if state.brokers[broker].is_unclean)
-        if not unclean:
+        unclean = sorted(broker for broker in came if state.brokers[broker].is_unclean)
+        concerned: dict[Partition, None] = {}
+        turn = Turn()
+        for partition, broker in state.partitions_on(came):
+            is_concerned = _is_concerned(partition, broker, unclean)
+            if is_concerned and partition.topic.name not in state.to_delete:
+                concerned[partition] = None
+            if turn.is_over():
+                yield Pause()
+        if unclean:
+            fields = {"brokers": unclean, "partitions": len(concerned)}
+            yield StateChange("unclean_start", {**fields, "controller_epoch": state.epoch})
+        elif not concerned:
             return
-        concerned = dict.fromkeys(
-            partition
-            for partition, broker in state.partitions_on(unclean)
-            if partition.leadership is not None
-            and broker in partition.leadership.isr + partition.leadership.eligible
-            and partition.topic.name not in state.to_delete
-        )
-        yield StateChange(
-            "unclean_start",
-            {
-                "brokers": unclean,
-                "partitions": len(concerned),
-                "controller_epoch": state.epoch,
-            },
-        )
         yield from self._partitions.write_changed(
-            list(concerned),
-            lambda partition: (
-                partition.leadership and without_unclean(partition.leadership, unclean, state.epoch)
-            ),
+            list(concerned), lambda partition: self._changed(partition, unclean)
         )
         yield from self._partitions.to_offline(
             [
@@ -62,6 +81,129 @@ class UncleanStarts:
                 and partition.leadership.leader not in state.brokers
             ]
         )
-        yield ForgetUnclean(unclean)
+        if unclean:
+            yield ForgetUnclean(unclean)
         for broker in unclean:
             state.brokers[broker] = state.brokers[broker]._replace(is_unclean=False)
+        yield from self._wait(p for p in concerned if p.leadership and p.leadership.unclean)
+
+    def _changed(self, partition: Partition, unclean: Collection[int]) -> Leadership | None:
+        state, leadership = self._state, partition.leadership
+        if leadership is None:
+            return None
+        whole = [
+            broker
+            for broker in state.live_replicas(partition)
+            if broker in leadership.members
+            and broker not in leadership.unclean
+            and not state.brokers[broker].is_unclean
+        ]
+        return after_unclean_starts(leadership, unclean, whole, state.epoch)
+
+    def _wait(self, partitions: Iterable[Partition]) -> Steps:
+        """Their live replicas are asked how far they reach, by the state that was written."""
+        keys = [partition.key for partition in partitions]
+        if not keys:
+            return
+        self._numbers += 1
+        for key in keys:
+            self._waiting[key] = self._numbers
+            self._ends.pop(key, None)
+        yield StateChange(
+            "unclean_wait", {"partitions": len(keys), "controller_epoch": self._state.epoch}
+        )
+        yield WaitForOthers(self._numbers, WAIT_SECONDS)
+
+    def gone(self, brokers: Iterable[int]) -> None:
+        """What they have said is not to be had."""
+        for broker in brokers:
+            for ends in self._ends.values():
+                ends.pop(broker, None)
+
+    def ends_told(self, broker: int, ends: Mapping[TopicPartition, LogEnd]) -> Steps:
+        """A broker's logs reach so far."""
+        told = []
+        for key, end in ends.items():
+            partition = self._state.partition(key)
+            leadership = partition.leadership if partition is not None else None
+            if (
+                key in self._waiting
+                and leadership is not None
+                and end.leader_epoch == leadership.leader_epoch
+                and broker in leadership.unclean
+            ):
+                self._ends.setdefault(key, {})[broker] = end
+                told.append(key)
+        yield from self._choose(told)
+
+    def wait_over(self, number: int) -> Steps:
+        """A wait is over: who has not come is not waited for where enough have."""
+        self._is_over = max(self._is_over, number)
+        yield from self.look()
+
+    def look(self) -> Steps:
+        """Something has changed that a choice may depend on."""
+        yield from self._choose(list(self._waiting))
+
+    def _choose(self, keys: Iterable[TopicPartition]) -> Steps:
+        waiting = {}
+        for key in keys:
+            partition = self._state.partition(key)
+            if partition is not None and partition.leadership and partition.leadership.unclean:
+                waiting[key] = partition
+            else:
+                self._forget(key)
+        if not waiting:
+            return
+        minimums: dict[str, int] = yield ReadMinimums(sorted({topic for topic, _ in waiting}))
+        chosen = [
+            partition
+            for key, partition in waiting.items()
+            if self._may_choose(partition, minimums[key[0]])
+        ]
+        if not chosen:
+            return
+        yield from self._partitions.write_changed(chosen, self._best)
+        led = [p for p in chosen if p.leadership and p.leadership.leader >= 0]
+        for partition in led:
+            self._forget(partition.key)
+        yield StateChange(
+            "led_by_the_most", {"partitions": len(led), "controller_epoch": self._state.epoch}
+        )
+        yield from self._batch.flush()
+
+    def _forget(self, key: TopicPartition) -> None:
+        self._waiting.pop(key, None)
+        self._ends.pop(key, None)
+
+    def _may_choose(self, partition: Partition, minimum: int) -> bool:
+        """Whether nobody better is waited for."""
+        leadership = partition.leadership
+        ends = self._ends.get(partition.key)
+        if leadership is None or not ends or partition.topic.name in self._state.to_delete:
+            return False
+        members, marked = len(leadership.members), len(leadership.unclean)
+        if marked == members == len(ends):
+            return True
+        is_over = self._waiting[partition.key] <= self._is_over
+        is_enough = marked >= min(minimum, len(partition.replicas)) and 2 * marked > members
+        return is_over and (marked == members or is_enough)
+
+    def _best(self, partition: Partition) -> Leadership | None:
+        leadership = partition.leadership
+        if leadership is None or not leadership.unclean:
+            return None
+        live = self._state.electable_replicas(partition)
+        ends = {
+            broker: end
+            for broker, end in self._ends.get(partition.key, {}).items()
+            if broker in live and end.leader_epoch == leadership.leader_epoch
+        }
+        return with_most(leadership, ends, self._state.epoch)
+
+
+def _is_concerned(partition: Partition, broker: int, unclean: Collection[int]) -> bool:
+    leadership = partition.leadership
+    if leadership is None or broker not in leadership.members:
+        return False
+    return broker in unclean or bool(leadership.unclean)

@@ -6,14 +6,17 @@ asked, unless the request is refused as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import struct
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
+from pyrklog.controller.pieces import Turn
 from pyrklog.controller.requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    LogEnd,
     PartitionInfo,
     StopReplica,
     StopReplicaRequest,
@@ -26,9 +29,15 @@ from pyrklog.errors import ErrorCode
 from pyrklog.image import BrokerImage
 from pyrklog.protocol import inter_broker as wire
 from pyrklog.protocol.api import Api
+from pyrklog.protocol.compiler import message_writer
+from pyrklog.protocol.primitives import EncodeError, write_unsigned_varint
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's numbers."""
+
+_BROKER_EPOCH_AT = 9
+_TOPICS_AT = 17
+"""In the body of an UpdateMetadata v8: behind controller id, KRaft flag and controller epoch."""
 
 
 def api_of(request: ControlRequest) -> Api[Any, Any]:
@@ -99,21 +108,47 @@ def _lead_state(info: PartitionInfo) -> wire.LeaderAndIsrPartitionState:
     )
 
 
+def metadata_pieces(request: UpdateMetadataRequest) -> Generator[None, None, bytes]:
+    """The body of an UpdateMetadata, as :func:`encode_request` makes it; yields in between where
+    there are many partitions. Raises :class:`EncodeError`."""
+    api = wire.UPDATE_METADATA
+    version = api.versions[1]
+    around = api.encode_request(_update_metadata(request._replace(topics=[])), version)
+    body = bytearray(around[:_TOPICS_AT])
+    write_unsigned_varint(body, len(request.topics) + 1)
+    write = message_writer(wire.UpdateMetadataTopicState, version, True)
+    turn = Turn()
+    for topic in request.topics:
+        try:
+            write(body, _told_topic_state(topic))
+        except (struct.error, OverflowError, UnicodeEncodeError) as error:
+            raise EncodeError(f"UpdateMetadata of {topic.topic}: {error}") from None
+        if turn.is_over(len(topic.partitions)):
+            yield
+    # Behind the count of no topics, which is one byte.
+    return bytes(body + around[_TOPICS_AT + 1 :])
+
+
+def with_broker_epoch(body: bytes, broker_epoch: int) -> bytes:
+    """The body of an UpdateMetadata for another broker."""
+    return body[:_BROKER_EPOCH_AT] + struct.pack(">q", broker_epoch) + body[_TOPICS_AT:]
+
+
 def _update_metadata(request: UpdateMetadataRequest) -> wire.UpdateMetadataRequest:
     return wire.UpdateMetadataRequest(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
         broker_epoch=request.broker_epoch,
-        topic_states=[
-            wire.UpdateMetadataTopicState(
-                topic.topic, topic.topic_id, [_told_state(info) for info in topic.partitions]
-            )
-            for topic in request.topics
-        ],
+        topic_states=[_told_topic_state(topic) for topic in request.topics],
         live_brokers=[_broker(broker) for broker in request.brokers],
         number=request.number,
         is_full=request.is_full,
     )
+
+
+def _told_topic_state(topic: TopicPartitions) -> wire.UpdateMetadataTopicState:
+    states = [_told_state(info) for info in topic.partitions]
+    return wire.UpdateMetadataTopicState(topic.topic, topic.topic_id, states)
 
 
 def _told_state(info: PartitionInfo) -> wire.UpdateMetadataPartitionState:
@@ -127,6 +162,7 @@ def _told_state(info: PartitionInfo) -> wire.UpdateMetadataPartitionState:
         replicas=list(info.replicas),
         offline_replicas=list(info.offline),
         eligible_replicas=list(info.eligible),
+        unclean_replicas=list(info.unclean),
     )
 
 
@@ -235,6 +271,7 @@ def _told_topic(topic: wire.UpdateMetadataTopicState) -> TopicPartitions:
             is_new=False,
             recovery_state=0,
             eligible=tuple(state.eligible_replicas),
+            unclean=tuple(state.unclean_replicas),
         )
         for state in topic.partition_states
     ]
@@ -250,10 +287,9 @@ def response_message(request: ControlRequest, response: ControlResponse) -> Any:
     """The message that carries the answer to ``request``."""
     if isinstance(response, ErrorCode):
         return wire.UpdateMetadataResponse(response)
-    if isinstance(request, LeaderAndIsrRequest):
-        return wire.LeaderAndIsrResponse(
-            response.error, _errors_by_id(request.topics, response.errors)
-        )
+    if isinstance(response, LeaderAndIsrResponse):
+        assert isinstance(request, LeaderAndIsrRequest)
+        return wire.LeaderAndIsrResponse(response.error, _errors_by_id(request.topics, response))
     errors = response.errors.items()
     return wire.StopReplicaResponse(
         response.error, [wire.StopReplicaPartitionError(*key, error) for key, error in errors]
@@ -261,13 +297,14 @@ def response_message(request: ControlRequest, response: ControlResponse) -> Any:
 
 
 def _errors_by_id(
-    topics: Sequence[TopicPartitions], errors: Mapping[TopicPartition, ErrorCode]
+    topics: Sequence[TopicPartitions], response: LeaderAndIsrResponse
 ) -> list[wire.LeaderAndIsrTopicError]:
     ids = {topic.topic: topic.topic_id for topic in topics}
     found: dict[str, wire.LeaderAndIsrTopicError] = {}
-    for (topic, partition), error in errors.items():
+    for (topic, partition), error in response.errors.items():
         entry = found.setdefault(topic, wire.LeaderAndIsrTopicError(ids[topic], []))
-        entry.partition_errors.append(wire.LeaderAndIsrPartitionError(partition, error))
+        end = list(response.ends.get((topic, partition), ()))
+        entry.partition_errors.append(wire.LeaderAndIsrPartitionError(partition, error, end))
     return list(found.values())
 
 
@@ -285,14 +322,16 @@ def decode_response(request: ControlRequest, body: bytes) -> ControlResponse:
         case wire.LeaderAndIsrResponse():
             assert isinstance(request, LeaderAndIsrRequest)
             names = {topic.topic_id: topic.topic for topic in request.topics}
+            answers = [
+                ((names[topic.topic_id], item.partition_index), item)
+                for topic in message.topics
+                if topic.topic_id in names
+                for item in topic.partition_errors
+            ]
             return LeaderAndIsrResponse(
                 error_of(message.error_code),
-                _errors(
-                    (names[topic.topic_id], item.partition_index, item.error_code)
-                    for topic in message.topics
-                    if topic.topic_id in names
-                    for item in topic.partition_errors
-                ),
+                {key: error_of(item.error_code) for key, item in answers},
+                {key: LogEnd(*item.log_end) for key, item in answers if len(item.log_end) == 3},
             )
         case wire.StopReplicaResponse():
             return StopReplicaResponse(

@@ -85,6 +85,9 @@ class CurrentStore(SingleWrites):
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         return await self._read(watch, lambda session: session.children(path, watch))
 
+    async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
+        return await self._read(None, lambda session: session.children_of(paths))
+
     async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
         return await (await self.session()).multis(transactions)
 

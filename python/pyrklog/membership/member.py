@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from pyrklog.errors import ConfigError, StartError, TemporaryError
+from pyrklog.errors import StartError, TemporaryError
 from pyrklog.logs import get_logger
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
@@ -58,7 +58,7 @@ class Member:
         """``store`` has its first session, ``connect`` makes the later ones.
 
         ``is_whole`` is told the broker's last epoch and says whether its logs have all that they
-        had then; None where there are no other brokers.
+        had then; None where nobody asks.
 
         ``registration_wait_seconds`` bounds the wait for an earlier registration of the same broker
         to go: the session of a process that was killed outlives it.
@@ -82,7 +82,7 @@ class Member:
             ended = self.store.lose()
             assert ended is not None
             with trio.CancelScope(shield=True):
-                await ended.close()
+                await _close(ended)
             # Nothing of the old session may act in the new one.
             async with self._belonging:
                 session = await self._connect_again()
@@ -100,10 +100,10 @@ class Member:
             try:
                 session = await self._connect()
                 (node,) = await session.get_many([znodes.CLUSTER_ID])
-            except (TemporaryError, ConfigError, StoreFailedError, SessionExpiredError) as error:
+            except Exception as error:
                 if session is not None:
                     with trio.CancelScope(shield=True):
-                        await session.close()
+                        await _close(session)
                 # Said once, not at each try.
                 if str(error) != told:
                     told = str(error)
@@ -147,8 +147,16 @@ class Member:
                     self.broker_epoch = await self._register()
                     registered(self.broker_epoch)
                     for part in parts:
-                        await nursery.start(_last_out, part)
+                        await nursery.start(_keep_up, part, has_begun)
                 except SessionExpiredError:
+                    nursery.cancel_scope.cancel()
+                    continue
+                except StoreFailedError as error:
+                    if not has_begun:
+                        raise
+                    # It has served, and goes on with what needs no store.
+                    log.error("not_registered", reason=error.reason)
+                    await trio.sleep(CONNECT_RETRY_SECONDS)
                     nursery.cancel_scope.cancel()
                     continue
                 if not has_begun:
@@ -209,7 +217,7 @@ class Member:
                 "unclean_start",
                 broker=self.node_id,
                 reason="its logs may lack what was acknowledged before it ended",
-                consequence="its replicas leave their ISRs and catch up, where others remain",
+                consequence="its replicas follow others that have more, else lead in new epochs",
             )
             operations.append(
                 Create(unclean_path)
@@ -242,11 +250,50 @@ async def _cancel_when_expired(session: Metastore, scope: trio.CancelScope) -> N
     scope.cancel()
 
 
-async def _last_out(
-    part: Part, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    """Runs a part; one that sees the end of the session first waits until it is ended itself."""
+async def _close(session: Metastore) -> None:
     try:
-        await part(task_status=task_status)
-    except* SessionExpiredError:
-        await trio.sleep_forever()
+        await session.close()
+    except Exception as error:
+        log.error("session_not_closed", exc_info=error)  # it expires by itself
+
+
+class _FirstStart:
+    """Tells a nursery of the first start of what may start again."""
+
+    def __init__(self, task_status: trio.TaskStatus[None]) -> None:
+        self.has_come = False
+        self._task_status = task_status
+
+    def started(self, _value: None = None) -> None:
+        if not self.has_come:
+            self.has_come = True
+            self._task_status.started()
+
+
+async def _keep_up(
+    part: Part, has_begun: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Runs a part; one that sees the end of the session first waits until it is ended itself.
+
+    One that fails runs again a little later: a broker that has served goes on serving. At its first
+    start it ends the broker instead.
+    """
+    first = _FirstStart(task_status)
+    while True:
+        try:
+            await part(task_status=first)
+            return
+        except Exception as error:
+            if is_expiry(error):
+                await trio.sleep_forever()
+            if not (has_begun or first.has_come):
+                raise
+            log.error("part_failed", part=getattr(part, "__qualname__", repr(part)), exc_info=error)
+        await trio.sleep(CONNECT_RETRY_SECONDS)
+
+
+def is_expiry(error: Exception) -> bool:
+    """Whether it says that the session is over, and nothing else."""
+    if isinstance(error, ExceptionGroup):
+        return all(map(is_expiry, error.exceptions))
+    return isinstance(error, SessionExpiredError)

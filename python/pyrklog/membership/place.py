@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.errors import ConfigError, StartError
+from pyrklog.errors import StartError
 from pyrklog.membership.member import Connect
 from pyrklog.metastore.interface import Metastore
 
@@ -43,12 +43,8 @@ async def metadata_place(config: BrokerConfig) -> AsyncIterator[Connect]:
 
 @asynccontextmanager
 async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connect]:
-    try:
-        from pyrklog.metastore import zookeeper
-    except ImportError:
-        raise ConfigError(
-            "A broker of a cluster needs the package kazoo.", fix="pip install 'pyrklog[zookeeper]'"
-        ) from None
+    from pyrklog.metastore import zookeeper
+
     try:
         # The state-change log is kept here in a cluster, too.
         config.meta_dir.mkdir(parents=True, exist_ok=True)

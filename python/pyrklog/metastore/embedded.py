@@ -209,6 +209,11 @@ class EmbeddedSession(SingleWrites):
             self._store.watches.add_children(path, self.session_id, watch)
         return self._store.tree.children(path)
 
+    async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
+        await trio.lowlevel.checkpoint()
+        children = self._store.tree.children
+        return [None if self._find(path) is None else children(path) for path in paths]
+
     async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
         if self._ended:
             raise SessionExpiredError("/")

@@ -9,6 +9,7 @@
   or of its set of children (``children``), before a read shows that change to this session.
 - A transaction (``multi``) happens as a whole or not at all; a read never shows half of one.
 - When a write returns it is durable: it survives kill -9 and the loss of power.
+- ZooKeeper takes transactions up to a size (``sizes``); a larger one is refused without being sent.
 
 Every method may raise :class:`SessionExpiredError` and :class:`StoreFailedError`.
 """
@@ -52,6 +53,15 @@ class NoChildrenForEphemeralsError(MetastoreError):
 
 class BadPathError(MetastoreError):
     """The path is not absolute, or has an empty part."""
+
+
+class TooLargeError(MetastoreError):
+    """The transaction has more bytes than the store takes; nothing was sent."""
+
+    def __init__(self, path: str, size_bytes: int, max_bytes: int) -> None:
+        super().__init__(path)
+        self.reason = f"{size_bytes} bytes are too many: the metadata store takes {max_bytes}"
+        self.args = (f"{self.reason} ({path})",)
 
 
 class SessionExpiredError(MetastoreError):
@@ -160,6 +170,9 @@ class Metastore(Protocol):
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Names of the children, sorted; raises :class:`NoNodeError`."""
 
+    async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """Names of the children of several nodes, None for nodes that are not there."""
+
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
@@ -200,13 +213,19 @@ async def ensure_path(store: Metastore, path: str) -> None:
 
 async def descendants(store: Metastore, path: str) -> list[str]:
     """All nodes below ``path``, children before their parents; the order to delete them in."""
-    found: list[str] = []
-    try:
-        names = await store.children(path)
-    except NoNodeError:
-        return found
-    for name in names:
-        child = f"{path.rstrip('/')}/{name}"
-        found += await descendants(store, child)
-        found.append(child)
-    return found
+    return await descendants_of(store, [path])
+
+
+async def descendants_of(store: Metastore, paths: Sequence[str]) -> list[str]:
+    """All nodes below any of ``paths``, in the order to delete them in; one round trip a level."""
+    levels: list[list[str]] = []
+    above = list(paths)
+    while above:
+        below = [
+            f"{path.rstrip('/')}/{name}"
+            for path, names in zip(above, await store.children_of(above), strict=True)
+            for name in names or ()
+        ]
+        levels.append(below)
+        above = below
+    return [path for level in reversed(levels) for path in level]

@@ -45,14 +45,14 @@ class _Left:
 
 def touched(operations: Sequence[Operation]) -> list[str] | None:
     """The nodes to look at; None where looking tells nothing: a sequence node has an unknown name,
-    and what was set at any version may have been there before."""
-    paths: dict[str, None] = {}
-    for operation in operations:
-        if isinstance(operation, Create) and operation.sequence:
-            return None
-        if not isinstance(operation, Check):
-            paths[operation.path] = None
-    return list(paths)
+    and what is set at any version may have been there before, or be there by somebody else, who
+    has the version that it led to then."""
+    changes = [operation for operation in operations if not isinstance(operation, Check)]
+    if any(isinstance(operation, Create) and operation.sequence for operation in changes):
+        return None
+    if changes and all(isinstance(o, Set) and o.version == ANY_VERSION for o in changes):
+        return None
+    return list(dict.fromkeys(operation.path for operation in changes))
 
 
 def results_if_done(

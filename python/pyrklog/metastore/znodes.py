@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pyrklog.metastore.znode_values import broker_ids_of, int32_of, port_of, text_of
+
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
 BROKER_SEQUENCE = "/brokers/seqid"
@@ -58,7 +60,7 @@ ADOPTION = "/pyrklog/adoption"
 LIVES = "/pyrklog/brokers"
 UNCLEAN = "/pyrklog/unclean"
 REFUSED = "/pyrklog/refused"
-"""Below it, ephemeral, each broker whose connections the controller's port refuses."""
+"""Below it, ephemeral, each broker whose connections the controller refuses or does not answer."""
 DEPOSED = "/pyrklog/deposed"
 """Our own: the controller that another broker took over from last, without its session's end."""
 ELIGIBLE = "/pyrklog/elr"
@@ -94,7 +96,7 @@ def unclean_path(broker: int) -> str:
 
 
 def refused_path(observer: int) -> str:
-    """There as long as the controller's port refuses a broker's connections."""
+    """There as long as the controller refuses a broker's connections, or does not answer it."""
     return f"{REFUSED}/{observer}"
 
 
@@ -185,6 +187,13 @@ class Leadership(NamedTuple):
     eligible: tuple[int, ...] = ()
     """Replicas outside the ISR that may be elected as if they were in it (KIP-966). In a node of
     its own: another key in ``state`` would vanish when a Kafka controller rewrites that."""
+    unclean: tuple[int, ...] = ()
+    """Of both, those that started without all that they had while nobody led. In that node, too."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Who had everything when somebody led last: in sync, or eligible."""
+        return self.isr + self.eligible
 
 
 class ProducerIdBlock(NamedTuple):
@@ -215,7 +224,7 @@ def _dump(content: Mapping[str, Any]) -> bytes:
 def _load(path: str, data: bytes) -> dict[str, Any]:
     try:
         content = json.loads(data.decode())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ZnodeError(f"{path} holds no JSON") from None
     if not isinstance(content, dict):
         raise ZnodeError(f"{path} holds no JSON object")
@@ -254,12 +263,14 @@ def decode_broker(path: str, data: bytes) -> BrokerRegistration:
         for text in content["endpoints"]:
             name, _, address = text.partition("://")
             host, _, port = address.rpartition(":")
-            endpoints.append((name, host.strip("[]"), int(port)))
+            # What goes out to brokers and clients must be text and a port.
+            endpoints.append((text_of(name), text_of(host.strip("[]")), port_of(port)))
         protocols = content.get("listener_security_protocol_map") or {}
+        rack = content.get("rack")
         return BrokerRegistration(
             endpoints,
             {name: protocols.get(name, name) for name, _, _ in endpoints},
-            content.get("rack"),
+            None if rack is None else text_of(rack),
             int(content.get("timestamp", 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -308,14 +319,10 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
 
 
 def _brokers_by_partition(content: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
-    return {int(partition): _broker_ids(brokers) for partition, brokers in content.items()}
-
-
-def _broker_ids(found: Sequence[int]) -> tuple[int, ...]:
-    ids = tuple(found)
-    if not all(type(broker) is int and broker >= 0 for broker in ids) or len(set(ids)) < len(ids):
-        raise ValueError(f"{found!r} are no brokers")
-    return ids
+    found = {int32_of(partition): broker_ids_of(brokers) for partition, brokers in content.items()}
+    if any(partition < 0 for partition in found):
+        raise ValueError(f"{min(found)} is no partition")
+    return found
 
 
 def encode_state(state: Leadership) -> bytes:
@@ -334,26 +341,48 @@ def decode_state(path: str, data: bytes) -> Leadership:
     content = _load(path, data)
     try:
         return Leadership(
-            int(content["leader"]),
-            int(content["leader_epoch"]),
-            _broker_ids(content["isr"]),
-            int(content["controller_epoch"]),
-            int(content.get("leader_recovery_state", RECOVERED)),
+            int32_of(content["leader"]),
+            int32_of(content["leader_epoch"]),
+            broker_ids_of(content["isr"]),
+            int32_of(content["controller_epoch"]),
+            _recovery_state(content.get("leader_recovery_state", RECOVERED)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ZnodeError(f"{path} is no partition state: {error!r}") from None
 
 
-def encode_eligible(eligible: Sequence[int], partition_epoch: int) -> bytes:
-    """Content of /pyrklog/elr/T/P, version 1: of the state whose version is ``partition_epoch``."""
-    return _dump({"version": 1, "partition_epoch": partition_epoch, "eligible": list(eligible)})
+def _recovery_state(found: Any) -> int:
+    if found not in (RECOVERED, RECOVERING):
+        raise ValueError(f"{found!r} is no recovery state")
+    return int(found)
 
 
-def decode_eligible(path: str, data: bytes) -> tuple[tuple[int, ...], int]:
-    """Eligible leader replicas, and the partition epoch. Raises :class:`ZnodeError`."""
+class EligibleReplicas(NamedTuple):
+    """/pyrklog/elr/T/P, version 1: of the state whose version is ``partition_epoch``."""
+
+    eligible: tuple[int, ...]
+    unclean: tuple[int, ...]
+    partition_epoch: int
+
+
+def encode_eligible(leadership: Leadership, partition_epoch: int) -> bytes:
+    """Content of /pyrklog/elr/T/P."""
+    content: dict[str, Any] = {"version": 1, "partition_epoch": partition_epoch}
+    content["eligible"] = list(leadership.eligible)
+    if leadership.unclean:
+        content["unclean"] = list(leadership.unclean)
+    return _dump(content)
+
+
+def decode_eligible(path: str, data: bytes) -> EligibleReplicas:
+    """Raises :class:`ZnodeError`."""
     content = _load(path, data)
     try:
-        return tuple(map(int, content["eligible"])), int(content["partition_epoch"])
+        return EligibleReplicas(
+            broker_ids_of(content["eligible"]),
+            broker_ids_of(content.get("unclean", [])),
+            int(content["partition_epoch"]),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ZnodeError(f"{path} has no eligible replicas: {error!r}") from None
 
@@ -404,22 +433,43 @@ def decode_controller(data: bytes) -> int:
     """The controller's broker id; raises :class:`ZnodeError`."""
     content = _load(CONTROLLER, data)
     try:
-        return int(content["brokerid"])
+        return int32_of(content["brokerid"])
     except (KeyError, TypeError, ValueError) as error:
         raise ZnodeError(f"{CONTROLLER} names no broker: {error!r}") from None
 
 
-def encode_refused(controller_czxid: int) -> bytes:
-    """Content of /pyrklog/refused/N: the controller's term, by the czxid of its /controller."""
-    return _dump({"version": 1, "controller_czxid": controller_czxid})
+def decode_controller_epoch(data: bytes) -> int:
+    """Content of /controller_epoch; raises :class:`ZnodeError`."""
+    try:
+        return int32_of(data)
+    except ValueError:
+        raise ZnodeError(f"{CONTROLLER_EPOCH} holds no epoch") from None
 
 
-def decode_refused(path: str, data: bytes) -> int:
-    """The czxid; raises :class:`ZnodeError`."""
-    czxid = _load(path, data).get("controller_czxid")
+class Refused(NamedTuple):
+    """Content of /pyrklog/refused/N."""
+
+    controller_czxid: int
+    """The controller's term, by the czxid of its /controller."""
+    is_silent: bool
+    """It does not refuse connections, but nothing is answered."""
+
+
+def encode_refused(refused: Refused) -> bytes:
+    """Content of /pyrklog/refused/N."""
+    content: dict[str, object] = {"version": 1, "controller_czxid": refused.controller_czxid}
+    if refused.is_silent:
+        content["silent"] = True
+    return _dump(content)
+
+
+def decode_refused(path: str, data: bytes) -> Refused:
+    """Content of /pyrklog/refused/N; raises :class:`ZnodeError`."""
+    content = _load(path, data)
+    czxid = content.get("controller_czxid")
     if not isinstance(czxid, int):
         raise ZnodeError(f"{path} names no controller")
-    return czxid
+    return Refused(czxid, content.get("silent") is True)
 
 
 def encode_deposed(deposed: Deposed) -> bytes:

@@ -9,6 +9,8 @@ Only who is told to use ZooKeeper imports this module: kazoo is an extra.
 - A write whose answer was lost with the connection is looked for (``unsettled``) before it is sent
   again.
 - A session that has expired stays expired; whoever needs another one connects again.
+- kazoo pings as long as Trio goes on: a loop that stands still for a session's time-out loses its
+  session a time-out later, since nobody could tell such a broker from a live one otherwise.
 - With ``sets_acl`` a node belongs to who made it. ZooKeeper's ACLs are not inherited, so each node
   gets its own; those that are there already keep theirs.
 """
@@ -16,21 +18,18 @@ Only who is told to use ZooKeeper imports this module: kazoo is an extra.
 from __future__ import annotations
 
 import contextlib
-import math
-import ssl
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import trio
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from pyrklog.errors import TemporaryError
-from pyrklog.logs import get_logger
+from pyrklog.logs import ensure_configured, get_logger
 from pyrklog.metastore.interface import (
     CHANGED,
     CHILDREN,
@@ -53,15 +52,18 @@ from pyrklog.metastore.interface import (
     Set,
     Stat,
     StoreFailedError,
+    TooLargeError,
     Watch,
     WatchEvent,
 )
 from pyrklog.metastore.single_writes import Outcome, SingleWrites
+from pyrklog.metastore.sizes import TRANSACTION_BYTES_MAX, transaction_bytes
 from pyrklog.metastore.tree import check_path
 from pyrklog.metastore.unsettled import results_if_done, touched
 from pyrklog.metastore.watches import Watches
 from pyrklog.metastore.znodes import CONSUMERS, SENSITIVE_PATHS
-from pyrklog.metastore.zookeeper_tls import TlsFiles, connect_by_tls, tls_context, tls_failure
+from pyrklog.metastore.zookeeper_handler import Handler, Progress, Reasons, quiet_logger
+from pyrklog.metastore.zookeeper_tls import TlsFiles, tls_context, tls_failure
 
 log = get_logger("zookeeper")
 
@@ -83,6 +85,9 @@ _EVENTS = {
     EventType.CHANGED: CHANGED,
     EventType.CHILD: CHILDREN,
 }
+_TELL_AFTER_SECONDS = 0.5
+_told: set[str] = set()
+"""ZooKeepers of which it was said that they do not answer."""
 _RECONNECT_FIRST_SECONDS = 0.05
 _RECONNECT_MAX_SECONDS = 1.0
 _RESUMED_WITHIN = 1 / 3
@@ -113,61 +118,6 @@ class ZooKeeperAddress(NamedTuple):
     may lie. Needs ``digest`` or a certificate."""
 
 
-class _AtOnce:
-    """A queue that calls what it is given: here that is a hand-over to Trio and no more."""
-
-    def put(self, call: Callable[[], object]) -> None:
-        call()
-
-
-class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Calls back on the connection's thread. kazoo's own way has one thread for answers and one for
-    watch events, and with it no order between the two. Speaks TLS where there are files for it."""
-
-    def __init__(self, tls: TlsFiles | None = None) -> None:
-        super().__init__()
-        self.answer_wait_seconds = math.inf
-        """Bounds the wait for a connection, with its handshake, and for a message on it; idle ones
-        are not concerned."""
-        self._tls = tls
-        self.completion_queue = _AtOnce()
-        self.callback_queue = _AtOnce()
-
-    def start(self) -> None:
-        self._running = True
-
-    def stop(self) -> None:
-        self._running = False
-
-    def create_connection(
-        self, *, address: tuple[str, int], hostname: str, timeout: float, **settings: Any
-    ) -> Any:
-        timeout = min(timeout, self.answer_wait_seconds)
-        if self._tls is not None:
-            return connect_by_tls(address, hostname, timeout, self._tls)
-        return super().create_connection(
-            address=address, hostname=hostname, timeout=timeout, **settings
-        )
-
-    def select(
-        self,
-        readers: Sequence[Any],
-        writers: Sequence[Any],
-        others: Sequence[Any],
-        timeout: float | None = None,
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        """kazoo's, which knows nothing of what TLS has received and not handed out yet: answers
-        that came in one record would wait for whatever comes next."""
-        # Where it waits for something to do, it also waits for requests; one reader is an answer.
-        if timeout is not None and len(readers) == 1:
-            timeout = min(timeout, self.answer_wait_seconds)
-        held = [one for one in readers if isinstance(one, ssl.SSLSocket) and one.pending()]
-        readable, writable, exceptional = super().select(
-            readers, writers, others, 0 if held else timeout
-        )
-        return [*held, *(one for one in readable if one not in held)], writable, exceptional
-
-
 class _Call:
     """A request that was sent. ``on_answer`` runs before any later event is told."""
 
@@ -189,7 +139,8 @@ class _Call:
         self._done.set()
 
     async def answer(self) -> Any:
-        """Raises kazoo's errors, but for the end of the session and what is forbidden."""
+        """Raises kazoo's errors where a connection was lost or a node is not as expected, and ours
+        for the end of the session and for all else."""
         try:
             await self._done.wait()
         except trio.Cancelled:
@@ -201,6 +152,10 @@ class _Call:
             raise SessionExpiredError("/") from None
         except _FORBIDDEN as error:
             raise StoreFailedError(_forbidden(error)) from None
+        except (*_LOST, *_REFUSALS):
+            raise
+        except kazoo_errors.KazooException as error:
+            raise StoreFailedError(f"ZooKeeper failed: {error!r}") from None
 
 
 class ZooKeeperSession(SingleWrites):
@@ -220,7 +175,9 @@ class ZooKeeperSession(SingleWrites):
         self._connected.set()
         client.add_listener(self._state_changed)
         # Beginning a session is a write, which may take its time; going on with it is none.
-        client.handler.answer_wait_seconds = client._session_timeout / 1000 * _RESUMED_WITHIN
+        timeout_seconds = client._session_timeout / 1000
+        client.handler.answer_wait_seconds = timeout_seconds * _RESUMED_WITHIN
+        client.handler.progress = Progress(self._hand_over, timeout_seconds)
 
     # --- on kazoo's thread ---------------------------------------------------------------------
 
@@ -371,6 +328,23 @@ class ZooKeeperSession(SingleWrites):
         )
         return sorted(names)
 
+    async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
+        for path in paths:
+            self._check(path)
+
+        def sender(path: str) -> Callable[[], Any]:
+            return lambda: self._client.get_children_async(path)
+
+        # All are under way together.
+        calls = [self._call(sender(path)) for path in paths]
+        found: list[list[str] | None] = []
+        for path, call in zip(paths, calls, strict=True):
+            try:
+                found.append(sorted(await self._read_on(path, sender(path), None, call)))
+            except NoNodeError:
+                found.append(None)
+        return found
+
     # --- writes --------------------------------------------------------------------------------
 
     async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
@@ -380,11 +354,19 @@ class ZooKeeperSession(SingleWrites):
             for operation in operations:
                 self._check(operation.path)
         # In order, and all under way together.
-        calls = [self._send(operations) for operations in transactions]
+        calls = [self._refuse(operations) or self._send(operations) for operations in transactions]
         return [
-            await self._settle(operations, call)
+            call if isinstance(call, MetastoreError) else await self._settle(operations, call)
             for operations, call in zip(transactions, calls, strict=True)
         ]
+
+    def _refuse(self, operations: Sequence[Operation]) -> TooLargeError | None:
+        """A server would end the connection, and the next one on which it is sent again."""
+        size_bytes = transaction_bytes(operations, self._client.chroot)
+        if size_bytes <= TRANSACTION_BYTES_MAX:
+            return None
+        largest = max(operations, key=lambda operation: transaction_bytes([operation]))
+        return TooLargeError(largest.path, size_bytes, TRANSACTION_BYTES_MAX)
 
     def _send(self, operations: Sequence[Operation]) -> _Call | None:
         """None for a transaction in which there is nothing to do."""
@@ -492,8 +474,9 @@ async def connect(address: ZooKeeperAddress) -> ZooKeeperSession:
     """
     if address.tls is not None:
         tls_context(address.tls)
-    client = _client(address, address.connect)
-    await _start(client, address)
+    reasons = Reasons()
+    client = _client(address, address.connect, reasons)
+    await _start(client, address, reasons)
     try:
         session = ZooKeeperSession(client, sets_acl=address.sets_acl)
         if client.chroot and await session.exists("/") is None:
@@ -505,7 +488,7 @@ async def connect(address: ZooKeeperAddress) -> ZooKeeperSession:
         raise
 
 
-def _client(address: ZooKeeperAddress, hosts: str) -> KazooClient:
+def _client(address: ZooKeeperAddress, hosts: str, reasons: Reasons) -> KazooClient:
     retry = KazooRetry(
         max_tries=-1, delay=_RECONNECT_FIRST_SECONDS, max_delay=_RECONNECT_MAX_SECONDS
     )
@@ -514,19 +497,26 @@ def _client(address: ZooKeeperAddress, hosts: str) -> KazooClient:
         timeout=address.session_timeout_ms / 1000,
         handler=Handler(address.tls),
         connection_retry=retry,
+        logger=quiet_logger(reasons),
         auth_data=[("digest", address.digest)] if address.digest is not None else None,
     )
 
 
-async def _start(client: KazooClient, address: ZooKeeperAddress) -> None:
+async def _start(client: KazooClient, address: ZooKeeperAddress, reasons: Reasons) -> None:
     timeout_seconds = address.connection_timeout_ms / 1000
-
-    def start() -> bool:
-        return bool(client.start_async().wait(timeout_seconds))
+    soon_seconds = min(_TELL_AFTER_SECONDS, timeout_seconds)
 
     is_connected = False
     try:
-        is_connected = await trio.to_thread.run_sync(start, abandon_on_cancel=True)
+        wait: Callable[[float], bool] = client.start_async().wait
+        is_connected = await trio.to_thread.run_sync(wait, soon_seconds, abandon_on_cancel=True)
+        if not is_connected and soon_seconds < timeout_seconds:
+            _tell_that_nobody_answers(address, reasons, timeout_seconds)
+            is_connected = await trio.to_thread.run_sync(
+                wait, timeout_seconds - soon_seconds, abandon_on_cancel=True
+            )
+        if is_connected:
+            _told.discard(address.connect)
     finally:
         if not is_connected:
             with trio.CancelScope(shield=True):
@@ -546,9 +536,26 @@ async def _start(client: KazooClient, address: ZooKeeperAddress) -> None:
         )
 
 
+def _tell_that_nobody_answers(
+    address: ZooKeeperAddress, reasons: Reasons, waits_seconds: float
+) -> None:
+    """Once, and at once; not again until it has answered."""
+    if address.connect in _told:
+        return
+    _told.add(address.connect)
+    log.warning(
+        "zookeeper_does_not_answer",
+        connect=address.connect,
+        reason=reasons.last or "no answer yet",
+        waits_seconds=waits_seconds,
+    )
+    ensure_configured()  # a start that waits has something to say
+
+
 async def _make_chroot(address: ZooKeeperAddress, chroot: str) -> None:
-    client = _client(address, address.connect.partition("/")[0])
-    await _start(client, address)
+    reasons = Reasons()
+    client = _client(address, address.connect.partition("/")[0], reasons)
+    await _start(client, address, reasons)
     acl = acl_of(chroot) if address.sets_acl else None
     try:
         await trio.to_thread.run_sync(client.ensure_path, chroot, acl)

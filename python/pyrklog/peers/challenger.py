@@ -1,4 +1,4 @@
-"""A broker that observes the controller, and deposes it where nobody listens there any more.
+"""A broker that observes the controller, and deposes it where nobody answers there any more.
 
 What it goes by is in ``controller/deposal.py``. Everything that it does to the store it does in the
 session in which it saw the controller: without one it does nothing.
@@ -11,7 +11,14 @@ from contextlib import suppress
 
 import trio
 
-from pyrklog.controller.deposal import Evidence, Found, Incumbent, LastDeposal, operations
+from pyrklog.controller.deposal import (
+    Evidence,
+    Found,
+    Incumbent,
+    LastDeposal,
+    Silence,
+    operations,
+)
 from pyrklog.controller.store_writes import Term
 from pyrklog.image import BrokerImage
 from pyrklog.logs import get_logger
@@ -26,6 +33,7 @@ from pyrklog.metastore.interface import (
     Operation,
     Set,
     Stat,
+    StoreFailedError,
     WatchEvent,
     ensure_path,
 )
@@ -56,7 +64,9 @@ class Challenger:
             await moved.wait()
             return None
         address, broker_epoch = found
-        observer = Observer(lambda: address, lambda _: None, self._wake)
+        observer = Observer(
+            lambda: address, lambda _: None, self._wake, client_id=f"broker-{self._node_id}"
+        )
         term: Term | None = None
         failure: Exception | None = None
         async with trio.open_nursery() as nursery:
@@ -103,15 +113,16 @@ class Challenger:
         is_marked = False
         while not moved.is_set():
             self._changed = trio.Event()
-            if not observer.refusals:
+            if not (observer.refusals or observer.is_silent):
                 if is_marked:
                     await self._unmark()
                     is_marked = False
                 await self._wait(None)
                 continue
             is_marked = True
-            now_ms = await self._mark(incumbent)
-            others = await self._count_others(incumbent)
+            now_ms = await self._mark(incumbent, observer)
+            refused, silent = await self._count_others(incumbent)
+            registered = len(await self._store.children(znodes.BROKER_IDS))
             deposed_version, last = await self._last_deposal()
             # The epoch first: what is elected after it has been read makes the transaction fail.
             epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
@@ -119,11 +130,15 @@ class Challenger:
             if not incumbent.is_still(node):
                 break
             # As it is after all the reading: a connection may have been made meanwhile.
-            evidence = Evidence(observer.refusals, others, now_ms, last)
+            silence = None
+            if observer.refusals or observer.is_silent:
+                silence = Silence(refused + silent, registered)
+            evidence = Evidence(observer.refusals, refused, now_ms, last, silence)
             wait_ms = evidence.wait_ms(self._session_timeout_ms)
             if wait_ms == 0:
                 found = Found(epoch, broker_epoch, deposed_version)
-                term = await self._depose(incumbent, found, evidence.unproven)
+                reason = "its port refuses connections" if observer.refusals else "it is silent"
+                term = await self._depose(incumbent, found, evidence.unproven, reason)
                 break
             await self._wait(wait_ms)
         if is_marked and term is None:
@@ -138,13 +153,14 @@ class Challenger:
             with trio.move_on_after(at_most_ms / 1000):
                 await self._changed.wait()
 
-    async def _mark(self, incumbent: Incumbent) -> int:
-        """Tells the others that this broker is refused; the store's time.
+    async def _mark(self, incumbent: Incumbent, observer: Observer) -> int:
+        """Tells the others that this broker is refused or not answered; the store's time.
 
         Each writes before it reads what the others wrote: of two, one at least sees both.
         """
         path = znodes.refused_path(self._node_id)
-        data = znodes.encode_refused(incumbent.stat.czxid)
+        refused = znodes.Refused(incumbent.stat.czxid, not observer.refusals)
+        data = znodes.encode_refused(refused)
         while True:
             (old,) = await self._store.get_many([path])
             made: list[Operation] = [Create(path, b"", ephemeral=True), Set(path, data, 0)]
@@ -164,16 +180,19 @@ class Challenger:
         with suppress(NoNodeError):
             await self._store.delete(znodes.refused_path(self._node_id))
 
-    async def _count_others(self, incumbent: Incumbent) -> int:
+    async def _count_others(self, incumbent: Incumbent) -> tuple[int, int]:
+        """Brokers that this term of the controller refuses, and those that it does not answer."""
         names = await self._store.children(znodes.REFUSED)
         paths = [f"{znodes.REFUSED}/{name}" for name in names if name != str(self._node_id)]
-        count = 0
+        marks: list[znodes.Refused] = []
         for path, node in zip(paths, await self._store.get_many(paths), strict=True):
             # One that is empty is being written.
             with suppress(znodes.ZnodeError):
                 if node is not None:
-                    count += znodes.decode_refused(path, node.data) == incumbent.stat.czxid
-        return count
+                    marks.append(znodes.decode_refused(path, node.data))
+        of_term = [mark for mark in marks if mark.controller_czxid == incumbent.stat.czxid]
+        silent = sum(mark.is_silent for mark in of_term)
+        return len(of_term) - silent, silent
 
     async def _last_deposal(self) -> tuple[int | None, LastDeposal | None]:
         """The version of /pyrklog/deposed, and what it tells; its proof is watched for."""
@@ -189,9 +208,15 @@ class Challenger:
         is_proven = stat is None or stat.czxid != last.broker_epoch
         return node.stat.version, LastDeposal(node.stat.mtime_ms, last.unproven, is_proven)
 
-    async def _depose(self, incumbent: Incumbent, found: Found, unproven: int) -> Term | None:
+    async def _depose(
+        self, incumbent: Incumbent, found: Found, unproven: int, reason: str
+    ) -> Term | None:
         """None where something has changed meanwhile."""
         timestamp_ms = time.time_ns() // 1_000_000
+        try:
+            epoch = znodes.decode_controller_epoch(found.epoch.data) + 1
+        except znodes.ZnodeError as error:
+            raise StoreFailedError(str(error)) from None
         transaction = operations(self._node_id, incumbent, found, unproven, timestamp_ms)
         try:
             results = await self._store.multi(transaction)
@@ -202,10 +227,10 @@ class Challenger:
         log.warning(
             "controller_deposed",
             broker=incumbent.broker,
-            reason="its port refuses connections",
+            reason=reason,
             unproven=unproven,
         )
-        return Term(int(found.epoch.data) + 1, stat.version, incumbent.broker)
+        return Term(epoch, stat.version, incumbent.broker)
 
 
 def _is_a_standby(challenger: Challenger) -> Standby:

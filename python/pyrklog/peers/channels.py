@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import trio
 
 from pyrklog.controller import wire
-from pyrklog.controller.requests import BrokerChannel, ControlRequest
+from pyrklog.controller.requests import BrokerChannel, ControlRequest, UpdateMetadataRequest
 from pyrklog.controller.state import LiveBroker
 from pyrklog.image import BrokerImage
 from pyrklog.peers.connection import Address, PeerConnection
+from pyrklog.peers.metadata_bodies import MetadataBodies
 from pyrklog.peers.observer import Observer
 from pyrklog.peers.own_channel import Channels, Told
 from pyrklog.peers.send_queue import SendQueue
+from pyrklog.peers.witnesses import View, Witnesses
 
 ANSWER_TIMEOUT_SECONDS = 30.0
 """Kafka's ``controller.socket.timeout.ms``."""
@@ -25,14 +28,14 @@ class _Queue:
     def __init__(self, queue: SendQueue, epoch: int, observer: Observer | None) -> None:
         self.queue = queue
         self.epoch = epoch
-        self._observer = observer
+        self.observer = observer
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
         with self._scope:
             async with trio.open_nursery() as nursery:
-                if self._observer is not None:
-                    nursery.start_soon(self._observer.run)
+                if self.observer is not None:
+                    nursery.start_soon(self.observer.run)
                 await self.queue.run()
 
     def end(self) -> None:
@@ -47,7 +50,7 @@ class PeerChannels:
     ) -> None:
         """``listener`` names the one on which brokers reach each other.
 
-        ``observes``: whether brokers whose port refuses connections are suspected.
+        ``observes``: whether brokers that refuse connections, or do not answer, are suspected.
         """
         self._node_id = node_id
         self._own = own
@@ -56,7 +59,9 @@ class PeerChannels:
         self._images: dict[int, BrokerImage] = {}
         self._nursery: trio.Nursery | None = None
         self._observes = observes
+        self._metadata_bodies = MetadataBodies()
         self._told: Told | None = None
+        self._witnesses = Witnesses(self._view, self._address_of, f"controller-{node_id}")
 
     async def run(
         self, told: Told, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -95,9 +100,24 @@ class PeerChannels:
         told = self._told
         if told is None or not self._observes:
             return None
-        return Observer(self._address_of(broker), lambda is_trusted: told(broker, is_trusted))
+        return Observer(
+            self._address_of(broker),
+            lambda is_trusted: told(broker, is_trusted),
+            agreed=partial(self._witnesses.agree, broker),
+            client_id=f"controller-{self._node_id}",
+        )
 
-    def _encode(self, request: ControlRequest) -> bytes:
+    def _view(self) -> View:
+        answering = [
+            broker
+            for broker, item in self._queues.items()
+            if item.observer is not None and item.observer.is_answering
+        ]
+        return View(len(self._images), answering)
+
+    async def _encode(self, request: ControlRequest) -> bytes:
+        if isinstance(request, UpdateMetadataRequest):
+            return await self._metadata_bodies.body_of(request)
         return wire.encode_request(request, self._images, self._listener)
 
     def _address_of(self, broker: int) -> Callable[[], Address | None]:

@@ -170,3 +170,6 @@ async def connect(host: str, port: int) -> trio.SocketStream:
         if _is_refused(error):
             raise PeerRefusedError(f"{host}:{port} refuses connections") from None
         raise PeerError(f"{host}:{port}: {error}") from None
+    except (ValueError, OverflowError) as error:
+        # No name that could be looked up, or no port.
+        raise PeerError(f"{host}:{port} is no address: {error}") from None

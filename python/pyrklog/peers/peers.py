@@ -22,6 +22,8 @@ LEAVE_TRIES = 3
 """Kafka's ``controlled.shutdown.max.retries``."""
 LEAVE_RETRY_SECONDS = 0.1
 LEAVE_LIMIT_SECONDS = 5.0
+"""Without any progress."""
+LEAVE_LONGEST_SECONDS = 300.0
 
 log = get_logger("peers")
 
@@ -67,23 +69,36 @@ class Peers:
     async def _look_for_laggards(self) -> None:
         while True:
             await trio.sleep(self._max_lag_ms / 2000)
-            self._isrs.look_for_laggards(self._max_lag_ms)
+            try:
+                self._isrs.look_for_laggards(self._max_lag_ms)
+            except Exception as error:
+                log.error("laggards_not_looked_for", exc_info=error)
 
     async def _alter_partitions(self) -> None:
-        """One request at a time, with all that is proposed."""
+        """One request at a time, with all that is proposed; after a failure one by one, until it
+        is found whose proposal fails."""
+        is_one_by_one = False
         while True:
             asked = self._isrs.proposals
             if not asked:
+                is_one_by_one = False
                 self._proposed = trio.Event()
                 await self._proposed.wait()
                 continue
+            if is_one_by_one:
+                asked = dict([next(iter(asked.items()))])
             try:
                 response = await self._link.alter_partitions(self._isrs.request(asked))
+                is_done = self._isrs.take(asked, response)
             except PeerError as error:
                 log.warning("isr_not_asked", reason=str(error), partitions=len(asked))
                 is_done = False
-            else:
-                is_done = self._isrs.take(asked, response)
+            except Exception as error:
+                log.error("isr_not_asked", exc_info=error, partitions=len(asked))
+                is_done = False
+                is_one_by_one = True
+                if len(asked) == 1:
+                    self._isrs.set_aside(next(iter(asked)))
             if not is_done:
                 await trio.sleep(ASK_RETRY_SECONDS)
 
@@ -96,20 +111,51 @@ class Peers:
             return ProducerIdsResponse(ErrorCode.NOT_CONTROLLER, None)
 
     async def leave(self, broker_epoch: int) -> None:
-        """Others take over what this broker leads, as far as they can, before it ends."""
-        with trio.move_on_after(LEAVE_LIMIT_SECONDS) as scope:
-            for _ in range(LEAVE_TRIES):
-                try:
-                    response = await self._link.shut_down(broker_epoch)
-                except PeerError as error:
-                    log.warning("not_left", reason=str(error))
-                else:
-                    if response.error is ErrorCode.NONE and not response.remaining:
-                        log.info("left")
-                        return
-                    log.warning(
-                        "not_left", error=response.error.name, remaining=len(response.remaining)
-                    )
-                await trio.sleep(LEAVE_RETRY_SECONDS)
-        if scope.cancelled_caught:
-            log.warning("not_left", reason=f"no answer within {LEAVE_LIMIT_SECONDS:g} s")
+        """Others take over what this broker leads, as far as they can, before it ends.
+
+        Waits as long as that goes on: a broker may lead a hundred thousand partitions.
+        """
+        has_ended = trio.Event()
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._hand_over, broker_epoch, has_ended)
+            progress = self._progress()
+            while True:
+                with trio.move_on_after(LEAVE_LIMIT_SECONDS):
+                    await has_ended.wait()
+                before, progress = progress, self._progress()
+                is_late = trio.current_time() - began >= LEAVE_LONGEST_SECONDS
+                if has_ended.is_set():
+                    break
+                if is_late or progress == before:
+                    reason = f"nothing more within {LEAVE_LIMIT_SECONDS:g} s"
+                    log.warning("not_left", reason=reason, leading=progress[0])
+                    break
+            nursery.cancel_scope.cancel()
+
+    def _progress(self) -> tuple[int, int]:
+        """Partitions that this broker leads, and the sum of all leader epochs."""
+        hosted = self._replication.replicas.hosted.values()
+        return sum(item.leads for item in hosted), sum(item.leader_epoch for item in hosted)
+
+    async def _hand_over(self, broker_epoch: int, has_ended: trio.Event) -> None:
+        tries = LEAVE_TRIES
+        while tries:
+            before = self._progress()
+            try:
+                response = await self._link.shut_down(broker_epoch)
+            except PeerError as error:
+                log.warning("not_left", reason=str(error))
+            except Exception as error:
+                # The logs are to be closed in good order all the same.
+                log.error("not_left", exc_info=error)
+            else:
+                if response.error is ErrorCode.NONE and not response.remaining:
+                    log.info("left")
+                    break
+                log.warning(
+                    "not_left", error=response.error.name, remaining=len(response.remaining)
+                )
+            tries -= self._progress() == before
+            await trio.sleep(LEAVE_RETRY_SECONDS)
+        has_ended.set()

@@ -1,18 +1,26 @@
 """The controller's way to one other broker: a queue, and one request at a time.
 
 A broker takes the controller's requests in the order in which they were decided. What cannot be
-delivered is tried again until it can be, or until the broker is given up: then the queue goes.
+delivered is tried again until it can be, or until the broker is given up: then the queue goes. What
+cannot be put into a message is left out, loudly.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
 from pyrklog.controller import wire
-from pyrklog.controller.requests import ControlRequest, ControlResponse
+from pyrklog.controller.requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    TopicPartitions,
+    UpdateMetadataRequest,
+)
 from pyrklog.logs import get_logger
 from pyrklog.peers.connection import PeerConnection, PeerError
 from pyrklog.protocol import DecodeError
@@ -22,7 +30,7 @@ RETRY_SECONDS = 0.1
 log = get_logger("peers")
 
 Answered = Callable[[ControlResponse], None]
-Encode = Callable[[ControlRequest], bytes]
+Encode = Callable[[ControlRequest], Awaitable[bytes]]
 
 
 class SendQueue:
@@ -53,7 +61,14 @@ class SendQueue:
                     self._posted = trio.Event()
                     await self._posted.wait()
                 request, answered = self._waiting[0]
-                response = await self._exchange(request)
+                try:
+                    response = await self._exchange(request)
+                except Exception as error:
+                    # The next ones may do better, and other brokers have queues of their own.
+                    order = type(request).__name__.removesuffix("Request")
+                    log.error("order_failed", broker=self.broker, order=order, exc_info=error)
+                    self._waiting.popleft()
+                    continue
                 self._waiting.popleft()
                 answered(response)
         finally:
@@ -62,7 +77,7 @@ class SendQueue:
 
     async def _exchange(self, request: ControlRequest) -> ControlResponse:
         api = wire.api_of(request)
-        body = self._encode(request)
+        body = await self._encode_what_can_be(request)
         while True:
             try:
                 answer = await self._connection.call(api, api.versions[1], body)
@@ -75,6 +90,29 @@ class SendQueue:
                 self._is_reachable = True
                 log.info("broker_reached_again", broker=self.broker)
             return response
+
+    async def _encode_what_can_be(self, request: ControlRequest) -> bytes:
+        """Without the topics that no message can carry, which are said."""
+        try:
+            return await self._encode(request)
+        except Exception:
+            if isinstance(request, StopReplicaRequest):
+                raise
+        good = [topic for topic in request.topics if await self._is_sendable(request, topic)]
+        if isinstance(request, UpdateMetadataRequest):
+            # A message that named all the others would end those that are left out.
+            return await self._encode(request._replace(topics=good, is_full=False))
+        return await self._encode(request._replace(topics=good))
+
+    async def _is_sendable(
+        self, request: LeaderAndIsrRequest | UpdateMetadataRequest, topic: TopicPartitions
+    ) -> bool:
+        try:
+            await self._encode(request._replace(topics=[topic]))
+        except Exception as error:
+            log.error("topic_set_aside", broker=self.broker, topic=topic.topic, reason=str(error))
+            return False
+        return True
 
     def _failed(self, error: Exception) -> None:
         """Said once, not at each try."""

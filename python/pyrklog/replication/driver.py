@@ -1,9 +1,14 @@
-"""Carries out the controller's orders on this broker; the local end of ``BrokerChannel``."""
+"""Carries out the controller's orders on this broker; the local end of ``BrokerChannel``.
+
+An order that fails, and a partition that the plane refuses, are set aside: that is logged and
+answered with UNKNOWN_SERVER_ERROR, and everything else goes on.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 import trio
 
@@ -12,10 +17,12 @@ from pyrklog.controller.requests import (
     ControlResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    LogEnd,
     StopReplicaRequest,
     StopReplicaResponse,
     TopicPartition,
 )
+from pyrklog.controller.wire import error_of
 from pyrklog.dataplane import Plane
 from pyrklog.errors import ErrorCode
 from pyrklog.image import FollowerSpec, LeaderSpec
@@ -26,6 +33,9 @@ from pyrklog.replication.machine import LeadershipDecision, Replicas
 
 Answered = Callable[[ControlResponse], None]
 _Specs = Sequence[LeaderSpec | FollowerSpec]
+_Stop = tuple[str, int, bool]
+"""Topic, partition, whether it is to be deleted."""
+_Spec = TypeVar("_Spec", LeaderSpec, FollowerSpec, _Stop)
 
 log = get_logger("replication")
 
@@ -36,15 +46,19 @@ class _Gathered:
     def __init__(self, errors: dict[TopicPartition, ErrorCode], answered: Answered) -> None:
         self.waits_for = 0
         self._errors = errors
+        self._ends: dict[TopicPartition, LogEnd] = {}
         self._answered = answered
 
-    def take(self, specs: _Specs, codes: Sequence[int]) -> None:
-        """One part is there."""
+    def take(
+        self, specs: _Specs, codes: Sequence[int], ends: Mapping[TopicPartition, LogEnd] = {}
+    ) -> None:
+        """One part is there; ``ends`` are those of what nobody leads."""
+        self._ends.update(ends)
         for spec, code in zip(specs, codes, strict=True):
-            self._errors[(spec.topic, spec.partition)] = ErrorCode(code)
+            self._errors[(spec.topic, spec.partition)] = error_of(code)
         self.waits_for -= 1
         if not self.waits_for:
-            self._answered(LeaderAndIsrResponse(ErrorCode.NONE, self._errors))
+            self._answered(LeaderAndIsrResponse(ErrorCode.NONE, self._errors, self._ends))
 
 
 class ReplicationDriver:
@@ -82,21 +96,31 @@ class ReplicationDriver:
         await self._registered.wait()
         async with trio.open_nursery() as nursery:
             async for request, answered in self._orders:
-                if isinstance(request, LeaderAndIsrRequest):
-                    await self._lead(request, answered, nursery)
-                elif isinstance(request, StopReplicaRequest):
-                    self._stop(request, answered, nursery)
-                else:
-                    error = self.replicas.metadata_told(request)
-                    if error is ErrorCode.NONE and not self.replicas.is_late(request):
-                        await self._metadata.load_options_of(request.topics)
-                        self._metadata.take_metadata(request)
-                        if strays := self.replicas.strays(request):
-                            log.warning("strays_stopped", partitions=len(strays))
-                            self._stop_all(strays, {}, lambda _errors: None, nursery)
-                        if self.isrs is not None:
-                            self.isrs.brokers_changed()
-                    answered(error)
+                try:
+                    await self._carry_out(request, answered, nursery)
+                except Exception as error:
+                    order = type(request).__name__.removesuffix("Request")
+                    log.error("order_failed", order=order, exc_info=error)
+                    answered(_failure(request))
+
+    async def _carry_out(
+        self, request: ControlRequest, answered: Answered, nursery: trio.Nursery
+    ) -> None:
+        if isinstance(request, LeaderAndIsrRequest):
+            await self._lead(request, answered, nursery)
+        elif isinstance(request, StopReplicaRequest):
+            self._stop(request, answered, nursery)
+        else:
+            error = self.replicas.metadata_told(request)
+            if error is ErrorCode.NONE and not self.replicas.is_late(request):
+                await self._metadata.load_options_of(request.topics)
+                self._metadata.take_metadata(request)
+                if strays := self.replicas.strays(request):
+                    log.warning("strays_stopped", partitions=len(strays))
+                    self._stop_all(strays, {}, lambda _errors: None, nursery)
+                if self.isrs is not None:
+                    self.isrs.brokers_changed()
+            answered(error)
 
     async def _lead(
         self, request: LeaderAndIsrRequest, answered: Answered, nursery: trio.Nursery
@@ -105,9 +129,13 @@ class ReplicationDriver:
         if decision.error is not ErrorCode.NONE:
             answered(LeaderAndIsrResponse(decision.error, {}))
             return
-        await self._metadata.load_options_of(request.topics)
-        self._metadata.take_partitions(request.topics)
-        self._tell_isrs(request, decision)
+        try:
+            await self._metadata.load_options_of(request.topics)
+            self._metadata.take_partitions(request.topics)
+            self._tell_isrs(request, decision)
+        except Exception:
+            self.replicas.not_begun([*decision.lead, *decision.follow])
+            raise
         gathered = _Gathered(decision.errors, answered)
         # Each hands its specs to the plane at its first step, so that orders keep their order.
         if decision.lead:
@@ -132,7 +160,7 @@ class ReplicationDriver:
 
     async def _lead_all(self, specs: Sequence[LeaderSpec], gathered: _Gathered) -> None:
         await self._wait_for_deletions(specs)
-        codes = await self._plane.become_leaders(specs)
+        codes = await _each(self._plane.become_leaders, specs)
         overtaken = self.replicas.done(specs, codes)
         self._report("leading", specs, codes, overtaken)
         gathered.take(specs, codes)
@@ -140,10 +168,24 @@ class ReplicationDriver:
 
     async def _follow_all(self, specs: Sequence[FollowerSpec], gathered: _Gathered) -> None:
         await self._wait_for_deletions(specs)
-        codes = await self._plane.become_followers(specs)
+        codes = await _each(self._plane.become_followers, specs)
         overtaken = self.replicas.done(specs, codes)
         self._report("following", specs, codes, overtaken)
-        gathered.take(specs, codes)
+        gathered.take(specs, codes, self._ends_of(specs, codes))
+
+    def _ends_of(
+        self, specs: Sequence[FollowerSpec], codes: Sequence[int]
+    ) -> dict[TopicPartition, LogEnd]:
+        """The controller chooses a leader by them where all replicas may lack something."""
+        asked = {
+            (spec.topic, spec.partition): spec.leader_epoch
+            for spec, code in zip(specs, codes, strict=True)
+            if spec.leader < 0 and not code
+        }
+        if not asked:
+            return {}
+        ends = zip(asked.items(), self._plane.log_ends(list(asked)), strict=True)
+        return {key: LogEnd(epoch, *end) for (key, epoch), end in ends if end is not None}
 
     async def _wait_for_deletions(self, specs: _Specs) -> None:
         for spec in specs:
@@ -169,7 +211,7 @@ class ReplicationDriver:
                 f"{what}_failed",
                 topic=spec.topic,
                 partition=spec.partition,
-                error=ErrorCode(code).name,
+                error=error_of(code).name,
             )
 
     def _stop(self, request: StopReplicaRequest, answered: Answered, nursery: trio.Nursery) -> None:
@@ -187,7 +229,7 @@ class ReplicationDriver:
 
     def _stop_all(
         self,
-        stops: Sequence[tuple[str, int, bool]],
+        stops: Sequence[_Stop],
         errors: Mapping[TopicPartition, ErrorCode],
         stopped: Callable[[dict[TopicPartition, ErrorCode]], None],
         nursery: trio.Nursery,
@@ -202,7 +244,7 @@ class ReplicationDriver:
         async def carry_out() -> None:
             found = dict(errors)
             try:
-                codes = await self._plane.stop_partitions(stops) if stops else []
+                codes = await _each(self._plane.stop_partitions, stops) if stops else []
             finally:
                 done.set()
                 for topic, partition, _ in stops:
@@ -229,4 +271,27 @@ def _stop_error(code: int) -> ErrorCode:
     # A replica that is not there has stopped.
     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return ErrorCode.NONE
-    return ErrorCode(code)
+    return error_of(code)
+
+
+async def _each(
+    act: Callable[[Sequence[_Spec]], Awaitable[Sequence[int]]], specs: Sequence[_Spec]
+) -> Sequence[int]:
+    """The plane's answers. What it cannot take together it is given one by one."""
+    try:
+        return await act(specs)
+    except Exception as error:
+        if len(specs) == 1:
+            topic, partition = specs[0][0], specs[0][1]
+            log.error("partition_set_aside", topic=topic, partition=partition, exc_info=error)
+            return [ErrorCode.UNKNOWN_SERVER_ERROR]
+    return [code for spec in specs for code in await _each(act, [spec])]
+
+
+def _failure(request: ControlRequest) -> ControlResponse:
+    if isinstance(request, LeaderAndIsrRequest):
+        return LeaderAndIsrResponse(ErrorCode.UNKNOWN_SERVER_ERROR, {})
+    if isinstance(request, StopReplicaRequest):
+        failed = {(r.topic, r.partition): ErrorCode.UNKNOWN_SERVER_ERROR for r in request.replicas}
+        return StopReplicaResponse(ErrorCode.UNKNOWN_SERVER_ERROR, failed)
+    return ErrorCode.UNKNOWN_SERVER_ERROR

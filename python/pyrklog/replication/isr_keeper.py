@@ -8,6 +8,7 @@ at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from pyrklog.controller.requests import (
@@ -104,7 +105,7 @@ class IsrKeeper:
             # The controller would refuse: when more brokers live, the plane says it again.
             self._too_early.setdefault(key, set()).add(broker)
             return
-        self._propose(key, led, led.replicas.caught_up([broker]))
+        self._consider(key, led, lambda: led.replicas.caught_up([broker]))
 
     def look_for_laggards(self, max_lag_ms: int) -> None:
         """Who has not been caught up for so long has to leave.
@@ -116,12 +117,20 @@ class IsrKeeper:
         for key, brokers in early.items():
             waited_for = self._led.get(key)
             if waited_for is not None:
-                self._propose(key, waited_for, waited_for.replicas.caught_up(brokers))
+                replicas = waited_for.replicas
+                self._consider(key, waited_for, partial(replicas.caught_up, brokers))
         for found in self._plane.lagging_followers(max_lag_ms):
             key = (found.topic, found.partition)
             led = self._led.get(key)
             if led is not None and led.replicas.committed.leader_epoch == found.leader_epoch:
-                self._propose(key, led, led.replicas.behind(found.brokers))
+                self._consider(key, led, partial(led.replicas.behind, found.brokers))
+
+    def _consider(self, key: TopicPartition, led: Led, ask: Callable[[], Proposal | None]) -> None:
+        """One partition that fails must not hold up the others, nor whoever tells of it."""
+        try:
+            self._propose(key, led, ask())
+        except Exception as error:
+            log.error("isr_set_aside", topic=key[0], partition=key[1], exc_info=error)
 
     def _propose(self, key: TopicPartition, led: Led, proposal: Proposal | None) -> None:
         if proposal is None:
@@ -150,6 +159,13 @@ class IsrKeeper:
     def proposals(self) -> Mapping[TopicPartition, Proposal]:
         """What is to be asked for now."""
         return dict(self._proposals)
+
+    def set_aside(self, key: TopicPartition) -> None:
+        """It cannot be asked for, or its answer not be taken; a later one may."""
+        proposal = self._proposals.pop(key, None)
+        led = self._led.get(key)
+        if proposal is not None and led is not None:
+            led.replicas.withdraw(proposal)
 
     def request(self, asked: Mapping[TopicPartition, Proposal]) -> AlterPartitionRequest:
         """What asks for it."""

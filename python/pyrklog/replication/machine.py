@@ -232,6 +232,13 @@ class Replicas:
                 del self.hosted[key]  # so that the same order may come again
         return overtaken
 
+    def not_begun(self, specs: Iterable[LeaderSpec | FollowerSpec]) -> None:
+        """What was decided never came to the plane: the same order may come again."""
+        for spec in specs:
+            known = self.hosted.get((spec.topic, spec.partition))
+            if known is not None and known.leader_epoch == spec.leader_epoch:
+                del self.hosted[spec.topic, spec.partition]
+
     def stop_told(self, request: StopReplicaRequest) -> StopDecision:
         """Decides on every replica of a StopReplica.
 

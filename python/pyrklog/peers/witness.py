@@ -1,0 +1,95 @@
+"""What a broker says of another one that the controller gets no answer from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import trio
+
+from pyrklog.image import BrokerImage
+from pyrklog.peers.channels import address_of
+from pyrklog.peers.connection import Address, PeerError, connect
+from pyrklog.peers.probe import ProbeError, probe
+from pyrklog.peers.silence import OWN_DELAY_MAX_SECONDS
+from pyrklog.protocol.observation import Outcome
+
+WAIT_MAX_SECONDS = 5.0
+LOOK_SECONDS = 0.05
+
+
+class Witness:
+    """Asks a broker one question when the controller wants to know."""
+
+    def __init__(
+        self, node_id: int, brokers: Callable[[], Iterable[BrokerImage]], listener: str
+    ) -> None:
+        """``brokers`` are the registered ones, ``listener`` is the one for brokers."""
+        self._client_id = f"broker-{node_id}"
+        self._brokers = brokers
+        self._listener = listener
+        self._looks: dict[int, _Look] = {}
+
+    async def look(self, broker: int, seconds: float) -> Outcome:
+        """Whether the broker answers within so many seconds, :data:`WAIT_MAX_SECONDS` at most.
+
+        One look a broker at a time, whoever asks for it: they share what it finds.
+        """
+        address = self._address_of(broker)
+        if address is None:
+            return Outcome.UNKNOWN
+        look = self._looks.get(broker)
+        if look is not None:
+            await look.is_over.wait()
+            return look.outcome
+        look = self._looks[broker] = _Look(self._client_id)
+        try:
+            await look.run(address, min(max(seconds, 0.0), WAIT_MAX_SECONDS))
+        finally:
+            del self._looks[broker]
+            look.is_over.set()
+        return look.outcome
+
+    def _address_of(self, broker: int) -> Address | None:
+        for image in self._brokers():
+            if image.id == broker:
+                return address_of(image, self._listener)
+        return None
+
+
+class _Look:
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self.outcome = Outcome.UNKNOWN
+        self.is_over = trio.Event()
+        self._was_late = False
+
+    async def run(self, address: Address, seconds: float) -> None:
+        """Sets the outcome: silence counts only where this broker has watched all the time."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_itself)
+            with trio.move_on_after(seconds) as waiting:
+                self.outcome = await self._ask(address)
+            if waiting.cancelled_caught:
+                # What has come meanwhile is read before the scope ends; a stop is seen by now.
+                await trio.sleep(LOOK_SECONDS)
+                self.outcome = Outcome.UNKNOWN if self._was_late else Outcome.SILENT
+            nursery.cancel_scope.cancel()
+
+    async def _ask(self, address: Address) -> Outcome:
+        try:
+            stream = await connect(*address)
+        except PeerError:
+            # Refused, or no way to it: another sign than silence.
+            return Outcome.UNKNOWN
+        async with stream:
+            try:
+                await probe(stream, 1, self._client_id)
+            except ProbeError:
+                return Outcome.UNKNOWN
+        return Outcome.ANSWERED
+
+    async def _watch_itself(self) -> None:
+        while True:
+            due = trio.current_time() + LOOK_SECONDS
+            await trio.sleep(LOOK_SECONDS)
+            self._was_late |= trio.current_time() - due > OWN_DELAY_MAX_SECONDS
