@@ -25,7 +25,6 @@ from pyrklog.groups.batching import (
     make_batches,
     shared_bytes_max,
 )
-from pyrklog.groups.history import Rebalance
 from pyrklog.groups.interfaces import (
     OFFSETS_TOPIC,
     Endpoint,
@@ -33,34 +32,22 @@ from pyrklog.groups.interfaces import (
     InternalLog,
     OffsetsTopic,
 )
-from pyrklog.groups.loading import PartitionLoader
-from pyrklog.groups.machine import GroupMachine
+from pyrklog.groups.loading import LoadedGroup, PartitionLoader
+from pyrklog.groups.machine import Effects, GroupMachine
 from pyrklog.groups.registry import Outcome, Registry
-from pyrklog.groups.service import GroupService, Park
+from pyrklog.groups.requests import Requests, not_served
+from pyrklog.groups.service import GroupService
 from pyrklog.groups.table import CommitBatch, OffsetCommit
 from pyrklog.groups.timers import TimerQueue
 from pyrklog.groups.values import (
     Append,
     AppendCommit,
     CancelTimer,
-    CommitRequest,
-    CommitResult,
-    DeleteOffsetsResult,
     Effect,
-    FetchedOffset,
-    GroupDescription,
-    GroupOverview,
     GroupSettings,
-    HeartbeatRequest,
-    JoinRequest,
-    JoinResult,
-    LeaveResult,
-    LeavingMember,
     Notice,
     Reply,
     SetTimer,
-    SyncRequest,
-    SyncResult,
     Timer,
     TopicPartition,
 )
@@ -68,11 +55,19 @@ from pyrklog.internal_log import (
     AppendResult,
 )
 from pyrklog.logs import get_logger
+from pyrklog.pending import Pending
 
 CREATION_WAIT_SECONDS = 5.0
 """How long a FindCoordinator waits for ``__consumer_offsets`` to be created."""
 CREATION_RETRY_SECONDS = 1.0
 LOAD_RETRY_SECONDS = 0.5
+LOAD_FAILED_SECONDS = 10.0
+FOLLOW_RETRY_SECONDS = 1.0
+STALL_SECONDS = 0.5
+"""A timer that is looked at so late says that the process stood still."""
+CATCH_UP_SECONDS = 1.0
+CATCH_UP_ROUNDS_MAX = 5
+"""How long, and how often in a row, what has come is waited for after a stall."""
 COMMIT_LOOK_SECONDS = 0.25
 NO_EPOCH = -1
 RECORDS_BETWEEN_CHECKPOINTS = 200
@@ -80,33 +75,9 @@ EVENTS_BETWEEN_CHECKPOINTS = 20
 
 log = get_logger("groups")
 
-NO_TOKEN = 0
-"""The token of a request whose answer is among the effects of its event."""
-
 _Placement = tuple[int | None, dict[int, int]]
 """Number of partitions of the offsets topic, and those led here with their epochs."""
 _TimerKey = tuple[GroupMachine, Timer, str]
-
-
-class _Waiter:
-    """A request that has not been answered yet."""
-
-    __slots__ = ("_event", "is_answered", "result")
-
-    def __init__(self) -> None:
-        self.result: Any = None
-        self.is_answered = False
-        self._event: trio.Event | None = None
-
-    def answer(self, result: object) -> None:
-        self.result = result
-        self.is_answered = True
-        if self._event is not None:
-            self._event.set()
-
-    async def wait(self) -> None:
-        self._event = trio.Event()
-        await self._event.wait()
 
 
 class _Signal:
@@ -123,7 +94,7 @@ class _Signal:
         self._event = trio.Event()
 
 
-class GroupCoordinator:
+class GroupCoordinator(Requests):
     """:class:`.service.GroupService` over the groups whose partitions this broker leads."""
 
     def __init__(
@@ -138,16 +109,16 @@ class GroupCoordinator:
     ) -> None:
         """``fresh_id`` makes the end of a member id, another one each time."""
         count = topic.partition_count() or options.partition_count
-        self.registry = Registry(settings, count, topic.assigned_partitions)
+        registry = Registry(settings, count, topic.assigned_partitions)
+        super().__init__(registry, wall_ms, fresh_id)
         self.changes = Changes()
         """Notified when a partition has been loaded or unloaded."""
         self._options = options
         self._log = internal_log
         self._topic = topic
-        self._wall_ms = wall_ms
-        self._fresh_id = fresh_id
         self._tokens = itertools.count(1)
-        self._waiters: dict[int, _Waiter] = {}
+        self._pending: dict[int, tuple[str, Pending[Any]]] = {}
+        """Requests that are not answered yet and their groups, by token."""
         self._timers: TimerQueue[_TimerKey] = TimerQueue()
         self._timer_earlier = _Signal()
         self._timer_look_at = float("inf")
@@ -173,19 +144,56 @@ class GroupCoordinator:
 
     # --- effects ---------------------------------------------------------------------------------
 
-    async def _ask(self, event: Callable[[int], Outcome], park: Park | None = None) -> Any:
-        """Hands an event with a fresh token in, and waits for its reply."""
+    def _begin(self, group_id: str, event: Callable[[int], Outcome]) -> Pending[Any]:
         token = next(self._tokens)
-        waiter = self._waiters[token] = _Waiter()
+        pending: Pending[Any] = Pending(partial(self._forget, token))
+        self._pending[token] = (group_id, pending)
         try:
             self._carry_out(event(token))
-            if not waiter.is_answered:
-                if park is not None:
-                    park()
-                await waiter.wait()
-            return waiter.result
-        finally:
-            self._waiters.pop(token, None)
+        except Exception as error:
+            self._forget(token)
+            self._set_aside(group_id, error)
+            raise not_served(group_id) from error
+        return pending
+
+    def _forget(self, token: int) -> None:
+        self._pending.pop(token, None)
+
+    def _hand_in(self, group_id: str, event: Callable[[], Outcome]) -> None:
+        """Hands in an event that nobody waits for."""
+        try:
+            self._carry_out(event())
+        except Exception as error:
+            self._set_aside(group_id, error)
+
+    def _tell(self, machine: GroupMachine, event: Callable[[], Effects]) -> None:
+        """The same for a group that may have ended or moved since, and may be here anew."""
+        try:
+            self._carry_out(Outcome(machine, event()))
+        except Exception as error:
+            if self.registry.groups.get(machine.group_id) is machine:
+                self._set_aside(machine.group_id, error)
+            else:
+                log.error("former_group_failed", group=machine.group_id, exc_info=error)
+
+    def _set_aside(self, group_id: str, error: Exception) -> None:
+        log.error(
+            "group_set_aside",
+            group=group_id,
+            exc_info=error,
+            consequence="it has no coordinator until its partition is loaded anew: "
+            "restart this broker, or let another one lead",
+        )
+        machine = self.registry.groups.get(group_id)
+        self.registry.set_aside(group_id)
+        if machine is not None:
+            machine.abandon()
+            for key in [key for key in self._timers if key[0] is machine]:
+                self._timers.cancel(key)
+        for token, (name, pending) in list(self._pending.items()):
+            if name == group_id:
+                del self._pending[token]
+                pending.fail(not_served(group_id))
 
     def _carry_out(self, outcome: Outcome) -> None:
         machine, effects = outcome
@@ -195,9 +203,9 @@ class GroupCoordinator:
     def _do(self, machine: GroupMachine | None, effect: Effect) -> None:
         match effect:
             case Reply(token, result):
-                waiter = self._waiters.get(token)
-                if waiter is not None:
-                    waiter.answer(result)
+                waiting = self._pending.pop(token, None)
+                if waiting is not None:
+                    waiting[1].answer(result)
             case SetTimer(timer, member_id, delay_ms):
                 assert machine is not None
                 deadline = trio.current_time() + delay_ms / 1000
@@ -229,15 +237,25 @@ class GroupCoordinator:
             self._timer_look_at = float("inf") if deadline is None else deadline
             with trio.move_on_at(self._timer_look_at):
                 await self._timer_earlier.wait()
+            await self._catch_up(self._timer_look_at)
+            now = trio.current_time()
             for count in itertools.count(1):
-                key = self._timers.pop_due(trio.current_time())
+                key = self._timers.pop_due(now)
                 if key is None:
                     break
                 machine, timer, member_id = key
-                effects = machine.timer_fired(timer, member_id, self._wall_ms())
-                self._carry_out(Outcome(machine, effects))
+                self._tell(machine, partial(machine.timer_fired, timer, member_id, self._wall_ms()))
                 if count % EVENTS_BETWEEN_CHECKPOINTS == 0:
                     await trio.lowlevel.checkpoint()
+
+    async def _catch_up(self, due: float) -> None:
+        """After a stall (a process that was stopped, a long turn) nobody is judged before what has
+        come meanwhile was heard: heartbeats lie in sockets and queues then."""
+        for _ in range(CATCH_UP_ROUNDS_MAX):
+            if trio.current_time() - due < STALL_SECONDS:
+                return
+            due = trio.current_time() + CATCH_UP_SECONDS
+            await trio.sleep_until(due)
 
     # --- appends ---------------------------------------------------------------------------------
 
@@ -250,10 +268,17 @@ class GroupCoordinator:
                 for batch in make_batches(queue, shared_max):
                     # Handed on here, in order; only the waiting is done beside.
                     if isinstance(batch, Batch):
-                        appended = self._hand_on(partition, batch)
+                        try:
+                            appended = self._hand_on(partition, batch)
+                        except Exception as error:
+                            log.error("append_failed", partition=partition, exc_info=error)
+                            appended = _failed(ErrorCode.UNKNOWN_SERVER_ERROR)
                         self._nursery.start_soon(self._await_append, batch, appended)
                     else:
-                        self._hand_on_commits(partition, batch)
+                        try:
+                            self._hand_on_commits(partition, batch)
+                        except Exception as error:
+                            self._give_up_commits(batch, error)
 
     def _hand_on(self, partition: int, batch: Batch) -> Awaitable[AppendResult]:
         owned = self.registry.partitions().get(partition)
@@ -285,6 +310,13 @@ class GroupCoordinator:
             if len(self._commits) == 1:
                 self._commits_begun.set()
 
+    def _give_up_commits(self, commits: list[OffsetCommit], error: Exception) -> None:
+        """They are staged, and nobody knows how far they got: their groups are set aside."""
+        for group_id in dict.fromkeys(commit.group_id for commit in commits):
+            self._set_aside(group_id, error)
+        for commit in commits:
+            self._log.close_request(commit.id)
+
     async def _run_commit_deadlines(self) -> None:
         """Looks now and then at commits whose time is up; nearly all are answered long before."""
         while True:
@@ -293,36 +325,52 @@ class GroupCoordinator:
                 await trio.sleep_until(self._commits[0][0])
                 while self._commits and self._commits[0][0] <= trio.current_time():
                     _, under_way = self._commits.popleft()
-                    if not under_way.is_answered:
-                        self._log.time_out_commits(under_way)
+                    try:
+                        if not under_way.is_answered:
+                            self._log.time_out_commits(under_way)
+                    except Exception as error:
+                        log.error("commits_not_timed_out", exc_info=error)
                 await trio.sleep(COMMIT_LOOK_SECONDS)
 
     async def _await_append(self, batch: Batch, appended: Awaitable[AppendResult]) -> None:
         result = AppendResult(ErrorCode.REQUEST_TIMED_OUT)
-        with trio.move_on_after(self._options.commit_timeout_ms / 1000):
-            result = await appended
+        try:
+            with trio.move_on_after(self._options.commit_timeout_ms / 1000):
+                result = await appended
+        except Exception as error:
+            log.error("append_failed", exc_info=error)
+            result = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR)
         base_offsets = batch.base_offsets(result.base_offset)
         for (machine, append), base_offset in zip(batch.appends, base_offsets, strict=True):
             own = AppendResult(result.error, base_offset)
-            effects = machine.append_finished(append.ticket, own, self._wall_ms())
-            self._carry_out(Outcome(machine, effects))
+            finish = partial(machine.append_finished, append.ticket, own, self._wall_ms())
+            self._tell(machine, finish)
 
     # --- leadership and loading ------------------------------------------------------------------
 
     async def _follow_leadership(self) -> None:
         while True:
-            count, led = followed = self._placement()
-            for partition, owned in self.registry.partitions().items():
-                # With another epoch somebody else has led in between.
-                if led.get(partition) != owned.epoch:
-                    self._unload(partition)
-            if count is not None and not self.registry.partitions():
-                # A topic that grows later must not move groups between their partitions.
-                self.registry.partition_count = count
-            for partition, epoch in led.items():
-                if self.registry.begin_load(partition, epoch):
-                    self._nursery.start_soon(self._load, partition)
-            await self._topic.wait_until(partial(self._has_moved_from, followed))
+            try:
+                followed = self._follow()
+                await self._topic.wait_until(partial(self._has_moved_from, followed))
+            except Exception as error:
+                log.error("leadership_not_followed", exc_info=error)
+                await trio.sleep(FOLLOW_RETRY_SECONDS)
+
+    def _follow(self) -> _Placement:
+        count, led = followed = self._placement()
+        for partition, owned in self.registry.partitions().items():
+            # With another epoch somebody else has led in between.
+            if led.get(partition) != owned.epoch:
+                self._unload(partition)
+        if count is not None and not self.registry.partitions():
+            # A topic that grows later must not move groups between their partitions.
+            self.registry.partition_count = count
+        self.registry.forget_unassigned()
+        for partition, epoch in led.items():
+            if self.registry.begin_load(partition, epoch):
+                self._nursery.start_soon(self._load, partition)
+        return followed
 
     def _placement(self) -> _Placement:
         return self._topic.partition_count(), dict(self._topic.led_partitions())
@@ -334,25 +382,27 @@ class GroupCoordinator:
         scope = self._loads.pop(partition, None)
         if scope is not None:
             scope.cancel()
-        outcomes = self.registry.unload(partition, self._wall_ms())
-        for outcome in outcomes:
-            self._carry_out(outcome)
+        moved = self.registry.unload(partition)
+        for machine in moved:
+            self._tell(machine, partial(machine.unload, self._wall_ms()))
         self.changes.notify()
-        log.info("offsets_partition_unloaded", partition=partition, groups=len(outcomes))
+        log.info("offsets_partition_unloaded", partition=partition, groups=len(moved))
 
     async def _load(self, partition: int) -> None:
         scope = self._loads[partition] = trio.CancelScope()
         began = trio.current_time()
         with scope:
-            loader = await self._read(partition)
-            outcomes = self.registry.finish_load(partition, loader.finish(), self._wall_ms())
+            loader, loaded = await self._read_groups(partition)
+            done = self.registry.finish_load(partition, loaded, self._wall_ms())
             del self._loads[partition]
-            for outcome in outcomes:
-                self._carry_out(outcome)
+            for group_id, error in done.failed:
+                self._set_aside(group_id, error)
+            for machine, effects in done.served:
+                self._tell(machine, partial(list, effects))
             self.changes.notify()
             facts = {
                 "partition": partition,
-                "groups": len(outcomes),
+                "groups": len(done.served),
                 "records": loader.records,
                 "milliseconds": round((trio.current_time() - began) * 1000),
             }
@@ -363,6 +413,16 @@ class GroupCoordinator:
                 )
             elif loader.records:
                 log.info("offsets_partition_loaded", **facts)
+
+    async def _read_groups(self, partition: int) -> tuple[PartitionLoader, list[LoadedGroup]]:
+        """What the partition's log says. Until it can be read, clients are told to wait."""
+        while True:
+            try:
+                loader = await self._read(partition)
+                return loader, list(loader.finish())
+            except Exception as error:
+                log.error("offsets_load_failed", partition=partition, exc_info=error)
+                await trio.sleep(LOAD_FAILED_SECONDS)
 
     async def _read(self, partition: int) -> PartitionLoader:
         loader = PartitionLoader()
@@ -394,13 +454,14 @@ class GroupCoordinator:
 
     async def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Topics, or some partitions, are gone: their offsets are forgotten."""
+        self.registry.note_deleted(partitions)
         await self._for_each_group(
             lambda name: self.registry.partitions_deleted(name, partitions, self._wall_ms())
         )
 
     async def _for_each_group(self, event: Callable[[str], Outcome]) -> None:
         for count, name in enumerate(list(self.registry.groups), 1):
-            self._carry_out(event(name))
+            self._hand_in(name, partial(event, name))
             if count % EVENTS_BETWEEN_CHECKPOINTS == 0:
                 await trio.lowlevel.checkpoint()
 
@@ -439,94 +500,11 @@ class GroupCoordinator:
             error = await self._topic.create()
             if error is not ErrorCode.NONE:
                 self._creation_failed_at = trio.current_time()
-                log.error("offsets_topic_not_created", error=error.name)
+                if error is not ErrorCode.INVALID_REPLICATION_FACTOR:  # which is told already
+                    log.error("offsets_topic_not_created", error=error.name)
         finally:
             self._creating.set()
             self._creating = None
-
-    async def join(self, request: JoinRequest, park: Park) -> JoinResult:
-        request = request._replace(fresh_id=self._fresh_id())
-        result: JoinResult = await self._ask(
-            lambda token: self.registry.join(request, token, self._wall_ms()), park
-        )
-        return result
-
-    async def sync(self, request: SyncRequest, park: Park) -> SyncResult:
-        result: SyncResult = await self._ask(
-            lambda token: self.registry.sync(request, token, self._wall_ms()), park
-        )
-        return result
-
-    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        machine, effects = self.registry.heartbeat(request, NO_TOKEN, self._wall_ms())
-        error = ErrorCode.NONE
-        for effect in effects:
-            if isinstance(effect, Reply):
-                assert isinstance(effect.result, ErrorCode)
-                error = effect.result
-            else:
-                self._do(machine, effect)
-        return error
-
-    async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
-        result: LeaveResult = await self._ask(
-            lambda token: self.registry.leave(group_id, members, token, self._wall_ms())
-        )
-        return result
-
-    async def commit(self, request: CommitRequest) -> CommitResult:
-        result: CommitResult = await self._ask(
-            lambda token: self.registry.commit(request, token, self._wall_ms())
-        )
-        return result
-
-    def commit_as_member(self, commit: OffsetCommit) -> bool:
-        machine = self.registry.groups.get(commit.group_id)
-        if machine is None:
-            return False
-        effects = machine.commit_as_member(commit, self._wall_ms())
-        if effects is None:
-            return False
-        for effect in effects:
-            self._do(machine, effect)
-        return True
-
-    def now_ms(self) -> int:
-        return self._wall_ms()
-
-    def fetch_offsets(
-        self,
-        group_id: str,
-        partitions: Sequence[TopicPartition] | None,
-        *,
-        require_stable: bool,
-    ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
-        return self.registry.fetch_offsets(group_id, partitions, require_stable=require_stable)
-
-    async def delete_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> DeleteOffsetsResult:
-        result: DeleteOffsetsResult = await self._ask(
-            lambda token: self.registry.delete_offsets(group_id, partitions, token, self._wall_ms())
-        )
-        return result
-
-    def list_groups(
-        self, states: Sequence[str], types: Sequence[str]
-    ) -> tuple[ErrorCode, list[GroupOverview]]:
-        return self.registry.list_groups(states, types)
-
-    def describe_group(self, group_id: str) -> GroupDescription:
-        return self.registry.describe_group(group_id)
-
-    def history(self, group_id: str) -> tuple[ErrorCode, Sequence[Rebalance]]:
-        return self.registry.history(group_id)
-
-    async def delete_group(self, group_id: str) -> ErrorCode:
-        error: ErrorCode = await self._ask(
-            lambda token: self.registry.delete_group(group_id, token, self._wall_ms())
-        )
-        return error
 
 
 async def _failed(error: ErrorCode) -> AppendResult:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyrklog.groups.history import History
+from pyrklog.groups.memory import PENDING_BYTES, GroupMemory, Share
 from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.roster import Roster
 from pyrklog.groups.states import TRANSITIONS, GroupState
@@ -33,7 +34,10 @@ class InitialDelay(NamedTuple):
 class Group:
     """A group; created empty, in generation 0."""
 
-    def __init__(self, group_id: str, settings: GroupSettings, now_ms: int) -> None:
+    def __init__(
+        self, group_id: str, settings: GroupSettings, now_ms: int, memory: GroupMemory
+    ) -> None:
+        self.share = Share(memory)
         self.group_id = group_id
         self.settings = settings
         self.state = GroupState.EMPTY
@@ -43,7 +47,7 @@ class Group:
         self.protocol_type: str | None = None
         """None: no member has ever joined."""
         self.protocol_name: str | None = None
-        self.roster = Roster()
+        self.roster = Roster(self.share)
         self.pending_ids: set[str] = set()
         """Member ids that were handed out and have not come back."""
         self.pending_syncs: set[str] = set()
@@ -55,7 +59,7 @@ class Group:
         self.initial_delay: InitialDelay | None = None
         self.member_added_in_delay = False
         self.offsets = GroupOffsets()
-        self.history = History()
+        self.history = History(self.share)
         self.appends: dict[int, AppendDone] = {}
         """What to do when the append of a ticket is over."""
         self.next_ticket = 0
@@ -65,6 +69,25 @@ class Group:
         assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"
         self.state = state
         self.state_since_ms = now_ms
+
+    def add_pending_id(self, member_id: str) -> None:
+        """A member id is handed out, and is to come back."""
+        self.pending_ids.add(member_id)
+        self.share.change(PENDING_BYTES + len(member_id))
+
+    def remove_pending_id(self, member_id: str) -> bool:
+        """It is no longer waited for; False where it was not."""
+        if member_id not in self.pending_ids:
+            return False
+        self.pending_ids.remove(member_id)
+        self.share.change(-PENDING_BYTES - len(member_id))
+        return True
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing would be lost with it, and nobody is about to join it."""
+        is_empty = self.state is GroupState.EMPTY and not self.pending_ids
+        return is_empty and self.offsets.is_empty and not self.appends
 
     @property
     def all_joined(self) -> bool:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pyrklog.groups.memory import REBALANCE_BYTES, Share
+
 REBALANCES_MAX = 50
 REASON_CHARACTERS_MAX = 512
 
@@ -24,12 +26,18 @@ class Rebalance(NamedTuple):
 class History:
     """The last rebalances of a group, the oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: Share) -> None:
+        self._share = share
         self._entries: deque[Rebalance] = deque(maxlen=REBALANCES_MAX)
 
     def begin(self, now_ms: int, reason: str, members: int) -> None:
         """A rebalance begins."""
-        self._entries.append(Rebalance(now_ms, reason[:REASON_CHARACTERS_MAX], members))
+        reason = reason[:REASON_CHARACTERS_MAX]
+        forgotten = self._entries[0].reason if len(self._entries) == REBALANCES_MAX else None
+        self._share.change(REBALANCE_BYTES + len(reason))
+        if forgotten is not None:
+            self._share.change(-REBALANCE_BYTES - len(forgotten))
+        self._entries.append(Rebalance(now_ms, reason, members))
 
     def end(self, now_ms: int, generation: int, members: int) -> None:
         """The rebalance has led to a generation, whose members may still await their parts."""

@@ -60,6 +60,9 @@ class InternalLog(Protocol):
         """The clients have waited long enough: those that are not answered yet are told
         REQUEST_TIMED_OUT."""
 
+    def close_request(self, request_id: int) -> None:
+        """A commit that cannot be answered: its connection ends, and its client tries again."""
+
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int
     ) -> InternalRead:

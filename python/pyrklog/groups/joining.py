@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import fencing, rebalance, static_members
 from pyrklog.groups.group import Group
-from pyrklog.groups.member import Member
+from pyrklog.groups.member import Member, protocols_bytes
+from pyrklog.groups.memory import MEMBER_BYTES
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.turn import Turn
 from pyrklog.groups.values import NO_MEMBER_ID, JoinRequest, JoinResult, Timer
@@ -25,6 +26,10 @@ def join(turn: Turn, request: JoinRequest, token: int) -> None:
         _turn_away(turn, request, token)
     elif not group.accepts_protocols(request.protocol_type, tuple(request.protocols)):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        turn.reply(token, JoinResult(error, request.member_id))
+    elif not group.share.has_room(_more_bytes(group, request)):
+        # Clients look for the coordinator and try again.
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         turn.reply(token, JoinResult(error, request.member_id))
     elif not request.member_id:
         _join_new(turn, request, token)
@@ -46,6 +51,18 @@ def _has_room(group: Group, member_id: str) -> bool:
             return has_joined or group.roster.awaiting_count < limit
         case _:
             return member is not None or len(group.roster) < limit
+
+
+def _more_bytes(group: Group, request: JoinRequest) -> int:
+    """About what the group takes more when the member has joined."""
+    known_id = request.member_id
+    if not known_id and request.instance_id is not None:
+        known_id = group.roster.member_of_instance(request.instance_id) or ""
+    protocols = protocols_bytes(request.protocols)
+    member = group.roster.get(known_id)
+    if member is not None:
+        return protocols - protocols_bytes(member.protocols)
+    return MEMBER_BYTES + 2 * len(request.client_id) + len(request.instance_id or "") + protocols
 
 
 def _turn_away(turn: Turn, request: JoinRequest, token: int) -> None:
@@ -70,7 +87,7 @@ def _join_new(turn: Turn, request: JoinRequest, token: int) -> None:
     elif request.member_id_required:
         # The id goes out before the member counts, so that a client whose answer is lost leaves
         # no ghost behind (KIP-394).
-        group.pending_ids.add(member_id)
+        group.add_pending_id(member_id)
         turn.set_timer(Timer.PENDING_MEMBER, request.session_timeout_ms, member_id)
         turn.reply(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:

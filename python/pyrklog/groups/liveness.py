@@ -74,6 +74,5 @@ def session_over(turn: Turn, member_id: str) -> None:
 
 def pending_id_over(turn: Turn, member_id: str) -> None:
     """A member id that was handed out has not come back in time."""
-    if member_id in turn.group.pending_ids:
-        turn.group.pending_ids.remove(member_id)
+    if turn.group.remove_pending_id(member_id):
         rebalance.complete_if_all_joined(turn)

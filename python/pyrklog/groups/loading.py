@@ -29,6 +29,7 @@ from pyrklog.protocol.group_records import (
 from pyrklog.protocol.primitives import DecodeError
 
 PROBLEMS_KEPT_MAX = 20
+UNEXPECTED = "an error that nobody foresaw"
 _CONTROL_COMMIT = 1
 _Offsets = dict[tuple[str, TopicPartition], Committed]
 
@@ -69,6 +70,8 @@ class PartitionLoader:
                 self._take(batch, record)
             except DecodeError as error:
                 self._skip(record.offset, str(error))
+            except Exception as error:
+                self._skip(record.offset, f"{UNEXPECTED}: {error!r}")
             yield
 
     def _skip(self, offset: int, problem: str) -> None:

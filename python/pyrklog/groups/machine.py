@@ -25,6 +25,7 @@ from pyrklog.groups import (
 from pyrklog.groups.group import Group
 from pyrklog.groups.history import Rebalance
 from pyrklog.groups.member import Member
+from pyrklog.groups.memory import GroupMemory
 from pyrklog.groups.offsets import Committed, Transactions
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.table import OffsetCommit
@@ -55,8 +56,11 @@ Effects = list[Effect]
 class GroupMachine:
     """A group and its rules."""
 
-    def __init__(self, group_id: str, settings: GroupSettings, now_ms: int) -> None:
-        self.group = Group(group_id, settings, now_ms)
+    def __init__(
+        self, group_id: str, settings: GroupSettings, now_ms: int, memory: GroupMemory
+    ) -> None:
+        """``memory`` is what all groups share."""
+        self.group = Group(group_id, settings, now_ms, memory)
 
     # --- loading ---------------------------------------------------------------------------------
 
@@ -195,6 +199,14 @@ class GroupMachine:
         ending.unload(turn)
         return turn.effects
 
+    def abandon(self) -> None:
+        """Its rules have failed: it begins nothing more, and answers nobody but appends."""
+        self.group.state = GroupState.DEAD
+
+    def forget_memory(self) -> None:
+        """The group has ended or is served elsewhere: what it remembers counts no more."""
+        self.group.share.close()
+
     # --- questions -------------------------------------------------------------------------------
 
     @property
@@ -206,6 +218,11 @@ class GroupMachine:
     def is_dead(self) -> bool:
         """Whether the group has ended; it answers the appends that are under way, no more."""
         return self.group.state is GroupState.DEAD
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing would be lost with it, and nobody is about to join it."""
+        return self.group.is_unused
 
     def fetch_offsets(
         self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool

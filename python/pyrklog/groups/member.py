@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from pyrklog.groups.memory import MEMBER_BYTES
+
 
 class Member:
     """A member and what it waits for.
@@ -59,6 +61,12 @@ class Member:
                 return metadata
         return b""
 
+    @property
+    def size_bytes(self) -> int:
+        """What it counts for (:mod:`.memory`)."""
+        ids = len(self.member_id) + len(self.instance_id or "") + len(self.client_id)
+        return MEMBER_BYTES + ids + protocols_bytes(self.protocols) + len(self.assignment)
+
     def vote(self, candidates: Collection[str]) -> str:
         """The candidate that it likes best; it knows all of them."""
         return next(name for name, _ in self.protocols if name in candidates)
@@ -66,6 +74,11 @@ class Member:
     def knows_exactly(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
         """Whether these are its protocols, metadata and order included."""
         return self.protocols == distinct(protocols)
+
+
+def protocols_bytes(protocols: Sequence[tuple[str, bytes]]) -> int:
+    """What names and metadata count for."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def distinct(protocols: Sequence[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:

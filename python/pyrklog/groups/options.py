@@ -7,10 +7,12 @@ from pyrklog.groups.interfaces import GroupOptions
 from pyrklog.groups.values import GroupSettings
 
 MINUTE_MS = 60_000
+MEMORY_SHARE = 16
+"""The part of the memory that groups may take (docs/isolation.md)."""
 
 
-def group_settings(config: BrokerConfig) -> GroupSettings:
-    """What the groups go by."""
+def group_settings(config: BrokerConfig, memory_bytes: int) -> GroupSettings:
+    """What the groups of a broker with so much memory go by."""
     number = config.integer
     return GroupSettings(
         session_timeout_min_ms=number("group.min.session.timeout.ms"),
@@ -19,6 +21,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         members_max=number("group.max.size"),
         metadata_units_max=number("offset.metadata.max.bytes"),
         retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
+        memory_max_bytes=memory_bytes // MEMORY_SHARE,
     )
 
 

@@ -16,6 +16,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.groups.history import Rebalance
 from pyrklog.groups.loading import LoadedGroup
 from pyrklog.groups.machine import Effects, GroupMachine
+from pyrklog.groups.memory import GROUP_BYTES, GroupMemory
 from pyrklog.groups.placement import partition_of
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.values import (
@@ -38,6 +39,8 @@ from pyrklog.groups.values import (
     TopicPartition,
 )
 
+SET_ASIDE_MAX = 10_000
+"""Groups that are remembered as set aside."""
 CLASSIC = "classic"
 """The type of every group here (ListGroups v5+)."""
 
@@ -47,6 +50,13 @@ class Outcome(NamedTuple):
 
     group: GroupMachine | None
     effects: Effects
+
+
+class Loaded(NamedTuple):
+    """What follows from the end of a load; ``failed``: groups that are set aside, and why."""
+
+    served: list[tuple[GroupMachine, Effects]]
+    failed: list[tuple[str, Exception]]
 
 
 class OwnedPartition(NamedTuple):
@@ -72,10 +82,15 @@ class Registry:
         """``assigned`` gives the partitions that this broker is to lead by the controller's will,
         those among them included that it has not opened yet."""
         self.settings = settings
+        self.memory = GroupMemory(settings.memory_max_bytes)
         self._assigned = assigned
         self.partition_count = partition_count
         self.groups: dict[str, GroupMachine] = {}
         self._partitions: dict[int, OwnedPartition] = {}
+        self._aside: dict[str, None] = {}
+        """Groups that are not served until their partition is loaded anew, oldest first."""
+        self._deleted: dict[int, dict[TopicPartition, None]] = {}
+        """What was deleted while a partition of the offsets topic was not loaded yet."""
 
     # --- partitions ------------------------------------------------------------------------------
 
@@ -96,36 +111,71 @@ class Registry:
         """This broker leads the partition since ``epoch``; whether its log is to be read."""
         if partition in self._partitions:
             return False
+        for name in [name for name in self._aside if self.partition_for(name) == partition]:
+            del self._aside[name]
         self._partitions[partition] = OwnedPartition(epoch, is_loading=True)
         return True
 
-    def finish_load(
-        self, partition: int, groups: Iterable[LoadedGroup], now_ms: int
-    ) -> list[Outcome]:
+    def finish_load(self, partition: int, groups: Iterable[LoadedGroup], now_ms: int) -> Loaded:
         """The log has been read: the partition's groups serve. Groups of other partitions (the
         topic got more since) are left out."""
         known = self._partitions.get(partition)
         if known is None or not known.is_loading:
-            return []
+            return Loaded([], [])
         self._partitions[partition] = known._replace(is_loading=False)
-        outcomes = []
+        deleted = self._deleted.pop(partition, None)
+        done = Loaded([], [])
         for loaded in groups:
             if self.partition_for(loaded.group_id) != partition:
                 continue
-            machine = GroupMachine(loaded.group_id, self.settings, now_ms)
-            machine.restore(loaded.value, loaded.committed, loaded.transactions)
-            self.groups[loaded.group_id] = machine
-            outcomes.append(Outcome(machine, machine.loaded(now_ms)))
-        return outcomes
+            machine = self._create(loaded.group_id, now_ms)
+            try:
+                machine.restore(loaded.value, loaded.committed, loaded.transactions)
+                effects = machine.loaded(now_ms)
+                if deleted:
+                    effects += machine.partitions_deleted(deleted, now_ms)
+            except Exception as error:
+                self.set_aside(loaded.group_id)
+                done.failed.append((loaded.group_id, error))
+            else:
+                self._forget_if_dead(machine)
+                done.served.append((machine, effects))
+        return done
 
-    def unload(self, partition: int, now_ms: int) -> list[Outcome]:
-        """This broker leads the partition no more, or could not load it."""
+    def unload(self, partition: int) -> list[GroupMachine]:
+        """This broker leads the partition no more, or could not load it: the groups that it served,
+        each still to be told (:meth:`.machine.GroupMachine.unload`)."""
         if self._partitions.pop(partition, None) is None:
             return []
+        self._deleted.pop(partition, None)
         moved = [m for name, m in self.groups.items() if self.partition_for(name) == partition]
         for machine in moved:
-            del self.groups[machine.group_id]
-        return [Outcome(machine, machine.unload(now_ms)) for machine in moved]
+            self._forget(machine)
+        return moved
+
+    def set_aside(self, group_id: str) -> None:
+        """The group is served no more: its state cannot be relied on. Who asks is told to try
+        again, until another load of its partition brings it back."""
+        machine = self.groups.get(group_id)
+        if machine is not None:
+            self._forget(machine)
+        self._aside[group_id] = None
+        if len(self._aside) > SET_ASIDE_MAX:
+            del self._aside[next(iter(self._aside))]
+
+    def note_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+        """Topics are gone: groups that are still to be loaded forget their offsets of them then.
+        (Those that serve are told by :meth:`partitions_deleted`.)"""
+        to_load = {number for number, one in self._partitions.items() if one.is_loading}
+        to_load |= set(self._assigned()) - self._partitions.keys()
+        gone = dict.fromkeys(partitions)
+        for number in to_load:
+            self._deleted.setdefault(number, {}).update(gone)
+
+    def forget_unassigned(self) -> None:
+        """What was noted for partitions that this broker will not load is of no use."""
+        kept = self._partitions.keys() | set(self._assigned())
+        self._deleted = {number: gone for number, gone in self._deleted.items() if number in kept}
 
     @property
     def is_loading(self) -> bool:
@@ -145,15 +195,21 @@ class Registry:
             # A broker that has just started knows its partitions before it has opened them. To
             # send clients elsewhere then is wrong, and librdkafka hands NOT_COORDINATOR on.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if group_id in self._aside:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
     def _create(self, group_id: str, now_ms: int) -> GroupMachine:
-        machine = self.groups[group_id] = GroupMachine(group_id, self.settings, now_ms)
+        machine = self.groups[group_id] = GroupMachine(group_id, self.settings, now_ms, self.memory)
         return machine
 
     def _forget_if_dead(self, machine: GroupMachine) -> None:
         if machine.is_dead and self.groups.get(machine.group_id) is machine:
-            del self.groups[machine.group_id]
+            self._forget(machine)
+
+    def _forget(self, machine: GroupMachine) -> None:
+        del self.groups[machine.group_id]
+        machine.forget_memory()
 
     # --- members ---------------------------------------------------------------------------------
 
@@ -173,8 +229,19 @@ class Registry:
             if request.member_id:
                 error = ErrorCode.UNKNOWN_MEMBER_ID
                 return _no_group(token, JoinResult(error, request.member_id))
-            machine = self._create(request.group_id, now_ms)
+            if not self.memory.has_room(GROUP_BYTES):
+                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                return _no_group(token, JoinResult(error, request.member_id))
+            return self._found(request, token, now_ms)
         return Outcome(machine, machine.join(request, token, now_ms))
+
+    def _found(self, request: JoinRequest, token: int, now_ms: int) -> Outcome:
+        """A group with its first member, if that is let in."""
+        machine = self._create(request.group_id, now_ms)
+        effects = machine.join(request, token, now_ms)
+        if machine.is_unused:
+            self._forget(machine)
+        return Outcome(machine, effects)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> Outcome:
         """SyncGroup. While the coordinator loads, the generation that the member knows is lost:

@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from pyrklog.groups.member import Member, distinct
+from pyrklog.groups.member import Member, distinct, protocols_bytes
+from pyrklog.groups.memory import Share
 from pyrklog.groups.values import JoinedMember
 
 
 class Roster:
     """The members of a group, in the order in which they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: Share) -> None:
+        self._share = share
         self.members: dict[str, Member] = {}
         self.leader_id: str | None = None
         self.awaiting_count = 0
@@ -54,6 +56,7 @@ class Roster:
             assert member.instance_id not in self._by_instance
             self._by_instance[member.instance_id] = member.member_id
         self.members[member.member_id] = member
+        self._share.change(member.size_bytes)
         self._count_protocols(member, 1)
         if self.leader_id is None:
             self.leader_id = member.member_id
@@ -63,6 +66,7 @@ class Roster:
         assert member.awaiting_join is None
         assert member.awaiting_sync is None
         del self.members[member.member_id]
+        self._share.change(-member.size_bytes)
         self._count_protocols(member, -1)
         if member.instance_id is not None:
             del self._by_instance[member.instance_id]
@@ -75,6 +79,7 @@ class Roster:
         del self.members[member.member_id]
         if self.leader_id == member.member_id:
             self.leader_id = member_id
+        self._share.change(len(member_id) - len(member.member_id))
         member.member_id = member_id
         self.members[member_id] = member
         self._by_instance[member.instance_id] = member_id
@@ -89,10 +94,17 @@ class Roster:
     ) -> None:
         """What a member says when it joins again."""
         self._count_protocols(member, -1)
+        self._share.change(-protocols_bytes(member.protocols))
         member.protocols = distinct(protocols)
+        self._share.change(protocols_bytes(member.protocols))
         self._count_protocols(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """What a member is to read, as its leader has put it."""
+        self._share.change(len(assignment) - len(member.assignment))
+        member.assignment = assignment
 
     def park_join(self, member: Member, token: int) -> int | None:
         """The member's JoinGroup waits; returns the token of an earlier one that it replaces."""

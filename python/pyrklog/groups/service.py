@@ -1,12 +1,13 @@
 """What the handlers may ask of the group coordinator: signatures, no logic.
 
-Requests and results are those of :mod:`.values`. ``park`` is called when an answer has to wait for
-other members, so that the request need not hold a place that others could use.
+Requests and results are those of :mod:`.values`. What is answered by a ``Pending`` has happened
+when the call returns, in the order of the calls; only the answer may have to wait (for other
+members, or for replication).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from pyrklog.errors import ErrorCode
@@ -29,8 +30,7 @@ from pyrklog.groups.values import (
     SyncResult,
     TopicPartition,
 )
-
-Park = Callable[[], None]
+from pyrklog.pending import Pending
 
 
 class GroupService(Protocol):
@@ -40,19 +40,19 @@ class GroupService(Protocol):
         """The broker that coordinates a group, as advertised on a listener; creates
         ``__consumer_offsets`` where it is missing. COORDINATOR_NOT_AVAILABLE: try again."""
 
-    async def join(self, request: JoinRequest, park: Park) -> JoinResult:
+    def join(self, request: JoinRequest) -> Pending[JoinResult]:
         """JoinGroup; ``request.fresh_id`` is filled in here."""
 
-    async def sync(self, request: SyncRequest, park: Park) -> SyncResult:
+    def sync(self, request: SyncRequest) -> Pending[SyncResult]:
         """SyncGroup."""
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         """Heartbeat."""
 
-    async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
+    def leave(self, group_id: str, members: Sequence[LeavingMember]) -> Pending[LeaveResult]:
         """LeaveGroup."""
 
-    async def commit(self, request: CommitRequest) -> CommitResult:
+    def commit(self, request: CommitRequest) -> Pending[CommitResult]:
         """OffsetCommit, for partitions that exist."""
 
     def commit_as_member(self, commit: OffsetCommit) -> bool:

@@ -6,7 +6,7 @@ number, and the heap is corrected when the old entry comes up.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
@@ -28,6 +28,9 @@ class TimerQueue(Generic[Key]):
 
     def __len__(self) -> int:
         return len(self._deadlines)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._deadlines)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._deadlines

@@ -8,11 +8,14 @@ from pyrklog.controller.service import ClusterService, TopicSpec
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.interfaces import OFFSETS_TOPIC, Endpoint, OffsetsTopic
 from pyrklog.image import PartitionImage
+from pyrklog.logs import get_logger
 from pyrklog.metadata import Metadata
 from pyrklog.replication.machine import Replicas
 
 CREATION_TIMEOUT_MS = 5_000
 REPLICATION_FACTOR = "offsets.topic.replication.factor"
+
+log = get_logger("groups")
 
 
 class ClusterOffsetsTopic:
@@ -22,6 +25,8 @@ class ClusterOffsetsTopic:
         self._metadata = metadata
         self._replicas = replicas
         self._service = service
+        self._told_brokers: int | None = None
+        """How many brokers there were when it was last told that they are too few."""
 
     def _partitions(self) -> Mapping[int, PartitionImage]:
         entry = self._metadata.image.topics.get(OFFSETS_TOPIC)
@@ -58,11 +63,23 @@ class ClusterOffsetsTopic:
 
     async def create(self) -> ErrorCode:
         config = self._metadata.config
+        replicas = self._replication_factor()
+        brokers = len(self._metadata.image.brokers)
+        if brokers < replicas:
+            if brokers != self._told_brokers:
+                self._told_brokers = brokers
+                log.warning(
+                    "offsets_topic_waits_for_brokers",
+                    brokers=brokers,
+                    needed=replicas,
+                    fix=f"start more brokers, or set {REPLICATION_FACTOR} to what the cluster has",
+                )
+            return ErrorCode.INVALID_REPLICATION_FACTOR
         result = await self._service.create_own_topic(
             TopicSpec(
                 OFFSETS_TOPIC,
                 partition_count=config.integer("offsets.topic.num.partitions"),
-                replication_factor=self._replication_factor(),
+                replication_factor=replicas,
                 configs={
                     "cleanup.policy": "compact",
                     "compression.type": "producer",
@@ -75,12 +92,13 @@ class ClusterOffsetsTopic:
         return ErrorCode.NONE if exists else result.error
 
     def _replication_factor(self) -> int:
-        """As given; a default that the cluster is too small for must not keep groups from it."""
+        """As configured (KIP-115): the topic keeps the factor that it is created with, so whoever
+        asks while a cluster starts must not fix a lower one. A broker without ZooKeeper is alone
+        for good: there the default is 1."""
         config = self._metadata.config
-        wanted = config.integer(REPLICATION_FACTOR)
-        if REPLICATION_FACTOR in config.given:
-            return wanted
-        return max(1, min(wanted, len(self._metadata.image.brokers)))
+        if config.zookeeper is None and REPLICATION_FACTOR not in config.given:
+            return 1
+        return config.integer(REPLICATION_FACTOR)
 
 
 def _is_the_topic(topic: ClusterOffsetsTopic) -> OffsetsTopic:

@@ -126,5 +126,5 @@ class Turn:
 
     def remove_pending_id(self, member_id: str) -> None:
         """A member id that was handed out is no longer waited for."""
-        self.group.pending_ids.discard(member_id)
+        self.group.remove_pending_id(member_id)
         self.cancel_timer(Timer.PENDING_MEMBER, member_id)

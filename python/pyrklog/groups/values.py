@@ -44,6 +44,8 @@ class GroupSettings(NamedTuple):
     metadata_units_max: int = 4_096
     """UTF-16 units of a committed offset's metadata."""
     retention_ms: int = 7 * 24 * 3_600_000
+    memory_max_bytes: int = 2**30
+    """What groups and members may make the coordinator remember, over all groups."""
 
 
 # --- requests ------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ RESOURCE_TYPES = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 async def describe_configs(
     context: Context, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Options of topics and brokers. Both null and an empty list of names ask for all of them.
+    """Options of topics and brokers. Both null and an empty list of names ask for all of them. A
+    resource that is given several times is described once, with all that is asked of it.
 
     A resource type that the protocol does not know fails the whole request, as in Kafka.
     """
@@ -45,14 +46,24 @@ async def describe_configs(
                 ErrorCode.INVALID_REQUEST, f"Resource type {one.resource_type} is unknown."
             )
     described = await context.service.describe_configs(
-        [
-            (ConfigResource(one.resource_type, one.resource_name), one.configuration_keys or None)
-            for one in request.resources
-        ],
+        list(_wanted(request).items()),
         include_synonyms=request.include_synonyms,
         include_documentation=request.include_documentation,
     )
     return DescribeConfigsResponse(results=[_described(one, request) for one in described])
+
+
+def _wanted(request: DescribeConfigsRequest) -> dict[ConfigResource, list[str] | None]:
+    """Resources and the names of their options; None: all."""
+    wanted: dict[ConfigResource, dict[str, None] | None] = {}
+    for one in request.resources:
+        resource = ConfigResource(one.resource_type, one.resource_name)
+        names = wanted.setdefault(resource, {})
+        if not one.configuration_keys:
+            wanted[resource] = None
+        elif names is not None:
+            names.update(dict.fromkeys(one.configuration_keys))
+    return {resource: None if names is None else list(names) for resource, names in wanted.items()}
 
 
 def describe_configs_error(
@@ -61,8 +72,8 @@ def describe_configs_error(
     """Each resource failed with ``code``."""
     return DescribeConfigsResponse(
         results=[
-            DescribeConfigsResult(code, message, one.resource_type, one.resource_name)
-            for one in request.resources
+            DescribeConfigsResult(code, message, resource.type, resource.name)
+            for resource in _wanted(request)
         ]
     )
 

@@ -1,12 +1,13 @@
 """What a handler is given beside the request."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
 from pyrklog.controller.service import ClusterService
 from pyrklog.groups.service import GroupService
+from pyrklog.pending import Pending
 
 
 class Session(Protocol):
@@ -69,6 +70,30 @@ class Context:
     """What this broker is asked as the controller."""
     session: Session
     api_version: int
-    park: Callable[[], None]
-    """Says that the answer waits for other clients: the request gives up its place in the queue of
-    the control plane, but its connection goes on waiting."""
+
+
+Answer = TypeVar("Answer", covariant=True)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Later(Generic[Answer]):
+    """The answer to a request that is not there yet."""
+
+    wait: Callable[[], Awaitable[Answer]]
+    """To be called once."""
+    waits: bool
+    """Whether it is known to wait for something: the request has been acted on."""
+
+
+def now_or_later(
+    pending: Pending[Result], convert: Callable[[Result], Answer]
+) -> Answer | Later[Answer]:
+    """The answer that ``convert`` makes of a result which may still have to come."""
+    if pending.result is not None:
+        return convert(pending.result)
+
+    async def wait() -> Answer:
+        return convert(await pending.wait())
+
+    return Later(wait, waits=True)

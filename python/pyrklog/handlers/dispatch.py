@@ -1,17 +1,22 @@
 """From a request's bytes to its answer's bytes. The table of handlers is :data:`ROUTES`."""
 
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
 
+import trio
+
+from pyrklog.admin.topics import STORE_AWAY
 from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
 from pyrklog.controller.service import ClusterService
 from pyrklog.groups.service import GroupService
 from pyrklog.groups.table import Heartbeat, OffsetCommit
 from pyrklog.groups.values import HeartbeatRequest
-from pyrklog.handlers.context import Context, Request
+from pyrklog.handlers.context import Context, Later, Request
+from pyrklog.metastore.interface import SessionExpiredError
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.primitives import DecodeError
@@ -54,34 +59,70 @@ ROUTES: dict[int, tuple[str, str]] = {
     67: ("to_controller", "allocate_producer_ids"),
     20_001: ("verification", "replica_digest"),
     20_002: ("verification", "state_changes"),
+    20_003: ("observation", "observe_broker"),
 }
 """API key -> (module in this package, name of the handler)."""
+
+
+BETWEEN_BROKERS = frozenset((4, 5, 6, 7, 56, 67))
+"""What brokers ask each other; those who ask have time-outs of their own."""
+GROUP_MODULES = frozenset(("coordinators", "group_admin", "groups", "offsets"))
+ELEMENTS_MAX, ELEMENTS_MIN = 400_000, 10_000
+ELEMENT_BYTES = 4096
+"""A client's request may name one element for so much memory of the machine, within bounds."""
+WHOLE_PLANS = frozenset((45,))
+PLAN_FACTOR = 4
+"""Kafka's tool sends a plan for all partitions at once, with every broker id an element."""
+LIMIT_SECONDS = 20.0
+"""How long an answer may take; shorter than the clients' request time-outs."""
+LIMIT_LEAST_SECONDS = 5.0
+LIMIT_MOST_SECONDS = 600.0
+LIMIT_GRACE_SECONDS = 2.0
+"""The same for requests that bring a time-out, which is how long they wait for the replicas; the
+metadata store is asked before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """Codec, handler and error answer of one API.
 
-    ``handler_now`` is for what never waits: a function ``name_now`` beside the handler. It spares a
-    task, which for a heartbeat costs more than the answer.
+    ``handler`` is a coroutine. ``handler_now``, in place of it, is for what is acted on at once, in
+    the order of the requests: a function ``name_now`` that returns the answer, or a :class:`Later`.
+    It spares a task, which for a heartbeat costs more than the answer. ``late`` is the code of an
+    answer that could not be waited for, ``expired`` that of one whose session with the metadata
+    store has ended: clients try both again.
     """
 
     api: Api[Any, Any]
-    handler: Handler
+    handler: Handler | None
     handler_now: HandlerNow | None
     error_answer: ErrorAnswer
+    late: ErrorCode
+    expired: ErrorCode
+
+    def limit_seconds(self, decoded: Any) -> float | None:
+        """How long the answer to this request may take; None = as long as it takes."""
+        if self.api.key in BETWEEN_BROKERS:
+            return None
+        timeout_ms: int | None = getattr(decoded, "timeout_ms", None)
+        if timeout_ms is None:
+            return LIMIT_SECONDS
+        limit = timeout_ms / 1000 + LIMIT_GRACE_SECONDS
+        return min(max(limit, LIMIT_LEAST_SECONDS), LIMIT_MOST_SECONDS)
 
 
 def load_route(api_key: int) -> Route:
     """Imports what serves this API; ``KeyError`` where Python does not."""
     module_name, name = ROUTES[api_key]
     module = import_module(f"pyrklog.handlers.{module_name}")
-    return Route(
-        find_api(api_key),
-        getattr(module, name),
-        getattr(module, f"{name}_now", None),
-        getattr(module, f"{name}_error"),
-    )
+    is_of_groups = module_name in GROUP_MODULES
+    late, expired = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER
+    if is_of_groups:
+        late = expired = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    handler_now = getattr(module, f"{name}_now", None)
+    handler = None if handler_now else getattr(module, name)
+    error_answer = getattr(module, f"{name}_error")
+    return Route(find_api(api_key), handler, handler_now, error_answer, late, expired)
 
 
 class Handlers:
@@ -93,14 +134,14 @@ class Handlers:
         groups: GroupService,
         orders: BrokerChannel,
         controller: ControllerAdmin,
-        park: Callable[[int], None],
+        elements_max: int = ELEMENTS_MAX,
     ) -> None:
-        """``park`` takes the number of a request whose answer waits for other clients."""
+        """``elements_max``: what a client's request may name in all its arrays together."""
+        self._elements_max = elements_max
         self._service = service
         self._groups = groups
         self._orders = orders
         self._controller = controller
-        self._park = park
         self._routes: dict[int, Route] = {}
 
     async def handle(self, request: Request) -> bytes | None:
@@ -109,26 +150,32 @@ class Handlers:
         Raises :class:`DecodeError` for a body that is not what its header says: the caller then
         closes the connection.
         """
+        begun = self.begin(request)
+        return await begun.wait() if isinstance(begun, Later) else begun
+
+    def begin(self, request: Request) -> bytes | Later[bytes] | None:
+        """Acts on a request as far as nothing has to be waited for: the body of its answer, or what
+        is left to do. None where Python does not serve the API. Raises what :meth:`handle` does."""
         route = self._route(request.api_key)
         if route is None:
             return None
-        decoded = route.api.decode_request(request.body, request.api_version)
+        decoded = self._decode(route, request)
         context = self._context(request)
-        try:
-            response = await route.handler(context, decoded)
-        except ApiError as error:
-            response = route.error_answer(decoded, error.code, error.message)
-        return route.api.encode_response(response, request.api_version)
+        if route.handler_now is None:
+            return Later(partial(self._ask, route, context, decoded), waits=False)
+        answer = route.handler_now(context, decoded)
+        if isinstance(answer, Later):
+            return Later(partial(_encode_later, route, context, answer), waits=True)
+        return route.api.encode_response(answer, request.api_version)
 
-    def handle_now(self, request: Request) -> bytes | None:
-        """The body of the answer where the API never waits; None where :meth:`handle` is to be
-        asked. Raises what that would raise."""
-        route = self._route(request.api_key)
-        if route is None or route.handler_now is None:
-            return None
-        decoded = route.api.decode_request(request.body, request.api_version)
-        response = route.handler_now(self._context(request), decoded)
-        return route.api.encode_response(response, request.api_version)
+    async def _ask(self, route: Route, context: Context, decoded: Any) -> bytes:
+        limit = route.limit_seconds(decoded)
+        if limit is None:
+            return await _answer(route, context, decoded)
+        with trio.move_on_after(limit):
+            return await _answer(route, context, decoded)
+        late = route.error_answer(decoded, route.late, route.late.message)
+        return route.api.encode_response(late, context.api_version)
 
     def heartbeat(self, heartbeat: Heartbeat) -> ErrorCode:
         """The coordinator's code for a heartbeat that is decoded already."""
@@ -143,7 +190,7 @@ class Handlers:
 
     def commit_as_member(self, commit: OffsetCommit) -> bool:
         """Whether the coordinator has taken the commit, which the data plane then answers; False:
-        :meth:`handle` is to be asked."""
+        :meth:`begin` is to be asked."""
         return self._groups.commit_as_member(commit)
 
     def _context(self, request: Request) -> Context:
@@ -154,7 +201,6 @@ class Handlers:
             self._controller,
             request.session,
             request.api_version,
-            partial(self._park, request.id),
         )
 
     def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
@@ -164,11 +210,26 @@ class Handlers:
         if route is None:
             return None
         try:
-            decoded = route.api.decode_request(request.body, request.api_version)
+            decoded = self._decode(route, request)
         except DecodeError:
             return None
         response = route.error_answer(decoded, code, code.message)
         return route.api.encode_response(response, request.api_version)
+
+    def late_reply(self, request: Request) -> bytes | None:
+        """The answer to a request whose result cannot be waited for; None as above."""
+        route = self._route(request.api_key)
+        return None if route is None else self.error_reply(request, route.late)
+
+    def _decode(self, route: Route, request: Request) -> Any:
+        elements_max = self._elements_max
+        if route.api.key in BETWEEN_BROKERS:
+            elements_max = sys.maxsize
+        elif route.api.key in WHOLE_PLANS:
+            elements_max *= PLAN_FACTOR
+        return route.api.decode_request(
+            request.body, request.api_version, elements_max=elements_max
+        )
 
     def _route(self, api_key: int) -> Route | None:
         route = self._routes.get(api_key)
@@ -182,7 +243,24 @@ def build_handlers(
     groups: GroupService,
     orders: BrokerChannel,
     controller: ControllerAdmin,
-    park: Callable[[int], None],
+    memory_bytes: int = ELEMENTS_MAX * ELEMENT_BYTES,
 ) -> Handlers:
-    """The handlers of a broker whose control plane these are."""
-    return Handlers(service, groups, orders, controller, park)
+    """The handlers of a broker whose control plane these are, and which has so much memory."""
+    elements_max = min(ELEMENTS_MAX, max(ELEMENTS_MIN, memory_bytes // ELEMENT_BYTES))
+    return Handlers(service, groups, orders, controller, elements_max)
+
+
+async def _encode_later(route: Route, context: Context, answer: Later[Any]) -> bytes:
+    return route.api.encode_response(await answer.wait(), context.api_version)
+
+
+async def _answer(route: Route, context: Context, decoded: Any) -> bytes:
+    assert route.handler is not None
+    try:
+        response = await route.handler(context, decoded)
+    except ApiError as error:
+        response = route.error_answer(decoded, error.code, error.message)
+    except SessionExpiredError:
+        # Whether a write has happened is not known: whoever asks again finds out.
+        response = route.error_answer(decoded, route.expired, STORE_AWAY)
+    return route.api.encode_response(response, context.api_version)

@@ -44,12 +44,12 @@ def list_groups_error(
 async def describe_groups(
     context: Context, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """Each group asked for; one that does not exist is dead."""
+    """Each group asked for, once; one that does not exist is dead."""
     asked = request.include_authorized_operations
     return DescribeGroupsResponse(
         groups=[
             _described(context.groups.describe_group(name), with_operations=asked)
-            for name in request.groups
+            for name in dict.fromkeys(request.groups)
         ]
     )
 
@@ -58,7 +58,8 @@ def describe_groups_error(
     request: DescribeGroupsRequest, code: ErrorCode, _message: str | None
 ) -> DescribeGroupsResponse:
     """The same code for each group."""
-    return DescribeGroupsResponse(groups=[DescribedGroup(code, name) for name in request.groups])
+    names = dict.fromkeys(request.groups)
+    return DescribeGroupsResponse(groups=[DescribedGroup(code, name) for name in names])
 
 
 def _described(group: GroupDescription, *, with_operations: bool) -> DescribedGroup:

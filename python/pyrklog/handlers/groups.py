@@ -8,9 +8,18 @@ LeaveGroup v3 names several members, and each has its own code; before, the one 
 =========  =====================================================================================
 """
 
+from functools import partial
+
 from pyrklog.groups import values
-from pyrklog.groups.values import JoinRequest, LeavingMember, SyncRequest
-from pyrklog.handlers.context import Context
+from pyrklog.groups.values import (
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
+from pyrklog.handlers.context import Context, Later, now_or_later
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.groups import (
     HeartbeatRequest,
@@ -33,11 +42,13 @@ PROTOCOL_MANDATORY_SINCE = 5
 SEVERAL_LEAVE_SINCE = 3
 
 
-async def join_group(context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+def join_group_now(
+    context: Context, request: JoinGroupRequest
+) -> JoinGroupResponse | Later[JoinGroupResponse]:
     """Waits until the group has a generation."""
     version = context.api_version
     has_own_timeout = version >= REBALANCE_TIMEOUT_SINCE
-    result = await context.groups.join(
+    joining = context.groups.join(
         JoinRequest(
             group_id=request.group_id,
             member_id=request.member_id,
@@ -55,9 +66,12 @@ async def join_group(context: Context, request: JoinGroupRequest) -> JoinGroupRe
                 version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None
             ),
             can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
-        ),
-        context.park,
+        )
     )
+    return now_or_later(joining, partial(_joined, version))
+
+
+def _joined(version: int, result: JoinResult) -> JoinGroupResponse:
     no_protocol = None if version >= NO_PROTOCOL_SINCE else ""
     return JoinGroupResponse(
         error_code=result.error,
@@ -81,12 +95,14 @@ def join_group_error(
     return JoinGroupResponse(error_code=code, member_id=request.member_id)
 
 
-async def sync_group(context: Context, request: SyncGroupRequest) -> SyncGroupResponse:
+def sync_group_now(
+    context: Context, request: SyncGroupRequest
+) -> SyncGroupResponse | Later[SyncGroupResponse]:
     """Waits until the leader has assigned."""
     unnamed = request.protocol_type is None or request.protocol_name is None
     if context.api_version >= PROTOCOL_MANDATORY_SINCE and unnamed:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    result = await context.groups.sync(
+    syncing = context.groups.sync(
         SyncRequest(
             group_id=request.group_id,
             generation=request.generation_id,
@@ -95,9 +111,12 @@ async def sync_group(context: Context, request: SyncGroupRequest) -> SyncGroupRe
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
             assignments={one.member_id: one.assignment for one in request.assignments},
-        ),
-        context.park,
+        )
     )
+    return now_or_later(syncing, _synced)
+
+
+def _synced(result: SyncResult) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
@@ -126,11 +145,6 @@ def heartbeat_now(context: Context, request: HeartbeatRequest) -> HeartbeatRespo
     return HeartbeatResponse(error_code=error)
 
 
-async def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
-    """See :func:`heartbeat_now`."""
-    return heartbeat_now(context, request)
-
-
 def heartbeat_error(
     _request: HeartbeatRequest, code: ErrorCode, _message: str | None
 ) -> HeartbeatResponse:
@@ -138,19 +152,27 @@ def heartbeat_error(
     return HeartbeatResponse(error_code=code)
 
 
-async def leave_group(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def leave_group_now(
+    context: Context, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
     """Takes members out."""
     several = context.api_version >= SEVERAL_LEAVE_SINCE
-    leaving = [LeavingMember(request.member_id)]
+    members = [LeavingMember(request.member_id)]
     if several:
-        leaving = [
+        members = [
             LeavingMember(one.member_id, one.group_instance_id, one.reason)
             for one in request.members
         ]
-    result = await context.groups.leave(request.group_id, leaving)
-    if not several:
-        codes = [code for _, code in result.members]
-        return LeaveGroupResponse(error_code=result.error or codes[0])
+    leaving = context.groups.leave(request.group_id, members)
+    return now_or_later(leaving, _all_left if several else _one_left)
+
+
+def _one_left(result: LeaveResult) -> LeaveGroupResponse:
+    codes = [code for _, code in result.members]
+    return LeaveGroupResponse(error_code=result.error or codes[0])
+
+
+def _all_left(result: LeaveResult) -> LeaveGroupResponse:
     return LeaveGroupResponse(
         error_code=result.error,
         members=[

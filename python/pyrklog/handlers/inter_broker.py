@@ -13,7 +13,8 @@ from pyrklog.controller.requests import (
     StopReplicaResponse,
     UpdateMetadataRequest,
 )
-from pyrklog.errors import ErrorCode
+from pyrklog.controller.valid_requests import wrong_with_request
+from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.context import Context
 from pyrklog.protocol.inter_broker import (
     LeaderAndIsrRequest as LeaderAndIsrMessage,
@@ -29,6 +30,9 @@ from pyrklog.protocol.inter_broker import (
 async def _carried_out(context: Context, message: Any) -> Any:
     """Hands the order to the replicas, in the order of arrival, and waits for their answer."""
     order = wire.request_of(message)
+    wrong = wrong_with_request(order)
+    if wrong is not None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, wrong)
     done = trio.Event()
     answers: list[ControlResponse] = []
 

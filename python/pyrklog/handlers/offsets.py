@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from pyrklog.groups.values import CommitRequest, FetchedOffset, Offset, TopicPartition
-from pyrklog.handlers.context import Context
+from pyrklog.handlers.context import Context, Later, now_or_later
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.offsets import (
     NO_OFFSET,
@@ -37,7 +37,9 @@ Errors = Mapping[TopicPartition, ErrorCode]
 # --- commit --------------------------------------------------------------------------------------
 
 
-async def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
+def offset_commit_now(
+    context: Context, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
     """Keeps the offsets of partitions that exist; each has its own code."""
     errors = dict.fromkeys(
         ((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions),
@@ -45,18 +47,20 @@ async def offset_commit(context: Context, request: OffsetCommitRequest) -> Offse
     )
     existing = _existing(context, errors)
     offsets = _stamped(context, request, existing)
-    if offsets:
-        result = await context.groups.commit(
-            CommitRequest(
-                group_id=request.group_id,
-                generation=request.generation_id_or_member_epoch,
-                member_id=request.member_id,
-                instance_id=request.group_instance_id,
-                offsets=offsets,
-            )
+    if not offsets:
+        return _commit_response(request, errors)
+    committing = context.groups.commit(
+        CommitRequest(
+            group_id=request.group_id,
+            generation=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            offsets=offsets,
         )
-        errors.update(result.errors)
-    return _commit_response(request, errors)
+    )
+    return now_or_later(
+        committing, lambda result: _commit_response(request, {**errors, **result.errors})
+    )
 
 
 def offset_commit_error(
@@ -131,21 +135,18 @@ def _commit_response(request: OffsetCommitRequest, errors: Errors) -> OffsetComm
 
 
 def offset_fetch_now(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Committed offsets of one group, or of several from version 8 on."""
+    """Committed offsets of one group, or of several from version 8 on; of a group that is named
+    again the last word counts."""
     version = context.api_version
     if version >= SEVERAL_GROUPS_SINCE:
-        groups = [_fetch_group(context, group, request.require_stable) for group in request.groups]
+        asked = {group.group_id: group for group in request.groups}
+        groups = [_fetch_group(context, one, request.require_stable) for one in asked.values()]
         return OffsetFetchResponse(groups=groups)
     group = OffsetFetchRequestGroup(request.group_id, topics=request.topics)
     found = _fetch_group(context, group, request.require_stable)
     if found.error_code and version < GROUP_ERROR_SINCE:
         return offset_fetch_error(request, ErrorCode(found.error_code), None)
     return OffsetFetchResponse(topics=found.topics, error_code=found.error_code)
-
-
-async def offset_fetch(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """See :func:`offset_fetch_now`."""
-    return offset_fetch_now(context, request)
 
 
 def offset_fetch_error(

@@ -13,7 +13,10 @@ from pyrklog.protocol.records import (
 
 
 async def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Moves log start offsets. Of a partition given twice, the last offset counts, as in Kafka."""
+    """Moves log start offsets. Of a partition given twice, the last offset counts, as in Kafka.
+
+    The time-out is for the wait for followers.
+    """
     offsets = {
         (topic.name, partition.partition_index): partition.offset
         for topic in request.topics

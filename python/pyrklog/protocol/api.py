@@ -1,10 +1,11 @@
 """One API: its key, its versions and its two messages, with their codecs."""
 
 import struct
+import sys
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
-from pyrklog.protocol.compiler import message_reader, message_writer
+from pyrklog.protocol.compiler import Bounded, message_reader, message_writer
 from pyrklog.protocol.fields import Message
 from pyrklog.protocol.primitives import DecodeError, EncodeError
 
@@ -28,8 +29,12 @@ class Api(Generic[Req, Resp]):
     flexible_since: int
     """First flexible version (KIP-482)."""
 
-    def decode_request(self, body: bytes, version: int) -> Req:
-        """Reads a request body. Raises :class:`DecodeError`."""
+    def decode_request(self, body: bytes, version: int, *, elements_max: int = sys.maxsize) -> Req:
+        """Reads a request body, whose arrays have at most so many elements in all. Raises
+        :class:`DecodeError`."""
+        if len(body) > elements_max:  # else it cannot hold as many
+            body = Bounded(body)
+            body.elements_left = elements_max
         return cast(Req, self._decode(self.request, body, version))
 
     def decode_response(self, body: bytes, version: int) -> Resp:

@@ -2,7 +2,7 @@
 
 Runs of fixed-width fields become one :class:`struct.Struct`; everything else is one closure a
 field. An array's element count is checked against the bytes that remain, divided by the least size
-of an element, before anything is allocated.
+of an element, before anything is allocated; :class:`Bounded` bounds all arrays together.
 """
 
 import struct
@@ -39,6 +39,18 @@ from pyrklog.protocol.primitives import (
 )
 
 TAGS_MAX = 4096
+
+
+class Bounded(bytes):
+    """A message whose arrays may have so many elements in all (``elements_left``)."""
+
+    elements_left: int
+
+    def take(self, elements: int) -> None:
+        """An array begins. Raises :class:`DecodeError` where that is one too many."""
+        self.elements_left -= elements
+        if self.elements_left < 0:
+            raise DecodeError("more elements than a request may have")
 
 
 @cache
@@ -170,6 +182,8 @@ def _array_reader(element: WireType, version: int, flexible: bool, nullable: boo
             return None, position
         if count * size_min > len(buffer) - position:
             raise DecodeError(f"{count} elements announced, {len(buffer) - position} bytes remain")
+        if isinstance(buffer, Bounded):
+            buffer.take(count)
         if fixed is not None and len(fixed) == 1:
             run = struct.unpack_from(f">{count}{fixed}", buffer, position)
             return list(run), position + count * size_min

@@ -32,6 +32,10 @@ NUMBER_TAG = 10_003
 """And this one: which UpdateMetadata of its term a message is."""
 FULL_TAG = 10_004
 """And this one: an UpdateMetadata that names every topic says so."""
+LOG_END_TAG = 10_005
+"""And this one: how far a replica reaches that nobody leads."""
+UNCLEAN_TAG = 10_006
+"""And this one: replicas that may lack records, in UpdateMetadata."""
 
 UNKNOWN_REQUEST = 0
 INCREMENTAL_REQUEST = 1
@@ -89,6 +93,8 @@ class LeaderAndIsrPartitionError(Message):
 
     partition_index: Int32
     error_code: Int16
+    log_end: Annotated[list[Int64], tagged(LOG_END_TAG, since=7)] = empty_list()
+    """The order's leader epoch, the last record's, log end offset."""
 
 
 class LeaderAndIsrTopicError(Message):
@@ -173,6 +179,7 @@ class UpdateMetadataPartitionState(Message):
     replicas: list[Int32]
     offline_replicas: list[Int32] = empty_list()
     eligible_replicas: Annotated[list[Int32], tagged(ELIGIBLE_TAG, since=8)] = empty_list()
+    unclean_replicas: Annotated[list[Int32], tagged(UNCLEAN_TAG, since=8)] = empty_list()
 
 
 class UpdateMetadataTopicState(Message):

@@ -38,6 +38,7 @@ _PLACES: dict[int, tuple[str, str]] = {
     67: ("inter_broker", "ALLOCATE_PRODUCER_IDS"),
     20_001: ("verification", "REPLICA_DIGEST"),
     20_002: ("verification", "STATE_CHANGES"),
+    20_003: ("observation", "OBSERVE_BROKER"),
 }
 
 API_KEYS = tuple(sorted(_PLACES))
