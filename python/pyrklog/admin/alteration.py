@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from pyrklog.config.broker import OPTIONS, is_dynamic
-from pyrklog.config.option import InvalidValueError, Option
+from pyrklog.config.dynamic import PER_LISTENER_ONLY, dynamic_without_effect
+from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
+from pyrklog.config.option import PER_BROKER, InvalidValueError, Option
 from pyrklog.config.topic import TOPIC_OPTIONS, check_topic_options
 from pyrklog.controller.service import (
     OP_APPEND,
@@ -68,9 +71,12 @@ def _items(text: str) -> list[str]:
 
 
 def _combine(operation: int, before: Sequence[str], items: Collection[str]) -> list[str]:
+    # A list may have tens of thousands of items, as those of throttled replicas.
     if operation == OP_SUBTRACT:
-        return [item for item in before if item not in items]
-    return [*before, *(item for item in items if item not in before)]
+        gone = frozenset(items)
+        return [item for item in before if item not in gone]
+    known = frozenset(before)
+    return [*before, *(item for item in items if item not in known)]
 
 
 def replacement(options: Mapping[str, str | None]) -> dict[str, str]:
@@ -91,23 +97,70 @@ def check_topic(options: Mapping[str, str]) -> None:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def check_broker(options: Mapping[str, str], before: Mapping[str, str]) -> None:
-    """Names and values of a broker's run-time options."""
+def broker_option(name: str) -> Option | None:
+    """The broker option of this name that may change at run time, with or without effect."""
+    return OPTIONS.get(name) or dynamic_without_effect(name)
+
+
+class NotYet(NamedTuple):
+    """Names of options that were changed and that nothing follows from now."""
+
+    without_effect: list[str]
+    at_start: list[str]
+    """They act from the next start on."""
+
+
+def check_broker(options: Mapping[str, str], before: Mapping[str, str], *, for_all: bool) -> NotYet:
+    """Names and values of the run-time options of one broker, or (``for_all``) of all.
+
+    A bad value is INVALID_REQUEST, as in Kafka 3.9 (KAFKA-13609); of topics it is INVALID_CONFIG.
+    """
+    not_yet = NotYet([], [])
     for name, value in options.items():
-        option = OPTIONS.get(name)
         if before.get(name) == value:
             continue
+        option = OPTIONS.get(name)
         if option is None:
-            from pyrklog.config.load import nearest
-
-            near = nearest(name, list(OPTIONS))
-            hint = f"; did you mean {near}?" if near else "."
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown broker option {name}{hint}")
-        if not is_dynamic(name):
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({name})"
-            )
+            option = _check_without_effect(name, for_all)
+            not_yet.without_effect.append(name)
+        elif not is_dynamic(name):
+            raise _refused("Cannot update these configs dynamically", name)
+        elif option.at_start:
+            not_yet.at_start.append(name)
         try:
             option.parse(value)
         except InvalidValueError as error:
-            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    return not_yet
+
+
+def _check_without_effect(name: str, for_all: bool) -> Option:
+    """As Kafka's ``DynamicBrokerConfig.validateConfigs`` judges it."""
+    option = dynamic_without_effect(name)
+    if option is None:
+        if name in WITHOUT_EFFECT or name in JVM_ONLY:
+            raise _refused("Cannot update these configs dynamically", name)
+        from pyrklog.config.load import nearest
+
+        near = nearest(name, list(OPTIONS))
+        hint = f"; did you mean {near}?" if near else "."
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown broker option {name}{hint}")
+    if name in PER_LISTENER_ONLY:
+        raise _refused(
+            "These security configs can be dynamically updated only per-listener using the "
+            "listener prefix",
+            name,
+        )
+    if for_all and option.update_mode == PER_BROKER:
+        raise _refused(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            name,
+        )
+    if option.is_secret:
+        # Kafka encrypts it with password.encoder.secret, and refuses it without one.
+        raise _refused("Password configs cannot be updated: they would be kept in the clear", name)
+    return option
+
+
+def _refused(why: str, name: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, f"{why}: Set({name})")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import trio
 
 from pyrklog.admin.alteration import (
+    NotYet,
     apply_incremental,
+    broker_option,
     check_broker,
     check_topic,
     replacement,
@@ -16,6 +19,7 @@ from pyrklog.admin.alteration import (
 )
 from pyrklog.admin.names import wrong_with_name
 from pyrklog.admin.topics import store_error
+from pyrklog.admin.underway import Underway
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.topic import (
     TOPIC_OPTIONS,
@@ -25,7 +29,9 @@ from pyrklog.config.topic import (
 from pyrklog.controller.service import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
+    SOURCE_DYNAMIC_BROKER,
     SOURCE_DYNAMIC_DEFAULT_BROKER,
+    TYPE_UNKNOWN,
     AlteredConfigs,
     ConfigAlteration,
     ConfigEntry,
@@ -34,6 +40,7 @@ from pyrklog.controller.service import (
     Synonym,
 )
 from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.logs import get_logger
 from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
@@ -46,11 +53,17 @@ from pyrklog.metastore.interface import (
     NodeExistsError,
     NoNodeError,
     Operation,
+    SessionExpiredError,
     Set,
 )
 
 EFFECT_WAIT_SECONDS = 5.0
 """How long an answer waits for its change to take effect on this broker."""
+
+SESSION_WAIT_SECONDS = 15.0
+"""How long a change is tried again whose session with the metadata store has ended."""
+
+log = get_logger("configs")
 
 Change = Callable[[Mapping[str, str]], dict[str, str]]
 """Options before -> options after; raises :class:`ApiError`."""
@@ -63,6 +76,7 @@ class ConfigAdmin:
         self._node_id = node_id
         self._store = store
         self._metadata = metadata
+        self._underway = Underway()
 
     # --- describe --------------------------------------------------------------------------------
 
@@ -104,14 +118,20 @@ class ConfigAdmin:
                 include_documentation=include_documentation,
             )
         if resource.name:
-            return describe_broker_options(
+            effective = describe_broker_options(
                 self._metadata.config,
                 names,
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
                 node_id=self._node_id,
             )
-        return _describe_default_broker(options, names, include_synonyms, include_documentation)
+            of_all, _ = await self._read(znodes.broker_config_path(znodes.DEFAULT_ENTITY))
+            levels = [(options, SOURCE_DYNAMIC_BROKER), (of_all, SOURCE_DYNAMIC_DEFAULT_BROKER)]
+            kept = [({n: t for n, t in o.items() if n not in OPTIONS}, s) for o, s in levels]
+        else:
+            effective = []
+            kept = [(options, SOURCE_DYNAMIC_DEFAULT_BROKER)]
+        return effective + _describe_changed(kept, names, include_synonyms, include_documentation)
 
     def _path(self, resource: ConfigResource) -> str:
         """The znode of a resource that may be described and altered here."""
@@ -167,7 +187,7 @@ class ConfigAdmin:
 
         def change_of(resource: ConfigResource, items: Sequence[ConfigAlteration]) -> Change:
             is_topic = resource.type == RESOURCE_TOPIC
-            option_of = topic_option if is_topic else OPTIONS.get
+            option_of = topic_option if is_topic else broker_option
             default_of = self._topic_default if is_topic else self._broker_default
             return lambda before: apply_incremental(before, items, option_of, default_of)
 
@@ -199,22 +219,8 @@ class ConfigAdmin:
     async def _alter_all(
         self, changes: Sequence[tuple[ConfigResource, Change]], validate_only: bool
     ) -> list[AlteredConfigs]:
-        results = []
-        announced = []
-        named = Counter(resource for resource, _ in changes)
-        for resource, change in changes:
-            try:
-                if named[resource] > 1:
-                    raise ApiError(
-                        ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-                    )
-                path = await self._alter_one(resource, change, validate_only)
-            except ApiError as error:
-                results.append(AlteredConfigs(resource, error.code, error.message))
-                continue
-            if path is not None:
-                announced.append(path)
-            results.append(AlteredConfigs(resource, ErrorCode.NONE))
+        alter = partial(self._alter_each, changes, validate_only)
+        results, announced = await self._underway.finish(alter)
         if announced:
             with trio.move_on_after(EFFECT_WAIT_SECONDS):
                 await self._metadata.changes.wait_until(
@@ -222,10 +228,38 @@ class ConfigAdmin:
                 )
         return results
 
+    async def _alter_each(
+        self, changes: Sequence[tuple[ConfigResource, Change]], validate_only: bool
+    ) -> tuple[list[AlteredConfigs], list[str]]:
+        """A result each, and the paths of the announcements."""
+        results = []
+        announced = []
+        named = Counter(resource for resource, _ in changes)
+        retry_until = trio.current_time() + SESSION_WAIT_SECONDS
+        for resource, change in changes:
+            try:
+                if named[resource] > 1:
+                    raise ApiError(
+                        ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                    )
+                path = await self._alter_one(resource, change, validate_only, retry_until)
+            except ApiError as error:
+                results.append(AlteredConfigs(resource, error.code, error.message))
+                continue
+            if path is not None:
+                announced.append(path)
+            results.append(AlteredConfigs(resource, ErrorCode.NONE))
+        return results, announced
+
     async def _alter_one(
-        self, resource: ConfigResource, change: Change, validate_only: bool
+        self, resource: ConfigResource, change: Change, validate_only: bool, retry_until: float
     ) -> str | None:
-        """Writes and announces; returns the path of the announcement."""
+        """Writes and announces; returns the path of the announcement.
+
+        A change whose session ended is made once more in the next one: whether it has happened is
+        not known, and made twice it comes to the same. Clients take no code of this request for one
+        to be tried again.
+        """
         while True:
             try:
                 return await self._try_to_alter(resource, change, validate_only)
@@ -235,6 +269,9 @@ class ConfigAdmin:
                 continue
             except (BadVersionError, NodeExistsError):
                 continue  # somebody else changed the options: look again
+            except SessionExpiredError as error:
+                if trio.current_time() >= retry_until:
+                    raise store_error(error) from None
             except MetastoreError as error:
                 raise store_error(error) from None
 
@@ -244,6 +281,7 @@ class ConfigAdmin:
         path = self._path(resource)
         before, version = await self._read(path)
         operations: list[Operation] = []
+        not_yet = NotYet([], [])
         after = change(before)
         if resource.type == RESOURCE_TOPIC:
             check_topic(after)
@@ -251,7 +289,7 @@ class ConfigAdmin:
             # A topic that is deleted meanwhile leaves no options behind.
             operations.append(Check(znodes.topic_path(resource.name), ANY_VERSION))
         else:
-            check_broker(after, before)
+            not_yet = check_broker(after, before, for_all=not resource.name)
             entity = f"brokers/{resource.name or znodes.DEFAULT_ENTITY}"
         if validate_only:
             return None
@@ -261,6 +299,12 @@ class ConfigAdmin:
         operations.append(Create(znodes.CONFIG_CHANGE_PREFIX, announcement, sequence=True))
         announced = (await self._store.multi(operations))[-1]
         assert isinstance(announced, str)
+        if not_yet.without_effect:
+            log.warning(
+                "options_without_effect", options=not_yet.without_effect[:10], entity=entity
+            )
+        if not_yet.at_start:
+            log.warning("options_act_at_start", options=not_yet.at_start[:10], entity=entity)
         return announced
 
 
@@ -270,29 +314,34 @@ def _unknown_topic() -> ApiError:
     )
 
 
-def _describe_default_broker(
-    options: Mapping[str, str],
+def _describe_changed(
+    levels: Sequence[tuple[Mapping[str, str], int]],
     names: Sequence[str] | None,
     include_synonyms: bool,
     include_documentation: bool,
 ) -> list[ConfigEntry]:
-    """What was set at run time for all brokers, and nothing else."""
+    """What was set at run time, and nothing else: ``levels`` of (options, source), strongest first.
+
+    What nobody knows may be secret, as in Kafka.
+    """
+    found: dict[str, list[Synonym]] = {}
+    for options, source in levels:
+        for name, value in options.items():
+            if names is None or name in names:
+                found.setdefault(name, []).append(Synonym(name, value, source))
     entries = []
-    for name, value in sorted(options.items()):
-        option = OPTIONS.get(name)
-        if option is None or (names is not None and name not in names):
-            continue
-        synonym = Synonym(name, value, SOURCE_DYNAMIC_DEFAULT_BROKER)
+    for name, synonyms in sorted(found.items()):
+        option = broker_option(name)
         entries.append(
             ConfigEntry(
                 name=name,
-                value=value,
-                read_only=False,
-                source=SOURCE_DYNAMIC_DEFAULT_BROKER,
-                sensitive=False,
-                synonyms=(synonym,) if include_synonyms else (),
-                type=option.type,
-                documentation=option.documentation if include_documentation else None,
+                value=synonyms[0].value,
+                read_only=option is None,
+                source=synonyms[0].source,
+                sensitive=option is None or option.is_secret,
+                synonyms=synonyms if include_synonyms else (),
+                type=option.type if option else TYPE_UNKNOWN,
+                documentation=option.documentation if option and include_documentation else None,
             )
         )
     return entries

@@ -43,12 +43,16 @@ def assign_new_topic(
     spec: TopicSpec,
     racks: Mapping[int, str | None],
     *,
+    leaving: Collection[int] = (),
     default_partitions: int,
     default_replicas: int,
     start: int,
     shift: int,
 ) -> Assignment:
-    """Replicas of every partition: as the client wants them, or placed by us."""
+    """Replicas of every partition: as the client wants them, or placed by us.
+
+    ``leaving`` brokers are about to end: they get replicas where there are too few others.
+    """
     counts_given = spec.partition_count != -1 or spec.replication_factor != -1
     if spec.assignments:
         if counts_given:
@@ -73,7 +77,8 @@ def assign_new_topic(
             f"Replication factor: {replicas} larger than available brokers: {len(racks)}.",
         )
     try:
-        return place_replicas(racks, partitions, replicas, start=start, shift=shift)
+        staying = _staying(racks, leaving, replicas)
+        return place_replicas(staying, partitions, replicas, start=start, shift=shift)
     except PlacementError as error:
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
 
@@ -120,10 +125,20 @@ def _check_replicas(
             raise refuse("All partitions should have the same number of replicas.")
 
 
+def _staying(
+    racks: Mapping[int, str | None], leaving: Collection[int], replicas: int
+) -> Mapping[int, str | None]:
+    staying = {broker: rack for broker, rack in racks.items() if broker not in leaving}
+    return staying if len(staying) >= replicas else racks
+
+
 def assign_added_partitions(
-    spec: PartitionsSpec, current: Assignment, racks: Mapping[int, str | None]
+    spec: PartitionsSpec,
+    current: Assignment,
+    racks: Mapping[int, str | None],
+    leaving: Collection[int] = (),
 ) -> Assignment:
-    """Replicas of the partitions to add."""
+    """Replicas of the partitions to add; ``leaving`` as in :func:`assign_new_topic`."""
     count = len(current)
     if spec.total < count:
         raise ApiError(
@@ -145,13 +160,14 @@ def assign_added_partitions(
             )
         _check_replicas(spec.assignments, replication_factor, racks)
         return {count + i: tuple(brokers) for i, brokers in enumerate(spec.assignments)}
-    brokers = sorted(racks)
+    staying = _staying(racks, leaving, replication_factor)
+    brokers = sorted(staying)
     # Partition 0 shows where the topic's round began.
     behind = [index for index, broker in enumerate(brokers) if broker >= current[0][0]]
     start = behind[0] if behind else 0
     try:
         return place_replicas(
-            racks, added, replication_factor, start=start, shift=start, first_partition=count
+            staying, added, replication_factor, start=start, shift=start, first_partition=count
         )
     except PlacementError as error:
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None

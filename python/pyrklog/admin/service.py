@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import trio
 
 from pyrklog.admin.configs import ConfigAdmin
 from pyrklog.admin.producer_ids import ProducerIds
+from pyrklog.admin.record_deletion import RecordDeletion
 from pyrklog.admin.topics import TopicAdmin, store_error
 from pyrklog.controller.service import (
     AlteredConfigs,
@@ -36,10 +37,13 @@ from pyrklog.errors import ErrorCode
 from pyrklog.image import INTERNAL_TOPICS, TopicEntry
 from pyrklog.metadata import Metadata
 from pyrklog.metastore.interface import MetastoreError
+from pyrklog.protocol.observation import Outcome
 
-HIGH_WATERMARK = -1
 BROKERS_WAIT_SECONDS = 20.0
 """Shorter than the clients' request time-outs."""
+
+Observe = Callable[[int, float], Awaitable[Outcome]]
+"""Asks another broker of the cluster, and waits so many seconds for its answer."""
 
 
 class Administration:
@@ -57,16 +61,20 @@ class Administration:
         producer_ids: ProducerIds,
         controller_id: Callable[[], int],
         state_log: StateChangeLog,
+        observe: Observe | None,
     ) -> None:
+        """``observe`` is None where the broker is alone."""
         self.node_id = node_id
         self._cluster_id = cluster_id
         self._plane = plane
         self._metadata = metadata
+        self._records = RecordDeletion(plane, metadata)
         self._topics = topics
         self._configs = configs
         self._producer_ids = producer_ids
         self._controller_id = controller_id
         self._state_log = state_log
+        self._observe = observe
 
     def reserve_topics(self, names: Collection[str]) -> None:
         """Topics of these names are not created: folders that nobody knows bear them."""
@@ -154,36 +162,11 @@ class Administration:
     async def delete_records(
         self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int
     ) -> list[DeletedRecords]:
-        results = [
-            DeletedRecords(item.topic, item.partition, self._refusal_to_delete(item), -1)
-            for item in targets
-        ]
-        allowed = [i for i, result in enumerate(results) if result.error is ErrorCode.NONE]
-        if not allowed:
-            return results
-        outcomes: Sequence[tuple[int, int]] = [(ErrorCode.REQUEST_TIMED_OUT, -1)] * len(allowed)
-        with trio.move_on_after(max(0, timeout_ms) / 1000):
-            outcomes = await self._plane.delete_records([_plain(targets[i]) for i in allowed])
-        for index, (code, low_watermark) in zip(allowed, outcomes, strict=True):
-            results[index] = results[index]._replace(
-                error=ErrorCode(code), low_watermark=low_watermark
-            )
-        return results
+        return await self._records.delete(targets, timeout_ms=timeout_ms)
 
-    def _refusal_to_delete(self, target: DeleteRecordsTarget) -> ErrorCode:
-        partition = self._metadata.image.partition(target.topic, target.partition)
-        if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if target.topic in INTERNAL_TOPICS:
-            return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if partition.leader != self.node_id:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if target.offset < HIGH_WATERMARK:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        overrides = self._metadata.image.overrides(target.topic)
-        if not self._metadata.defaults.resolve(overrides).log.cleanup_delete:
-            return ErrorCode.POLICY_VIOLATION
-        return ErrorCode.NONE
+    def log_start_moved(self, topic: str, partition: int) -> None:
+        """A follower of this broker has told where its log starts now."""
+        self._records.log_start_moved(topic, partition)
 
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
@@ -210,9 +193,13 @@ class Administration:
         return await self._plane.replica_digest(topic, partition, asked)
 
     async def state_changes(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
-        self._state_log.flush()
         read = partial(self._state_log.read, older=older, position=position, max_bytes=max_bytes)
         return await trio.to_thread.run_sync(read)
+
+    async def observe(self, broker: int, seconds: float) -> Outcome:
+        if self._observe is None:
+            return Outcome.UNKNOWN
+        return await self._observe(broker, seconds)
 
     async def wait_for_leaders(
         self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int
@@ -236,10 +223,6 @@ class Administration:
             return await self._producer_ids.next()
         except MetastoreError as error:
             raise store_error(error) from None
-
-
-def _plain(target: DeleteRecordsTarget) -> tuple[str, int, int]:
-    return target.topic, target.partition, target.offset
 
 
 def _info(entry: TopicEntry) -> TopicInfo:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 import trio
 
@@ -17,6 +19,8 @@ from pyrklog.admin.creation import (
     check_partition_count,
 )
 from pyrklog.admin.names import TopicNames, wrong_with_name
+from pyrklog.admin.underway import Underway
+from pyrklog.changes import Changes
 from pyrklog.config.topic import describe_topic_options
 from pyrklog.controller.requests import NO_TOPIC_ID
 from pyrklog.controller.service import (
@@ -43,6 +47,8 @@ from pyrklog.metastore.interface import (
     SessionExpiredError,
     Set,
     StoreFailedError,
+    TooLargeError,
+    WatchEvent,
 )
 from pyrklog.replication.machine import Replicas
 
@@ -51,7 +57,21 @@ AUTO_CREATE_WAIT_SECONDS = 5.0
 AUTO_CREATE_LIMIT_SECONDS = 8.0
 """For all of it, the store's answer among it."""
 
+STORE_AWAY = "This broker's session with the metadata store has ended; try again."
+
 log = get_logger("topics")
+
+
+class Controllership(Protocol):
+    """What this broker is as the controller."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the controller."""
+
+    @property
+    def leaving(self) -> Collection[int]:
+        """Brokers that are about to end, as far as the controller knows here."""
 
 
 class TopicAdmin:
@@ -62,12 +82,13 @@ class TopicAdmin:
         store: Metastore,
         metadata: Metadata,
         replicas: Replicas,
-        is_controller: Callable[[], bool],
+        controller: Controllership,
     ) -> None:
         self._store = store
         self._metadata = metadata
         self._replicas = replicas
-        self._is_controller = is_controller
+        self._controller = controller
+        self._underway = Underway()
         self.reserved: frozenset[str] = frozenset()
         """Names of partition folders that belong to no topic of the metadata."""
 
@@ -90,7 +111,7 @@ class TopicAdmin:
             return [result._replace(topic_id=NO_TOPIC_ID) for result in results]
         if not planned:
             return results
-        written = await self._write_new(planned, specs)
+        written = await self._underway.finish(partial(self._write_new, planned, specs))
         for index, refused in written.items():
             results[index] = TopicResult(specs[index].name, refused.code, refused.message)
         created = [i for i in planned if i not in written]
@@ -134,7 +155,7 @@ class TopicAdmin:
         return results, planned
 
     def _check_controller(self) -> None:
-        if not self._is_controller():
+        if not self._controller.leads:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
 
     def _check_reserved(self, name: str) -> None:
@@ -150,6 +171,7 @@ class TopicAdmin:
         return assign_new_topic(
             spec,
             racks,
+            leaving=self._controller.leaving,
             default_partitions=self._metadata.config.integer("num.partitions"),
             default_replicas=self._metadata.config.integer("default.replication.factor"),
             start=random.randrange(max(1, len(racks))),
@@ -337,7 +359,7 @@ class TopicAdmin:
                 continue
             found[name] = topic_id
             results.append(DeletedTopic(name, topic_id, ErrorCode.NONE))
-        refused = await self._mark(list(found))
+        refused = await self._underway.finish(partial(self._mark, list(found)))
         for index, item in enumerate(results):
             if item.error is ErrorCode.NONE and item.name in refused:
                 why = refused[item.name]
@@ -382,33 +404,43 @@ class TopicAdmin:
         }
 
     async def _wait_deleted(self, marked: Mapping[str, bytes], timeout_ms: int) -> set[str]:
-        waiting = set(marked)
-        if not waiting or timeout_ms <= 0:
-            return waiting
+        """Waits for all of them side by side; returns those that are not gone in time."""
+        there = set(marked)
+        shown = set(marked)
+        topics = self._metadata.image.topics
 
         def unknown_to_clients() -> bool:
-            topics = self._metadata.image.topics
-            return not any(n in topics and topics[n].id == marked[n] for n in waiting)
+            known = {n for n in shown if n in topics and topics[n].id == marked[n]}
+            shown.intersection_update(known)
+            return not shown
 
-        with trio.move_on_after(timeout_ms / 1000):
-            await self._metadata.changes.wait_until(unknown_to_clients)
-            # A topic of the same name can be created once its node is gone.
-            for name in list(waiting):
-                await self._wait_node_gone(name, marked[name])
-                waiting.discard(name)
-        return waiting
+        if marked and timeout_ms > 0:
+            with trio.move_on_after(timeout_ms / 1000):
+                # A topic of the same name can be created once its node is gone.
+                await self._wait_nodes_gone(marked, there)
+                await self._metadata.changes.wait_until(unknown_to_clients)
+            unknown_to_clients()
+        return there | shown
 
-    async def _wait_node_gone(self, name: str, topic_id: bytes) -> None:
-        path = znodes.topic_path(name)
-        while True:
-            changed = trio.Event()
-            try:
-                node = await self._store.get(path, lambda _, changed=changed: changed.set())  # type: ignore[misc]
-            except NoNodeError:
-                return
-            if znodes.decode_topic(path, node.data).topic_id != topic_id:
-                return
-            await changed.wait()
+    async def _wait_nodes_gone(self, marked: Mapping[str, bytes], there: set[str]) -> None:
+        """``there`` loses the topics whose nodes are gone, or are those of other topics."""
+        paths = {znodes.topic_path(name): name for name in there}
+        moved = set(paths)
+        changes = Changes()
+
+        def told(event: WatchEvent) -> None:
+            moved.add(event.path)
+            changes.notify()
+
+        while there:
+            await changes.wait_until(lambda: bool(moved))
+            looked_at = sorted(moved)
+            moved.clear()
+            nodes = await self._store.get_many(looked_at, told)
+            for path, node in zip(looked_at, nodes, strict=True):
+                name = paths[path]
+                if node is None or znodes.decode_topic(path, node.data).topic_id != marked[name]:
+                    there.discard(name)
 
     # --- partitions ------------------------------------------------------------------------------
 
@@ -416,9 +448,25 @@ class TopicAdmin:
         self, specs: Sequence[PartitionsSpec], *, validate_only: bool, timeout_ms: int
     ) -> list[NamedResult]:
         """See ``ClusterService.create_partitions``."""
+        add = partial(self._add_to_each, specs, validate_only)
+        results, ids = await self._underway.finish(add)
+        if validate_only:
+            return results
+        counts = {spec.name: spec.total for spec in specs if spec.name in ids}
+        late = await self._wait_served(ids, counts, timeout_ms, known=ids)
+        return [
+            item._replace(error=late[item.name].code, message=late[item.name].message)
+            if item.error is ErrorCode.NONE and item.name in late
+            else item
+            for item in results
+        ]
+
+    async def _add_to_each(
+        self, specs: Sequence[PartitionsSpec], validate_only: bool
+    ) -> tuple[list[NamedResult], dict[str, bytes]]:
+        """A result each, and the ids of the topics that were enlarged."""
         results: list[NamedResult] = []
         ids: dict[str, bytes] = {}
-        counts: dict[str, int] = {}
         named = Counter(spec.name for spec in specs)
         for spec in specs:
             try:
@@ -434,16 +482,7 @@ class TopicAdmin:
                 continue
             results.append(NamedResult(spec.name, ErrorCode.NONE))
             ids[spec.name] = topic_id
-            counts[spec.name] = spec.total
-        if validate_only:
-            return results
-        late = await self._wait_served(ids, counts, timeout_ms, known=ids)
-        return [
-            item._replace(error=late[item.name].code, message=late[item.name].message)
-            if item.error is ErrorCode.NONE and item.name in late
-            else item
-            for item in results
-        ]
+        return results, ids
 
     async def _add_to(self, spec: PartitionsSpec, validate_only: bool) -> bytes | None:
         """The topic's id; None when it was changed meanwhile and is to be looked at anew."""
@@ -463,7 +502,8 @@ class TopicAdmin:
                 raise ApiError(
                     ErrorCode.REASSIGNMENT_IN_PROGRESS, "A partition reassignment is in progress."
                 )
-            added = assign_added_partitions(spec, current.replicas, self._racks())
+            leaving = self._controller.leaving
+            added = assign_added_partitions(spec, current.replicas, self._racks(), leaving)
             if not validate_only:
                 enlarged = current._replace(replicas={**current.replicas, **added})
                 await self._store.set(path, znodes.encode_topic(enlarged), node.stat.version)
@@ -488,5 +528,9 @@ def new_topic_id() -> bytes:
 
 def store_error(error: MetastoreError) -> ApiError:
     """What a client is told when the metadata store refuses."""
+    if isinstance(error, TooLargeError):
+        return ApiError(ErrorCode.INVALID_REQUEST, f"{error.reason}.")
+    if isinstance(error, SessionExpiredError):
+        return ApiError(ErrorCode.NOT_CONTROLLER, STORE_AWAY)
     reason = error.reason if isinstance(error, StoreFailedError) else str(error)
     return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata could not be written: {reason}.")

@@ -24,9 +24,14 @@ OPTIONS: Mapping[str, Option] = {
 }
 """Every broker option that has an effect, by name."""
 
+DEFAULTS_ALONE: Mapping[str, Value] = {"group.initial.rebalance.delay.ms": 0}
+"""Defaults of a broker without ZooKeeper that differ from those of one in a cluster."""
+
 NODE_ID_NAMES = ("broker.id", "node.id")
 DEFAULT_DATA_DIR = "~/.local/share/pyrklog/default"
-RECEIVE_BUFFERS_MIN_BYTES = 64 * 2**20
+REQUEST_MIN_BYTES = 16 * 2**20
+"""The largest request that is taken in any case, where no option says otherwise."""
+RECEIVE_BUFFERS_MIN_BYTES = 16 * 2**20
 
 
 class Given(NamedTuple):
@@ -62,11 +67,13 @@ class BrokerConfig:
         self.notices = list(notices)
         self.dynamic_default = dict(dynamic_default or {})
         self.dynamic_broker = dict(dynamic_broker or {})
+        self._is_alone = False
+        self._is_alone = not self.candidates("zookeeper.connect")[0].text
         self._values: dict[str, Value] = {}
         for name, option in OPTIONS.items():
             strongest = self.candidates(name)[0]
             if strongest.source == SOURCE_DEFAULT or strongest.text is None:
-                self._values[name] = option.default
+                self._values[name] = self._default(option)
                 continue
             try:
                 self._values[name] = option.parse(strongest.text)
@@ -87,8 +94,13 @@ class BrokerConfig:
         if name in self.given:
             found.append(Candidate(self.given[name].text, SOURCE_STATIC_BROKER))
         option = OPTIONS[name]
-        found.append(Candidate(option.format(option.default), SOURCE_DEFAULT))
+        found.append(Candidate(option.format(self._default(option)), SOURCE_DEFAULT))
         return found
+
+    def _default(self, option: Option) -> Value:
+        if self._is_alone and option.name in DEFAULTS_ALONE:
+            return DEFAULTS_ALONE[option.name]
+        return option.default
 
     def with_dynamic(
         self, *, default: Mapping[str, str], broker: Mapping[str, str]
@@ -204,13 +216,20 @@ class BrokerConfig:
             self.string("controller.listener.names"),
         )
 
+    def request_max_bytes(self, memory_bytes: int) -> int:
+        """``socket.request.max.bytes``; its default is less where there is little memory."""
+        largest = self.integer("socket.request.max.bytes")
+        if "socket.request.max.bytes" in self.given:
+            return largest
+        return min(largest, max(memory_bytes // 16, REQUEST_MIN_BYTES))
+
     def receive_buffers_max_bytes(self, memory_bytes: int) -> int:
         """``queued.max.request.bytes``; its default depends on the machine's memory."""
         given = self.integer("queued.max.request.bytes")
-        largest = self.integer("socket.request.max.bytes")
+        largest = self.request_max_bytes(memory_bytes)
         if given > 0:
             return max(given, largest)
-        return max(memory_bytes // 4, largest + RECEIVE_BUFFERS_MIN_BYTES)
+        return max(memory_bytes // 8, largest + RECEIVE_BUFFERS_MIN_BYTES)
 
     def explain(self) -> list[tuple[str, str, str]]:
         """(name, value, origin) of every option, for people."""

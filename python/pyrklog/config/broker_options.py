@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from pyrklog.config.option import (
     CLUSTER_WIDE,
     INT_MAX,
@@ -15,6 +17,8 @@ from pyrklog.config.option import (
 )
 
 FETCH_READ_PATHS = ("auto", "sendfile", "copy")
+AT_START = MappingProxyType({"update_mode": CLUSTER_WIDE, "at_start": True})
+"""Of options that Kafka changes at run time and that act from the next start on here."""
 
 
 def _at_least_or(special: int, minimum: int) -> object:
@@ -102,9 +106,10 @@ CLUSTER = (
     boolean(
         "pyrklog.failover.suspicion",
         True,
-        "A broker whose port refuses connections twice, 100 ms apart, is suspected before its "
-        "session ends: the controller moves its leaderships to other in-sync replicas, and if it "
-        "is the controller, another broker becomes it. Give all brokers the same.",
+        "A broker whose port refuses connections twice, 100 ms apart, or that answers neither the "
+        "controller nor another broker, is suspected before its session ends: the controller "
+        "moves its leaderships to other in-sync replicas, and if it is the controller, another "
+        "broker becomes it. Give all brokers the same.",
     ),
     boolean("zookeeper.ssl.client.enable", False, "Speaks TLS with ZooKeeper."),
     string(
@@ -145,6 +150,7 @@ REPLICATION = (
         importance="high",
         minimum=1,
         maximum=1024,
+        **AT_START,
     ),
     long(
         "replica.lag.time.max.ms",
@@ -297,6 +303,7 @@ NETWORK = (
         importance="high",
         minimum=1,
         maximum=1024,
+        **AT_START,
     ),
     integer(
         "num.io.threads",
@@ -306,6 +313,7 @@ NETWORK = (
         importance="high",
         minimum=1,
         maximum=1024,
+        **AT_START,
     ),
     integer(
         "queued.max.requests",
@@ -319,13 +327,15 @@ NETWORK = (
         "queued.max.request.bytes",
         -1,
         "Bytes of requests that are not worked on yet, over all connections: partly received ones, "
-        "and those that the control plane has; -1 = a quarter of the memory.",
+        "and those that the control plane has; -1 = an eighth of the memory. Replies that are not "
+        "read yet have the same bound.",
         check=_at_least_or(-1, 1),
     ),
     integer(
         "socket.request.max.bytes",
         104857600,
-        "Largest request; a connection that announces a larger one is closed.",
+        "Largest request; a connection that announces a larger one is closed. The default is a "
+        "sixteenth of the memory where that is less, but no less than 16 MiB.",
         importance="high",
         minimum=1,
     ),
@@ -348,8 +358,12 @@ NETWORK = (
         600000,
         "A connection without a request for this long is closed; negative = never.",
     ),
-    integer("max.connections", INT_MAX, "Connections over all listeners.", minimum=0),
-    integer("max.connections.per.ip", INT_MAX, "Connections from one address.", minimum=0),
+    integer("max.connections", INT_MAX, "Connections over all listeners.", minimum=0, **AT_START),
+    # Kafka takes 0 where max.connections.per.ip.overrides lets somebody in; those have no effect
+    # here, and 0 would keep everybody out, who wants to change it back among them.
+    integer(
+        "max.connections.per.ip", INT_MAX, "Connections from one address.", minimum=1, **AT_START
+    ),
 )
 
 READING = (
@@ -393,8 +407,21 @@ STORAGE = (
         "pyrklog.cache.max.bytes",
         -1,
         "The most memory that the block cache takes, over all log directories; 0 switches it off, "
-        "-1 stands for 60 percent of the machine's memory or of the memory group's limit.",
+        "-1 stands for 60 percent of the machine's memory or of the memory group's limit, "
+        "with little memory for less.",
         minimum=-1,
+    ),
+    boolean(
+        "pyrklog.cache.keep",
+        True,
+        "An orderly end leaves the block cache in memory, and the next start on the same boot of "
+        "the machine serves from it. It keeps half of what would be free without it at most; "
+        "`pyrklog arena list` shows it, `pyrklog arena drop` removes it.",
+    ),
+    boolean(
+        "pyrklog.cache.drop",
+        False,
+        "Starts without what the last orderly end left of the block cache, and frees its memory.",
     ),
     integer(
         "pyrklog.cache.flush.bytes",
@@ -432,6 +459,7 @@ STORAGE = (
         importance="high",
         minimum=1,
         maximum=256,
+        **AT_START,
     ),
     integer(
         "log.flush.offset.checkpoint.interval.ms",
@@ -466,6 +494,7 @@ STORAGE = (
         "A producer's state is forgotten when it has written nothing for this long.",
         importance="low",
         minimum=1,
+        **AT_START,
     ),
 )
 

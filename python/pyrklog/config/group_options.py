@@ -18,8 +18,9 @@ MEMBERS = (
     integer(
         "group.initial.rebalance.delay.ms",
         3000,
-        "How long the first members of an empty group wait for more before it begins; 0 suits a "
-        "single consumer.",
+        "How long the first members of an empty group wait for more before it begins. The default "
+        "of a broker without ZooKeeper, and of pyrklog dev, is 0: there a consumer mostly comes "
+        "alone, and is not to wait.",
     ),
     integer("group.max.size", INT_MAX, "Most members of one consumer group.", minimum=1),
 )
@@ -73,7 +74,8 @@ OFFSETS_TOPIC = (
     short(
         "offsets.topic.replication.factor",
         3,
-        "Replicas of __consumer_offsets. Unless it is given, fewer brokers will do.",
+        "Replicas of __consumer_offsets. With fewer brokers groups have no coordinator, unless the "
+        "broker runs without ZooKeeper and the option is not given: then there is one replica.",
         importance="high",
         minimum=1,
     ),

@@ -38,6 +38,10 @@ class Listeners(NamedTuple):
     left_out: Sequence[str]
     """Names of KRaft controller listeners that are not bound."""
 
+    def is_for_brokers(self, name: str) -> bool:
+        """Whether brokers come in there, and clients have another one."""
+        return name == self.inter_broker and len(self.bound) > 1
+
 
 def resolve_listeners(
     listeners: str,

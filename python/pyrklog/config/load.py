@@ -16,6 +16,9 @@ _REFUSED = {
     "them would be open to everyone",
 }
 
+_OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
+"""In the environment for the command line's other commands; nothing to mention."""
+
 
 def load_config(
     *,
@@ -117,6 +120,8 @@ def _from_environment(environ: Mapping[str, str], notices: list[str]) -> list[tu
         name = names.get(key)
         if name is not None:
             found.append((name, Given(text, f"environment {key}")))
+            continue
+        if key in _OF_COMMANDS:
             continue
         near = nearest(key, list(names))
         # Other programs of ours may use the prefix, so this is not an error.

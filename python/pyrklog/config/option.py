@@ -28,6 +28,7 @@ LONG_MAX = 2**63 - 1
 
 READ_ONLY = "read-only"
 CLUSTER_WIDE = "cluster-wide"
+PER_BROKER = "per-broker"
 
 _RANGES = {
     TYPE_SHORT: (-(2**15), 2**15 - 1, "a 16-bit integer"),
@@ -67,9 +68,11 @@ class Option(NamedTuple):
     check: Callable[[Value], str | None] | None = None
     """A further rule: what is wrong with the value, as the end of "NAME ...", or None."""
     update_mode: str = READ_ONLY
-    """READ_ONLY, or CLUSTER_WIDE: may change at run time, per broker or for all."""
+    """READ_ONLY, or CLUSTER_WIDE: may change at run time, per broker or for all; or PER_BROKER."""
     effective: bool = True
     """False: accepted and kept, but without effect yet (docs/skipped.md)."""
+    at_start: bool = False
+    """A change at run time is kept and shown, and acts from the broker's next start on."""
 
     def parse(self, text: str) -> Value:
         """The value of ``text``; raises :class:`InvalidValueError`."""

@@ -1,0 +1,133 @@
+"""Broker options that Kafka 3.9 changes at run time and that have no effect here.
+
+The table is what Kafka's own ``KafkaConfig`` documents: update mode, type, names. They are
+accepted, kept, shown and told, so that tools which set them go on. All other known options without
+effect (:mod:`.known`) are read-only in Kafka, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyrklog.config.option import CLUSTER_WIDE, PER_BROKER, Option
+from pyrklog.controller.service import (
+    TYPE_BOOLEAN,
+    TYPE_CLASS,
+    TYPE_DOUBLE,
+    TYPE_INT,
+    TYPE_LIST,
+    TYPE_LONG,
+    TYPE_PASSWORD,
+    TYPE_SHORT,
+    TYPE_STRING,
+)
+
+LISTENER_PREFIX = "listener.name."
+DOCUMENTATION = "Accepted and kept as Kafka does, without effect in pyrklog."
+
+_TABLE = (
+    (
+        CLUSTER_WIDE,
+        TYPE_BOOLEAN,
+        "log.message.downconversion.enable log.preallocate "
+        "transaction.partition.verification.enable",
+    ),
+    (
+        CLUSTER_WIDE,
+        TYPE_DOUBLE,
+        "log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second "
+        "log.cleaner.min.cleanable.ratio",
+    ),
+    (
+        CLUSTER_WIDE,
+        TYPE_INT,
+        "background.threads compression.gzip.level compression.lz4.level compression.zstd.level "
+        "log.cleaner.io.buffer.size log.cleaner.threads max.connection.creation.rate "
+        "remote.fetch.max.wait.ms",
+    ),
+    (CLUSTER_WIDE, TYPE_LIST, "metric.reporters"),
+    (
+        CLUSTER_WIDE,
+        TYPE_LONG,
+        "log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms "
+        "log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms "
+        "log.local.retention.bytes log.local.retention.ms "
+        "remote.log.index.file.cache.total.size.bytes "
+        "remote.log.manager.copy.max.bytes.per.second "
+        "remote.log.manager.fetch.max.bytes.per.second",
+    ),
+    (CLUSTER_WIDE, TYPE_STRING, "max.connections.per.ip.overrides"),
+    (PER_BROKER, TYPE_CLASS, "principal.builder.class ssl.engine.factory.class"),
+    (
+        PER_BROKER,
+        TYPE_DOUBLE,
+        "sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor "
+        "sasl.login.refresh.window.factor sasl.login.refresh.window.jitter",
+    ),
+    (
+        PER_BROKER,
+        TYPE_LIST,
+        "sasl.enabled.mechanisms sasl.kerberos.principal.to.local.rules ssl.cipher.suites "
+        "ssl.enabled.protocols",
+    ),
+    (PER_BROKER, TYPE_LONG, "sasl.kerberos.min.time.before.relogin"),
+    (
+        PER_BROKER,
+        TYPE_PASSWORD,
+        "sasl.jaas.config ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key "
+        "ssl.keystore.password ssl.truststore.certificates ssl.truststore.password",
+    ),
+    (
+        PER_BROKER,
+        TYPE_SHORT,
+        "sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds",
+    ),
+    (
+        PER_BROKER,
+        TYPE_STRING,
+        "sasl.kerberos.kinit.cmd sasl.kerberos.service.name "
+        "sasl.mechanism.inter.broker.protocol ssl.client.auth "
+        "ssl.endpoint.identification.algorithm ssl.keymanager.algorithm ssl.keystore.location "
+        "ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation "
+        "ssl.trustmanager.algorithm ssl.truststore.location ssl.truststore.type",
+    ),
+)
+
+DYNAMIC_WITHOUT_EFFECT: Mapping[str, Option] = {
+    name: Option(name, kind, None, DOCUMENTATION, update_mode=mode, effective=False)
+    for mode, kind, names in _TABLE
+    for name in names.split()
+}
+
+OF_EACH_LISTENER: Mapping[str, Option] = {
+    name: Option(name, TYPE_INT, None, DOCUMENTATION, minimum=minimum, effective=False)
+    for name, minimum in (("max.connections", 0), ("num.network.threads", 1))
+}
+"""What acts here for all listeners together, and in Kafka for each behind its prefix, too."""
+
+FOR_ALL_BROKERS = frozenset((*OF_EACH_LISTENER, "max.connection.creation.rate"))
+"""What may stand behind a listener's prefix among the defaults of all brokers (Kafka's
+``ClusterLevelListenerConfigs``); all else behind a prefix is one broker's own."""
+
+_PER_LISTENER_ONLY = """
+    ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+    ssl.keystore.password ssl.keystore.type ssl.truststore.certificates ssl.truststore.location
+    ssl.truststore.password ssl.truststore.type
+"""
+PER_LISTENER_ONLY = frozenset(_PER_LISTENER_ONLY.split())
+"""Those that Kafka changes only under a listener's prefix (its ``DynamicSecurityConfigs``)."""
+
+
+def dynamic_without_effect(name: str) -> Option | None:
+    """The option of this name, which may stand behind ``listener.name.NAME.`` (and, for SASL, the
+    mechanism's name); None where there is no such option."""
+    option = DYNAMIC_WITHOUT_EFFECT.get(name)
+    if option is not None or not name.startswith(LISTENER_PREFIX):
+        return option
+    _, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
+    option = OF_EACH_LISTENER.get(rest) or DYNAMIC_WITHOUT_EFFECT.get(rest)
+    if option is None:
+        _, _, rest = rest.partition(".")
+        option = DYNAMIC_WITHOUT_EFFECT.get(rest) if rest == "sasl.jaas.config" else None
+    mode = CLUSTER_WIDE if rest in FOR_ALL_BROKERS else PER_BROKER
+    return None if option is None else option._replace(name=name, update_mode=mode)
