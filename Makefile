@@ -35,18 +35,20 @@ FUZZ_TARGETS := frames responses batches indexes snapshots checkpoints recovery 
 
 # How much of each fault `make test-faults` tries; test-long tries ten times that and more.
 LOG_KILLS ?= 60
-LOG_CRASH_CASES ?= 30000
-CHURN_SECONDS ?= 100
-SOAK_SECONDS ?= 100
-HOSTS_ROUNDS ?= 12
-KILLS ?= 150
+LOG_CRASH_CASES ?= 20000
+CHURN_SECONDS ?= 60
+SOAK_SECONDS ?= 60
+HOSTS_ROUNDS ?= 8
+BUSY_SECONDS ?= 60
+HOSTILE_SECONDS ?= 30
+KILLS ?= 100
 FUZZ_SCRIPTS ?= 100000
 FUZZ_EXAMPLES ?= 1000
 SIM_SEEDS ?= 10000
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run test lint test-rust test-python test-faults test-checker test-long test-soak simulate fuzz bench demo wheel clean help
+.PHONY: build run zookeeper test lint test-rust test-python test-faults test-checker test-long test-soak simulate fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +57,8 @@ build: $(CORE) ## release build of the extension, installed with the package int
 
 run: build ## starts a broker; LISTEN=HOST:PORT and DATA=DIR have defaults
 	exec $(BIN)/pyrklog serve --listen "$(LISTEN)" --data "$(DATA)"
+
+zookeeper: .cache/zookeeper.done ## ZooKeeper's jars (6 MB, by Maven) for `pyrklog dev`
 
 test: lint test-rust test-python ## everything: lints, Rust tests, Python tests with real clients
 
@@ -71,24 +75,28 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
 # one of the two processes has left.
-test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done ## pytest in two processes, or in one with PYTEST_ARGS
+test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done .cache/zookeeper.done ## pytest in two processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --benchmark-disable \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 2 --dist loadfile --no-loadscope-reorder --durations=15)
 
-test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing disks, groups under churn; under 40 minutes
+test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing disks, groups under churn, a fresh clone; under 30 minutes
 	LOG_KILLS=$(LOG_KILLS) LOG_CRASH_CASES=$(LOG_CRASH_CASES) \
 	  cargo test --locked -p pyrklog-log --test kills --test crash
 	FUZZ_SCRIPTS=$(FUZZ_SCRIPTS) cargo test --locked -p pyrklog-fuzz --test targets
 	CHURN_SECONDS=$(CHURN_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) SOAK_SECONDS=$(SOAK_SECONDS) \
-	  HOSTS_ROUNDS=$(HOSTS_ROUNDS) $(BIN)/pytest tests/faults $(PYTEST_ARGS)
+	  HOSTS_ROUNDS=$(HOSTS_ROUNDS) BUSY_SECONDS=$(BUSY_SECONDS) HOSTILE_SECONDS=$(HOSTILE_SECONDS) \
+	  $(BIN)/pytest tests/faults tests/cluster/test_busy_machine.py $(PYTEST_ARGS)
 	KILLS=$(KILLS) $(BIN)/pytest -s tests/crash/test_many_kills.py $(PYTEST_ARGS)
 
 test-checker: CHECKER_ROUNDS = 200
 test-checker: $(CORE) .venv/.dev ## 200 rounds of random faults on three brokers, or CHECKER_ROUNDS; CHECKER_SEED replays
 	CHECKER_ROUNDS=$(CHECKER_ROUNDS) $(BIN)/pytest -s tests/cluster/test_checker.py $(PYTEST_ARGS)
 
-test-long: ## the same for about an hour and a half, a thousand kills of a loaded broker among it
-	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 HOSTS_ROUNDS=100 \
+test-long: $(CORE) $(SIM_CORE) .venv/.dev ## more of everything, about two hours: a thousand kills of a loaded broker among it
+	PROTOCOL_EXAMPLES=100 ARGUMENT_EXAMPLES=5000 $(BIN)/pytest tests/unit/protocol tests/cli/test_argument_bounds.py
+	LOADED_KILLS=50 CHECKER_ROUNDS=40 SIM_SEEDS=1000 \
+	  $(BIN)/pytest tests/crash/test_kill.py tests/cluster/test_checker.py tests/sim/test_seeds.py
+	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 HOSTS_ROUNDS=100 BUSY_SECONDS=3600 HOSTILE_SECONDS=600 \
 	  FUZZ_SCRIPTS=3000000 FUZZ_EXAMPLES=10000
 
 test-soak: SOAK_SECONDS = 3600
@@ -169,10 +177,10 @@ dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
 	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin build --release --locked --quiet --out dist
 	touch $@
 
-# Jars by Maven, for the Java and Spark tests, the demo and the benchmark.
+# Jars by Maven: ZooKeeper's for `pyrklog dev`; Kafka's and Spark's for tests, demo and benchmark.
 .cache/%.done: ci/java/%.xml
 	@command -v mvn > /dev/null || { \
-	  echo "mvn is not on the PATH: the Java and Spark tests need Maven and JDK 17" >&2; exit 1; }
+	  echo "mvn is not on the PATH: .cache/$* is filled by Maven, with JDK 17" >&2; exit 1; }
 	rm -rf .cache/$* && mkdir -p .cache/$*
 	mvn --batch-mode --quiet --file $< org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
 	  -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/.cache/$*

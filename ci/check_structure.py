@@ -55,6 +55,7 @@ KAZOO_MODULE = "pyrklog.metastore.zookeeper"
 KAZOO_IMPORTERS = {
     "python/pyrklog/adoption/zookeeper.py": "lazily",
     "python/pyrklog/metastore/zookeeper.py": "at its top",
+    "python/pyrklog/metastore/zookeeper_handler.py": "at its top",
 }
 
 # Which of our crates a crate may depend on.

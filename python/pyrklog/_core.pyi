@@ -9,11 +9,13 @@ from typing import Literal, final
 __all__ = [
     "ApiRow",
     "BrokerImage",
+    "ClientGone",
     "ClusterConfig",
     "CommitBatch",
     "DataPlane",
     "Event",
     "FollowerCaughtUp",
+    "FollowerLogStart",
     "FollowerSpec",
     "ForeignLogDirError",
     "Heartbeat",
@@ -46,8 +48,10 @@ __all__ = [
     "api_table",
     "commit_error",
     "drain_arena",
+    "drop_arenas",
     "dump_file",
     "list_arenas",
+    "memory_bytes",
     "remove_arena",
 ]
 
@@ -91,6 +95,8 @@ class PlaneConfig:
         unwritten_max_bytes: int | None,
         cache_dir: str | None,
         cache_max_bytes: int | None,
+        cache_keeps: bool,
+        cache_drops: bool,
         cache_flush_bytes: int,
         cache_flush_ms: int,
         cache_direct_min_bytes: int,
@@ -325,6 +331,14 @@ class TopicsMissing:
     session: Session
 
 @final
+class ClientGone:
+    """The client of a Request, OffsetCommit or TopicsMissing that is not answered yet sends nothing
+    more; it is still to be answered or closed."""
+
+    __match_args__ = ("id",)
+    id: int
+
+@final
 class PartitionsDone:
     """Ticket of ``become_leaders``, ``become_followers`` and ``stop_partitions``: one error code a
     spec, 0 = done."""
@@ -423,6 +437,14 @@ class FollowerCaughtUp:
     broker_epoch: int
 
 @final
+class FollowerLogStart:
+    """A follower's log starts elsewhere than at the last look at ``log_starts``."""
+
+    __match_args__ = ("topic", "partition")
+    topic: str
+    partition: int
+
+@final
 class LogDirFailed:
     __match_args__ = ("path", "reason", "partitions")
     path: str
@@ -441,6 +463,7 @@ Event = (
     | Heartbeat
     | OffsetCommit
     | TopicsMissing
+    | ClientGone
     | PartitionsDone
     | RecordsDeleted
     | LogDirsDescribed
@@ -449,6 +472,7 @@ Event = (
     | ReplicaDigestDone
     | ShutdownDone
     | FollowerCaughtUp
+    | FollowerLogStart
     | LogDirFailed
     | Notice
 )
@@ -460,10 +484,11 @@ class DataPlane:
         """(topic, partition, topic id or None, log directory)."""
     def pasts(self) -> list[tuple[int | None, bool]]:
         """Of each usable log directory: (broker epoch of an orderly shutdown or None, taken up)."""
-    def listen(self, listener: str, host: str, port: int) -> int: ...
+    def listen(self, listener: str, host: str, port: int, for_brokers: bool) -> int: ...
     def apply_image(self, delta: ImageDelta) -> None: ...
     def become_leaders(self, specs: Sequence[LeaderSpec]) -> int: ...
     def become_followers(self, specs: Sequence[FollowerSpec]) -> int: ...
+    def log_ends(self, partitions: Sequence[tuple[str, int]]) -> list[tuple[int, int] | None]: ...
     def set_isr(
         self,
         topic: str,
@@ -483,6 +508,10 @@ class DataPlane:
         """Each (topic, partition, delete)."""
     def delete_records(self, targets: Sequence[tuple[str, int, int]]) -> int:
         """Each (topic, partition, offset; -1 = high watermark)."""
+    def log_starts(
+        self, partitions: Sequence[tuple[str, int]]
+    ) -> list[tuple[int, int, list[tuple[int, int]]]]:
+        """Of each: (error code, own log's start, (broker, start) of each follower)."""
     def describe_log_dirs(self) -> int: ...
     def append_internal(
         self,
@@ -519,11 +548,14 @@ class DataPlane:
         """Answers it with this code."""
     def resume(self, request: int, errors: Mapping[str, int]) -> None: ...
     def close_request(self, request: int) -> None: ...
-    def park(self, request: int) -> None:
+    def park(self, request: int) -> bool:
         """The request keeps its connection waiting, but not its place in the channel to Python.
-        Unknown and answered requests are ignored."""
+        False: there is no memory for more that wait, and it is to be answered now. Unknown and
+        answered requests are ignored."""
     def statistics(self) -> dict[str, int]: ...
     def shutdown(self, grace_ms: int) -> int: ...
+    def abandon(self) -> None:
+        """Ends a start that failed: log directories are left as they had been."""
     def event_fd(self) -> int: ...
     def drain_events(self, max: int) -> list[Event]: ...
 
@@ -546,15 +578,24 @@ def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[dict[str, o
 
 def list_arenas(
     directory: str,
-) -> list[tuple[str, str, str, int, int | None, int | None, str | None]]:
-    """Arenas in a directory: path, log directory, state, size in bytes, partitions with records
-    that are not in their files, bytes of these, what is wrong. Raises OSError.
+) -> list[tuple[str, str, str, int, int | None, int | None, int | None, int | None, str | None]]:
+    """Arenas in a directory: path, log directory, state, size in bytes, bytes of records, since
+    when it is kept in milliseconds since the epoch, partitions with records that are not in their
+    files, bytes of these, what is wrong. Raises OSError.
     """
+
+def memory_bytes() -> int:
+    """The smaller of RAM and the limit of this process's memory groups."""
 
 def drain_arena(log_dir: str) -> tuple[int, int]:
     """Brings what a killed broker left in its arena to the files: partitions, bytes.
 
     Raises OSError.
+    """
+
+def drop_arenas(directory: str, log_dir: str | None) -> tuple[int, int]:
+    """Removes what orderly ends left in a directory, of all or of one log directory: arenas,
+    bytes. Raises OSError.
     """
 
 def remove_arena(path: str, *, force: bool) -> None:

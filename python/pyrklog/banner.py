@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,23 +25,46 @@ def seconds_since_exec() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
 
 
+def own_command() -> str:
+    """What to type to run this program again: ``pyrklog`` where PATH leads here, else a path."""
+    program = Path(sys.argv[0])
+    if program.name != "pyrklog":
+        return "pyrklog"
+    found = shutil.which("pyrklog")
+    if found is not None and Path(found).resolve() == program.resolve():
+        return "pyrklog"
+    here = Path.cwd()
+    program = program.absolute()
+    return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))
+
+
 ALONE = "single node · embedded metadata"
 
 
 def banner(
-    listeners: Sequence[Endpoint], log_dirs: Sequence[Path], seconds: float, place: str = ALONE
+    listeners: Sequence[Endpoint],
+    log_dirs: Sequence[Path],
+    seconds: float,
+    place: str = ALONE,
+    cache_max_bytes: int = 0,
 ) -> str:
-    """A few lines: where it listens, where the data lies, what to do first."""
+    """A few lines: where it listens, where data lies, what memory it may take, what to do first.
+
+    `cache_max_bytes` is the cap of the block caches together, 0 where there is none.
+    """
     lines = [f"pyrklog {__version__} · {place}"]
     for endpoint in listeners:
         lines.append(f"kafka    {_address(endpoint, '*'):<22} any Kafka client")
     for directory in log_dirs:
         lines.append(f"data     {_short(directory)}  ({_free(directory)})")
+    if cache_max_bytes:
+        cap = _size(cache_max_bytes)
+        lines.append(f"memory   up to {cap} of cache, given back when others need it")
     lines.append(f"ready in {seconds:.1f} s · Ctrl-C stops, twice at once")
     first = listeners[0]
     loopback = first.host in ("127.0.0.1", "localhost") and first.port == 9092
     target = "" if loopback else f" -b {_address(first, 'localhost')}"
-    lines.append(f"try: echo hi | pyrklog produce{target} hello")
+    lines.append(f"try: echo hi | {own_command()} produce{target} hello")
     return "\n".join(lines)
 
 
@@ -55,11 +80,14 @@ def _short(path: Path) -> str:
 
 def _free(path: Path) -> str:
     try:
-        size = float(shutil.disk_usage(path).free)
+        return f"{_size(shutil.disk_usage(path).free)} free"
     except OSError as error:
         return error.strerror or "offline"
+
+
+def _size(count: float) -> str:
     for unit in ("B", "KB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit} free"
-        size /= 1000
-    return f"{size:.1f} TB free"
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

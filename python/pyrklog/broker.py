@@ -23,7 +23,7 @@ import trio
 from pyrklog import banner, logs
 from pyrklog.admin.configs import ConfigAdmin
 from pyrklog.admin.producer_ids import ProducerIds
-from pyrklog.admin.service import Administration
+from pyrklog.admin.service import Administration, Observe
 from pyrklog.admin.topics import TopicAdmin
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
@@ -32,10 +32,11 @@ from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.service import ClusterService
 from pyrklog.controller.settings import ControllerSettings
 from pyrklog.controller.state_log import StateChangeLog
-from pyrklog.core_plane import CorePlane
+from pyrklog.core_plane import CorePlane, memory_bytes
 from pyrklog.dataplane import Plane, PlaneSettings
 from pyrklog.errors import EX_IO, StartError, TemporaryError
 from pyrklog.events import EventHandler, Handlers
+from pyrklog.failed_start import StartAttempt, start_error_in
 from pyrklog.folders import compare_folders, warn_of_full_disks, warn_of_unconfirmed
 from pyrklog.identity import (
     DirectoryIdentity,
@@ -49,7 +50,7 @@ from pyrklog.identity import (
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.member import Member
 from pyrklog.membership.place import metadata_place
-from pyrklog.metadata import Metadata
+from pyrklog.metadata import Metadata, with_kept_options
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
 from pyrklog.peers.own_channel import Channels, OwnChannel
@@ -86,32 +87,25 @@ def run_broker(config: BrokerConfig) -> int:
 
     Raises :class:`StartError` (or its kin) when it cannot start.
     """
+    attempt = StartAttempt(config)
+    broker = Broker(config, attempt.make_plane)
     try:
-        return trio.run(Broker(config).run)
+        return trio.run(broker.run)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt):
             return EXIT_INTERRUPTED
-        failure = _start_error_in(group)
+        failure = start_error_in(group)
         if failure is None:
             log.error("crashed", exc_info=group)
             return EXIT_BUG
         raise failure from None
     finally:
+        if not broker.ready.is_set():
+            attempt.take_back()
         logs.ensure_configured()
-
-
-def _start_error_in(error: BaseException) -> StartError | None:
-    """The one sentence in a nursery's group of errors."""
-    if isinstance(error, StartError):
-        return error
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            found = _start_error_in(inner)
-            if found is not None:
-                return found
-    return None
+        logs.flush()
 
 
 class Broker:
@@ -147,7 +141,8 @@ class Broker:
             store = CurrentStore(await connect())
             try:
                 node_id, cluster_id = await self._identify(identities, store)
-                plane = self._make_plane(plane_settings(self.config, node_id, cluster_id))
+                kept = await with_kept_options(self.config, node_id, store) or self.config
+                plane = self._make_plane(plane_settings(kept, node_id, cluster_id))
                 member = Member(
                     node_id,
                     cluster_id,
@@ -155,7 +150,7 @@ class Broker:
                     connect,
                     self._registration,
                     registration_wait_seconds=self._registration_wait_seconds(),
-                    is_whole=partial(_is_whole, plane) if self.config.zookeeper else None,
+                    is_whole=partial(_is_whole, plane),
                 )
                 known_dirs = {item.directory for item in identities}
                 await self._run_with(member, cluster_id, plane, known_dirs)
@@ -182,6 +177,7 @@ class Broker:
         await create_paths(store, znodes.PERSISTENT_PATHS)
         if config.zookeeper is None:
             node_id = await choose_node_id(config.configured_node_id, identities, store)
+            await create_paths(store, znodes.OWN_PATHS)
         else:
             node_id = await choose_member_id(
                 config.configured_node_id,
@@ -217,7 +213,7 @@ class Broker:
                 store=store,
                 service=service,
                 replication=replication,
-                load_handlers=lambda: _load_handlers(service, groups(), replication, asked, plane),
+                load_handlers=lambda: _load_handlers(service, groups(), replication, asked),
                 log_dir_count=len(self.config.log_dirs),
                 on_all_log_dirs_failed=self._all_log_dirs_failed,
                 nursery=nursery,
@@ -239,11 +235,17 @@ class Broker:
                 await nursery.start(
                     member.belong, replication.registered, (metadata.run, controller.run)
                 )
+                if in_cluster:
+                    nursery.start_soon(
+                        metadata.follow_controller,
+                        controller.changes,
+                        lambda: controller.controller_id,
+                    )
                 await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
                 self._look_at_folders(metadata, plane, service, being_deleted, known_dirs)
                 await _wait_for_leaders(node_id, metadata, replication)
                 self._listen(plane, [item for item in bound if item not in early])
-                await self._announce(banner.seconds_since_exec(), cluster_id, node_id)
+                await self._announce(banner.seconds_since_exec(), cluster_id, node_id, plane)
                 # Loading code takes longer than starting; whoever connects before it is done waits.
                 await trio.to_thread.run_sync(_import_groups)
                 await nursery.start(groups().run)
@@ -358,12 +360,21 @@ class Broker:
             cluster_id=cluster_id,
             plane=plane,
             metadata=metadata,
-            topics=TopicAdmin(store, metadata, replication.replicas, lambda: controller.leads),
+            topics=TopicAdmin(store, metadata, replication.replicas, controller),
             configs=ConfigAdmin(node_id, store, metadata),
             producer_ids=producer_ids,
             controller_id=lambda: controller.controller_id,
             state_log=self._state_log,
+            observe=self._witness(metadata),
         )
+
+    def _witness(self, metadata: Metadata) -> Observe | None:
+        if self.config.zookeeper is None:
+            return None
+        from pyrklog.peers.witness import Witness
+
+        listener = self.config.listeners.inter_broker
+        return Witness(metadata.node_id, lambda: metadata.image.brokers, listener).look
 
     def _groups(
         self,
@@ -377,7 +388,7 @@ class Broker:
         from pyrklog.groups.topic import ClusterOffsetsTopic
 
         return GroupCoordinator(
-            group_settings(self.config),
+            group_settings(self.config, memory_bytes()),
             group_options(self.config),
             plane,
             ClusterOffsetsTopic(metadata, replication.replicas, service),
@@ -407,7 +418,8 @@ class Broker:
 
     def _listen(self, plane: Plane, endpoints: Sequence[Endpoint]) -> None:
         for item in endpoints:
-            port = plane.listen(item.name, item.host or "0.0.0.0", item.port)
+            apart = self.config.listeners.is_for_brokers(item.name)
+            port = plane.listen(item.name, item.host or "0.0.0.0", item.port, for_brokers=apart)
             self.ports[item.name] = port
             log.info("listening", listener=item.name, host=item.host or "*", port=port)
 
@@ -432,7 +444,7 @@ class Broker:
             return 0.0
         return self.config.integer("zookeeper.session.timeout.ms") / 1000 + SESSION_END_SECONDS
 
-    async def _announce(self, seconds: float, cluster_id: str, node_id: int) -> None:
+    async def _announce(self, seconds: float, cluster_id: str, node_id: int, plane: Plane) -> None:
         self.ready.set()
         bound = [item._replace(port=self.ports[item.name]) for item in self.config.listeners.bound]
         terminal = sys.stdout.isatty()
@@ -441,7 +453,9 @@ class Broker:
             place = (
                 banner.ALONE if zookeeper is None else f"broker {node_id} · ZooKeeper {zookeeper}"
             )
-            print(banner.banner(bound, self.config.log_dirs, seconds, place), flush=True)
+            cap = plane.statistics().get("cache_limit_bytes", 0)
+            shown = banner.banner(bound, self.config.log_dirs, seconds, place, cap)
+            print(shown, flush=True)
         log.info(
             "ready",
             node_id=node_id,
@@ -552,11 +566,10 @@ def _load_handlers(
     groups: GroupCoordinator,
     replication: ReplicationDriver,
     asked: AskedController,
-    plane: Plane,
 ) -> Handlers:
     from pyrklog.handlers import build_handlers
 
-    return build_handlers(service, groups, replication, asked, plane.park)
+    return build_handlers(service, groups, replication, asked, memory_bytes())
 
 
 def _raise_file_limit() -> None:

@@ -17,6 +17,7 @@ from pyrklog.dataplane import (
     FoundPartition,
     LaggingFollowers,
     LogDirUsage,
+    LogStarts,
     Plane,
     PlaneListener,
     PlaneSettings,
@@ -32,12 +33,22 @@ from pyrklog.internal_log import (
     NewRecord,
     Producer,
 )
+from pyrklog.logs import get_logger
 
 if TYPE_CHECKING:
     from pyrklog import _core
     from pyrklog._core import CommitBatch, Heartbeat, OffsetCommit
 
 EVENTS_PER_TURN_MAX = 512
+
+log = get_logger("plane")
+
+
+def memory_bytes() -> int:
+    """The smaller of RAM and the limit of this process's memory groups."""
+    from pyrklog import _core
+
+    return _core.memory_bytes()
 
 
 class CorePlane:
@@ -70,9 +81,9 @@ class CorePlane:
     def pasts(self) -> Sequence[DirectoryPast]:
         return [DirectoryPast(*item) for item in self._plane.pasts()]
 
-    def listen(self, listener: str, host: str, port: int) -> int:
+    def listen(self, listener: str, host: str, port: int, *, for_brokers: bool = False) -> int:
         try:
-            return self._plane.listen(listener, host, port)
+            return self._plane.listen(listener, host, port, for_brokers)
         except OSError as error:
             raise _listen_error(listener, host, port, error) from None
 
@@ -150,6 +161,9 @@ class CorePlane:
         )
         return done.errors
 
+    def log_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[tuple[int, int] | None]:
+        return self._plane.log_ends(partitions)
+
     def set_isr(
         self,
         topic: str,
@@ -181,6 +195,9 @@ class CorePlane:
     ) -> Sequence[tuple[int, int]]:
         done: _core.RecordsDeleted = await self._ticket(lambda: self._plane.delete_records(targets))
         return done.results
+
+    def log_starts(self, partitions: Sequence[tuple[str, int]]) -> Sequence[LogStarts]:
+        return [LogStarts(*found) for found in self._plane.log_starts(partitions)]
 
     async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
         done: _core.LogDirsDescribed = await self._ticket(self._plane.describe_log_dirs)
@@ -283,8 +300,8 @@ class CorePlane:
     def close_request(self, request_id: int) -> None:
         self._plane.close_request(request_id)
 
-    def park(self, request_id: int) -> None:
-        self._plane.park(request_id)
+    def park(self, request_id: int) -> bool:
+        return self._plane.park(request_id)
 
     def statistics(self) -> Mapping[str, int]:
         return self._plane.statistics()
@@ -293,13 +310,20 @@ class CorePlane:
         done: _core.ShutdownDone = await self._ticket(lambda: self._plane.shutdown(grace_ms))
         return done.clean
 
+    def abandon(self) -> None:
+        """The start failed: everything is as it was before, as far as this start made it."""
+        self._plane.abandon()
+
     async def run(self, listener: PlaneListener) -> None:
         descriptor = self._plane.event_fd()
         while True:
             await trio.lowlevel.wait_readable(descriptor)
             events = self._plane.drain_events(EVENTS_PER_TURN_MAX)
             for event in events:
-                self._dispatch(event, listener)
+                try:
+                    self._dispatch(event, listener)
+                except Exception as error:
+                    log.error("event_failed", kind=type(event).__name__, exc_info=error)
 
     def _dispatch(self, event: _core.Event, listener: PlaneListener) -> None:
         core = self._core
@@ -312,8 +336,12 @@ class CorePlane:
                 listener.on_offset_commit(event)
             case core.TopicsMissing(request_id, topics, session):
                 listener.on_topics_missing(request_id, topics, session)
+            case core.ClientGone(request_id):
+                listener.on_client_gone(request_id)
             case core.FollowerCaughtUp(topic, partition, epoch, broker, broker_epoch):
                 listener.on_follower_caught_up(topic, partition, epoch, broker, broker_epoch)
+            case core.FollowerLogStart(topic, partition):
+                listener.on_follower_log_start(topic, partition)
             case core.LogDirFailed(path, reason, partitions):
                 listener.on_log_dir_failed(path, reason, partitions)
             case core.Notice(name, fields, level):

@@ -120,6 +120,8 @@ class PlaneSettings(NamedTuple):
     unwritten_max_bytes: int | None
     cache_dir: str | None
     cache_max_bytes: int | None
+    cache_keeps: bool
+    cache_drops: bool
     cache_flush_bytes: int
     cache_flush_ms: int
     cache_direct_min_bytes: int
@@ -159,6 +161,15 @@ class ReplicaDigest(NamedTuple):
     first: tuple[int, int, int, int] | None = None
 
 
+class LogStarts(NamedTuple):
+    """Where the logs of a partition start that this broker leads. ``own`` is -1 with an error."""
+
+    error: int
+    own: int
+    followers: Sequence[tuple[int, int]]
+    """(broker, log start offset that it told last; -1 unknown)."""
+
+
 class PlaneListener(Protocol):
     """Who hears of the plane's events; called on the Trio thread, and must not block."""
 
@@ -174,10 +185,17 @@ class PlaneListener(Protocol):
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         """A Metadata request that waits for topics; to answer with ``resume``."""
 
+    def on_client_gone(self, request_id: int) -> None:
+        """The client of a request, an offset commit or missing topics that are not answered yet
+        sends nothing more; it is still to be answered or closed."""
+
     def on_follower_caught_up(
         self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
     ) -> None:
         """A follower may join the in-sync replicas."""
+
+    def on_follower_log_start(self, topic: str, partition: int) -> None:
+        """A follower's log starts elsewhere than at the last look at ``log_starts``."""
 
     def on_log_dir_failed(
         self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
@@ -200,8 +218,10 @@ class Plane(Protocol):
     def pasts(self) -> Sequence[DirectoryPast]:
         """How each usable log directory was left by the last life that was registered."""
 
-    def listen(self, listener: str, host: str, port: int) -> int:
-        """Binds and accepts; returns the port. Raises :class:`TemporaryError`."""
+    def listen(self, listener: str, host: str, port: int, *, for_brokers: bool = False) -> int:
+        """Binds and accepts; returns the port. ``for_brokers``: clients have another, and brokers
+        come in when clients have taken every connection (KIP-402). Raises
+        :class:`TemporaryError`."""
 
     def apply_image(self, delta: ImageDelta) -> None:
         """Swaps in the next version of the image."""
@@ -211,6 +231,11 @@ class Plane(Protocol):
 
     async def become_followers(self, specs: Sequence[FollowerSpec]) -> Sequence[int]:
         """Opens or creates logs and fetches from their leaders; one error code a spec, 0 = done."""
+
+    def log_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[tuple[int, int] | None]:
+        """(leader epoch of the last record, -1 without any; log end offset) of each log here;
+        None where none is open.
+        """
 
     def set_isr(
         self,
@@ -245,7 +270,10 @@ class Plane(Protocol):
     async def delete_records(
         self, targets: Sequence[tuple[str, int, int]]
     ) -> Sequence[tuple[int, int]]:
-        """Each (topic, partition, offset); (error code, low watermark or -1) in order."""
+        """Each (topic, partition, offset); (error code, log start offset or -1) in order."""
+
+    def log_starts(self, partitions: Sequence[tuple[str, int]]) -> Sequence[LogStarts]:
+        """Of each partition; ``on_follower_log_start`` tells once when one has moved since."""
 
     async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
         """All log directories."""
@@ -311,9 +339,10 @@ class Plane(Protocol):
     def close_request(self, request_id: int) -> None:
         """Closes the connection of a request that has no answer."""
 
-    def park(self, request_id: int) -> None:
-        """The request waits for other clients: it no longer counts among those that
-        ``queued.max.requests`` bounds. It is still to be answered."""
+    def park(self, request_id: int) -> bool:
+        """The answer has to wait (for other clients, for replication, for the metadata store): the
+        request no longer counts among those that ``queued.max.requests`` bounds. It is still to be
+        answered; at once where there is no memory for more that wait, and this returns False."""
 
     def statistics(self) -> Mapping[str, int]:
         """Counters."""

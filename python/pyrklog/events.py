@@ -2,47 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 import trio
 
 from pyrklog.controller.service import ClusterService
 from pyrklog.dataplane import Plane, Request, Session
-from pyrklog.errors import ErrorCode
+from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.table import Heartbeat, OffsetCommit
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, MetastoreError
 from pyrklog.replication.driver import ReplicationDriver
+from pyrklog.requests_waiting import WaitingRequests
 
-Answer = TypeVar("Answer")
+Event = TypeVar("Event")
 
 log = get_logger("broker")
 plane_log = get_logger("plane")
 
 
+class Later(Protocol):
+    """What is left to do for a request."""
+
+    @property
+    def wait(self) -> Callable[[], Awaitable[bytes]]:
+        """Gives the body of the answer; to be called once."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is known to wait for something."""
+
+
 class Handlers(Protocol):
     """The handlers of the APIs that Python serves."""
 
-    async def handle(self, request: Request) -> bytes | None:
-        """The body of the answer; None where there is none."""
-
-    def handle_now(self, request: Request) -> bytes | None:
-        """The body of an answer that waits for nothing; None: ask :meth:`handle`."""
+    def begin(self, request: Request) -> bytes | Later | None:
+        """Acts on the request as far as nothing has to be waited for: the body of its answer, or
+        what is left to do; None where Python does not serve the API."""
 
     def heartbeat(self, heartbeat: Heartbeat) -> ErrorCode:
         """The code to answer with."""
 
     def commit_as_member(self, commit: OffsetCommit) -> bool:
-        """Whether the commit is taken and will be answered; False: ask :meth:`handle`."""
+        """Whether the commit is taken and will be answered; False: ask :meth:`begin`."""
 
     def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
         """An answer in which everything failed; None where there is none."""
 
+    def late_reply(self, request: Request) -> bytes | None:
+        """The answer to a request whose result cannot be waited for; None where there is none."""
+
 
 class EventHandler:
-    """Implements ``PlaneListener``: each event becomes a task. The plane bounds how many."""
+    """Implements ``PlaneListener``.
+
+    A request is acted on when it comes, in the order of arrival; what has to wait gets a task
+    (:mod:`.requests_waiting`). An exception is the end of its own event only: it is logged, and the
+    request gets an error.
+    """
 
     def __init__(
         self,
@@ -67,47 +88,54 @@ class EventHandler:
         self._log_dirs_left = log_dir_count
         self._on_all_log_dirs_failed = on_all_log_dirs_failed
         self._nursery = nursery
+        self._waiting = WaitingRequests(plane, nursery)
+        self._early: deque[Callable[[], None]] = deque()
+        """What came before the handlers were there."""
 
     def on_request(self, request: Request) -> None:
-        body = self._now(lambda handlers: handlers.handle_now(request))
-        if body is None:
-            self._nursery.start_soon(self._answer, request)
-        else:
-            self._plane.reply(request.id, body)
+        self._when_loaded(self._begin, request)
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        code = self._now(lambda handlers: handlers.heartbeat(heartbeat))
-        if code is None:
-            self._nursery.start_soon(self._answer, heartbeat)
-        else:
-            self._plane.answer_heartbeat(heartbeat, code)
+        self._when_loaded(self._heartbeat, heartbeat)
 
     def on_offset_commit(self, commit: OffsetCommit) -> None:
-        if not self._now(lambda handlers: handlers.commit_as_member(commit)):
-            self._nursery.start_soon(self._answer, commit)
+        self._when_loaded(self._commit, commit)
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
-        self._nursery.start_soon(self._create_missing, request_id, list(topics), session)
+        def no_room() -> None:
+            self._resume(request_id, dict.fromkeys(topics, ErrorCode.LEADER_NOT_AVAILABLE))
+
+        create = partial(self._create_missing, request_id, list(topics), session)
+        self._act(partial(self._waiting.start, request_id, create, no_room))
+
+    def on_client_gone(self, request_id: int) -> None:
+        self._when_loaded(self._waiting.client_gone, request_id)
 
     def on_follower_caught_up(
         self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
     ) -> None:
-        if self._replication.isrs is not None:
-            key = (topic, partition)
-            self._replication.isrs.caught_up(key, leader_epoch, broker, broker_epoch)
+        def tell() -> None:
+            if self._replication.isrs is not None:
+                key = (topic, partition)
+                self._replication.isrs.caught_up(key, leader_epoch, broker, broker_epoch)
+
+        self._act(tell)
+
+    def on_follower_log_start(self, topic: str, partition: int) -> None:
+        self._act(lambda: self._service.log_start_moved(topic, partition))
 
     def on_log_dir_failed(
         self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
     ) -> None:
         log.error("log_dir_failed", path=path, reason=reason, partitions=len(partitions))
-        self._replication.log_dir_failed(partitions)
+        self._act(lambda: self._replication.log_dir_failed(partitions))
         self._log_dirs_left -= 1
         if self._log_dirs_left <= 0:
             self._on_all_log_dirs_failed()
         self._nursery.start_soon(self._announce_failure)
 
     def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
-        plane_log.log(level, event, fields)
+        self._act(partial(plane_log.log, level, event, fields))
 
     def preload(self) -> Handlers:
         """Imports the handlers, so that the first request need not wait for that."""
@@ -115,24 +143,85 @@ class EventHandler:
             self._handlers = self._load_handlers()
         return self._handlers
 
-    def _now(self, ask: Callable[[Handlers], Answer | None]) -> Answer | None:
-        """What the handlers say at once; None: a task has to ask them."""
-        if self._handlers is None:
-            return None  # loading them takes a while, and this must not block
-        try:
-            return ask(self._handlers)
-        except Exception:
-            return None  # the other way ends in the same error, and reports it
+    # --- requests --------------------------------------------------------------------------------
 
-    async def _answer(self, request: Request) -> None:
+    def _when_loaded(self, act: Callable[[Event], None], event: Event) -> None:
+        """In the order of the calls, also while the handlers are not there yet."""
+        if self._handlers is not None and not self._early:
+            try:
+                act(event)
+            except Exception as error:
+                log.error("event_failed", exc_info=error)
+            return
+        self._early.append(partial(act, event))
+        if len(self._early) == 1:
+            self._nursery.start_soon(self._load_and_begin)
+
+    async def _load_and_begin(self) -> None:
+        # Loading takes a while, and what hands in events must not wait for it.
+        await trio.lowlevel.checkpoint()
+        self.preload()
+        while self._early:
+            self._act(self._early[0])
+            self._early.popleft()
+
+    def _act(self, act: Callable[[], None]) -> None:
         try:
-            body = await self.preload().handle(request)
+            act()
         except Exception as error:
-            body = self._answer_failure(request, error)
-        if body is None:
-            self._plane.close_request(request.id)
+            log.error("event_failed", exc_info=error)
+
+    def _begin(self, request: Request) -> None:
+        try:
+            begun = self.preload().begin(request)
+        except Exception as error:
+            self._reply(request.id, self._answer_failure(request, error))
+            return
+        if begun is None or isinstance(begun, bytes):
+            self._reply(request.id, begun)
+            return
+        self._waiting.start(
+            request.id,
+            partial(self._answer_later, request, begun),
+            partial(self._answer_late, request),
+            parks=begun.waits,
+        )
+
+    def _heartbeat(self, heartbeat: Heartbeat) -> None:
+        try:
+            code = self.preload().heartbeat(heartbeat)
+        except Exception as error:
+            self._reply(heartbeat.id, self._answer_failure(heartbeat, error))
         else:
-            self._plane.reply(request.id, body)
+            self._plane.answer_heartbeat(heartbeat, code)
+
+    def _commit(self, commit: OffsetCommit) -> None:
+        try:
+            is_taken = self.preload().commit_as_member(commit)
+        except Exception as error:
+            # Not the other way instead: half of it may have happened.
+            self._reply(commit.id, self._answer_failure(commit, error))
+            return
+        if not is_taken:
+            self._begin(commit)
+
+    async def _answer_later(self, request: Request, later: Later) -> None:
+        try:
+            body = await later.wait()
+        except Exception as error:
+            self._reply(request.id, self._answer_failure(request, error))
+        else:
+            self._reply(request.id, body)
+
+    def _answer_late(self, request: Request) -> None:
+        log.warning("request_not_waited_for", api_key=request.api_key, waiting=len(self._waiting))
+        self._reply(request.id, self.preload().late_reply(request))
+
+    def _reply(self, request_id: int, body: bytes | None) -> None:
+        if body is None:
+            self._plane.close_request(request_id)
+        else:
+            self._plane.reply(request_id, body)
 
     def _answer_failure(self, request: Request, error: Exception) -> bytes | None:
         facts = {
@@ -144,9 +233,13 @@ class EventHandler:
         if type(error).__name__ == "DecodeError":
             log.warning("malformed_request", reason=str(error), **facts)
             return None
-        log.error("request_failed", exc_info=error, **facts)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        if isinstance(error, ApiError):
+            code = error.code
+        else:
+            log.error("request_failed", exc_info=error, **facts)
         try:
-            return self.preload().error_reply(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return self.preload().error_reply(request, code)
         except Exception as second:
             log.error("error_reply_failed", exc_info=second, **facts)
             return None
@@ -157,7 +250,7 @@ class EventHandler:
         try:
             if not self._service.knows_brokers:
                 # What ends this wait is a request, too, and must find a place.
-                self._plane.park(request_id)
+                self._waiting.park(request_id)
             await self._service.wait_for_brokers()
             errors = await self._service.auto_create_topics(topics)
         except Exception as error:
@@ -167,6 +260,9 @@ class EventHandler:
             created = [name for name in topics if name not in errors]
             if created:
                 log.info("topics_auto_created", topics=created[:10], client_id=session.client_id)
+        self._resume(request_id, errors)
+
+    def _resume(self, request_id: int, errors: Mapping[str, ErrorCode]) -> None:
         self._plane.resume(request_id, {name: int(code) for name, code in errors.items()})
 
     async def _announce_failure(self) -> None:
@@ -176,3 +272,5 @@ class EventHandler:
             await self._store.create(znodes.LOG_DIR_EVENT_PREFIX, data, sequence=True)
         except MetastoreError as error:
             log.error("log_dir_failure_not_announced", reason=str(error))
+        except Exception as error:
+            log.error("log_dir_failure_not_announced", exc_info=error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -207,15 +207,3 @@ def new_cluster_id() -> str:
         text = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
         if not text.startswith("-"):
             return text
-
-
-def memory_bytes(files: Mapping[str, str] | None = None) -> int:
-    """The machine's memory, or the control group's limit where that is lower."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = files[path] if files is not None else Path(path).read_text()
-            total = min(total, int(text))
-        except (OSError, KeyError, ValueError):
-            continue  # no such control group, or "max"
-    return total

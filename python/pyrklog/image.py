@@ -18,6 +18,10 @@ LEADER_NONE = -1
 LEADER_BEING_DELETED = -2
 """UpdateMetadata names this leader for a partition whose topic goes away."""
 
+GAP_MAX = 10_000
+"""Partitions that a topic lacks below one that it has; what lies behind more of them is not shown,
+so that nobody pays for the two thousand million partitions below one."""
+
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -142,6 +146,22 @@ class TopicEntry:
         self.id = topic_id
         self.partitions: dict[int, PartitionImage] = {}
 
+    def numbered(self) -> list[PartitionImage]:
+        """Those that may be shown, from 0 on without a gap, as the plane indexes them.
+
+        One that was not heard of has no leader: so it is where a partition has never had one.
+        """
+        shown: list[PartitionImage] = []
+        room = GAP_MAX
+        for index, item in sorted(self.partitions.items()):
+            missing = range(len(shown), index)
+            room -= len(missing)
+            if room < 0:
+                break
+            shown += [PartitionImage(absent, LEADER_NONE, -1, (), (), ()) for absent in missing]
+            shown.append(item)
+        return shown
+
 
 class ClusterImage:
     """The metadata that this broker holds, and what of it the plane has yet to see."""
@@ -202,7 +222,8 @@ class ClusterImage:
     def _forget(self, entry: TopicEntry) -> None:
         del self.topics[entry.name]
         self.names.discard(entry.name)
-        self._names_by_id.pop(entry.id, None)
+        if self._names_by_id.get(entry.id) == entry.name:
+            del self._names_by_id[entry.id]
 
     def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         """The options of a topic, whether it is in the image already or not."""
@@ -237,9 +258,8 @@ class ClusterImage:
         """What changed since the last call, under a new version; None where nothing did."""
         if not (self._changed or self._removed or self._heading_changed):
             return None
-        self._version += 1
         delta = ImageDelta(
-            version=self._version,
+            version=self.next_version(),
             controller_id=self.controller_id,
             brokers=self.brokers,
             topics=[self._compile(self.topics[name]) for name in sorted(self._changed)],
@@ -250,22 +270,19 @@ class ClusterImage:
         self._heading_changed = False
         return delta
 
+    def next_version(self) -> int:
+        """Of a delta that is made of parts of another."""
+        self._version += 1
+        return self._version
+
     def _compile(self, entry: TopicEntry) -> TopicImage:
         resolved = self._defaults.resolve(self._overrides.get(entry.name, {}))
-        # The plane indexes partitions by position; a gap (of a partition not heard of yet) ends
-        # what may be shown.
-        partitions = []
-        for index in range(len(entry.partitions)):
-            item = entry.partitions.get(index)
-            if item is None:
-                break
-            partitions.append(item)
         return TopicImage(
             name=entry.name,
             id=entry.id,
             internal=entry.name in INTERNAL_TOPICS,
             log=resolved.log,
             min_insync_replicas=resolved.min_insync_replicas,
-            partitions=partitions,
+            partitions=entry.numbered(),
             throttled=resolved.throttled,
         )

@@ -27,17 +27,28 @@ from pyrklog.image import (
     LEADER_BEING_DELETED,
     BrokerImage,
     ClusterImage,
+    ImageDelta,
     PartitionImage,
     TopicEntry,
 )
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
-from pyrklog.metastore.interface import Metastore, MetastoreError, NoNodeError, WatchEvent
+from pyrklog.metastore.interface import (
+    Metastore,
+    MetastoreError,
+    Node,
+    NoNodeError,
+    SessionExpiredError,
+    StoreFailedError,
+    WatchEvent,
+)
 
 GONE_MAX = 10_000
 """Deleted topics whose ids are remembered."""
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """Announcements older than this are removed by whoever sees them."""
+
+RETRY_SECONDS = 1.0
 
 log = get_logger("metadata")
 
@@ -68,6 +79,8 @@ class Metadata:
         """Ids of topics that were deleted in this controller's term, oldest first.
 
         An order from before, late over a connection that has broken since, would bring one back."""
+        self._heading: ImageDelta | None = None
+        """The last one whose brokers the plane has taken."""
         self._last_change = ""
         self._change_seen = trio.Event()
 
@@ -77,6 +90,19 @@ class Metadata:
         """Until a controller speaks, this broker is the cluster that clients see."""
         self.image.set_brokers(-1, [broker])
         self.publish()
+
+    async def follow_controller(self, changes: Changes, controller_id: Callable[[], int]) -> None:
+        """Tells clients of the controller that this broker sees, until cancelled: none as soon as
+        there is none, and not the one that has gone until the next one speaks.
+
+        A broker that cannot look goes on telling what it knew last.
+        """
+        while True:
+            known = controller_id()
+            if known >= 0 or self._store.is_reachable:
+                self.image.set_brokers(known, self.image.brokers)
+                self.publish()
+            await changes.wait_until(lambda known=known: controller_id() != known)  # type: ignore[misc]
 
     async def load_options_of(self, topics: Iterable[TopicPartitions]) -> None:
         """Reads the options of topics that are new here, before they come into the image."""
@@ -168,6 +194,10 @@ class Metadata:
     def _take_topic(self, topic: TopicPartitions) -> None:
         if topic.topic_id in self._gone:
             return
+        holder = self.image.name_of(topic.topic_id) if any(topic.topic_id) else None
+        if holder not in (None, topic.topic) and _standing(topic):
+            log.error("topic_set_aside", topic=topic.topic, reason=f"{holder} has the same id")
+            return
         self._remember(topic)
         deleted = [p.partition for p in topic.partitions if p.leader == LEADER_BEING_DELETED]
         kept = [
@@ -197,15 +227,50 @@ class Metadata:
     def publish(self) -> None:
         """Hands what changed to the plane."""
         delta = self.image.take_delta()
-        if delta is not None:
+        if delta is None:
+            return
+        try:
             self._plane.apply_image(delta)
-            self.changes.notify()
+        except Exception as error:
+            log.error("image_refused", exc_info=error, topics=len(delta.topics))
+            self._publish_apart(delta)
+        else:
+            self._heading = delta
+        self.changes.notify()
+
+    def _publish_apart(self, delta: ImageDelta) -> None:
+        """What the plane takes of a delta that it refused as a whole. Of the rest it keeps what it
+        knew before, until that changes again."""
+        heading = delta._replace(topics=[], removed_topics=[])
+        if self._apply_part(heading, "brokers_set_aside", brokers=[b.id for b in delta.brokers]):
+            self._heading = heading
+        elif self._heading is not None:
+            heading = self._heading._replace(topics=[], removed_topics=[])
+            self.image.brokers = heading.brokers
+        else:
+            heading = heading._replace(brokers=[])
+        for name in delta.removed_topics:
+            part = heading._replace(removed_topics=[name])
+            self._apply_part(part, "topic_set_aside", topic=name)
+        for topic in delta.topics:
+            part = heading._replace(topics=[topic])
+            self._apply_part(part, "topic_set_aside", topic=topic.name)
+
+    def _apply_part(self, part: ImageDelta, otherwise: str, **fields: object) -> bool:
+        try:
+            self._plane.apply_image(part._replace(version=self.image.next_version()))
+        except Exception as error:
+            log.error(otherwise, reason=f"the data plane refuses it: {error}", **fields)
+            return False
+        return True
 
     # --- options ---------------------------------------------------------------------------------
 
-    async def _load(self, topics: Sequence[str]) -> None:
+    async def _load(self, topics: Sequence[str]) -> dict[str, list[str]]:
+        """Reads the options of topics; which of them have changed, by topic."""
+        changed = {}
         paths = [znodes.topic_config_path(name) for name in topics]
-        nodes = await self._store.get_many(paths)
+        nodes = await self._read(paths)
         for name, path, node in zip(topics, paths, nodes, strict=True):
             overrides: Mapping[str, str] = {}
             if node is not None:
@@ -213,40 +278,45 @@ class Metadata:
                     overrides = znodes.decode_config(path, node.data)
                 except znodes.ZnodeError as error:
                     log.error("bad_znode", reason=str(error))
+            changed[name] = _changed(self.image.overrides(name), overrides)
             self.image.set_overrides(name, overrides)
+        return changed
 
-    async def load_broker_options(self) -> None:
-        """Takes in the run-time options of this broker and of all."""
-        found = {}
-        for entity in (znodes.DEFAULT_ENTITY, str(self.node_id)):
-            path = znodes.broker_config_path(entity)
+    async def _read(self, paths: Sequence[str]) -> list[Node | None]:
+        """As often as it takes: with the defaults instead of its options a topic might lose data.
+
+        Raises nothing but the end of the broker.
+        """
+        told = ""
+        while True:
             try:
-                node = await self._store.get(path)
-                found[entity] = znodes.decode_config(path, node.data)
-            except NoNodeError:
-                found[entity] = {}
-            except znodes.ZnodeError as error:
-                log.error("bad_znode", reason=str(error))
-                return
-        try:
-            config = self.config.with_dynamic(
-                default=found[znodes.DEFAULT_ENTITY], broker=found[str(self.node_id)]
-            )
-        except (ConfigError, InvalidValueError) as error:
-            log.error("bad_dynamic_options", reason=str(error))
-            return
+                return await self._store.get_many(paths)
+            except StoreFailedError as error:
+                if error.reason != told:
+                    told = error.reason
+                    log.error("options_not_read", reason=told)
+                await trio.sleep(RETRY_SECONDS)
+
+    async def load_broker_options(self) -> list[str]:
+        """Takes in the run-time options of this broker and of all; which have changed."""
+        config = await with_kept_options(self.config, self.node_id, self._store)
+        if config is None:
+            return []
         self._plane.set_replication_rates(
             leader_bytes=_rate(config, "leader.replication.throttled.rate"),
             follower_bytes=_rate(config, "follower.replication.throttled.rate"),
         )
-        if (config.dynamic_default, config.dynamic_broker) != (
-            self.config.dynamic_default,
-            self.config.dynamic_broker,
-        ):
+        of_all, own = self.config.dynamic_default, self.config.dynamic_broker
+        changed = {
+            *_changed(of_all, config.dynamic_default),
+            *_changed(own, config.dynamic_broker),
+        }
+        if changed:
             self.config = config
             self.defaults = TopicDefaults(config)
             self.image.set_defaults(self.defaults)
             self.publish()
+        return sorted(changed)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follows the announcements of changed options until cancelled."""
@@ -263,9 +333,17 @@ class Metadata:
         while True:
             await self._change_seen.wait()
             self._change_seen = trio.Event()
-            names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
-            await self._follow([name for name in names if name > self._last_change])
-            await self._purge(names)
+            try:
+                names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
+                await self._follow([name for name in names if name > self._last_change])
+                await self._purge(names)
+            except SessionExpiredError:
+                raise
+            except Exception as error:
+                # Options of before hold on; what is led goes on being served.
+                log.error("options_not_followed", exc_info=error)
+                await trio.sleep(RETRY_SECONDS)
+                self._change_seen.set()
 
     def _on_change(self, _event: WatchEvent) -> None:
         self._change_seen.set()
@@ -274,7 +352,7 @@ class Metadata:
         paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
         topics: dict[str, None] = {}
         brokers = False
-        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+        for path, node in zip(paths, await self._read(paths), strict=True):
             if node is None:
                 continue
             try:
@@ -286,17 +364,20 @@ class Metadata:
                 topics[entity] = None
             elif kind == "brokers":
                 brokers = True
+        of_topics: Mapping[str, Sequence[str]] = {}
+        of_brokers: Sequence[str] = ()
         if topics:
-            await self._load([name for name in topics if name in self.image.topics])
+            of_topics = await self._load([name for name in topics if name in self.image.topics])
         if brokers:
-            await self.load_broker_options()
+            of_brokers = await self.load_broker_options()
         self._last_change = max([self._last_change, *names])
         self.publish()
         self.changes.notify()
         if topics or brokers:
             if self.on_options_changed is not None:
                 self.on_options_changed()
-            log.info("options_changed", topics=list(topics), brokers=brokers)
+            named = {name: list(of_topics.get(name, ())) for name in topics}
+            log.info("options_changed", topics=named, broker=list(of_brokers))
 
     def followed(self, change_path: str) -> bool:
         """Whether the announcement at this path has taken effect here."""
@@ -315,6 +396,48 @@ class Metadata:
                     await self._store.delete(path)
                 except MetastoreError:
                     pass  # another broker was faster
+
+
+async def with_kept_options(
+    config: BrokerConfig, node_id: int, store: Metastore
+) -> BrokerConfig | None:
+    """The options with what the store keeps for this broker and for all, but for those that are
+    bad, which the log names; None where what is kept cannot be read."""
+    found = {}
+    for entity in (znodes.DEFAULT_ENTITY, str(node_id)):
+        path = znodes.broker_config_path(entity)
+        try:
+            node = await store.get(path)
+            found[entity] = znodes.decode_config(path, node.data)
+        except NoNodeError:
+            found[entity] = {}
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+            return None
+    good = {
+        entity: {name: value for name, value in kept.items() if _is_good(config, name, value)}
+        for entity, kept in found.items()
+    }
+    try:
+        return config.with_dynamic(default=good[znodes.DEFAULT_ENTITY], broker=good[str(node_id)])
+    except (ConfigError, InvalidValueError) as error:
+        log.error("bad_dynamic_options", reason=str(error))
+        return None
+
+
+def _is_good(config: BrokerConfig, name: str, value: str) -> bool:
+    try:
+        config.with_dynamic(default={}, broker={name: value})
+    except (ConfigError, InvalidValueError) as error:
+        log.error("bad_dynamic_option", option=name, reason=str(error))
+        return False
+    return True
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Names of the options that are not what they were. Values may be secrets."""
+    names = before.keys() | after.keys()
+    return sorted(name for name in names if before.get(name) != after.get(name))
 
 
 def _standing(topic: TopicPartitions) -> list[PartitionInfo]:

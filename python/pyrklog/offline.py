@@ -9,15 +9,19 @@ from typing import NamedTuple
 class ArenaRow(NamedTuple):
     """An arena's file in shared memory.
 
-    ``state``: ``in use``, ``left over`` (its broker was killed), ``abandoned`` (its log directory
-    does not name it), ``stale`` (of an earlier boot), ``damaged``. ``partitions``: those with
-    records that are not in their files, None where that is unknown.
+    ``state``: ``in use``, ``kept`` (its broker ended in order), ``left over`` (its broker was
+    killed), ``abandoned`` (its log directory does not name it), ``stale`` (of an earlier boot),
+    ``damaged``. ``held_bytes``: of records, None where that is unknown. ``kept_since_ms``: when it
+    was left, since the epoch. ``partitions``: those with records that are not in their files, None
+    where that is unknown.
     """
 
     path: str
     log_dir: str
     state: str
     size_bytes: int
+    held_bytes: int | None
+    kept_since_ms: int | None
     partitions: int | None
     unwritten_bytes: int | None
     reason: str | None
@@ -38,6 +42,15 @@ def drain_arena(log_dir: str) -> tuple[int, int]:
     from pyrklog import _core
 
     return _core.drain_arena(log_dir)
+
+
+def drop_arenas(directory: str, log_dir: str | None) -> tuple[int, int]:
+    """Removes what orderly ends left in ``directory``, of all or of one log directory: (arenas,
+    bytes of memory). Raises OSError.
+    """
+    from pyrklog import _core
+
+    return _core.drop_arenas(directory, log_dir)
 
 
 def remove_arena(path: str, *, force: bool) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyrklog.cache_place import cache_place
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.broker_options import RACK_AWARE_SELECTOR
+from pyrklog.core_plane import memory_bytes
 from pyrklog.dataplane import ClusterSettings, PlaneSettings
-from pyrklog.identity import memory_bytes
 from pyrklog.logs import get_logger
 
 log = get_logger("broker")
@@ -28,7 +28,7 @@ def plane_settings(config: BrokerConfig, node_id: int, cluster_id: str) -> Plane
         reader_threads=number("num.io.threads"),
         recovery_threads_per_dir=number("num.recovery.threads.per.data.dir"),
         writer_threads_per_dir=number("pyrklog.writer.threads.per.data.dir"),
-        socket_request_max_bytes=number("socket.request.max.bytes"),
+        socket_request_max_bytes=config.request_max_bytes(memory_bytes()),
         receive_buffers_max_bytes=config.receive_buffers_max_bytes(memory_bytes()),
         control_queue_max_requests=number("queued.max.requests"),
         connections_max_idle_ms=number("connections.max.idle.ms"),
@@ -42,6 +42,8 @@ def plane_settings(config: BrokerConfig, node_id: int, cluster_id: str) -> Plane
         unwritten_max_bytes=None if unwritten_max_bytes < 0 else unwritten_max_bytes,
         cache_dir=None if place.directory is None else str(place.directory),
         cache_max_bytes=None if cache_max_bytes < 0 else cache_max_bytes,
+        cache_keeps=config.boolean("pyrklog.cache.keep"),
+        cache_drops=config.boolean("pyrklog.cache.drop"),
         cache_flush_bytes=number("pyrklog.cache.flush.bytes"),
         cache_flush_ms=number("pyrklog.cache.flush.ms"),
         cache_direct_min_bytes=number("pyrklog.cache.direct.min.bytes"),

@@ -20,15 +20,10 @@ def read_zookeeper(address: str, cluster_id: str) -> KraftMetadata:
 
     Raises :class:`ConfigError` and :class:`TemporaryError`. Blocks.
     """
-    try:
-        from kazoo.client import KazooClient
-        from kazoo.exceptions import KazooException
-        from kazoo.handlers.threading import KazooTimeoutError
-    except ImportError:
-        raise ConfigError(
-            "Reading from ZooKeeper needs the package kazoo.",
-            fix="pip install 'pyrklog[zookeeper]'",
-        ) from None
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import KazooException
+    from kazoo.handlers.threading import KazooTimeoutError
+
     client = KazooClient(hosts=address, timeout=CONNECT_TIMEOUT_S, read_only=True)
     try:
         client.start(timeout=CONNECT_TIMEOUT_S)

@@ -21,8 +21,8 @@ from pyrklog.cli.options import (
 HELP = """A distributed log broker that speaks Kafka's protocol, and tools for any Kafka.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 not found, 5 exists, 6 denied, 7 timed out,
-8 unhealthy or differs, 9 partly done, 130 interrupted; of serve: 78 configuration, 75 try again,
-74 disk.
+8 unhealthy or differs, 9 partly done, 130 interrupted, 143 terminated; of serve: 78 configuration,
+75 try again, 74 disk.
 """
 
 app = typer.Typer(
@@ -83,6 +83,14 @@ def _environment_bootstrap() -> str | None:
     return os.environ.get("PYRKLOG_BOOTSTRAP") or None
 
 
+DropCache = Annotated[
+    bool,
+    typer.Option(
+        "--drop-cache", help="Start without the block cache that the last end left in memory."
+    ),
+]
+
+
 @app.command("serve")
 def serve_command(
     data: Annotated[
@@ -128,6 +136,14 @@ def serve_command(
     tmp: Annotated[
         bool, typer.Option("--tmp", help="Keep data in a temporary directory, removed at the end.")
     ] = False,
+    drop_cache: DropCache = False,
+    log_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
+    ] = "info",
+    log_format: Annotated[
+        str,
+        typer.Option(metavar="FORMAT", help="json, text, or auto: text on a terminal only."),
+    ] = "auto",
 ) -> None:
     """Run a broker until Ctrl-C."""
     options = serve.ServeOptions(
@@ -138,8 +154,11 @@ def serve_command(
         check=check,
         print_config=print_config,
         tmp=tmp,
+        drop_cache=drop_cache,
         adopt_zookeeper=adopt_zookeeper,
         zookeeper=zookeeper,
         broker_id=broker_id,
+        log_level=log_level,
+        log_format=log_format,
     )
     raise typer.Exit(ending(serve.serve, options))

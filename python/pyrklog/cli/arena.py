@@ -1,5 +1,6 @@
 """``pyrklog arena``: what brokers keep in shared memory, without a broker."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -29,26 +30,65 @@ def list_all(
     ] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """List arenas: whose they are, and what of them is not in files."""
+    """List arenas: whose they are, how much they hold, and what of that is not in files.
+
+    KEPT is an arena that an orderly end left for the next start. All of it is in files, too.
+    """
     from pyrklog.cache_place import SHARED_MEMORY
     from pyrklog.cli.output import Column, Listing, print_listing
     from pyrklog.offline import list_arenas
 
     place = directory or SHARED_MEMORY
     try:
-        items = [row._asdict() for row in list_arenas(str(place))]
+        items = [
+            {**row._asdict(), "kept_since": _time(row.kept_since_ms)}
+            for row in list_arenas(str(place))
+        ]
     except OSError as error:
         raise CliError(Exit.NOT_FOUND, f"{place}: {error.strerror or error}") from error
     columns = [
         Column("path", "ARENA"),
         Column("log_dir", "LOG DIRECTORY"),
         Column("state", "STATE"),
+        Column("kept_since", "KEPT SINCE"),
         Column("size_bytes", "BYTES", right=True),
+        Column("held_bytes", "RECORDS", right=True),
         Column("partitions", "UNWRITTEN PARTITIONS", right=True),
         Column("unwritten_bytes", "UNWRITTEN BYTES", right=True),
         Column("reason", "DAMAGE", wide=True),
     ]
-    print_listing(Listing("arenas/1", columns, items), output)
+    print_listing(Listing("pyrklog.arenas/1", columns, items), output)
+
+
+def _time(ms: int | None) -> str | None:
+    """In local time, as people read it."""
+    if ms is None:
+        return None
+    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(" ", "seconds")
+
+
+@app.command("drop")
+@guarded
+def drop(
+    log_dir: Annotated[
+        Path | None,
+        typer.Argument(metavar="LOG_DIR", show_default=False, help="Only that of LOG_DIR."),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="As pyrklog.cache.dir; default /dev/shm."),
+    ] = None,
+) -> None:
+    """Free the memory that orderly ends left for the next start. Nothing is lost."""
+    from pyrklog.cache_place import SHARED_MEMORY
+    from pyrklog.offline import drop_arenas
+
+    place = directory or SHARED_MEMORY
+    try:
+        count, size = drop_arenas(str(place), None if log_dir is None else str(log_dir))
+    except OSError as error:
+        raise CliError(Exit.NOT_FOUND, f"{place}: {error.strerror or error}") from error
+    typer.echo(f"{count} arenas dropped, {size} bytes freed")
 
 
 @app.command("drain")

@@ -10,6 +10,7 @@ import typer
 from pyrklog.cli import reassign
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import (
+    INT32_MAX,
     Bootstrap,
     OnlySaid,
     Output,
@@ -122,7 +123,7 @@ def _examined(connection: "Connection") -> "tuple[ClusterState, list[Reason]]":
     from pyrklog.cli.cluster_views import read_state
 
     # Where all replicas are in sync, it does not matter how many there must be.
-    state = read_state(connection, lambda one: len(one.isr) < len(one.replicas))
+    state = read_state(connection, lambda one: len(one.isr) < len(one.replicas), log_dirs=True)
     return state, examine(state)
 
 
@@ -174,7 +175,10 @@ def brokers(
 def restart_safe(
     context: typer.Context,
     broker: Annotated[
-        int, typer.Argument(metavar="BROKER", min=0, help="Its number.", show_default=False)
+        int,
+        typer.Argument(
+            metavar="BROKER", min=0, max=INT32_MAX, help="Its number.", show_default=False
+        ),
     ],
     output: Output = OutputFormat.TABLE,
     bootstrap: Bootstrap = None,
@@ -197,7 +201,8 @@ def restart_safe(
     found = blockers(state, broker)
     from pyrklog.cli.cluster_tables import print_restart_safe
 
-    print_restart_safe(broker, found, output, state.cluster_id)
+    is_alone = state.alive == [broker]
+    print_restart_safe(broker, found, output, state.cluster_id, is_alone=is_alone)
     if found:
         raise typer.Exit(Exit.DIFFERS)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.output import Column
 
 NO_BROKER = -1
@@ -20,9 +21,16 @@ HEALTH_COLUMNS = (
     Column("what", "WHAT"),
     Column("broker", "BROKER", right=True),
     Column("partitions", "PARTITIONS"),
+    Column("fix", "FIX"),
 )
 
-Severity = Literal["error", "info"]
+Severity = Literal["error", "degraded", "info"]
+ADVERTISED_FIX = (
+    "set advertised.listeners of the broker to an address that clients reach, or make its host "
+    "known here"
+)
+FULL_FIX = "free space there, or lower retention.ms or retention.bytes of its largest topics"
+FAILED_FIX = "see the broker's log, replace the disk, and restart the broker"
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,22 @@ class Broker:
     port: int
     rack: str | None = None
     answers: bool = True
+    why: str | None = None
+    """Why it did not answer, as the system says it."""
+
+    @property
+    def address(self) -> str:
+        """``HOST:PORT``, as it tells clients."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class LogDir:
+    """A log directory of a broker that takes no records: it has failed, or its disk is full."""
+
+    broker: int
+    path: str
+    has_failed: bool
 
 
 @dataclass(frozen=True)
@@ -66,6 +90,8 @@ class ClusterState:
     brokers: Sequence[Broker]
     controller: int
     partitions: Sequence[Partition]
+    log_dirs: Sequence[LogDir] = ()
+    """Those that take no records, where that was asked for."""
 
     @property
     def alive(self) -> list[int]:
@@ -80,13 +106,15 @@ class ClusterState:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a cluster is not well. ``info`` alone does not make it unhealthy."""
+    """Why a cluster is not well. ``info`` alone does not make it unhealthy; ``degraded`` is what
+    still serves, but less than it should."""
 
     kind: str
     severity: Severity
     what: str
     broker: int | None = None
     partitions: Sequence[str] = ()
+    fix: str | None = None
 
     def item(self) -> dict[str, Any]:
         """As JSON's types."""
@@ -96,16 +124,13 @@ class Reason:
             "what": self.what,
             "broker": self.broker,
             "partitions": list(self.partitions),
+            "fix": self.fix,
         }
 
 
 def examine(state: ClusterState) -> list[Reason]:
     """What is not as it should be, the worst first; an empty list for a cluster that is well."""
-    found: list[Reason] = []
-    found += [
-        Reason("silent", "error", f"broker {number} does not answer", number)
-        for number in state.silent
-    ]
+    found = _silent(state)
     if state.controller not in state.alive:
         found.append(Reason("no_controller", "error", "no broker is the controller"))
     offline = [one for one in state.partitions if one.leader == NO_BROKER]
@@ -117,6 +142,7 @@ def examine(state: ClusterState) -> list[Reason]:
         what = f"{_count(below)} below {MIN_INSYNC} {_some(below)}: acks=all is refused"
         found.append(Reason("below_min_isr", "error", what, partitions=_names(below)))
     found += _by_broker(state)
+    found += [_of_log_dir(one) for one in state.log_dirs]
     moved = [
         one
         for one in state.partitions
@@ -126,6 +152,51 @@ def examine(state: ClusterState) -> list[Reason]:
         what = f"{_count(moved)} not led by the preferred replica {_some(moved)}"
         found.append(Reason("not_preferred", "info", what, partitions=_names(moved)))
     return found
+
+
+def _silent(state: ClusterState) -> list[Reason]:
+    """Brokers that are said to be alive and do not answer; one reason where it is all of them:
+    somebody has named them, so it is their addresses that are wrong."""
+    silent = [one for one in state.brokers if not one.answers]
+    if silent and len(silent) == len(state.brokers):
+        told = ", ".join(
+            f"broker {one.number} at {one.address} ({one.why or 'no answer'})"
+            for one in silent[:SHOWN_MAX]
+        )
+        what = f"no broker answers where it tells clients to connect: {told}"
+        return [Reason("advertised", "error", what, silent[0].number, fix=ADVERTISED_FIX)]
+    return [
+        Reason(
+            "silent", "error", f"broker {one.number} does not answer at {one.address}", one.number
+        )
+        for one in silent
+    ]
+
+
+def _of_log_dir(one: LogDir) -> Reason:
+    if one.has_failed:
+        what = f"broker {one.broker} has lost its log directory {one.path}"
+        return Reason("log_dir_failed", "degraded", what, one.broker, fix=FAILED_FIX)
+    what = f"broker {one.broker} takes no records in {one.path}: its disk is full"
+    return Reason("log_dir_full", "degraded", what, one.broker, fix=FULL_FIX)
+
+
+_CAUSES = ("advertised", "log_dir_full", "log_dir_failed", "offline", "below_min_isr", "silent")
+
+
+def cause(state: ClusterState, topics: Collection[str]) -> CliError | None:
+    """What keeps the cluster from answering requests, or those for these topics; None: nothing.
+
+    Of directories count those of brokers that lead partitions of the topics.
+    """
+    leaders = {one.leader for one in state.partitions if one.topic in topics}
+    mine = [one for one in state.partitions if one.topic in topics]
+    dirs = [one for one in state.log_dirs if one.broker in leaders]
+    reasons = {one.kind: one for one in examine(replace(state, partitions=mine, log_dirs=dirs))}
+    for kind in _CAUSES:
+        if kind in reasons and (kind != "silent" or reasons[kind].broker in leaders or not topics):
+            return CliError(Exit.FAILED, reasons[kind].what, reasons[kind].fix)
+    return None
 
 
 def _by_broker(state: ClusterState) -> list[Reason]:
@@ -150,7 +221,7 @@ def _by_broker(state: ClusterState) -> list[Reason]:
 
 def is_healthy(reasons: Iterable[Reason]) -> bool:
     """Whether nothing but information is among them."""
-    return all(reason.severity != "error" for reason in reasons)
+    return all(reason.severity == "info" for reason in reasons)
 
 
 def health_item(state: ClusterState, reasons: Sequence[Reason]) -> dict[str, Any]:
@@ -166,14 +237,20 @@ def health_item(state: ClusterState, reasons: Sequence[Reason]) -> dict[str, Any
 
 def health_page(state: ClusterState, reasons: Sequence[Reason]) -> str:
     """The verdict for people: a line, and one for each further reason."""
-    rows = [("info" if reason.severity == "info" else "", reason.what) for reason in reasons]
+    rows = [("info" if reason.severity == "info" else "", _told(reason)) for reason in reasons]
     if is_healthy(reasons):
         brokers = "1 broker" if len(state.brokers) == 1 else f"{len(state.brokers)} brokers"
         what = f"{brokers} · {_count(state.partitions)} · controller {state.controller}"
         rows.insert(0, ("HEALTHY", what))
     else:
-        rows[0] = ("NOT SAFE", rows[0][1])  # errors come first
+        # Errors come first, then what is degraded.
+        verdict = "NOT SAFE" if reasons[0].severity == "error" else "DEGRADED"
+        rows[0] = (verdict, rows[0][1])
     return "".join(f"{mark:<10}{what}\n" for mark, what in rows)
+
+
+def _told(reason: Reason) -> str:
+    return f"{reason.what}; fix: {reason.fix}" if reason.fix else reason.what
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,22 @@ BLOCKER_COLUMNS = (
 
 
 def print_restart_safe(
-    broker: int, found: Sequence[Blocker], output: OutputFormat, cluster_id: str | None
+    broker: int,
+    found: Sequence[Blocker],
+    output: OutputFormat,
+    cluster_id: str | None,
+    *,
+    is_alone: bool = False,
 ) -> None:
-    """``yes``, or ``no`` with the partitions; for programs one item with both."""
+    """``yes``, or ``no`` with the partitions; for programs one item with both.
+
+    Of the only broker (``is_alone``) people need no list: it is in the way of everything.
+    """
     rows = [one.item() for one in found]
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        if found and is_alone:
+            print("no: it is the only broker, and a restart stops all service until it is back")
+            return
         count = "1 partition" if len(found) == 1 else f"{len(found)} partitions"
         sys.stdout.write(f"no, {count} in the way\n" if found else "yes\n")
         sys.stdout.write(plain_table(BLOCKER_COLUMNS, rows) if found else "")

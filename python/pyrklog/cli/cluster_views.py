@@ -19,7 +19,9 @@ from pyrklog.cli.cluster_state import (
     MIN_INSYNC_DEFAULT,
     Broker,
     ClusterState,
+    LogDir,
     Partition,
+    cause,
 )
 from pyrklog.cli.connection import Connection, addresses
 from pyrklog.cli.failures import CliError, Exit
@@ -30,6 +32,8 @@ from pyrklog.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from pyrklog.protocol.metadata import METADATA, MetadataRequest, MetadataResponse
 
 ASK_TIMEOUT_S = 3.0
@@ -37,6 +41,8 @@ ASKED_AT_ONCE_MAX = 16
 _METADATA_VERSION = 7
 _CONFIGS_VERSION = 1
 """The last one that is not flexible and that Kafka 4 serves, too."""
+_LOG_DIRS_VERSIONS = (4, 1)
+"""With the bytes of volumes, and as served since Kafka 1.0."""
 _TOPIC = 2
 """Type of a resource."""
 
@@ -52,8 +58,10 @@ class View(NamedTuple):
     metadata: MetadataResponse
 
 
-def read_state(connection: Connection, matters: Matters = lambda _: False) -> ClusterState:
-    """Asks the cluster.
+def read_state(
+    connection: Connection, matters: Matters = lambda _: False, *, log_dirs: bool = False
+) -> ClusterState:
+    """Asks the cluster; with ``log_dirs`` also each broker for directories that take no records.
 
     ``matters`` says whether a partition's ``min.insync.replicas`` is wanted; the options of
     thousands of topics are much to ask for. It is 1 elsewhere.
@@ -63,6 +71,8 @@ def read_state(connection: Connection, matters: Matters = lambda _: False) -> Cl
     settings = connection.settings
     view, silent = newest_view(settings)
     state = _state(view.metadata, silent)
+    if log_dirs:
+        state = replace(state, log_dirs=unable_log_dirs(state, _timeout_s(settings)))
     asked = _topics(state, matters)
     limits = _min_insync(view.address, asked, _timeout_s(settings)) if asked else {}
     return _with_limits(state, limits)
@@ -70,25 +80,44 @@ def read_state(connection: Connection, matters: Matters = lambda _: False) -> Cl
 
 def is_plain(settings: Settings) -> bool:
     """Whether brokers are reached without encryption and authentication."""
-    return settings.properties.get("security.protocol", "plaintext").lower() == "plaintext"
+    return settings.security_protocol == "plaintext"
 
 
-def newest_view(settings: Settings) -> tuple[View, set[int]]:
-    """The view to believe, and the brokers it names that did not answer.
+def newest_view(settings: Settings) -> tuple[View, dict[int, str]]:
+    """The view to believe, and the brokers it names that did not answer, with the reason.
 
     Raises :class:`CliError` where nobody answers.
     """
     timeout_s = _timeout_s(settings)
-    first = _ask_all([(None, address) for address in addresses(settings.bootstrap)], timeout_s)
+    first, _ = _ask_all([(None, address) for address in addresses(settings.bootstrap)], timeout_s)
     if not first:
         what = f"no broker at {settings.bootstrap} answers"
         raise CliError(Exit.UNREACHABLE, what, "check -b, and that the brokers run")
     known = {one.node_id: (one.host, one.port) for view in first for one in view.metadata.brokers}
-    views = _ask_all(list(known.items()), timeout_s)
+    views, reasons = _ask_all(list(known.items()), timeout_s)
     # Brokers may be known by addresses that we cannot reach: then it is the first ones' word.
     view = newest(views or first)
     answered = {one.number for one in views}
-    return view, {one.node_id for one in view.metadata.brokers} - answered
+    named = {one.node_id for one in view.metadata.brokers}
+    return view, {number: reasons.get(number, "no answer") for number in named - answered}
+
+
+def refuse_unreachable(settings: Settings) -> None:
+    """Raises :class:`CliError` where brokers tell clients of addresses none of which is reached."""
+    timeout_s = _timeout_s(settings)
+    given = addresses(settings.bootstrap)
+    found, _ = _ask_all([(None, one) for one in given], timeout_s, MetadataRequest(topics=[]))
+    told = {one.node_id: (one.host, one.port) for view in found for one in view.metadata.brokers}
+    asked = {view.address for view in found}
+    if not told or asked & set(told.values()):
+        return
+    reached, reasons = _ask_all(list(told.items()), timeout_s, MetadataRequest(topics=[]))
+    if not reached:
+        metadata = found[0].metadata
+        unreached = {one.node_id: reasons.get(one.node_id, "no answer") for one in metadata.brokers}
+        error = cause(_state(metadata, unreached), ())
+        assert error is not None
+        raise CliError(Exit.UNREACHABLE, error.what, error.fix)
 
 
 def newest(views: Sequence[View]) -> View:
@@ -107,26 +136,66 @@ def newest(views: Sequence[View]) -> View:
     return max(views, key=rank)
 
 
-def _ask_all(brokers: Sequence[tuple[int | None, Address]], timeout_s: float) -> list[View]:
-    """The views of those that answer, side by side."""
+def _ask_all(
+    brokers: Sequence[tuple[int | None, Address]],
+    timeout_s: float,
+    request: MetadataRequest | None = None,
+) -> tuple[list[View], dict[int | None, str]]:
+    """The views of those that answer, asked side by side, and why the others did not."""
+    reasons: dict[int | None, str] = {}
 
     def ask(broker: tuple[int | None, Address]) -> View | None:
         number, address = broker
         try:
             with BrokerConnection(address, timeout_s) as asked:
-                return View(
-                    number, address, asked.ask(METADATA, _METADATA_VERSION, MetadataRequest())
-                )
-        except OSError:
+                told = asked.ask(METADATA, _METADATA_VERSION, request or MetadataRequest())
+                return View(number, address, told)
+        except (OSError, UnicodeError) as error:
+            reasons[number] = getattr(error, "strerror", None) or str(error)
             return None
 
     with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(brokers)) or 1) as pool:
-        return [view for view in pool.map(ask, brokers) if view is not None]
+        return [view for view in pool.map(ask, brokers) if view is not None], reasons
 
 
-def _state(metadata: MetadataResponse, silent: set[int]) -> ClusterState:
+def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
+    """Log directories that take no records, of the brokers that answer.
+
+    One that has failed is told by KAFKA_STORAGE_ERROR, one that is full by having no usable bytes
+    (version 4, KIP-827); a broker that knows neither, or does not say in time, is taken for well.
+    """
+
+    def ask(broker: Broker) -> list[LogDir]:
+        # No partitions are asked for: that would be much to look at.
+        request = DescribeLogDirsRequest([])
+        for version in _LOG_DIRS_VERSIONS:
+            try:
+                with BrokerConnection((broker.host, broker.port), timeout_s) as asked:
+                    found = asked.ask(DESCRIBE_LOG_DIRS, version, request)
+            except (OSError, UnicodeError):
+                continue
+            return [
+                LogDir(broker.number, one.log_dir, one.error_code != 0)
+                for one in found.results
+                if one.error_code == ErrorCode.KAFKA_STORAGE_ERROR or one.usable_bytes == 0
+            ]
+        return []
+
+    asked = [one for one in state.brokers if one.answers]
+    with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(asked)) or 1) as pool:
+        return [one for found in pool.map(ask, asked) for one in found]
+
+
+def _state(metadata: MetadataResponse, silent: Mapping[int, str]) -> ClusterState:
     brokers = [
-        Broker(one.node_id, one.host, one.port, one.rack, one.node_id not in silent)
+        Broker(
+            one.node_id,
+            one.host,
+            one.port,
+            one.rack,
+            one.node_id not in silent,
+            silent.get(one.node_id),
+        )
         for one in sorted(metadata.brokers, key=lambda one: one.node_id)
     ]
     partitions = [

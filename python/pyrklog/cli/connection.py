@@ -3,25 +3,35 @@
 import logging
 import socket
 from collections import deque
+from collections.abc import Collection
 from typing import Any
 
 from pyrklog.cli.failures import CliError, Exit, cli_error
 from pyrklog.cli.interrupts import waited_for
 from pyrklog.cli.options import Settings
+from pyrklog.cli.peer_protocol import fix_for, foreign
 from pyrklog.hosts import host_and_port
 
 PROBE_TIMEOUT_S = 3.0
 DEFAULT_PORT = 9092
 SAID_MAX = 20
 _NO_KAFKA = "Invalid response size"
+_LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""What `advertised.listeners` may begin with, as people copy it."""
+_EXPLAINED = ("KAFKA_STORAGE_ERROR",)
+"""Errors of which the cluster itself may tell the cause, beside time-outs and dead ends."""
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
     """(host, port) of each entry of a bootstrap list."""
     found: list[tuple[str, int]] = []
     for entry in filter(None, (part.strip() for part in bootstrap.split(","))):
+        scheme, is_url, rest = entry.rpartition("://")
+        if is_url and (scheme.upper() not in _LISTENERS or "/" in rest):
+            what = f"-b takes HOST:PORT of a broker's listener, not {entry!r}"
+            raise CliError(Exit.USAGE, what, f"for example -b 127.0.0.1:{DEFAULT_PORT}")
         try:
-            host, port = host_and_port(entry.rpartition("://")[2], DEFAULT_PORT)
+            host, port = host_and_port(rest, DEFAULT_PORT)
         except ValueError as error:
             raise CliError(Exit.USAGE, f"-b takes HOST:PORT, not {entry!r}: {error}") from None
         found.append((host or "127.0.0.1", port))
@@ -31,25 +41,32 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def probe(settings: Settings) -> None:
-    """Fails at once where no bootstrap broker accepts connections.
+    """Fails at once where no bootstrap broker accepts connections, or none of them speaks Kafka.
 
     librdkafka would go on trying until the time-out, without saying why.
     """
     reasons: list[str] = []
+    fix = "start one with `pyrklog serve`, or name another with -b HOST:PORT"
     for host, port in addresses(settings.bootstrap):
+        where = f"{host}:{port}"
         try:
             timeout_s = min(PROBE_TIMEOUT_S, settings.timeout_s)
-            socket.create_connection((host, port), timeout=timeout_s).close()
-        except OSError as error:
-            reason = error.strerror or str(error) or type(error).__name__
-            reasons.append(f"{host}:{port}: {reason}")
-        else:
+            with socket.create_connection((host, port), timeout=timeout_s) as connection:
+                found = foreign(connection) if is_readable(settings) else None
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            reasons.append(f"{where}: {reason}")
+            continue
+        if found is None:
             return
-    raise CliError(
-        Exit.UNREACHABLE,
-        f"no broker reached ({', '.join(reasons)})",
-        "start one with `pyrklog serve`, or name another with -b HOST:PORT",
-    )
+        reasons.append(f"{where} {found}")
+        fix = fix_for(found)
+    raise CliError(Exit.UNREACHABLE, f"no broker reached ({', '.join(reasons)})", fix)
+
+
+def is_readable(settings: Settings) -> bool:
+    """Whether what is said at the beginning of a connection is not encrypted."""
+    return settings.security_protocol in ("plaintext", "sasl_plaintext")
 
 
 class Connection:
@@ -63,6 +80,7 @@ class Connection:
         """Whether no broker could be reached when librdkafka tried last, as far as it tells us."""
         self._said: deque[str] = deque(maxlen=SAID_MAX)
         self._admin: Any = None
+        self._is_checked = False
 
     def configuration(self, **more: Any) -> dict[str, Any]:
         """Properties of a handle: ours under the user's."""
@@ -97,7 +115,24 @@ class Connection:
 
     @property
     def admin(self) -> Any:
-        """The ``AdminClient``, made at first use."""
+        """The ``AdminClient``, made at first use. :class:`CliError` where no broker is reached by
+        the address that it tells clients: librdkafka would try until the time-out, and that with
+        all the processor time it gets."""
+        self.refuse_unreachable()
+        return self._handle()
+
+    def refuse_unreachable(self) -> None:
+        """Raises :class:`CliError` where no broker is reached by the address that it tells clients,
+        as far as that can be asked; once."""
+        if self._is_checked:
+            return
+        from pyrklog.cli.cluster_views import is_plain, refuse_unreachable
+
+        if is_plain(self.settings):
+            refuse_unreachable(self.settings)
+        self._is_checked = True
+
+    def _handle(self) -> Any:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
@@ -130,23 +165,43 @@ class Connection:
         from confluent_kafka import KafkaException
 
         try:
-            admin = self.admin
+            admin = self._handle()  # the address that was given will do
             return waited_for(lambda: admin.list_topics(timeout=self.settings.timeout_s))
         except KafkaException as error:
             raise self.explain(error.args[0], "cannot read metadata") from None
 
-    def explain(self, kafka_error: Any, about: str) -> CliError:
-        """An error of librdkafka with what it said meanwhile."""
+    def explain(self, kafka_error: Any, about: str, topics: Collection[str] = ()) -> CliError:
+        """An error of librdkafka with its cause: what the cluster tells of itself (and of these
+        topics), else what librdkafka said meanwhile."""
         if self._admin is not None:
             self._admin.poll(0)
         said = [line for line in self._said if line]
         error = cli_error(kafka_error, about)
+        is_over = error.code in (Exit.UNREACHABLE, Exit.TIMED_OUT)
+        if is_over or kafka_error.name() in _EXPLAINED:
+            found = self.cause(topics)
+            if found is not None:
+                what = f"{about}: {found.what}" if about else found.what
+                return CliError(error.code, what, found.fix)
         if any(_NO_KAFKA in line for line in said):
             what = f"what answers at {self.settings.bootstrap} does not speak Kafka's protocol"
             return CliError(Exit.UNREACHABLE, what, "check the port given with -b")
         if said and error.code in (Exit.UNREACHABLE, Exit.TIMED_OUT):
             return CliError(error.code, f"{error.what} ({said[0]})", error.fix)
         return error
+
+    def cause(self, topics: Collection[str] = ()) -> CliError | None:
+        """Why requests are not answered, as far as the cluster can be asked; None: not known."""
+        from pyrklog.cli.cluster_state import cause
+        from pyrklog.cli.cluster_views import is_plain, read_state
+
+        if not is_plain(self.settings):
+            return None
+        try:
+            state = read_state(self, lambda one: one.topic in topics, log_dirs=True)
+        except CliError:
+            return None
+        return cause(state, topics)
 
     def topic_partitions(self, names: list[str], fix: str | None = None) -> dict[str, list[int]]:
         """Partitions of each topic; :class:`CliError` where one is missing, with this ``fix``

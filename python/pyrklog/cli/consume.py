@@ -9,7 +9,7 @@ import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.interrupts import held
-from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
+from pyrklog.cli.options import INT32_MAX, Bootstrap, Properties, Quiet, Timeout, Verbose, settings
 
 if TYPE_CHECKING:
     from pyrklog.cli.offsets import Range
@@ -25,7 +25,12 @@ Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=Fa
 Partitions = Annotated[
     list[int] | None,
     typer.Option(
-        "-p", "--partition", metavar="N", help="Only this partition; may be repeated.", min=0
+        "-p",
+        "--partition",
+        metavar="N",
+        help="Only this partition; may be repeated.",
+        min=0,
+        max=INT32_MAX,
     ),
 ]
 Offsets = Annotated[
@@ -105,19 +110,21 @@ def consume(
     """
     from pyrklog.cli.offsets import RangeError, parse_range
     from pyrklog.cli.record_format import FormatError
+    from pyrklog.cli.sending import argument_bytes
 
     options = settings(context, bootstrap, properties, timeout, verbose, quiet)
     try:
         wanted = parse_range(offset or [], time.time_ns() // 1_000_000)
         reading = _reading(options, topics, partitions, wanted, group, read_committed)
         source = _format(format_, key_delimiter)
-        write = _writer(source, null.encode(), reading)
+        write = _writer(source, argument_bytes(null), reading)
     except (RangeError, FormatError) as error:
         raise CliError(Exit.USAGE, str(error)) from None
     started = time.monotonic()
     try:
         reading.start()
-        read = _copy(reading, write, count, exit_at_end)
+        is_bounded = exit_at_end or wanted.stop is not None
+        read = _copy(reading, write, count, exit_at_end, is_bounded)
     except RangeError as error:
         raise CliError(Exit.FAILED, str(error), "give another -o") from None
     finally:
@@ -175,8 +182,12 @@ def _copy(
     write: "Callable[[Record], bytes]",
     count: int | None,
     exit_at_end: bool,
+    is_bounded: bool,
 ) -> int:
-    """Prints records until one of the reasons to stop; their number."""
+    """Prints records until one of the reasons to stop; their number.
+
+    With ``is_bounded`` they are there already, and are not waited for beyond the time-out.
+    """
     from pyrklog.cli.records import from_message
 
     read = 0
@@ -191,4 +202,6 @@ def _copy(
                 out.flush()
                 reading.written(messages)
             read += len(messages)
+        elif is_bounded:
+            reading.check_progress()
     return read

@@ -179,14 +179,20 @@ def logs(
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Lines as they were logged, also on a terminal.")
+    ] = False,
 ) -> None:
-    """Print what the processes have logged."""
-    from pyrklog.dev.logs import print_logs
+    """Print what the processes have logged: sentences on a terminal, else JSON, a line each."""
+    import sys
+
+    from pyrklog.dev.logs import as_logged, for_people, print_logs
 
     place = _place(name)
     cluster = place.load()
     nodes = cluster.brokers if node is None else [cluster.node(node)]
-    print_logs([(one.name, place.log_of(cluster, one)) for one in nodes], lines, follow)
+    shown = for_people if sys.stdout.isatty() and not as_json else as_logged
+    print_logs([(one.name, place.log_of(cluster, one)) for one in nodes], lines, follow, shown)
 
 
 @app.command("stop")
@@ -354,11 +360,11 @@ def _print_started(
     if output not in (OutputFormat.TABLE, OutputFormat.WIDE):
         print_listing(listing(place, cluster), output)
     elif not options.quiet:
-        from pyrklog.banner import seconds_since_exec
+        from pyrklog.banner import own_command, seconds_since_exec
 
         print_listing(started_listing(place, cluster), output)
         say(
             options,
             f"ready in {seconds_since_exec():.1f} s",
-            f"try: pyrklog topic list -b {cluster.bootstrap}",
+            f"try: {own_command()} topic list -b {cluster.bootstrap}",
         )

@@ -1,10 +1,12 @@
 """How a command ends: exit codes, and errors as one line ``error: what; fix: ...``."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+TRACEBACK = "PYRKLOG_TRACEBACK"
+"""In the environment: whether exceptions that no command means to raise are shown whole."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -24,6 +26,8 @@ class Exit(IntEnum):
     """Also: unhealthy, not safe."""
     PARTIAL = 9
     INTERRUPTED = 130
+    TERMINATED = 143
+    """By SIGTERM, in good order."""
 
 
 class CliError(Exception):
@@ -106,10 +110,40 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         from pyrklog.cli.interrupts import taken_over
 
+        def checked() -> R:
+            _refuse_non_texts(kwargs)
+            return command(*args, **kwargs)
+
         with taken_over():
-            return ending(command, *args, **kwargs)
+            return ending(checked)
 
     return run
+
+
+_BYTES = frozenset(
+    (
+        *("values", "key", "headers", "key_delimiter", "null"),
+        *("file", "rollback", "topics_file", "data", "config"),
+    )
+)
+"""Parameters whose bytes need not be UTF-8: parts of records, names of files."""
+
+
+def _refuse_non_texts(arguments: Mapping[str, object]) -> None:
+    """Texts that are none end here: librdkafka's binding crashes for some of them."""
+    for name, value in arguments.items():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str) and name not in _BYTES:
+                refuse_non_text(one)
+
+
+def refuse_non_text(value: str) -> None:
+    """Raises :class:`CliError` for an argument whose bytes are not UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        what = f"the argument {value!a} is not UTF-8"
+        raise CliError(Exit.USAGE, what, "set the terminal and the locale to UTF-8") from None
 
 
 def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -126,20 +160,44 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     except StartError as error:
         typer.echo(CliError(Exit.FAILED, error.what, error.fix).line(), err=True)
         raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        from pyrklog.cli.interrupts import Terminated
+
         _flush_output()
-        raise typer.Exit(Exit.INTERRUPTED) from None
+        is_asked = isinstance(error, Terminated)
+        raise typer.Exit(Exit.TERMINATED if is_asked else Exit.INTERRUPTED) from None
     except BrokenPipeError:
         discard_output()
         raise typer.Exit(Exit.OK) from None
     except OSError as error:
         typer.echo(not_written(error).line(), err=True)
         raise typer.Exit(Exit.FAILED) from None
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except Exception as error:
+        found = unforeseen(error)
+        typer.echo(found.line(), err=True)
+        raise typer.Exit(found.code) from None
+
+
+def unforeseen(error: Exception) -> CliError:
+    """An exception that no command means to raise, as one line; raised on where that is wanted."""
+    import os
+    import sys
+
+    if os.environ.get(TRACEBACK):
+        raise error
+    library = sys.modules.get("confluent_kafka")
+    if library is not None and isinstance(error, library.KafkaException):
+        return cli_error(error.args[0], "the cluster or librdkafka refused")
+    what = f"unexpected {type(error).__name__}: {error}"
+    return CliError(Exit.FAILED, what, f"a bug: report what {TRACEBACK}=1 shows in the environment")
 
 
 def not_written(error: OSError) -> CliError:
-    """What was to be printed cannot be, and is given up; other files' errors are named earlier."""
-    discard_output()
+    """What was to be printed cannot be, and is given up; an error of a file names the file."""
+    if error.filename is None:
+        discard_output()
     where = error.filename or "what was to be printed could not be written"
     return CliError(Exit.FAILED, f"{where}: {error.strerror or error}")
 

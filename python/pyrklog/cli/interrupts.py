@@ -1,9 +1,10 @@
-"""Ctrl-C while librdkafka is at work.
+"""Ctrl-C, or SIGTERM, while librdkafka is at work.
 
 Its calls run callbacks of ours inside them, and a KeyboardInterrupt raised there is lost on the way
 out: the call ends with a SystemError. So a Ctrl-C that comes during such a call is noted, and
 raised behind it. What follows the first one (records on their way, commits, leaving a group) may
-take a while; the second one ends the process at once, whatever it is doing.
+take a while; the second one ends the process at once, whatever it is doing. SIGTERM, by which
+containers and service managers end a process, is the same with an exit code of its own.
 """
 
 import signal
@@ -11,26 +12,35 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM."""
+
+
+_DEFAULTS: dict[signal.Signals, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+}
+
+
 @contextmanager
 def taken_over() -> Iterator[None]:
-    """Ctrl-C is handled here, unless it is ignored or somebody else's already."""
-    number = signal.SIGINT
+    """Ctrl-C and SIGTERM are handled here, unless they are ignored or somebody else's already."""
     ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(number) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(number, held.interrupt)
+    taken = [one for one in _DEFAULTS if ours and signal.getsignal(one) is _DEFAULTS[one]]
+    for number in taken:
+        signal.signal(number, held.interrupt)
     try:
         yield
     finally:
-        # After a Ctrl-C its default stays: what still happens until the end can be cut short.
-        if signal.getsignal(number) == held.interrupt:
-            signal.signal(number, signal.default_int_handler)
+        # After the first one the system's defaults stay: what still happens can be cut short.
+        for number in taken:
+            if signal.getsignal(number) == held.interrupt:
+                signal.signal(number, _DEFAULTS[number])
 
 
 class _Held:
@@ -38,14 +48,17 @@ class _Held:
 
     def __init__(self) -> None:
         self._depth = 0
-        self._is_noted = False
+        self._noted: type[KeyboardInterrupt] | None = None
 
     def interrupt(self, number: int, _frame: FrameType | None) -> None:
-        """The signal's handler."""
-        signal.signal(number, signal.SIG_DFL)
+        """The handler of both signals."""
+        for one in _DEFAULTS:
+            if signal.getsignal(one) == self.interrupt:
+                signal.signal(one, signal.SIG_DFL)
+        kind = Terminated if number == signal.SIGTERM else KeyboardInterrupt
         if not self._depth:
-            raise KeyboardInterrupt
-        self._is_noted = True
+            raise kind
+        self._noted = kind
 
     def __enter__(self) -> None:
         self._depth += 1
@@ -57,9 +70,9 @@ class _Held:
         trace: TracebackType | None,
     ) -> None:
         self._depth -= 1
-        if self._is_noted and not self._depth:
-            self._is_noted = False
-            raise KeyboardInterrupt
+        if self._noted is not None and not self._depth:
+            kind, self._noted = self._noted, None
+            raise kind
 
 
 held = _Held()

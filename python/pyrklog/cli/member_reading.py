@@ -92,6 +92,13 @@ class MemberReading(Reader):
         self._commit_now_and_then()
         return found
 
+    def _may_be_kept_waiting(self) -> bool:
+        """A group gives out no partitions before all of its members have come back."""
+        return not self._was_assigned or not self._assigned
+
+    def _left(self) -> str:
+        return f"group {self._group} has given partitions that were not read to their end"
+
     def written(self, messages: Sequence[Any]) -> None:
         for message in messages:
             key = (message.topic(), message.partition())
@@ -101,6 +108,11 @@ class MemberReading(Reader):
     def close(self) -> None:
         """Commits what has been printed, and leaves the group."""
         if self._consumer is None:
+            return
+        if self._is_given_up:
+            if self._next:
+                self._note("offsets not committed: no broker answers")
+            self._abandon()
             return
         slow = threading.Timer(SLOW_END_S, self._note, ["leaving it; Ctrl-C ends at once"])
         slow.daemon = True

@@ -13,6 +13,7 @@ from pyrklog.cli.failures import CliError, Exit
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 30.0
+INT32_MAX = 2**31 - 1
 TIMEOUT_MAX_S = 86_400.0
 """A day; in milliseconds it has to be an int32."""
 
@@ -108,6 +109,11 @@ class Settings:
     timeout_s: float = DEFAULT_TIMEOUT_S
     verbose: bool = False
     quiet: bool = False
+
+    @property
+    def security_protocol(self) -> str:
+        """In small letters, as librdkafka takes it: ``plaintext``, ``ssl``, ``sasl_ssl``, ..."""
+        return self.properties.get("security.protocol", "plaintext").strip().lower()
 
 
 def settings(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import Bootstrap, Properties, Quiet, Timeout, Verbose, settings
+from pyrklog.cli.options import INT32_MAX, Bootstrap, Properties, Quiet, Timeout, Verbose, settings
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("all", "-1", "1", "0")
@@ -27,7 +27,9 @@ KeyDelimiter = Annotated[
 ]
 Partition = Annotated[
     int | None,
-    typer.Option("-p", "--partition", metavar="N", help="Partition; default: by key.", min=0),
+    typer.Option(
+        "-p", "--partition", metavar="N", help="Partition; default: by key.", min=0, max=INT32_MAX
+    ),
 ]
 Codec = Annotated[
     str,

@@ -33,6 +33,10 @@ class Reader(ABC):
         self._connection: Connection
         self._consumer: Any = None
         self._is_waiting = False
+        self._heard_at = time.monotonic()
+        """When a broker answered last: with records, or that there are none now."""
+        self._is_given_up = False
+        """Whether nobody is waited for any more, at the end neither."""
 
     def _connect(self) -> None:
         self._connection = Connection(self._settings)
@@ -45,6 +49,7 @@ class Reader(ABC):
     def _make_consumer(self, **more: Any) -> None:
         from confluent_kafka import Consumer
 
+        self._connection.refuse_unreachable()
         isolation = "read_committed" if self._committed else "read_uncommitted"
         configuration = self._connection.configuration(
             **{
@@ -75,6 +80,10 @@ class Reader(ABC):
         """Messages and events of the consumer. Says once when no broker is there any more."""
         with held:
             found: list[Any] = self._consumer.consume(limit, wait_s)
+        if any(map(_is_answer, found)):
+            self._heard_at = time.monotonic()
+        else:
+            self._pace(found, wait_s)
         if self._connection.is_cut_off and any(map(_is_answer, found)):
             # librdkafka says only once that nobody is there, and what has come now may have been on
             # its way before that.
@@ -86,6 +95,37 @@ class Reader(ABC):
             if not self._settings.quiet:
                 typer.echo("note: no broker can be reached; trying again", err=True)
         return found
+
+    def _pace(self, found: Sequence[Any], wait_s: float) -> None:
+        """Errors come as often as librdkafka tries again: that is no reason to be as busy."""
+        if found:
+            with held:
+                time.sleep(wait_s)
+
+    def check_progress(self) -> None:
+        """Raises :class:`CliError` when what is there already has not come within the time-out.
+
+        For a reader that is to end; another one waits for what may be written some day.
+        """
+        if time.monotonic() - self._heard_at < self._settings.timeout_s:
+            return
+        known = self._connection.cause(self._topics)
+        if known is not None:
+            self._is_given_up = True
+            raise CliError(Exit.TIMED_OUT, known.what, known.fix)
+        if not self._may_be_kept_waiting():
+            self._is_given_up = True
+            what = f"no broker has answered for {self._settings.timeout_s:g} s, and {self._left()}"
+            raise CliError(Exit.TIMED_OUT, what, "try again, or raise --timeout")
+        self._heard_at = time.monotonic()
+
+    def _may_be_kept_waiting(self) -> bool:
+        """Whether silence may be as it should be."""
+        return False
+
+    @abstractmethod
+    def _left(self) -> str:
+        """What was not read, as the end of a sentence."""
 
     @abstractmethod
     def written(self, messages: Sequence[Any]) -> None:
@@ -110,9 +150,20 @@ class Reader(ABC):
 
     def close(self) -> None:
         """Ends reading."""
-        if self._consumer is not None:
-            with held:
-                self._consumer.close()
+        if self._consumer is None:
+            return
+        if self._is_given_up:
+            self._abandon()
+            return
+        with held:
+            self._consumer.close()
+
+    def _abandon(self) -> None:
+        """Leaves the consumer to the end of the process: when Python frees one, librdkafka waits
+        for its brokers as long as a session lasts, and these have been silent long enough."""
+        import ctypes
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
 
     def _on_error(self, error: Any, key: Key) -> None:
         """Goes on where librdkafka tries again by itself; else raises :class:`CliError`."""

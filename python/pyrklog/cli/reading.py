@@ -11,6 +11,7 @@ from pyrklog.cli.options import Settings
 from pyrklog.cli.reader import Key, Reader
 from pyrklog.cli.topic_details import query_offsets
 
+SHOWN_MAX = 3
 GROUP_ID = "pyrklog-cli"
 """librdkafka asks for a group id; with offsets neither fetched nor committed it is never used."""
 
@@ -75,6 +76,12 @@ class Reading(Reader):
                 found.append(message)
                 self._past_stop(key, message.offset() + 1)
         return found
+
+    def _left(self) -> str:
+        keys = sorted(self._open - self._at_end)
+        shown = ", ".join(f"{topic} [{partition}]" for topic, partition in keys[:SHOWN_MAX])
+        more = "" if len(keys) <= SHOWN_MAX else ", ..."
+        return f"{shown}{more} was not read to its end"
 
     def written(self, messages: Sequence[Any]) -> None:
         """No group, no offsets to keep."""

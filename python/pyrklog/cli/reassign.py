@@ -130,7 +130,8 @@ def apply(
         typer.Option(
             "--throttle",
             metavar="RATE",
-            help="Copy no faster, such as 50MB/s, on each broker. `status FILE` takes it away.",
+            help="Copy no faster than this on each broker, such as 50MB/s; without a unit, bytes "
+            "a second. `status FILE` takes it away.",
             show_default=False,
         ),
     ] = None,
@@ -151,11 +152,11 @@ def apply(
 ) -> None:
     """Begin the moves of a plan. What moves already gets other targets."""
     from pyrklog.cli.reassign_cluster import Cluster
-    from pyrklog.cli.reassign_plan import parse_plan, parse_rate, render_plan
+    from pyrklog.cli.reassign_plan import amount, parse_plan, parse_throttle, render_plan
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     wanted = parse_plan(_read(file), file)
-    rate_bytes = None if throttle is None else parse_rate(throttle)
+    rate_bytes = None if throttle is None else parse_throttle(throttle)
     cluster = Cluster(connect(options))
     before, _ = cluster.placement()
     _check_places(wanted, before)
@@ -173,6 +174,7 @@ def apply(
             raise CliError(Exit.FAILED, f"{rollback}: {error.strerror}") from None
     if rate_bytes is not None:
         cluster.throttle(before, wanted, rate_bytes)
+        say(options, f"each broker copies at most {amount(rate_bytes)}/s")
     results = cluster.alter(wanted)
     codes = []
     for place in wanted:
@@ -185,6 +187,8 @@ def apply(
         _watch(cluster, options, set(wanted), OutputFormat.TABLE)
     if rate_bytes is not None and (watch or Exit.OK not in codes):
         cluster.unthrottle({topic for topic, _ in wanted})
+    if watch and Exit.OK in codes:
+        codes.append(_conclude(cluster, options, wanted))
     if worst(codes):
         raise typer.Exit(worst(codes))
 
@@ -254,15 +258,26 @@ def status(
         print_listing(_listing(items, cluster.placement()[1]), output)
     if wanted is None or items:
         return
+    there = {topic for topic, _ in cluster.placement()[0]}
+    cluster.unthrottle({topic for topic, _ in wanted} & there)
+    if _conclude(cluster, options, wanted):
+        raise typer.Exit(Exit.DIFFERS)
+
+
+def _conclude(
+    cluster: "Cluster", options: Settings, wanted: "dict[Place, tuple[int, ...]]"
+) -> Exit:
+    """Says how it is where nothing of a plan moves any more."""
     after, _ = cluster.placement()
-    cluster.unthrottle({topic for topic, _ in wanted} & {topic for topic, _ in after})
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:
         found = _list(after[place]) if place in after else "gone"
         typer.echo(f"error: {_name(place)} is {found}, not {_list(wanted[place])}", err=True)
     if other:
-        raise typer.Exit(Exit.DIFFERS)
-    say(options, f"done: {len(wanted)} partitions are where the plan wants them")
+        return Exit.DIFFERS
+    count = "1 partition is" if len(wanted) == 1 else f"{len(wanted)} partitions are"
+    say(options, f"done: {count} where the plan wants them")
+    return Exit.OK
 
 
 @app.command("cancel")
@@ -289,11 +304,13 @@ def cancel(
     cluster = Cluster(connect(options))
     moving = cluster.moving()
     chosen = [place for place in moving if named is None or place in named]
+    # Throttles go where nothing moves any more, too: the moves of a plan may be done.
+    throttled = cluster.throttled_topics()
+    if named is not None:
+        throttled &= {topic for topic, _ in named}
     if not chosen:
-        if named is not None:
-            # Of a plan that was begun with a throttle, and is done.
-            topics = {topic for topic, _ in cluster.placement()[0]}
-            cluster.unthrottle({topic for topic, _ in named} & topics)
+        if throttled or named is not None:
+            cluster.unthrottle(throttled)
         say(options, "nothing moves")
         return
     codes = []
@@ -303,7 +320,7 @@ def cancel(
         else:
             codes.append(Exit.OK)
             say(options, f"{_name(place)}: cancelled")
-    cluster.unthrottle({topic for topic, _ in chosen})
+    cluster.unthrottle(throttled)
     if worst(codes):
         raise typer.Exit(worst(codes))
 

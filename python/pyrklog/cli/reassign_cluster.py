@@ -15,6 +15,11 @@ from pyrklog.protocol.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from pyrklog.protocol.configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from pyrklog.protocol.reassignments import (
@@ -30,6 +35,9 @@ from pyrklog.protocol.reassignments import (
 RETRY_PAUSE_S = 0.2
 SILENT_TIMEOUT_S = 3.0
 _LOG_DIRS_VERSION = 2
+_CONFIGS_VERSION = 1
+_TOPIC = 2
+"""Type of a resource."""
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADERS = "leader.replication.throttled.replicas"
 _FOLLOWERS = "follower.replication.throttled.replicas"
@@ -175,6 +183,27 @@ class Cluster:
             self._set("topic", topic, options)
         for one in self.describe().brokers:
             self._set("broker", str(one.broker_id), dict.fromkeys(_RATES, str(rate_bytes)))
+
+    def throttled_topics(self) -> set[str]:
+        """Topics whose own options name throttled replicas."""
+        topics = sorted({topic for topic, _ in self.placement()[0]})
+        request = DescribeConfigsRequest(
+            [DescribeConfigsResource(_TOPIC, name, [_LEADERS, _FOLLOWERS]) for name in topics]
+        )
+        timeout_s = min(self._timeout_s, SILENT_TIMEOUT_S)
+        for one in self.describe().brokers:
+            try:
+                with BrokerConnection((one.host, one.port), timeout_s) as broker:
+                    found = broker.ask(DESCRIBE_CONFIGS, _CONFIGS_VERSION, request)
+            except OSError:
+                continue
+            return {
+                resource.resource_name
+                for resource in found.results
+                for entry in resource.configs
+                if entry.value
+            }
+        raise CliError(Exit.UNREACHABLE, "no broker tells options of topics", "try again")
 
     def unthrottle(self, topics: Collection[str]) -> None:
         """Removes throttles from these topics and from all brokers."""

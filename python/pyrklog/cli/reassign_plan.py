@@ -16,6 +16,8 @@ Sizes = Mapping[Place, int]
 SKEW_GOOD = 1.05
 """Where brokers differ by no more, nothing is moved for the sake of balance."""
 RATE_MAX = 2**62
+THROTTLE_MIN_BYTES = 10_000
+"""Bytes a second; with less nothing would ever arrive, and a unit was forgotten."""
 INT32_MAX = 2**31 - 1
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?(?:/s)?")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -51,6 +53,15 @@ def parse_rate(text: str) -> int:
     if not 1 <= value <= RATE_MAX:
         raise CliError(Exit.USAGE, f"{text!r} is no rate", "write 50MB/s, or bytes a second")
     return int(value)
+
+
+def parse_throttle(text: str) -> int:
+    """A rate at which copies can arrive. Raises :class:`CliError`."""
+    rate_bytes = parse_rate(text)
+    if rate_bytes < THROTTLE_MIN_BYTES:
+        what = f"--throttle {text} is {rate_bytes} bytes a second: too slow for any copy to arrive"
+        raise CliError(Exit.USAGE, what, "give a unit, such as 50MB/s")
+    return rate_bytes
 
 
 def amount(count: float) -> str:

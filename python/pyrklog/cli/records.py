@@ -90,7 +90,7 @@ def from_json(line: bytes) -> NewRecord:
     """The record in a line of :func:`to_json`; only ``value`` must be there."""
     try:
         fields = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadLineError(f"is not JSON: {error}") from None
     if not isinstance(fields, dict) or "value" not in fields:
         raise BadLineError('is no object with a "value"')
@@ -102,19 +102,26 @@ def from_json(line: bytes) -> NewRecord:
         key=_bytes(fields.get("key"), "key"),
         value=_bytes(fields["value"], "value"),
         headers=tuple((one["key"], _bytes(one.get("value"), "header")) for one in headers),
-        partition=_integer(fields, "partition"),
-        timestamp_ms=_integer(fields, "timestamp_ms"),
+        partition=_integer(fields, "partition", 0, 2**31 - 1),
+        timestamp_ms=_integer(fields, "timestamp_ms", -(2**63), 2**63 - 1),
     )
 
 
 def _is_header(value: object) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("key"), str)
+    if not isinstance(value, dict) or not isinstance(value.get("key"), str):
+        return False
+    # Half of a pair, as "\ud800": confluent-kafka crashes for it.
+    return not any("\ud800" <= letter <= "\udfff" for letter in value["key"])
 
 
-def _integer(fields: dict[str, Any], name: str) -> int | None:
+def _integer(fields: dict[str, Any], name: str, least: int, most: int) -> int | None:
     value = fields.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
         raise BadLineError(f'has a "{name}" that is no integer')
+    if not least <= value <= most:
+        raise BadLineError(f'has a "{name}" that is not within {least} to {most}')
     return value
 
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import typer
 
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, refuse_non_text
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
 from pyrklog.cli.records import BadLineError, Headers, NewRecord, from_json
@@ -28,6 +28,7 @@ def parse_headers(headers: list[str]) -> Headers:
     found: list[tuple[str, bytes | None]] = []
     for header in headers:
         name, equals, value = header.partition("=")
+        refuse_non_text(name)
         found.append((name, argument_bytes(value) if equals else None))
     return tuple(found)
 
@@ -156,9 +157,17 @@ class Sender:
         if self._first_error is None:
             return None
         about = f"{self._failed} of {self._failed + self._delivered} records not written"
-        error = self._connection.explain(self._first_error, about)
+        error = self._connection.explain(self._first_error, about, [self._topic])
         code = Exit.PARTIAL if self._delivered else exit_code(self._first_error)
         return CliError(code, error.what, error.fix)
+
+    def with_written(self, problem: CliError) -> CliError:
+        """The same problem, and how many records were written all the same."""
+        if not self._delivered or self._first_error is not None:
+            return problem
+        count = self._delivered
+        before = "1 record before it was" if count == 1 else f"{count} records before it were"
+        return CliError(Exit.PARTIAL, f"{problem.what}; {before} written", problem.fix)
 
     def sum_up(self) -> None:
         """Tells a person how many records were written."""
@@ -197,4 +206,4 @@ def send_all(sender: Sender, records: Iterator[NewRecord]) -> None:
     sender.finish()
     problem = sender.failure() or problem
     if problem is not None:
-        raise problem
+        raise sender.with_written(problem)

@@ -18,6 +18,8 @@ _VALUES = {
     "--zookeeper": "zookeeper",
     "--broker-id": "broker_id",
     "--adopt-zookeeper": "adopt_zookeeper",
+    "--log-level": "log_level",
+    "--log-format": "log_format",
 }
 _EXAMPLES = {
     "--data": ("a directory", ".data"),
@@ -25,7 +27,12 @@ _EXAMPLES = {
     "--adopt-zookeeper": ("HOST:PORT/CHROOT", "127.0.0.1:2181"),
     "--broker-id": ("a number", "1"),
 }
-_FLAGS = {"--check": "check", "--print-config": "print_config", "--tmp": "tmp"}
+_FLAGS = {
+    "--check": "check",
+    "--print-config": "print_config",
+    "--tmp": "tmp",
+    "--drop-cache": "drop_cache",
+}
 
 
 @dataclass
@@ -39,9 +46,12 @@ class ServeOptions:
     check: bool = False
     print_config: bool = False
     tmp: bool = False
+    drop_cache: bool = False
     adopt_zookeeper: str | None = None
     zookeeper: str | None = None
     broker_id: str | None = None
+    log_level: str = "info"
+    log_format: str = "auto"
 
 
 def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
@@ -95,6 +105,8 @@ def _serve_temporarily(options: ServeOptions) -> int:
 def _serve(options: ServeOptions, data: str | None) -> int:
     from pyrklog.config import load_config
 
+    _one_of("--log-level", options.log_level, ("debug", "info", "warning", "error"))
+    _one_of("--log-format", options.log_format, ("auto", "json", "text"))
     flags: dict[str, str] = {}
     for name, option, text in (
         ("pyrklog.data.dir", "--data", data),
@@ -104,6 +116,10 @@ def _serve(options: ServeOptions, data: str | None) -> int:
     ):
         if text is not None:
             flags[name] = _not_empty(option, text)
+    if options.tmp:
+        flags["pyrklog.cache.keep"] = "false"
+    if options.drop_cache:
+        flags["pyrklog.cache.drop"] = "true"
     if options.listen is not None:
         flags["listeners"] = _listeners(options.listen)
     config = load_config(
@@ -121,8 +137,10 @@ def _serve(options: ServeOptions, data: str | None) -> int:
             print(f"note: {notice}")
         print("configuration is good")
         return 0
+    from pyrklog import logs
     from pyrklog.broker import run_broker
 
+    logs.choose(level=options.log_level, format_=options.log_format)
     return run_broker(config)
 
 
@@ -136,6 +154,16 @@ def _not_empty(option: str, text: str) -> str:
             f"{option} takes {kind}, not {text!r}", fix=f"for example {option} {example}"
         )
     return text
+
+
+def _one_of(option: str, text: str, known: Sequence[str]) -> None:
+    from pyrklog.errors import ConfigError
+
+    if text not in known:
+        raise ConfigError(
+            f"{option} takes {', '.join(known)}, not {text!r}",
+            fix=f"for example {option} {known[0]}",
+        )
 
 
 def _listeners(listen: str) -> str:

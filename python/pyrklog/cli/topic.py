@@ -30,6 +30,9 @@ app = typer.Typer(
 )
 
 BROKER_DEFAULT = -1
+PARTITIONS_MAX = 100_000
+REPLICAS_MAX = 10_000
+"""What librdkafka sends at most, of partitions and of replicas."""
 INTERNAL_PREFIX = "__"
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
@@ -42,7 +45,7 @@ def create(
     names: Names,
     partitions: Annotated[
         int,
-        typer.Option("-n", "-p", "--partitions", help="Partitions; -1: the broker's default."),
+        typer.Option("-p", "--partitions", help="Partitions; -1: the broker's default."),
     ] = BROKER_DEFAULT,
     replication_factor: Annotated[
         int,
@@ -68,6 +71,8 @@ def create(
     """Create topics and wait until they are usable."""
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     configs = parse_pairs(config, "-c")
+    _check_count("--partitions", partitions, PARTITIONS_MAX, or_default=True)
+    _check_count("--replication-factor", replication_factor, REPLICAS_MAX, or_default=True)
     connection = connect(options)
     from confluent_kafka.admin import NewTopic
 
@@ -173,7 +178,7 @@ def alter(
         typer.Option("--unset", metavar="K", help="Back to the default; may be repeated."),
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option("-n", "-p", "--partitions", help="New number of partitions.")
+        int | None, typer.Option("-p", "--partitions", help="New number of partitions.")
     ] = None,
     confirm_adopted: Annotated[
         bool,
@@ -193,6 +198,8 @@ def alter(
     changes = parse_pairs(set_, "--set")
     if not changes and not unset and partitions is None and not confirm_adopted:
         raise CliError(Exit.USAGE, "nothing to change", "give --set, --unset or --partitions")
+    if partitions is not None:
+        _check_count("--partitions", partitions, PARTITIONS_MAX)
     from pyrklog.cli import topic_details
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
@@ -206,6 +213,13 @@ def alter(
     if changes or unset:
         lines = topic_details.alter_configs(connection, names, changes, unset or [], dry_run)
         say(options, *lines)
+
+
+def _check_count(option: str, count: int, most: int, *, or_default: bool = False) -> None:
+    """Refuses what librdkafka would not send."""
+    if not (1 <= count <= most or (or_default and count == BROKER_DEFAULT)):
+        default = "-1 for the broker's default, or " if or_default else ""
+        raise CliError(Exit.USAGE, f"{option} takes {default}1 to {most}, not {count}")
 
 
 def _add_partitions(

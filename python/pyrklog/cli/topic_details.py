@@ -91,20 +91,31 @@ def describe_topics(connection: Connection, names: list[str], configs: bool) -> 
 
 
 def print_described(listing: Listing, output: OutputFormat) -> None:
-    """Tables for people; one row a partition in ``csv``."""
+    """Tables for people; one row a partition in ``csv``, with the options as JSON in a column."""
     if output in (OutputFormat.CSV, OutputFormat.NAME):
         key = "partitions" if output is OutputFormat.CSV else None
         rows = [
-            {"name": item["name"], **partition}
+            {"name": item["name"], **partition, **_flat_options(item)}
             for item in listing.items
             for partition in (item[key] if key else [{}])
         ]
-        flat = Listing(listing.schema, listing.columns, rows, listing.cluster_id)
+        with_options = any("configs" in row for row in rows)
+        columns = (
+            (*listing.columns, Column("configs", "OPTIONS")) if with_options else listing.columns
+        )
+        flat = Listing(listing.schema, columns, rows, listing.cluster_id)
         print_listing(flat, output)
     elif output in (OutputFormat.TABLE, OutputFormat.WIDE):
         sys.stdout.write("\n".join(_page(item) for item in listing.items))
     else:
         print_listing(listing, output)
+
+
+def _flat_options(item: Any) -> dict[str, Any]:
+    """Values of a topic's options by name, where they were asked for."""
+    if "configs" not in item:
+        return {}
+    return {"configs": {entry["name"]: entry["value"] for entry in item["configs"]}}
 
 
 def _page(item: Any) -> str:
@@ -129,10 +140,15 @@ def _topic_ids(connection: Connection, names: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, future in futures.items():
         try:
-            found[name] = str(future.result().topic_id)
+            found[name] = url_safe(str(future.result().topic_id))
         except KafkaException as error:
             raise connection.explain(error.args[0], f"topic {name}") from None
     return found
+
+
+def url_safe(uuid: str) -> str:
+    """A topic's id as Kafka's tools and ``partition.metadata`` write it (RFC 4648, section 5)."""
+    return uuid.replace("+", "-").replace("/", "_").rstrip("=")
 
 
 def _offsets(

@@ -69,7 +69,9 @@ def settings(cluster: Cluster, node: Node, data: Path) -> list[str]:
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
         "min.insync.replicas": max(1, replicas - 1),
+        "group.initial.rebalance.delay.ms": 0,
         "pyrklog.cache.max.bytes": CACHE_BYTES_MAX,
+        "pyrklog.cache.keep": "false",
     }
     if node.rack is not None:
         found["broker.rack"] = node.rack

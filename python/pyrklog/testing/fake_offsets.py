@@ -40,6 +40,8 @@ class FakeLog:
         """Codes of the next appends; the records of one that fails are not kept."""
         self.reads_failing: list[ErrorCode] = []
         self.codecs: list[int] = []
+        self.closed: list[int] = []
+        """Requests whose connections were to end."""
         self.headers: list[dict[bytes, bytes]] = []
         """Of each record that was to be appended."""
         self.changes = Changes()
@@ -102,6 +104,9 @@ class FakeLog:
 
     def time_out_commits(self, commits: object) -> None:
         raise AssertionError("only a real plane has such commits")
+
+    def close_request(self, request_id: int) -> None:
+        self.closed.append(request_id)
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """Writes a marker."""

@@ -7,6 +7,7 @@ partitions and directories fail.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from pyrklog.dataplane import (
     FoundPartition,
     LaggingFollowers,
     LogDirUsage,
+    LogStarts,
     PlaneListener,
     PlaneSettings,
     ReplicaDigest,
@@ -31,6 +33,7 @@ from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
 from pyrklog.testing.fake_offsets import FakeLog
 
 FIRST_FREE_PORT = 40000
+HEARTBEAT = 12
 
 
 class FakeSession(NamedTuple):
@@ -70,12 +73,16 @@ class FakePlane:
         """Whether the high watermark was to stand still then."""
         self.lagging: list[LaggingFollowers] = []
         """What ``lagging_followers`` shall answer."""
+        self.ends: dict[tuple[str, int], tuple[int, int]] = {}
+        """What ``log_ends`` shall answer."""
         self.refuses_isrs = False
         """Whether those who would join lack something by now."""
         self.broker_epoch = -1
         self.replication_rates: tuple[int | None, int | None] = (None, None)
         self.stopped: list[tuple[str, int, bool]] = []
         self.deleted_records: list[tuple[str, int, int]] = []
+        self.follower_starts: dict[tuple[str, int], dict[int, int]] = {}
+        """Where logs of followers start that have not followed."""
         self.ports: dict[str, int] = {}
         self.ports_taken: set[int] = set()
         self.replies: dict[int, bytes] = {}
@@ -83,7 +90,17 @@ class FakePlane:
         self.closed: list[int] = []
         self.failing: dict[tuple[str, int], ErrorCode] = {}
         """Errors that become_leaders and stop_partitions shall answer."""
+        self.refused_topics: set[str] = set()
+        """Topics that no image may have, whatever is wrong with them."""
+        self.raising: set[tuple[str, int]] = set()
+        """Partitions with which commands raise."""
         self.parked: list[int] = []
+        self.waiting_room: float = float("inf")
+        """How many requests there is memory for among those that are parked."""
+        self.places: float = float("inf")
+        """``queued.max.requests``; beyond it requests do not arrive, but heartbeats do."""
+        self._in_flight: set[int] = set()
+        self._held_back: deque[Request] = deque()
         self.is_shut_down = False
         self._internal: dict[str, FakeLog] = {}
         self._found = list(found)
@@ -91,7 +108,7 @@ class FakePlane:
         self._answering.set()
         self._changed = trio.Event()
         self._inject: trio.MemorySendChannel[Callable[[PlaneListener], None]]
-        self._inject, self._events = trio.open_memory_channel(1000)
+        self._inject, self._events = trio.open_memory_channel(10_000)
 
     # --- what a test does ------------------------------------------------------------------------
 
@@ -105,7 +122,34 @@ class FakePlane:
 
     def request(self, request: Request) -> None:
         """A request arrives."""
+        if request.api_key != HEARTBEAT:
+            if len(self._in_flight) >= self.places:
+                self._held_back.append(request)
+                return
+            self._in_flight.add(request.id)
         self._inject.send_nowait(lambda listener: listener.on_request(request))
+
+    def client_gone(self, request_id: int) -> None:
+        """The client of a request that is not answered yet closes its connection."""
+        held = [one for one in self._held_back if one.id == request_id]
+        if held:
+            self._held_back.remove(held[0])
+            return
+        self._inject.send_nowait(lambda listener: listener.on_client_gone(request_id))
+
+    def unanswered(self) -> int:
+        """Requests with a place, parked, or held back."""
+        return len(self._in_flight) + len(self.parked) + len(self._held_back)
+
+    def _leave_place(self, request_id: int) -> None:
+        self._in_flight.discard(request_id)
+        if self._held_back and len(self._in_flight) < self.places:
+            self.request(self._held_back.popleft())
+
+    def _finish(self, request_id: int) -> None:
+        if request_id in self.parked:
+            self.parked.remove(request_id)
+        self._leave_place(request_id)
 
     def topics_missing(self, request_id: int, topics: Sequence[str]) -> None:
         """A Metadata request names missing topics."""
@@ -146,10 +190,11 @@ class FakePlane:
         return list(self._found)
 
     def pasts(self) -> Sequence[DirectoryPast]:
-        return [DirectoryPast(-1, is_taken_up=False)]
+        return [DirectoryPast(-1, is_taken_up=True)]
 
-    def listen(self, listener: str, host: str, port: int) -> int:
+    def listen(self, listener: str, host: str, port: int, *, for_brokers: bool = False) -> int:
         assert host
+        assert for_brokers in (False, True)
         if port in self.ports_taken:
             raise TemporaryError(f"{host}:{port} is taken by another program.")
         self.ports[listener] = port or FIRST_FREE_PORT + len(self.ports)
@@ -158,6 +203,7 @@ class FakePlane:
 
     def apply_image(self, delta: ImageDelta) -> None:
         assert delta.version > (self.deltas[-1].version if self.deltas else 0)
+        self._refuse(delta)
         self.deltas.append(delta)
         for topic in delta.topics:
             assert [item.partition for item in topic.partitions] == list(
@@ -165,11 +211,25 @@ class FakePlane:
             )
             self.topics[topic.name] = topic
         for name in delta.removed_topics:
-            del self.topics[name]
+            self.topics.pop(name, None)
         self._notify()
+
+    def _refuse(self, delta: ImageDelta) -> None:
+        """What the real one does not take; it raises before anything has changed."""
+        for broker in delta.brokers:
+            for _, _, port in broker.endpoints:
+                if not 0 <= port < 1 << 16:
+                    raise OverflowError(f"port {port}")
+        ids = {t.id: name for name, t in self.topics.items() if name not in delta.removed_topics}
+        for topic in delta.topics:
+            if any(topic.id) and ids.get(topic.id, topic.name) != topic.name:
+                raise ValueError(f"topics {topic.name} and {ids[topic.id]} have the same id")
+            if topic.name in self.refused_topics:
+                raise ValueError(f"{topic.name} is refused")
 
     async def become_leaders(self, specs: Sequence[LeaderSpec]) -> Sequence[int]:
         assert specs
+        self._raise_for(specs)
         for spec in specs:
             # The contract: a topic is in the image before anything of it is led.
             assert spec.partition < len(self.topics[spec.topic].partitions)
@@ -189,8 +249,16 @@ class FakePlane:
         self.followed.pop(key, None)
         return ErrorCode.NONE
 
+    def _raise_for(
+        self, specs: Sequence[LeaderSpec | FollowerSpec | tuple[str, int, bool]]
+    ) -> None:
+        for spec in specs:
+            if (spec[0], spec[1]) in self.raising:
+                raise OverflowError(f"{spec[0]}-{spec[1]}")
+
     async def become_followers(self, specs: Sequence[FollowerSpec]) -> Sequence[int]:
         assert specs
+        self._raise_for(specs)
         for spec in specs:
             assert spec.partition < len(self.topics[spec.topic].partitions)
         await self._answering.wait()
@@ -222,6 +290,9 @@ class FakePlane:
         self.held[(topic, partition)] = is_held
         return True
 
+    def log_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[tuple[int, int] | None]:
+        return [self.ends.get(key) for key in partitions]
+
     def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
         return self.lagging
 
@@ -235,6 +306,7 @@ class FakePlane:
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
         assert specs
+        self._raise_for(specs)
         await self._answering.wait()
         codes = []
         for topic, partition, delete in specs:
@@ -251,6 +323,21 @@ class FakePlane:
         await self._answering.wait()
         self.deleted_records += targets
         return [(ErrorCode.NONE, max(0, offset)) for _, _, offset in targets]
+
+    def log_starts(self, partitions: Sequence[tuple[str, int]]) -> Sequence[LogStarts]:
+        """Of preferred leaders, whose followers have followed but for ``follower_starts``."""
+        found = []
+        for key in partitions:
+            spec = self.led.get(key)
+            if spec is None:
+                found.append(LogStarts(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, []))
+                continue
+            deleted = [at for topic, index, at in self.deleted_records if (topic, index) == key]
+            own = max([0, *deleted])
+            told = self.follower_starts.get(key, {})
+            followers = spec.replicas[1:]
+            found.append(LogStarts(0, own, [(one, told.get(one, own)) for one in followers]))
+        return found
 
     async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
         await self._answering.wait()
@@ -269,6 +356,7 @@ class FakePlane:
     def reply(self, request_id: int, body: bytes) -> None:
         assert request_id not in self.replies
         self.replies[request_id] = body
+        self._finish(request_id)
         self._notify()
 
     def answer_heartbeat(self, heartbeat: Heartbeat, error: int) -> None:
@@ -276,16 +364,22 @@ class FakePlane:
 
     def resume(self, request_id: int, errors: Mapping[str, int]) -> None:
         self.resumed[request_id] = dict(errors)
+        self._finish(request_id)
         self._notify()
 
     def close_request(self, request_id: int) -> None:
         self.closed.append(request_id)
+        self._finish(request_id)
         self._notify()
 
-    def park(self, request_id: int) -> None:
+    def park(self, request_id: int) -> bool:
         assert request_id not in self.replies
+        if len(self.parked) >= self.waiting_room:
+            return False
         self.parked.append(request_id)
+        self._leave_place(request_id)
         self._notify()
+        return True
 
     def internal_log(self, topic: str) -> FakeLog:
         """The log of an internal topic."""
