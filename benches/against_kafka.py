@@ -56,6 +56,7 @@ class Bench:
         self.keeps_topics: bool = options.quick and not options.only
         self.brokers: list[str] = options.brokers
         self.only: list[str] = options.only
+        self.all_memory: bool = options.all_memory
         # The brokers run in folders of their own.
         self.folder = Path(options.out).resolve()
         self.results: list[report.Result] = []
@@ -142,7 +143,7 @@ class Bench:
             yield from self._measure_shared(pair, name)
         for scenario in self.scenarios(pair, name):
             yield scenario.title
-            with stage(name, self.folder) as place:
+            with stage(name, self.folder, all_memory=self.all_memory) as place:
                 try:
                     self.note(pair, name, scenario.name, scenario.measure(place, self.effort))
                 except Unavailable as reason:
@@ -162,7 +163,7 @@ class Bench:
                 self.note(pair, name, case.name, case.measure(cluster, self.effort))
 
     def _measure_shared(self, pair: int, name: str) -> Iterator[str]:
-        with stage(name, self.folder) as place:
+        with stage(name, self.folder, all_memory=self.all_memory) as place:
             broker = place.prepare()
             yield "starting"
             started = []
@@ -285,6 +286,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--quick", action="store_true", help="one short pair of some cases, under 5 minutes")
     add("--strict", action="store_true", help="a missed goal is a failure")
     add("--floor", action="store_true", help="the floor programs, too, where there is one")
+    add("--all-memory", action="store_true", help="no memory group: all of the machine's memory")
     add("--pairs", type=count, help="how often each broker runs")
     add("--phases", type=count, help="alternations in lag and hanging-disk")
     add("--seconds", type=amount, help="most time to measure each case")

@@ -38,6 +38,8 @@ _STOP_TIMEOUT_S = 180.0
 _OPEN_FILES = 100_000
 # The data of a finished case is to be gone before the next one begins.
 _DELETE_DELAY = ("log.segment.delete.delay.ms", "1000")
+# Kafka's default, and pyrklog's in a cluster: members of a new group wait for each other.
+_REBALANCE_DELAY = ("group.initial.rebalance.delay.ms", "3000")
 
 
 class BenchError(Exception):
@@ -94,6 +96,16 @@ class Broker(ABC):
     @abstractmethod
     def default_log_dir(self) -> Path:
         """Where logs lie unless directories were given."""
+
+    def forget_cache(self) -> None:
+        """Removes what outlived the process of a block cache; the process must have ended."""
+        for marker in (log_dir / ".pyrklog-arena" for log_dir in self.log_dirs):
+            if marker.exists():
+                found = [line.partition("=") for line in marker.read_text().splitlines()]
+                for name, _, path in found:
+                    if name == "path":
+                        Path(path).unlink(missing_ok=True)
+                marker.unlink()
 
     @property
     def log_dirs(self) -> tuple[Path, ...]:
@@ -174,6 +186,18 @@ class Broker(ABC):
                 pass  # it ended with its parent
         self._process.wait()
         self._process = None
+
+    def pause(self) -> None:
+        """The process stands still, as a machine that hangs; what it has started goes on."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """After :meth:`pause`."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
 
     def kill_alone(self) -> None:
         """SIGKILL to the broker's own process, as whoever types `kill -9`."""
@@ -273,7 +297,7 @@ class Pyrklog(Broker):
         program = Path(sys.executable).with_name("pyrklog")
         if not program.exists():
             raise BenchError(f"{program} is missing: run `make build` first")
-        settings = ["=".join(_DELETE_DELAY)]
+        settings = ["=".join(_DELETE_DELAY), "=".join(_REBALANCE_DELAY)]
         if self._given_log_dirs:
             settings.append("log.dirs=" + ",".join(map(str, self.log_dirs)))
         return [
@@ -283,17 +307,13 @@ class Pyrklog(Broker):
         ]
 
     def describe(self) -> list[str]:
-        return ["pyrklog, release build, defaults", "=".join(_DELETE_DELAY)]
+        settings = map("=".join, (_DELETE_DELAY, _REBALANCE_DELAY))
+        return ["pyrklog, release build, defaults", *settings]
 
     def remove(self) -> None:
         """Removes also what of its block cache outlived the process, as after a SIGKILL."""
         self.kill()
-        for marker in (log_dir / ".pyrklog-arena" for log_dir in self.log_dirs):
-            if marker.exists():
-                found = [line.partition("=") for line in marker.read_text().splitlines()]
-                for name, _, path in found:
-                    if name == "path":
-                        Path(path).unlink(missing_ok=True)
+        self.forget_cache()
         super().remove()
 
     def default_log_dir(self) -> Path:

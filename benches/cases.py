@@ -9,6 +9,8 @@ from benches import (
     group_cases,
     hanging_case,
     lag_case,
+    memory_cases,
+    old_cases,
     process,
     recovery_case,
     topics,
@@ -178,9 +180,11 @@ CASES = (
 SCENARIOS: tuple[Scenario, ...] = (
     crowd_case.SCENARIO,
     lag_case.SCENARIO,
+    *old_cases.SCENARIOS,
     hanging_case.SCENARIO,
     recovery_case.SCENARIO,
     dev_case.SCENARIO,
+    *memory_cases.SCENARIOS,
 )
 ALL: tuple[Case | Scenario | ClusterCase, ...] = (IDLE, *CASES, *SCENARIOS, *CLUSTER_CASES)
 TITLES = {START_UP: "start to first Metadata"} | {case.name: case.title for case in ALL}

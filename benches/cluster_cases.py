@@ -24,6 +24,7 @@ _TAIL_RATE = 500
 _ADMIN_S = 180.0
 _PATIENCE_S = 120.0
 _SETTLE_S = 3.0
+_TRUST_S = 12.0
 
 
 @dataclass(frozen=True)
@@ -252,6 +253,43 @@ def _end_in_order(cluster: Cluster, name: str) -> Row:
     return {"moved_s": moved, "gone_s": gone}
 
 
+def silence(cluster: Cluster, effort: Effort) -> Row:
+    """1,000 partitions, default sessions: a broker stands still (SIGSTOP), then the controller.
+
+    `led_s` and `controller_led_s`: until survivors name other leaders for all partitions, and these
+    serve; `in_sync_s`: from SIGCONT until every replica is in sync. Medians of several rounds.
+    """
+    topic = "silence"
+    create(cluster, topic, MANY_PARTITIONS)
+    rounds = []
+    for _ in range(3 if effort.pairs > 1 else 1):
+        led, in_sync = _stand_still(cluster, topic, _victim(cluster, topic))
+        controller_led, _ = _stand_still(cluster, topic, _controller(cluster))
+        rounds.append({"led_s": led, "controller_led_s": controller_led, "in_sync_s": in_sync})
+    return {
+        name: statistics.median(one[name] for one in rounds)
+        for name in ("led_s", "controller_led_s", "in_sync_s")
+    } | {"partitions": MANY_PARTITIONS}
+
+
+def _stand_still(cluster: Cluster, name: str, victim: Broker) -> tuple[float, float]:
+    """Seconds until others lead, and from when it goes on until all are in sync."""
+    topic = _Topic(cluster, name, victim)
+    time.sleep(_SETTLE_S)
+    began = time.monotonic()
+    victim.pause()
+    try:
+        led = wait(topic.is_led_by_others, "leaders") - began
+    finally:
+        began = time.monotonic()
+        victim.go_on()
+    in_sync = wait(topic.is_whole, "replicas in sync") - began
+    topic.close()
+    # Trusted again, so that the next round begins like this one.
+    time.sleep(_TRUST_S)
+    return led, in_sync
+
+
 def controller_failover(cluster: Cluster, effort: Effort) -> Row:
     """10,000 partitions, ZooKeeper a millisecond away: the controller itself is killed."""
     topic = "crowd"
@@ -298,6 +336,13 @@ CLUSTER_CASES = (
         "a broker of three is killed, started, ended; 1,000 partitions",
         failover,
         shown=("led_s", "in_sync_s", "moved_s", "gone_s"),
+    ),
+    ClusterCase(
+        "cluster-silence",
+        "a broker of three stands still, then the controller; 1,000 partitions",
+        silence,
+        shown=("led_s", "controller_led_s", "in_sync_s"),
+        only_ours=True,
     ),
     ClusterCase(
         "cluster-controller",

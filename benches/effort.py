@@ -41,6 +41,9 @@ METRICS = (
     "tail_p99_ms",
     "tail_lag_p99_ms",
     "tail_p99_growth",
+    "tail_p99.9_ms",
+    "tail_lag_p99.9_ms",
+    "tail_p99.9_growth",
     "old_mb_per_s",
     "newest_read_mb",
     "newest_device_read_mb",
@@ -61,11 +64,29 @@ METRICS = (
     "produced_s",
     "led_s",
     "read_s",
+    "controller_led_s",
     "in_sync_s",
     "moved_s",
     "gone_s",
     "log_gb",
+    # what memory holds
+    "warm_mb_per_s",
+    "fresh_per_warm",
+    "read_disk_mb",
+    "populated_per_held",
+    "neighbour_s",
+    "neighbour_growth",
+    "neighbour_slowest_s",
+    "cached_gb",
+    "cached_after_gb",
     "phases",
+    # reading twice, and the disk's own speed
+    "read_mb",
+    "again_mb_per_s",
+    "again_cpu_s_per_gb",
+    "again_read_mb",
+    "device_mb_per_s",
+    "of_device",
     "client_cpu_s_per_gb",
     "bytes",
     "seconds",
@@ -105,6 +126,8 @@ class Effort:
     many_partitions: int
     crowd_bytes: int
     """What is produced to them, twice."""
+    memory_bytes: int
+    """What memory is to hold all of."""
 
 
 QUICK = Effort(
@@ -129,6 +152,7 @@ QUICK = Effort(
     recovery_load_seconds=1,
     many_partitions=1_000,
     crowd_bytes=1_200_000_000,
+    memory_bytes=2_000_000_000,
 )
 FULL = Effort(
     pairs=3,
@@ -152,6 +176,7 @@ FULL = Effort(
     recovery_load_seconds=3,
     many_partitions=10_000,
     crowd_bytes=12_000_000_000,
+    memory_bytes=8_000_000_000,
 )
 
 _SHOWN = (

@@ -90,10 +90,38 @@ GOALS = (
     *_latency("end-to-end-5000"),
     Goal("lag", "producer_p99.9_growth", "<=", 1.2, False),
     Goal("lag", "tail_p99_growth", "<=", 1.2, False),
+    Goal("lag", "tail_p99.9_growth", "<=", 1.5, False),
     # 0 MB as the table prints it: an index entry may be read, records may not.
     Goal("lag", "newest_read_mb", "<=", 0.5, False),
     Goal("lag", "old_mb_per_s", ">=", 1.0, True),
+    *(
+        goal
+        for case in ("just-produced-1", "just-produced-3", "started-300mb", "started-1000mb")
+        for goal in (
+            Goal(case, "mb_per_s", ">=", 1.3, True),
+            Goal(case, "cpu_s_per_gb", "<=", 1.0, True),
+            Goal(case, "read_mb", "<=", 0.5, False),
+            Goal(case, "again_mb_per_s", ">=", 1.3, True),
+            Goal(case, "again_read_mb", "<=", 0.5, False),
+        )
+    ),
+    Goal("restarted-2gb", "mb_per_s", ">=", 1.0, True),
+    Goal("restarted-2gb", "read_mb", "<=", 0.5, False),
+    *(
+        goal
+        for case in ("old-1", "old-3")
+        for goal in (
+            Goal(case, "mb_per_s", ">=", 1.1, True),
+            Goal(case, "of_device", ">=", 0.85, False),
+            Goal(case, "again_mb_per_s", ">=", 1.2, True),
+        )
+    ),
     # It does not grow: the interval holds 1, or lies below.
+    Goal("memory-fresh", "fresh_per_warm", ">=", 0.7, False),
+    Goal("memory-held", "read_disk_mb", "<=", 0.5, False),
+    Goal("memory-held", "populated_per_held", "<=", 1.15, False),
+    Goal("memory-neighbour", "neighbour_growth", "<=", 1.2, False),
+    Goal("memory-neighbour", "producer_p99.9_ms", "<=", 5.0, False),
     Goal("hanging-disk", "p99_growth_low", "<=", 1.0, False),
     Goal("partitions10000", "of_six", ">=", 0.9, False),
     Goal("partitions10000", "startup_s", "<=", 3.0, False),
@@ -109,6 +137,8 @@ GOALS = (
     Goal("cluster-failover", "in_sync_s", "<=", 3.0, False),
     Goal("cluster-failover", "moved_s", "<=", 0.3, False),
     Goal("cluster-failover", "gone_s", "<=", 1.0, False),
+    Goal("cluster-silence", "led_s", "<=", 1.0, False),
+    Goal("cluster-silence", "controller_led_s", "<=", 1.0, False),
     Goal("cluster-controller", "led_s", "<=", 1.0, False),
     Goal("dev-start", "startup_s", "<=", 4.0, False),
     Goal("java", "records_per_s", ">=", 1.3, True),

@@ -27,6 +27,7 @@ _WARM_S = 2.0
 _QUIET_BYTES_PER_S = 800_000_000
 # As much as pyrklog's block cache takes of the memory group.
 _FLOOR_MEMORY_BYTES = 1_500_000_000
+_PERCENTILES = (("producer", "p99"), ("producer", "p99.9"), ("tail", "p99"), ("tail", "p99.9"))
 _LONG = {"seconds": 3_600, "bytes": 10**15}
 
 
@@ -94,7 +95,7 @@ def figures(quiet: list[Phase], lag: list[Phase]) -> Row:
         return [load.latency_ms[name] for load in loads]
 
     row: Row = {"phases": len(lag)}
-    for whose, name in (("producer", "p99"), ("producer", "p99.9"), ("tail", "p99")):
+    for whose, name in _PERCENTILES:
         without = percentiles(quiet, whose, name)
         during = percentiles(lag, whose, name)
         row[f"{whose}_{name}_ms"] = statistics.median(without)
@@ -188,6 +189,7 @@ SCENARIO = Scenario(
         "tail_p99_ms",
         "tail_lag_p99_ms",
         "tail_p99_growth",
+        "tail_p99.9_growth",
         "old_mb_per_s",
         "newest_read_mb",
         "newest_mb_per_s",

@@ -38,9 +38,15 @@ class Answerer:
         """Nobody here asks for topics."""
         self._plane.close_request(request_id)
 
+    def on_client_gone(self, request_id: int) -> None:
+        """Its request is answered already."""
+
     def on_follower_caught_up(
         self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
     ) -> None:
+        raise AssertionError(topic)
+
+    def on_follower_log_start(self, topic: str, partition: int) -> None:
         raise AssertionError(topic)
 
     def on_log_dir_failed(
@@ -77,6 +83,8 @@ def _settings(folder: str) -> PlaneSettings:
         unwritten_max_bytes=67_108_864,
         cache_dir=None,
         cache_max_bytes=None,
+        cache_keeps=False,
+        cache_drops=False,
         cache_flush_bytes=262_144,
         cache_flush_ms=500,
         cache_direct_min_bytes=64 << 10,

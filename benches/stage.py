@@ -45,9 +45,12 @@ class Stage:
 
 
 @contextmanager
-def stage(name: str, folder: Path) -> Iterator[Stage]:
-    """A stage for the broker called `name`, in a new folder inside `folder`."""
-    group = memory_group.create(f"pyrklog-bench-{os.getpid()}", MEMORY_BYTES)
+def stage(name: str, folder: Path, *, all_memory: bool = False) -> Iterator[Stage]:
+    """A stage for the broker called `name`, in a new folder inside `folder`; with `all_memory` in
+    no memory group."""
+    group: memory_group.Group = memory_group.NoMemoryGroup("all memory is asked for")
+    if not all_memory:
+        group = memory_group.create(f"pyrklog-bench-{os.getpid()}", MEMORY_BYTES)
     place = Stage(name, Path(tempfile.mkdtemp(prefix="data-", dir=folder)), group)
     try:
         yield place
