@@ -33,10 +33,12 @@ def written(ask: Ask, bootstrap: str, topic: str) -> str:
     return topic
 
 
-def delete(ask: Ask, version: int, topic: str, *offsets: tuple[int, int]) -> list[tuple[int, ...]]:
+def delete(
+    ask: Ask, version: int, topic: str, *offsets: tuple[int, int], timeout_ms: int = 60_000
+) -> list[tuple[int, ...]]:
     """Deletes records; (partition, low watermark, error code) of each partition."""
     partitions = [DeleteRecordsPartition(*one) for one in offsets]
-    request = DeleteRecordsRequest([DeleteRecordsTopic(topic, partitions)])
+    request = DeleteRecordsRequest([DeleteRecordsTopic(topic, partitions)], timeout_ms)
     return sorted(
         (one.partition_index, one.low_watermark, one.error_code)
         for result in ask(RECORDS, version, request).topics
@@ -55,6 +57,17 @@ def test_records_are_deleted_up_to_an_offset(ask: Ask, written: str, version: in
     assert delete(ask, version, written, (0, -1)) == [(0, RECORD_COUNT, OK)]
     assert delete(ask, version, written, (1, -1)) == [(1, 0, OK)]
     assert delete(ask, version, written + "-nope", (0, 1)) == [(0, -1, UNKNOWN)]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 1, -1])
+def test_records_are_deleted_however_short_the_time_out(
+    ask: Ask, written: str, timeout_ms: int
+) -> None:
+    """It is for the wait for followers, and there is none."""
+    for offset in (1, 2, RECORD_COUNT):
+        assert delete(ask, 2, written, (0, offset), timeout_ms=timeout_ms) == [(0, offset, OK)]
+    beyond = delete(ask, 2, written, (0, RECORD_COUNT + 1), timeout_ms=timeout_ms)
+    assert beyond == [(0, -1, OUT_OF_RANGE)]
 
 
 @pytest.mark.parametrize("version", range(2))

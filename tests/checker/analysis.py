@@ -163,8 +163,8 @@ def _steps(evidence: Evidence) -> Iterator[tuple[Op, int]]:
 def watermark(evidence: Evidence) -> Iterator[Anomaly]:
     """The end of a partition goes back for a client that was told a later one before.
 
-    Only where it asks for the end. A high watermark that comes with records (``mark``) may lie
-    below that of the leader before, which a new one learns a round trip later (KIP-207).
+    Only where it asks for the end. A high watermark that comes with records may lie below that of
+    the leader before, which a new one learns a round trip later (KIP-207).
     """
     highest: dict[tuple[str, int], int] = {}
     for op in evidence.of("latest"):

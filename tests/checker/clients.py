@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -27,6 +29,7 @@ BATCH_BYTES_MAX = 16_384
 _PADDING_BYTES_MAX = 600
 _ASKS_S = 3
 _AGAIN_S = 0.2
+_SILENT_S = 10.0
 POLL_S = 0.1
 _OUT_OF_LOG = (
     KafkaError.OFFSET_OUT_OF_RANGE,
@@ -168,7 +171,10 @@ class Writer(Client):
             self.broke = KafkaException(error)
 
     def finish(self) -> None:
-        """Everything that was sent is told about, one way or the other."""
+        """A last record for each partition. Everything that was sent is told about, one way or the
+        other."""
+        for partition in range(len(self._counts)):
+            self._send(partition)
         self._producer.flush()
 
 
@@ -183,35 +189,58 @@ class CarelessWriter(Writer):
         note = "acknowledged" if error is None else str(error)
         self.history.add(self.name, "send", "unknown", partition, value=value, note=note)
 
+    def finish(self) -> None:
+        """Everything that was sent is told about; it needs no last record."""
+        self._producer.flush()
+
 
 class Reader(Client):
-    """Reads all partitions from the start, in an assignment of its own."""
+    """Reads all partitions from the start, in an assignment of its own.
+
+    librdkafka can lock itself up: one of its threads handles an OffsetForLeaderEpoch answer and
+    waits for the client's lock, another one loses its broker and waits for the partition's (seen in
+    2.16). Such a client hears nothing any more and cannot be closed. Another one goes on in its
+    place; one that is merely not answered is not replaced.
+    """
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, name: str, history: History
     ) -> None:
         super().__init__(name, history)
         self.positions = [0] * partitions
-        self._marks = [NONE] * partitions
-        self._consumer = Consumer(
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._consumer = self._connect()
+        self._heard_s = time.monotonic()
+
+    def _connect(self) -> Consumer:
+        consumer = Consumer(
             {
                 **IMPATIENT,
-                "bootstrap.servers": bootstrap,
-                "group.id": name,
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self.name,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
                 "fetch.error.backoff.ms": 50,
             }
         )
-        self._places = [TopicPartition(topic, index, 0) for index in range(partitions)]
-        self._consumer.assign(self._places)
+        places = enumerate(self.positions)
+        consumer.assign([TopicPartition(self._topic, index, offset) for index, offset in places])
+        return consumer
 
     def step(self) -> None:
-        for message in self._consumer.consume(200, POLL_S):
+        messages = self._consumer.consume(200, POLL_S)
+        for message in messages:
             self._take(message)
-        for place in self._places:
-            self._look_at_mark(place)
+        now_s = time.monotonic()
+        if messages:
+            self._heard_s = now_s
+        elif now_s - self._heard_s > _SILENT_S:
+            self._heard_s = now_s
+            if is_locked_up(self._consumer):
+                leak(self._consumer)
+                self._consumer = self._connect()
 
     def _take(self, message: Any) -> None:
         error = message.error()
@@ -224,15 +253,29 @@ class Reader(Client):
         elif error.code() in _OUT_OF_LOG:
             self.history.add(self.name, "read", "fail", partition, note=str(error))
 
-    def _look_at_mark(self, place: TopicPartition) -> None:
-        found = self._consumer.get_watermark_offsets(place, cached=True)
-        if found is None or found[1] < 0 or found[1] == self._marks[place.partition]:
-            return
-        self._marks[place.partition] = found[1]
-        self.history.add(self.name, "mark", "ok", place.partition, offset=found[1])
-
     def finish(self) -> None:
-        self._consumer.close()
+        if is_locked_up(self._consumer):
+            leak(self._consumer)
+        else:
+            self._consumer.close()
+
+
+def is_locked_up(consumer: Consumer, patience_s: float = 3 * _ASKS_S) -> bool:
+    """Whether a question with a time-out does not come back, answered or not."""
+
+    def ask() -> None:
+        with suppress(KafkaException):
+            consumer.list_topics(timeout=_ASKS_S)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(patience_s)
+    return thread.is_alive()
+
+
+def leak(consumer: Consumer) -> None:
+    """Lets a client be that cannot be ended, at the end of the process neither."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(consumer))
 
 
 class Watcher(Client):

@@ -16,14 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 Outcome = Literal["invoke", "ok", "fail", "unknown"]
-Action = Literal[
-    "send", "read", "poll", "assign", "revoke", "commit", "committed", "latest", "mark"
-]
+Action = Literal["send", "read", "poll", "assign", "revoke", "commit", "committed", "latest"]
 """``send``: a writer's record. ``read``: a record that a reader with an assignment of its own saw.
 ``poll``: one that a member of the group saw. ``assign`` and ``revoke``: a partition of the group
 comes to a member, and leaves it. ``commit``: a member's; ``committed``: what the group is told to
-have committed. ``latest``: the end of a partition as a client was told; ``mark``: the high
-watermark that came with records."""
+have committed. ``latest``: the end of a partition as a client was told."""
 
 NONE = -1
 _COUNT_BITS = 32

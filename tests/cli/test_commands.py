@@ -4,15 +4,20 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from pyrklog import cli
 from pyrklog.cli.app import app
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -33,7 +38,7 @@ def run(bootstrap: str) -> Run:
 
 
 def test_the_life_of_a_topic(run: Run, topic: str) -> None:
-    assert run("topic", "create", topic, "-n", "3", "-c", "retention.ms=1000000") == (
+    assert run("topic", "create", topic, "-p", "3", "-c", "retention.ms=1000000") == (
         f"{topic}: created\n"
     )
     assert topic in run("topic", "list", "-o", "name").splitlines()
@@ -48,7 +53,7 @@ def test_the_life_of_a_topic(run: Run, topic: str) -> None:
 
 
 def test_describing_a_topic(run: Run, topic: str) -> None:
-    run("topic", "create", topic, "-n", "2", "-c", "cleanup.policy=compact")
+    run("topic", "create", topic, "-p", "2", "-c", "cleanup.policy=compact")
     run("produce", topic, "a", "b", "c", "-k", "k", "-p", "1")
     document = json.loads(run("topic", "describe", topic, "--configs", "-o", "json"))
     assert document["schema"] == "pyrklog.topic-details/1"
@@ -62,6 +67,9 @@ def test_describing_a_topic(run: Run, topic: str) -> None:
     configs = {entry["name"]: (entry["value"], entry["source"]) for entry in item["configs"]}
     assert configs["cleanup.policy"] == ("compact", "topic")
     assert configs["min.insync.replicas"] == ("1", "default")
+    with_options = run("topic", "describe", topic, "--configs", "-o", "csv")
+    for row in csv.DictReader(io.StringIO(with_options)):
+        assert json.loads(row["configs"])["cleanup.policy"] == "compact"
     rows = list(csv.DictReader(io.StringIO(run("topic", "describe", topic, "-o", "csv"))))
     assert [(row["name"], row["partition"]) for row in rows] == [(topic, "0"), (topic, "1")]
     page = run("topic", "describe", topic, "--configs")
@@ -82,7 +90,7 @@ def test_creating_what_exists(run: Run, topic: str) -> None:
 def test_a_dry_run_changes_nothing(run: Run, topic: str) -> None:
     assert run("topic", "create", topic, "--dry-run") == f"{topic}: would be created\n"
     run("topic", "describe", topic, code=4)
-    run("topic", "create", topic, "-n", "1")
+    run("topic", "create", topic, "-p", "1")
     run("topic", "alter", topic, "--set", "retention.ms=7", "-p", "5", "--dry-run")
     run("topic", "delete", topic, "--dry-run")
     (item,) = json.loads(run("topic", "describe", topic, "--configs", "-o", "json"))["items"]
@@ -91,7 +99,7 @@ def test_a_dry_run_changes_nothing(run: Run, topic: str) -> None:
 
 
 def test_the_broker_s_refusals_are_told(run: Run, topic: str) -> None:
-    run("topic", "create", topic, "-n", "2")
+    run("topic", "create", topic, "-p", "2")
     assert "retention.mss" in run("topic", "alter", topic, "--set", "retention.mss=5", code=1)
     assert "error: " in run("topic", "alter", topic, "--set", "retention.ms=soon", code=1)
     assert "error: " in run("topic", "alter", topic, "-p", "1", code=1)
@@ -102,7 +110,7 @@ def test_the_broker_s_refusals_are_told(run: Run, topic: str) -> None:
 
 
 def test_records_come_back_as_they_went(run: Run, topic: str) -> None:
-    run("topic", "create", topic, "-n", "2")
+    run("topic", "create", topic, "-p", "2")
     lines = "k1:v1\nk2:v:2\nplain\n"
     where = run("produce", topic, "-K", ":", "-p", "0", "-v", stdin=lines)
     assert where == f"{topic} 0@0\n{topic} 0@1\n{topic} 0@2\n"
@@ -121,7 +129,7 @@ def test_records_come_back_as_they_went(run: Run, topic: str) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_compression_is_written_and_read(run: Run, topic: str, codec: str) -> None:
-    run("topic", "create", topic, "-n", "1")
+    run("topic", "create", topic, "-p", "1")
     lines = [f"{number} {'x' * 200}" for number in range(500)]
     run("produce", topic, "-z", codec, stdin="\n".join(lines) + "\n")
     assert run("consume", topic, "-e").splitlines() == lines
@@ -143,7 +151,7 @@ def test_every_compression_is_written_and_read(run: Run, topic: str, codec: str)
     ],
 )
 def test_ranges(run: Run, topic: str, offset: str, expected: range) -> None:
-    run("topic", "create", topic, "-n", "1")
+    run("topic", "create", topic, "-p", "1")
     lines = "".join(
         json.dumps({"value": str(number), "timestamp_ms": 1000 * number or 1}) + "\n"
         for number in range(10)
@@ -154,7 +162,7 @@ def test_ranges(run: Run, topic: str, offset: str, expected: range) -> None:
 
 
 def test_offsets_outside_of_the_log(run: Run, topic: str) -> None:
-    run("topic", "create", topic, "-n", "1")
+    run("topic", "create", topic, "-p", "1")
     run("produce", topic, "a")
     assert "is behind the end of the log, which is 1" in run(
         "consume", topic, "-o", "2", "-e", code=1
@@ -166,7 +174,7 @@ def test_offsets_outside_of_the_log(run: Run, topic: str) -> None:
 def test_json_lines_copy_a_topic_without_loss(run: Run, topic: str) -> None:
     copy = f"{topic}-copy"
     for name in (topic, copy):
-        run("topic", "create", name, "-n", "3")
+        run("topic", "create", name, "-p", "3")
     lines = [
         {"key": None, "value": "text", "partition": 0, "timestamp_ms": 5},
         {"key": "", "value": "", "partition": 2, "timestamp_ms": 1_600_000_000_000},
@@ -199,7 +207,7 @@ def test_json_lines_copy_a_topic_without_loss(run: Run, topic: str) -> None:
 
 
 def test_what_is_known_of_a_record(run: Run, topic: str) -> None:
-    run("topic", "create", topic, "-n", "1", "-c", "message.timestamp.type=LogAppendTime")
+    run("topic", "create", topic, "-p", "1", "-c", "message.timestamp.type=LogAppendTime")
     before_ms = time.time_ns() // 1_000_000
     run("produce", topic, "a", "b")
     out = run("consume", topic, "-c", "1", "-f", "%T %d{iso} %e %a %[ %| %]")
@@ -215,7 +223,7 @@ def test_a_topic_that_is_missing_is_made_by_the_first_record(run: Run, topic: st
 
 
 def test_following_a_topic_until_interrupted(bootstrap: str, run: Run, topic: str) -> None:
-    run("topic", "create", topic, "-n", "1")
+    run("topic", "create", topic, "-p", "1")
     command = [sys.executable, "-m", "pyrklog", "consume", topic, "-o", "end", "-b", bootstrap]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -238,7 +246,7 @@ def test_following_a_topic_until_interrupted(bootstrap: str, run: Run, topic: st
 
 
 def test_a_reader_that_goes_away_is_no_error(bootstrap: str, run: Run, topic: str) -> None:
-    run("topic", "create", topic, "-n", "1")
+    run("topic", "create", topic, "-p", "1")
     run("produce", topic, stdin="".join(f"{number}\n" for number in range(20_000)))
     command = f"{sys.executable} -m pyrklog consume {topic} -e -b {bootstrap}"
     script = f'{command} | head -1; exit "${{PIPESTATUS[0]}}"'
@@ -251,3 +259,46 @@ def test_a_reader_that_goes_away_is_no_error(bootstrap: str, run: Run, topic: st
 def test_properties_of_librdkafka_are_handed_on(run: Run, topic: str) -> None:
     assert "no.such.property" in run("topic", "list", "-X", "no.such.property=1", code=2)
     run("topic", "list", "-X", "socket.timeout.ms=20000")
+
+
+def test_a_bad_line_tells_what_was_written_before_it(run: Run, topic: str) -> None:
+    lines = '{"value": "a"}\n{"value": "b"}\nnonsense\n'
+    error = run("produce", topic, "-f", "jsonl", stdin=lines, code=9)
+    assert error.startswith("error: line 3 is not JSON")
+    assert error.endswith("; 2 records before it were written\n")
+    assert run("consume", topic, "-e") == "a\nb\n"
+    error = run("produce", topic, "-f", "jsonl", stdin="nonsense\n", code=2)
+    assert error.startswith("error: line 1 is not JSON")
+    assert "written" not in error
+
+
+def test_the_only_broker_is_never_safe_to_restart(run: Run, bootstrap: str, topic: str) -> None:
+    run("topic", "create", topic, "-p", "20")
+    asked = ["-b", bootstrap, "cluster", "restart-safe", "1"]
+    said = CliRunner().invoke(app, asked)
+    sentence = "no: it is the only broker, and a restart stops all service until it is back\n"
+    assert (said.exit_code, said.stdout, said.stderr) == (8, sentence, "")
+    document = json.loads(CliRunner().invoke(app, [*asked, "-o", "json"]).stdout)
+    assert len(document["items"][0]["partitions"]) >= 20
+
+
+def test_an_option_letter_for_numbers_means_how_many_are_wanted() -> None:
+    """Of records, rebalances, lines, brokers: what the command itself prints or starts."""
+
+    found: set[str] = set()
+
+    def look(command: Any) -> None:
+        for one in getattr(command, "commands", {}).values():
+            look(one)
+        found.update(one.name for one in command.params if "-n" in one.opts)
+
+    look(typer.main.get_command(app))
+    assert found == {"count", "lines"}
+
+
+def test_every_schema_has_our_name() -> None:
+    folder = Path(cli.__file__).parent
+    sources = "".join(file.read_text() for file in folder.glob("*.py"))
+    schemas = re.findall(r'"([\w.-]+/\d+)"', sources)
+    assert len(schemas) > 10
+    assert [name for name in schemas if not name.startswith("pyrklog.")] == []

@@ -1,5 +1,6 @@
 """Commands that are interrupted, by Ctrl-C or by a broker that goes away, or whose output is."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -154,3 +155,19 @@ def test_a_group_whose_member_cannot_print_has_not_read(
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 1
     assert finished(broker_without_delay, "consume", topic, "-g", "g", "-e") == "one\n"
+
+
+def test_a_member_that_is_terminated_commits_and_leaves(
+    broker_without_delay: TestBroker, topic: str
+) -> None:
+    """As containers and service managers end a process: the next member need not wait for it."""
+    finished(broker_without_delay, "produce", topic, "one", "two")
+    with run(broker_without_delay, "consume", topic, "-g", "g") as process:
+        assert [line_of(process), line_of(process)] == ["one\n", "two\n"]
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (143, "", "")
+    described = json.loads(finished(broker_without_delay, "group", "describe", "g", "-o", "json"))
+    (group,) = described["items"]
+    assert group["state"] == "Empty"
+    assert [one["committed"] for one in group["partitions"]] == [2]

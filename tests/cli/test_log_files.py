@@ -30,7 +30,7 @@ def run(*arguments: str | Path, code: int = 0) -> tuple[str, str]:
 def partition(new_broker: Callable[..., TestBroker]) -> Path:
     """A partition folder of 200 records in several batches, its broker stopped."""
     broker = new_broker().start()
-    run("-b", broker.bootstrap, "topic", "create", "t", "-n", "1", "-c", "index.interval.bytes=0")
+    run("-b", broker.bootstrap, "topic", "create", "t", "-p", "1", "-c", "index.interval.bytes=0")
     for start in range(0, RECORDS, 20):
         values = [f"value {number}" for number in range(start, start + 20)]
         run("-b", broker.bootstrap, "produce", "t", *values, "-k", "k", "-H", "h=1", "-z", "zstd")

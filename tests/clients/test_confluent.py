@@ -59,6 +59,18 @@ def test_acks(bootstrap: str, topic: str, acks: str) -> None:
     assert values == [b"%d" % number for number in range(200)]
 
 
+def test_a_minimum_beyond_the_replicas_is_all_of_them(
+    bootstrap: str, topic: str, admin: Any
+) -> None:
+    done(admin.create_topics([NewTopic(topic, 1, 1, config={"min.insync.replicas": "2"})]))
+    producer = producer_of(bootstrap, acks="all", **{"message.timeout.ms": 10_000})
+    errors: list[Any] = []
+    producer.produce(topic, b"v", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(DEADLINE_S) == 0
+    assert errors == [None]
+    assert [record.value for record in CLIENT.consume(bootstrap, topic, 1)] == [b"v"]
+
+
 def test_many_small_batches_in_flight_stay_in_order(bootstrap: str, topic: str) -> None:
     producer = producer_of(
         bootstrap,
@@ -281,6 +293,26 @@ def test_broker_options(admin: Any) -> None:
     assert entries["log.dirs"].value
 
 
+def test_broker_options_without_effect(admin: Any) -> None:
+    broker = str(admin.describe_cluster().result(DEADLINE_S).controller.id)
+
+    def alter(name: str, value: str | None, operation: Any) -> Any:
+        change = ConfigEntry(name, value, incremental_operation=operation)
+        resource = ConfigResource("broker", broker, incremental_configs=[change])
+        return admin.incremental_alter_configs([resource])
+
+    def set_option(name: str, value: str) -> Any:
+        return alter(name, value, AlterConfigOpType.SET)
+
+    for name in ("sasl.kerberos.min.time.before.relogin", "background.threads"):
+        assert done(set_option(name, "7")) is None
+        found = done(admin.describe_configs([ConfigResource("broker", broker)]))
+        assert found[name].value == "7"
+        assert done(alter(name, None, AlterConfigOpType.DELETE)) is None
+    assert error_of(set_option("background.treads", "7")) == KafkaError.INVALID_CONFIG
+    assert error_of(set_option("quota.window.num", "7")) == KafkaError.INVALID_REQUEST
+
+
 def test_delete_records(bootstrap: str, topic: str, admin: Any) -> None:
     CLIENT.produce(bootstrap, topic, [Record(None, b"%d" % number) for number in range(10)])
 
@@ -300,6 +332,18 @@ def test_delete_records(bootstrap: str, topic: str, admin: Any) -> None:
     CLIENT.produce(bootstrap, topic, [Record(None, b"after")])
     assert CLIENT.consume(bootstrap, topic, 1, start=10)[0].value == b"after"
     consumer.close()
+
+
+def test_delete_records_without_waiting(bootstrap: str, topic: str, admin: Any) -> None:
+    CLIENT.produce(bootstrap, topic, [Record(None, b"%d" % number) for number in range(10)])
+
+    def delete(offset: int) -> Any:
+        place = TopicPartition(topic, 0, offset)
+        return admin.delete_records([place], operation_timeout=0)
+
+    assert done(delete(4)).low_watermark == 4
+    assert done(delete(-1)).low_watermark == 10
+    assert error_of(delete(11)) == KafkaError.OFFSET_OUT_OF_RANGE
 
 
 def test_a_recreated_topic_starts_afresh(bootstrap: str, topic: str, admin: Any) -> None:

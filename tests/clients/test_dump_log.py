@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.testing import TestBroker
@@ -84,9 +85,17 @@ def test_kafka_reads_what_we_wrote(new_broker: Any, topic: str) -> None:
 
     broker.start()
     count += fill(broker.bootstrap, topic, 1)
+    # Two batches of one producer: its snapshot has something behind what Kafka reads.
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+    for _ in range(2):
+        producer.produce(topic, b"value")
+        assert producer.flush(20) == 0
+    count += 2
     assert broker.stop() == 0
     check_folder(folder, count)
     snapshot = max(folder.glob("*.snapshot"))
     producers = dump(folder, ".snapshot")
     assert int(snapshot.stem) == count, "a clean stop leaves a snapshot at the end"
     assert re.search(r"producerId: \d+ producerEpoch: 0 .*lastSequence: 59 ", producers)
+    assert re.search(r"producerId: \d+ producerEpoch: 0 .*lastSequence: 1 ", producers)
+    assert b"pyrkseq1" in snapshot.read_bytes()

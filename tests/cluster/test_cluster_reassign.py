@@ -63,6 +63,8 @@ def test_a_broker_is_emptied_by_a_plan_and_filled_again(
     assert replicas(cluster, topic) == before
     arguments = ["apply", str(file), "--throttle", "500MB/s", "--rollback", str(undo), "-w"]
     out, _ = run(cluster, *arguments)
+    assert out.startswith("each broker copies at most 500 MB/s\n")
+    assert out.endswith("done: 4 partitions are where the plan wants them\n")
     for item in json.loads(plan)["partitions"]:
         shown = ",".join(map(str, item["replicas"]))
         assert f"{topic}-{item['partition']}: " in out
@@ -80,6 +82,30 @@ def test_a_broker_is_emptied_by_a_plan_and_filled_again(
     assert replicas(cluster, topic) == before
     assert RATE not in cluster.json("/config/brokers/1")["config"]
     assert len(consume(cluster, topic, 120, "g")) == 120
+
+
+def test_a_throttle_that_was_left_goes_with_cancel_all(
+    cluster: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    create(cluster, topic, 1, 1)
+    produce(cluster, topic, 1, [b"x"])
+    (old,) = replicas(cluster, topic)["0"]
+    other = next(number for number in cluster.brokers if number != old)
+    file = tmp_path / "plan.json"
+    partition = {"topic": topic, "partition": 0, "replicas": [other]}
+    file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    run(cluster, "apply", str(file), "--throttle", "500MB/s")
+    wait_until(lambda: replicas(cluster, topic) == {"0": [other]}, "it does not move")
+
+    def throttled() -> bool:
+        config = cluster.json(f"/config/topics/{topic}")["config"]
+        return any("throttled.replicas" in option for option in config)
+
+    assert throttled()
+    out, _ = run(cluster, "cancel", "--all")
+    assert out == "nothing moves\n"
+    assert not throttled()
+    assert RATE not in cluster.json("/config/brokers/1")["config"]
 
 
 def to_one_that_stands_still(

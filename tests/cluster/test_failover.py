@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from pyrklog.peers.observer import REFUSAL_SECONDS
+from pyrklog.peers.silence import LIMIT_MIN_SECONDS
 from tests.support.cluster import BrokerCluster, wait_until
 from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
 from tests.support.processes import children, is_running
@@ -178,28 +178,97 @@ def test_a_controller_whose_port_refuses_is_deposed(
     check_service_without(cluster, topic, victim, survivor)
 
 
-def test_a_controller_that_stands_still_is_not_deposed(
+def test_a_controller_that_stands_still_is_deposed_by_the_others(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    """A time-out is no refusal. That the others look all the time shows when it dies."""
+    """Two of three get no answer; the partitions that it led are led by others. When it goes on it
+    is a broker like any other."""
     cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
-    create(cluster, topic, 6, 1)
+    admin = create(cluster, topic, 6, 3)
     victim = cluster.controller()
-    other = next(n for n in cluster.brokers if n != victim)
-    client = AdminClient({"bootstrap.servers": cluster.brokers[other].bootstrap})
+    assert victim in leaders(admin, topic).values()
+    epoch = int(cluster.store.get("/controller_epoch")[0])
+    cluster.brokers[victim].signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: cluster.controller() != victim, "it is not deposed")
+        survivor = AdminClient(
+            {"bootstrap.servers": cluster.brokers[cluster.controller()].bootstrap}
+        )
+        check_led_around(cluster, topic, victim, survivor)
+        assert int(cluster.store.get("/controller_epoch")[0]) == epoch + 1
+    finally:
+        cluster.brokers[victim].signal(signal.SIGCONT)
+    check_back(cluster, topic, survivor)
+    assert cluster.controller() != victim
+
+
+def test_a_leader_that_stands_still_is_led_around(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    """The controller and the third broker get no answer. A partition that it has alone waits."""
+    cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
+    admin = create(cluster, topic, 6, 3)
+    lone = f"{topic}-lone"
+    create(cluster, lone, 3, 1, options={"unclean.leader.election.enable": "true"})
+    before = leaders(admin, lone)
+    victim = next(n for n in cluster.brokers if n != cluster.controller())
+    survivor = AdminClient({"bootstrap.servers": cluster.brokers[cluster.controller()].bootstrap})
+    cluster.brokers[victim].signal(signal.SIGSTOP)
+    try:
+        check_led_around(cluster, topic, victim, survivor)
+        wait_until(lambda: leaders(survivor, lone) == before, "a suspicion is no proof")
+    finally:
+        cluster.brokers[victim].signal(signal.SIGCONT)
+    check_back(cluster, topic, survivor)
+
+
+def check_led_around(
+    cluster: BrokerCluster, topic: str, victim: int, survivor: AdminClient
+) -> None:
+    """The others lead and take records, while the session of the one that stands still lives."""
+    wait_until(lambda: not {victim, -1} & set(leaders(survivor, topic).values()), "not all are led")
+    wait_until(
+        lambda: all(victim not in isr for isr in in_sync(survivor, topic).values()),
+        "it stays in sync",
+    )
+    assert cluster.is_registered(victim)
+    produce(cluster, topic, 6, [b"v"])
+
+
+def check_back(cluster: BrokerCluster, topic: str, survivor: AdminClient) -> None:
+    """It follows, and all records are there."""
+    wait_until(
+        lambda: all(isr == {1, 2, 3} for isr in in_sync(survivor, topic).values()),
+        "not all are in sync",
+    )
+    assert consume(cluster, topic, 6, "g") == [b"v"] * 6
+
+
+@pytest.mark.parametrize("role", ["controller", "broker"])
+def test_of_two_brokers_none_is_led_around_for_its_silence(
+    new_cluster: Callable[..., BrokerCluster], topic: str, role: str
+) -> None:
+    """Either may be the one that is cut off. That they look all the time shows when one dies."""
+    cluster = new_cluster(count=2, **LONG, **NO_WATCHDOG).start()
+    admin = create(cluster, topic, 6, 2)
+    controller = cluster.controller()
+    other = next(n for n in cluster.brokers if n != controller)
+    victim, witness = (controller, other) if role == "controller" else (other, controller)
+    client = AdminClient({"bootstrap.servers": cluster.brokers[witness].bootstrap})
+    before = leaders(admin, topic)
     node, stat = cluster.store.get("/controller")
     cluster.brokers[victim].signal(signal.SIGSTOP)
     try:
-        # Ten times as long as it takes to suspect one that refuses.
-        until = time.monotonic() + 20 * REFUSAL_SECONDS
+        # Four times as long as it takes to suspect one of three.
+        until = time.monotonic() + 16 * LIMIT_MIN_SECONDS
         while time.monotonic() < until:
-            assert len(leaders(client, topic)) == 6
-            assert cluster.store.get_children("/pyrklog/refused") == []
+            assert leaders(client, topic) == before
         assert cluster.store.get("/controller") == (node, stat)
     finally:
         cluster.brokers[victim].signal(signal.SIGCONT)
     cluster.brokers[victim].kill()
-    wait_until(lambda: cluster.controller() != victim, "it is not deposed when it is dead")
+    wait_until(lambda: cluster.controller() == witness, "it is not deposed when it is dead")
+    wait_until(lambda: set(leaders(client, topic).values()) == {witness}, "not all are led")
 
 
 def test_without_suspicion_a_controller_leads_until_its_session_has_ended(
@@ -213,10 +282,11 @@ def test_without_suspicion_a_controller_leads_until_its_session_has_ended(
     assert cluster.store.exists("/pyrklog/deposed") is None
 
 
-def test_a_broker_that_stands_still_is_not_suspected(
+def test_without_a_majority_a_broker_that_stands_still_is_not_suspected(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    """A time-out is no refusal."""
+    """The controller alone gets no answer, since the third broker is dead. A time-out is no
+    refusal."""
     cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
     admin = create(cluster, topic, 6, 3)
     controller = cluster.controller()

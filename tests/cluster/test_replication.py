@@ -1,9 +1,10 @@
 """Three replicas of everything: what is acknowledged by all survives any one broker."""
 
+import signal
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.support.cluster import BrokerCluster, wait_until
@@ -98,6 +99,27 @@ def test_a_new_replica_of_a_topic_whose_beginning_is_gone_starts_there(
     wait_until(whole(admin, topic), "not all are in sync again")
     assert any("replica_restarted" in line for line in cluster.brokers[away].log)
     produce(cluster, topic, 1, [b"z"])
+
+
+def test_deleted_records_are_gone_at_all_live_replicas_when_the_answer_comes(
+    cluster: BrokerCluster, topic: str
+) -> None:
+    admin = create(cluster, topic, 1, 3)
+    produce(cluster, topic, 1, [b"x"] * 10)
+    wait_until(whole(admin, topic), "not all are in sync")
+    (leader,) = leaders(admin, topic).values()
+    slow = next(number for number in cluster.brokers if number != leader)
+    cluster.brokers[slow].signal(signal.SIGSTOP)
+    try:
+        future = admin.delete_records([_at(topic, 4)], operation_timeout=1)[_at(topic, 4)]
+        with pytest.raises(KafkaException) as late:
+            future.result(30)
+        assert late.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
+    finally:
+        cluster.brokers[slow].signal(signal.SIGCONT)
+    for offset in (4, 6):
+        future = admin.delete_records([_at(topic, offset)], operation_timeout=20)[_at(topic, 4)]
+        assert future.result(30).low_watermark == offset
 
 
 def _at(topic: str, offset: int) -> object:

@@ -55,8 +55,12 @@ def test_of_three_that_fall_together_the_one_without_memory_does_not_lead(
     assert says(cluster, 1, "unclean_start")
     first = AdminClient({"bootstrap.servers": cluster.brokers[1].bootstrap})
     # Only where nobody else was in sync any more may it lead.
-    for partition, leader in leaders(first, topic).items():
-        assert leader == (1 if before[partition]["isr"] == [1] else -1), partition
+    others = [partition for partition in before if before[partition]["isr"] != [1]]
+    assert others
+    for partition in others:
+        state = cluster.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        assert (state["leader"], state["isr"]) == (-1, before[partition]["isr"])
+    assert all(leaders(first, topic)[partition] == -1 for partition in others)
     cluster.brokers[2].start()
     cluster.brokers[3].start()
     assert not says(cluster, 2, "unclean_start")
@@ -66,6 +70,39 @@ def test_of_three_that_fall_together_the_one_without_memory_does_not_lead(
     )
     assert sorted(consume(cluster, topic, 300, "g")) == sorted(values * 6)
     assert cluster.store.exists("/pyrklog/unclean/1") is None
+
+
+def test_of_three_that_lose_their_memory_two_go_on(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    """The third never comes back, and is not waited for."""
+    cluster = new_cluster(**{"pyrklog.cache.flush.ms": 600_000}).start()
+    create(cluster, topic, 6, 3, options=STRICT)
+    produce(cluster, topic, 6, [b"%d" % number for number in range(50)])
+    for broker in cluster.brokers.values():
+        broker.signal(9)
+    for number, broker in cluster.brokers.items():
+        broker.wait()
+        lose_memory(cluster, number)
+    wait_until(lambda: not cluster.registered(), "their sessions do not end")
+    for number in (1, 2):
+        cluster.brokers[number].start()
+        assert says(cluster, number, "unclean_start")
+    first = AdminClient({"bootstrap.servers": cluster.brokers[1].bootstrap})
+    wait_until(
+        lambda: all(isr == {1, 2} for isr in in_sync(first, topic).values()),
+        "somebody is waited for who may never come",
+    )
+    assert any(says(cluster, number, "led_by_the_most") for number in (1, 2))
+    values = [b"after %d" % number for number in range(50)]
+    produce(cluster, topic, 6, values)
+    cluster.brokers[3].start()
+    wait_until(
+        lambda: all(isr == {1, 2, 3} for isr in in_sync(first, topic).values()),
+        "not all are in sync",
+    )
+    # What was on the disks comes before it.
+    assert any(value.startswith(b"after") for value in consume(cluster, topic, 300, "g"))
 
 
 def test_a_broker_that_was_killed_or_ended_is_whole(cluster: BrokerCluster, topic: str) -> None:

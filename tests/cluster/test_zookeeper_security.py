@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from pyrklog.metastore.zookeeper import Handler
+from pyrklog.metastore.zookeeper_handler import Handler
 from pyrklog.metastore.zookeeper_tls import TlsFiles, tls_context
 from pyrklog.testing.broker import BrokerExited
 from tests.support.certificates import Certificates, make_certificates

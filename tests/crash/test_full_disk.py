@@ -7,6 +7,7 @@ go on; and when there is space, the directory takes records again by itself.
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -96,6 +97,40 @@ def produce_when_possible(connection: Connection, topic: str) -> int:
         assert time.monotonic() < deadline, "the directory stayed read-only"
         time.sleep(0.05)
     return answer.base_offset
+
+
+def told(broker: TestBroker, *arguments: str) -> tuple[int, str]:
+    """Exit code and output of a command of ours."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pyrklog", "-b", broker.bootstrap, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_a_full_disk_is_told_to_whoever_asks_and_to_whoever_writes(
+    new_broker: Make, topic: str, small_disk: Path
+) -> None:
+    broker = new_broker(options={"log.dirs": str(small_disk / "logs")}).start()
+    with Connection(broker.bootstrap) as connection:
+        assert create_topic(connection, topic) == 0
+    assert told(broker, "cluster", "health")[0] == 0
+    fill_until_refused(broker, topic)
+    what = f"broker 1 takes no records in {small_disk / 'logs'}: its disk is full; fix: free space"
+    code, page = told(broker, "cluster", "health")
+    assert code == 8
+    assert page.startswith(f"DEGRADED  {what}")
+    code, line = told(broker, "produce", topic, "more", "--timeout", "2")
+    assert code == 7
+    assert line.startswith(f"error: 1 of 1 records not written: {what}")
+    grow(small_disk)
+    with Connection(broker.bootstrap) as connection:
+        produce_when_possible(connection, topic)
+    assert told(broker, "cluster", "health")[0] == 0
 
 
 def test_a_full_disk_stops_one_directory_only(

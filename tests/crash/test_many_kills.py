@@ -34,7 +34,7 @@ from tests.support.witnesses import (
     Reader,
 )
 
-KILLS = int(os.environ.get("KILLS", "25"))
+KILLS = int(os.environ.get("KILLS", "10"))
 SEED = int(os.environ.get("KILLS_SEED", str(random.randrange(1 << 30))))
 KILLS_A_CAMPAIGN = 100
 PATIENCE_S = 60.0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import strategies as st
 
-from pyrklog.groups.loading import LoadedGroup, PartitionLoader
+from pyrklog.groups.loading import UNEXPECTED, LoadedGroup, PartitionLoader
 from pyrklog.groups.registry import Registry
 from pyrklog.groups.values import GroupSettings
 from pyrklog.internal_log import InternalBatch, InternalRecord
@@ -146,6 +146,7 @@ def check(script: Script, loader: PartitionLoader) -> None:
     for batch in script.batches:
         for _ in loader.feed(batch):
             pass
+    assert not any(UNEXPECTED in problem for problem in loader.problems)
     groups = {loaded.group_id: loaded for loaded in loader.finish()}
     for name in GOOD:
         loaded = groups.get(name) or LoadedGroup(name, None, {}, {})
@@ -161,7 +162,7 @@ def _serve(loaded: list[LoadedGroup]) -> None:
     """All of them, the damaged ones too, can be asked for, expire and move away."""
     registry = Registry(GroupSettings(), 1)
     registry.begin_load(0, 0)
-    registry.finish_load(0, loaded, NOW_MS)
+    assert registry.finish_load(0, loaded, NOW_MS).failed == []
     for name in list(registry.groups):
         found = registry.describe_group(name)
         members = [
@@ -173,7 +174,8 @@ def _serve(loaded: list[LoadedGroup]) -> None:
         registry.fetch_offsets(name, None, require_stable=True)
         registry.expire(name, NOW_MS + 10**12)
     registry.list_groups()
-    registry.unload(0, NOW_MS)
+    for machine in registry.unload(0):
+        machine.unload(NOW_MS)
 
 
 class EndsBatch(PartitionLoader):

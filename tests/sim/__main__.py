@@ -19,17 +19,29 @@ def main() -> int:
     parser.add_argument("--no-power", action="store_true", help="no machine loses power")
     parser.add_argument("--moves", action="store_true", help="only seeds with reassignments")
     parser.add_argument("--topics", action="store_true", help="only seeds with topics made")
+    parser.add_argument("--cuts", action="store_true", help="only seeds with power cuts")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=("changes_minimum", "allows_unclean", "hangs", "caches"),
+        help="only seeds with that",
+    )
     parser.add_argument("--plant", action="append", default=[], help="bugs of the data plane")
     parser.add_argument("--keep-going", action="store_true")
     asked = parser.parse_args()
     began = time.monotonic()
     failed = 0
-    acknowledged = events = suspicions = deposals = 0
+    acknowledged = events = suspicions = deposals = silences = 0
     for seed in range(asked.first, asked.first + asked.seeds):
         settings = settings_of(seed)._replace(
             planted=tuple(asked.plant), loses_power=not asked.no_power
         )
         if (asked.moves > settings.moves) or (asked.topics > settings.makes_topics):
+            continue
+        if asked.cuts > settings.cuts_power:
+            continue
+        if not all(getattr(settings, name) for name in asked.only):
             continue
         script = script_of(seed, settings)
         outcome = run(seed, settings, script)
@@ -37,6 +49,7 @@ def main() -> int:
         events += outcome.events
         suspicions += outcome.suspicions
         deposals += outcome.deposals
+        silences += outcome.silences
         if asked.trace:
             print("\n".join(outcome.trace))
         if outcome.violation is not None:
@@ -50,7 +63,8 @@ def main() -> int:
     seconds = time.monotonic() - began
     print(
         f"{seed + 1 - asked.first} seeds, {failed} failed, {acknowledged} acknowledged, "
-        f"{suspicions} suspicions, {deposals} deposals, {events} events, {seconds:.1f} s"
+        f"{suspicions} suspicions, {deposals} deposals ({silences} by silence), "
+        f"{events} events, {seconds:.1f} s"
     )
     return min(failed, 1)
 

@@ -6,6 +6,7 @@ read, is *promised*: from then on it is on every member of the in-sync replicas.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +14,7 @@ from pyrklog.metastore import znodes
 from pyrklog.peers.observer import REFUSALS
 from tests.sim import topics
 from tests.sim.assignments import Assignments
+from tests.sim.stillness import was_still, was_still_for_another
 from tests.sim.zookeeper import SESSION_TIMEOUT_US
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class Replica:
 class Promises:
     """What must not be lost of a partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, minimum: int) -> None:
         self.by_base: dict[int, Batch] = {}
         self.shown_end = 0
         self.leaders: dict[int, int] = {}
@@ -69,6 +71,14 @@ class Promises:
         """Brokers that have lost power, and have not come back into the ISR since."""
         self.taken_back: set[int] = set()
         """Replicas that a cancellation took out of a small ISR, and what is promised with them."""
+        self.is_cut = False
+        """More machines have lost power than is borne, and nobody has led since."""
+        self.cut_epoch = -1
+        """The leader epoch of the last such cut."""
+        self.unclean_epoch = -1
+        """The leader epoch before the last unclean election: what is shown in it is no promise."""
+        self.floor = minimum
+        """On how many brokers each promise is (``Options.promised``)."""
 
 
 class Checker:
@@ -79,7 +89,8 @@ class Checker:
         self._heap = world.heap
         self.replicas: dict[tuple[int, int], Replica] = {}
         """(broker, partition) -> what it has."""
-        self.partitions = {index: Promises() for index in world.settings.partitions}
+        minimum = world.settings.min_insync_replicas
+        self.partitions = {index: Promises(minimum) for index in world.settings.partitions}
         self._before: dict[int, dict[Key, Key | None]] = {i: {} for i in self.partitions}
         """Log matching: what lies before each batch is the same in all logs that have it."""
         self._content: dict[int, dict[Key, tuple[int, int]]] = {i: {} for i in self.partitions}
@@ -90,7 +101,11 @@ class Checker:
         """Registrations of brokers, and the sessions that they belong to."""
         self._deposed: tuple[int, znodes.Deposed] | None = None
         """The last deposal, and when it was."""
-        self.suspicions = self.deposals = 0
+        self.violation: Violation | None = None
+        """The first one."""
+        self.suspicions = self.deposals = self.cuts = 0
+        self.silent_suspicions = self.silent_deposals = 0
+        """Those by silence, among them."""
         self.forgives_losses = False
         """Where more has failed than can be borne."""
         self.acknowledged = 0
@@ -100,9 +115,13 @@ class Checker:
                 self.replicas[broker, index] = Replica()
 
     def violated(self, what: str, cause: BaseException | None = None) -> None:
-        """Raises :class:`Violation`."""
+        """Raises :class:`Violation`. Drivers may set aside what raises it, as any other bug: it is
+        kept for whoever runs the simulation."""
         self._heap.note(f"VIOLATION {what}")
-        raise Violation(what) from cause
+        violation = Violation(what)
+        violation.__cause__ = cause
+        self.violation = self.violation or violation
+        raise violation
 
     # --- the store -------------------------------------------------------------------------------
 
@@ -124,6 +143,8 @@ class Checker:
         for path in sorted(paths):
             if path.startswith(f"{znodes.BROKER_IDS}/"):
                 self._registration_written(path)
+            elif path.startswith(f"{znodes.REFUSED}/"):
+                self._marked(path)
         if znodes.DEPOSED in paths:
             self._controller_deposed()
 
@@ -138,7 +159,8 @@ class Checker:
             self._registered[path] = owner
 
     def _controller_deposed(self) -> None:
-        """By a broker that was refused; not in turn with others that were not dead either."""
+        """By a broker that was refused, or had no answer and was not the only one; not in turn with
+        others that were not dead either."""
         tree, now_us = self._world.zookeeper.tree, self._heap.now_us
         entry = tree.get(znodes.DEPOSED)
         assert entry is not None, "nobody deletes it"
@@ -146,7 +168,9 @@ class Checker:
         self.deposals += 1
         self._heap.note(f"{deposed.by} deposes {deposed.broker}, unproven {deposed.unproven}")
         if not self._world.network.refusals[deposed.by, deposed.broker]:
-            self.violated(f"{deposed.broker} is deposed, and never refused {deposed.by}")
+            self.silent_deposals += 1
+            if not self._was_silent(deposed.by, deposed.broker):
+                self.violated(f"{deposed.broker} is deposed, and never refused {deposed.by}")
         if self._deposed is not None:
             at_us, last = self._deposed
             still = tree.get(znodes.broker_path(last.broker))
@@ -159,18 +183,41 @@ class Checker:
         """A controller takes a broker for dead."""
         self.suspicions += 1
         if self._world.network.refusals[controller, broker] < REFUSALS:
-            self.violated(f"{broker} is suspected, and did not refuse {controller} twice")
+            self.silent_suspicions += 1
+            if not self._was_silent(controller, broker):
+                self.violated(f"{broker} is suspected, and neither refused {controller} nor others")
+
+    def _was_silent(self, observer: int, broker: int) -> bool:
+        """Nobody is led around on one broker's word."""
+        world = self._world
+        return was_still(world, observer, broker) and was_still_for_another(world, observer, broker)
+
+    def _marked(self, path: str) -> None:
+        """A broker says that the controller refuses it, or does not answer."""
+        tree = self._world.zookeeper.tree
+        mark, controller = tree.get(path), tree.get(znodes.CONTROLLER)
+        if mark is None or not mark.node.data or controller is None:
+            return
+        refused = znodes.decode_refused(path, mark.node.data)
+        if not refused.is_silent or refused.controller_czxid != controller.node.stat.czxid:
+            return
+        observer = int(path.rpartition("/")[2])
+        incumbent = znodes.decode_controller(controller.node.data)
+        if not was_still(self._world, observer, incumbent):
+            self.violated(f"{observer} says that {incumbent} is silent, which it was not")
 
     def _state_written(self, index: int, promises: Promises, path: str) -> None:
         entry = self._world.zookeeper.tree.get(path)
         if entry is None:
             return
         now = znodes.decode_state(path, entry.node.data)
-        now = now._replace(eligible=self._eligible(index, entry.node.stat.version))
+        eligible, unclean = self._eligible(index, entry.node.stat.version)
+        now = now._replace(eligible=eligible, unclean=unclean)
         before, promises.leadership = promises.leadership, now
         self._heap.note(
             f"state t-{index} leader={now.leader} epoch={now.leader_epoch} isr={list(now.isr)} "
-            f"version={entry.node.stat.version} eligible={list(now.eligible)}"
+            f"version={entry.node.stat.version} eligible={list(now.eligible)} "
+            f"unclean={list(now.unclean)}"
         )
         if now.leader >= 0 and now.leader not in now.isr:
             self.violated(f"t-{index}: leader {now.leader} is not in the ISR {now.isr}")
@@ -179,27 +226,113 @@ class Checker:
         if set(now.eligible) & set(now.isr):
             self.violated(f"t-{index}: {now.eligible} are eligible, and {now.isr} in sync")
         self._are_counted(index, promises)
+        if before is not None and self._world.options.elected_unclean(index, before, now):
+            promises.is_cut = True
+            promises.cut_epoch = promises.unclean_epoch = before.leader_epoch
+        elif before is not None and before.unclean and now.leader >= 0:
+            self._chosen(index, promises, before, now)
         joined = set(now.isr) - set(before.isr if before is not None else ())
         for broker in sorted(joined):
             self._has_all(index, broker, "joins the ISR")
-            if self.replicas[broker, index].is_known:
+            if self.replicas[broker, index].is_known and not promises.is_cut:
                 promises.lacking.discard(broker)
         for broker in now.eligible:
             self._has_all(index, broker, "is eligible")
         gone = set(before.isr if before is not None else ()) - set(now.isr + now.eligible)
         promises.taken_back |= gone & set(self.assignments.current(index).adding)
-        if len(now.isr) >= self._world.settings.min_insync_replicas:
+        if len(now.isr) >= self._world.options.minimum(index):
             promises.taken_back.clear()
 
-    def _eligible(self, index: int, partition_epoch: int) -> tuple[int, ...]:
+    def _eligible(
+        self, index: int, partition_epoch: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Who is eligible, and who is marked as unclean."""
         path = znodes.eligible_path("t", index)
         entry = self._world.zookeeper.tree.get(path)
         if entry is None:
-            return ()
-        eligible, of_epoch = znodes.decode_eligible(path, entry.node.data)
-        if of_epoch != partition_epoch:
-            self.violated(f"t-{index}: eligible of version {of_epoch}, state {partition_epoch}")
-        return eligible
+            return (), ()
+        found = znodes.decode_eligible(path, entry.node.data)
+        if found.partition_epoch != partition_epoch:
+            self.violated(f"t-{index}: {found} beside the state of version {partition_epoch}")
+        return found.eligible, found.unclean
+
+    def less_is_borne(self) -> None:
+        """A minimum may have been lowered. A cut that nobody has led since stays as it is."""
+        self._cut((), [index for index, known in self.partitions.items() if not known.is_cut])
+
+    def power_cut(self, brokers: Sequence[int]) -> None:
+        """These machines are about to lose power, whatever is borne."""
+        self._cut(brokers, list(self.partitions))
+
+    def _cut(self, brokers: Sequence[int], indexes: Sequence[int]) -> None:
+        for index in indexes:
+            promises = self.partitions[index]
+            minimum = self._world.options.promised(index, promises)
+            lost = (promises.lacking | set(brokers)) & set(self.assignments.replicas(index))
+            if len(lost | promises.taken_back) >= minimum and promises.leadership is not None:
+                promises.is_cut = True
+                promises.cut_epoch = promises.leadership.leader_epoch
+
+    def _chosen(
+        self,
+        index: int,
+        promises: Promises,
+        before: znodes.Leadership,
+        now: znodes.Leadership,
+    ) -> None:
+        """Somebody leads where those that lived lacked something."""
+        if now.leader not in before.unclean:
+            self._has_all(index, now.leader, "is taken for whole")
+            return
+        members, lost = set(before.members), promises.lacking
+        minimum = self._world.options.minimum(index)
+        if len(members & lost) < min(minimum, len(members)) and members - lost:
+            self.violated(f"t-{index}: {now} is elected, and {members - lost} have everything")
+        ends = self._ends(index)
+        for broker in ends:
+            missing = self._promised_with(index, broker) - self._promised_with(index, now.leader)
+            if missing:
+                self.violated(f"t-{index}: {now} is elected, and {broker} has {sorted(missing)}")
+
+    def _ends(self, index: int) -> Collection[int]:
+        """Who has told the controller how far its log reaches."""
+        for life in self._world.live():
+            machine = life.controller._machine if life.controller is not None else None
+            if machine is not None and life.controller is not None and life.controller.leads:
+                told = machine._unclean._ends.get(("t", index))
+                if told:
+                    return told
+        return ()
+
+    def _promised_with(self, index: int, broker: int) -> set[Key]:
+        keys = self.replicas[broker, index].keys
+        return {batch.key for batch in self.partitions[index].by_base.values()} & keys
+
+    def _led_after_cut(self, index: int, promises: Promises, broker: int, epoch: int) -> None:
+        """What is lost is lost: from now on the promises are those that the leader has."""
+        is_unclean = promises.unclean_epoch == promises.cut_epoch
+        if broker not in promises.lacking and not is_unclean:
+            promises.is_cut = False
+            self._has_all(index, broker, "leads after a power cut")
+        elif epoch > promises.cut_epoch:
+            promises.is_cut = False
+            promises.floor = 1
+            promises.taken_back.clear()
+            promises.lacking.discard(broker)
+            kept = self._promised_with(index, broker)
+            lost = [batch for batch in promises.by_base.values() if batch.key not in kept]
+            for batch in lost:
+                del promises.by_base[batch.base]
+            ends = [batch.last + 1 for batch in promises.by_base.values()]
+            promises.shown_end = min(promises.shown_end, max(ends, default=0))
+            self.cuts += 1
+            why = "by an unclean election" if is_unclean else "with power"
+            self._heap.note(f"t-{index}: {len(lost)} promises are lost {why}")
+
+    def rewound(self, index: int) -> int | None:
+        """Where consumers go back to behind a power cut; None where there was none."""
+        promises = self.partitions[index]
+        return promises.shown_end if promises.cut_epoch >= 0 else None
 
     def _are_counted(self, index: int, promises: Promises) -> None:
         """The leader's high watermark waits for every in-sync replica."""
@@ -302,6 +435,8 @@ class Checker:
 
     def _look_at_leader(self, life: Life, index: int, promises: Promises, view: Any) -> None:
         _, epoch, (_, mark, gate, _), _ = view
+        if promises.is_cut:
+            self._led_after_cut(index, promises, life.broker.id, epoch)
         self._are_counted(index, promises)
         broker, name = life.broker.id, f"{life.process.name} t-{index}"
         if promises.leaders.setdefault(epoch, broker) != broker:
@@ -312,7 +447,7 @@ class Checker:
         promises.marks[life.process.name, epoch] = mark
         if mark > gate:
             self.violated(f"{name}: high watermark {mark} is above the gate {gate}")
-        if mark > before:
+        if mark > before and epoch > promises.unclean_epoch:
             self._show(index, promises, broker, mark)
 
     def _show(self, index: int, promises: Promises, leader: int, mark: int) -> None:
@@ -347,25 +482,31 @@ class Checker:
         last, _ = self._content[index][key]
         batch = Batch(base, last, key[1], crc)
         known = self.partitions[index].by_base.get(base)
+        if known != batch and batch.epoch <= self.partitions[index].cut_epoch:
+            return  # it was lost with power while the client's answer was under way
         if known is not None and known != batch and not self.forgives_losses:
             self.violated(f"t-{index}: {batch.key} is acknowledged, and {known.key} was shown")
         self._promise(index, batch, "is acknowledged")
         brokers = self._world.settings.brokers
         holders = [b for b in brokers if key in self.replicas[b, index].keys]
         unknown = [b for b in brokers if not self.replicas[b, index].is_known]
-        if len(holders) + len(unknown) < self._world.settings.min_insync_replicas:
+        if len(holders) + len(unknown) < self._world.options.minimum(index):
             self.violated(f"t-{index}: {key} is acknowledged, and only {holders} have it")
 
-    def was_read(self, index: int, base: int, epoch: int, crc: int) -> None:
-        """A consumer has read a batch."""
+    def was_read(self, index: int, base: int, epoch: int, crc: int) -> bool:
+        """A consumer has read a batch; false where it was lost with power meanwhile."""
         known = self.partitions[index].by_base.get(base)
         if known is None or (known.epoch, known.crc) != (epoch, crc):
+            if epoch <= self.partitions[index].cut_epoch:
+                return False
             self.violated(f"t-{index}: ({base}, {epoch}) was read, and {known} was shown there")
         self.read += 1
+        return True
 
     def _is_member(self, index: int, broker: int) -> bool:
         state = self.partitions[index].leadership
-        return state is not None and broker in state.isr + state.eligible
+        # Of those that are marked nobody takes it that they have everything.
+        return state is not None and broker in set(state.members) - set(state.unclean)
 
     def _has_all(self, index: int, broker: int, what: str) -> None:
         replica = self.replicas[broker, index]
@@ -376,7 +517,7 @@ class Checker:
                 self._lost(index, broker, batch, what)
 
     def _lost(self, index: int, broker: int, batch: Batch, what: str) -> None:
-        if self.forgives_losses:
+        if self.forgives_losses or self.partitions[index].is_cut:
             return
         state = self.partitions[index].leadership
         isr = state.isr if state is not None else ()
@@ -385,14 +526,16 @@ class Checker:
     def bears_loss_of(self, broker: int) -> bool:
         """Whether nothing may be lost where this machine loses power, too.
 
-        Each promise is on ``min.insync.replicas`` of the brokers that are replicas by now: one of
-        them has to stay whole. Whoever cancels a reassignment may leave fewer, as with Kafka.
+        Each promise is on so many of the brokers that are replicas by now as ``Options.promised``
+        says: one of them has to stay whole. Whoever cancels a reassignment may leave fewer, as with
+        Kafka.
         """
-        minimum = self._world.settings.min_insync_replicas
+        promised = self._world.options.promised
         holders = {index: set(self.assignments.replicas(index)) for index in self.partitions}
         return all(
             broker not in holders[index]
-            or len(promises.lacking & holders[index] | promises.taken_back | {broker}) < minimum
+            or len(promises.lacking & holders[index] | promises.taken_back | {broker})
+            < promised(index, promises)
             for index, promises in self.partitions.items()
         )
 
@@ -403,6 +546,11 @@ class Checker:
             replica = self.replicas[broker, index]
             replica.is_known = False
             replica.view = replica.extent = None
+
+    def doubted(self, broker: int) -> None:
+        """Its next start cannot say that it has everything."""
+        for promises in self.partitions.values():
+            promises.lacking.add(broker)
 
     def ended(self, broker: int) -> None:
         """Its process is gone: what it opens next is to be looked at."""

@@ -203,7 +203,10 @@ class Consumer(Caller):
             reader.take(8 + 8 + 8)
             reader.take(4 + 4)
             records = reader.blob() or b""
-            if error == OFFSET_OUT_OF_RANGE:
+            rewound = self.world.checker.rewound(self._index)
+            if error == OFFSET_OUT_OF_RANGE and rewound is not None:
+                self._offset = min(self._offset, rewound)
+            elif error == OFFSET_OUT_OF_RANGE:
                 name = f"consumer {self._name}"
                 self.world.checker.violated(f"{name}: nothing is at {self._offset} any more")
             if error == NONE:
@@ -215,10 +218,13 @@ class Consumer(Caller):
         while len(records) - at >= 61:
             base, length, epoch, _, crc, _, delta = struct.unpack_from(">qiibIhi", records, at)
             if base + delta >= self._offset:
-                if base > self._offset:
+                rewound = self.world.checker.rewound(self._index)
+                if base > self._offset and rewound is None:
                     self.world.checker.violated(
                         f"consumer {self._name} skips from {self._offset} to {base}"
                     )
+                if not self.world.checker.was_read(self._index, base, epoch, crc):
+                    self._offset = base
+                    return
                 self._offset = base + delta + 1
-                self.world.checker.was_read(self._index, base, epoch, crc)
             at += 12 + length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.sim.network import STORE
@@ -39,6 +40,12 @@ KINDS = (
     ("expire", 1, 2, 0),
 )
 RESET_SHARE = 0.5
+STORE_AWAY_SHARE = 0.3
+"""Of the scripts: once the whole store is away."""
+STORE_AWAY_US = (100_000, 8_000_000)
+CUT_POWER = "cut_power"
+"""Several machines lose power together, whatever is borne, and come back one after another."""
+CUT_LASTS_US = 8_000_000
 POWER = ("lose_power", 1, 4, 6_000_000)
 
 
@@ -59,7 +66,19 @@ def draw(
             lasts_us = int(longest * dice.random() ** 2)
             actions.append(Action(at_us, kind, chosen, lasts_us))
             at_us += int(2_000_000 * dice.random() ** 3)
-    return [action for action in actions if action.at_us < until_us]
+    store = random.Random(f"{seed}/store")
+    if store.random() < STORE_AWAY_SHARE:
+        begins_us, lasts_us = store.randint(from_us, until_us), store.randint(*STORE_AWAY_US)
+        actions.append(Action(begins_us, "store_away", (), lasts_us))
+    return sorted(action for action in actions if action.at_us < until_us)
+
+
+def draw_cut(seed: int, brokers: Sequence[int], from_us: int, until_us: int) -> list[Action]:
+    """One power cut, of some of the brokers or of all."""
+    dice = random.Random(f"{seed}/cuts")
+    count = dice.choice((2, len(brokers) - 1, len(brokers), len(brokers)))
+    chosen = tuple(dice.sample(list(brokers), min(count, len(brokers))))
+    return [Action(dice.randint(from_us, until_us), CUT_POWER, chosen, CUT_LASTS_US)]
 
 
 def schedule(world: World, actions: Sequence[Action]) -> None:
@@ -93,6 +112,16 @@ def _lose_power(world: World, broker: int) -> Undo:
     return lambda: world.start(broker)
 
 
+def _cut_power(world: World, *brokers: int) -> Undo:
+    world.checker.power_cut(brokers)
+    dice = world.heap.dice("power cuts")
+    for broker in brokers:
+        world.kill(broker, loses_power=True)
+        if dice.random() < 0.8:  # the others come when everything heals
+            world.heap.after(dice.randint(0, CUT_LASTS_US), None, partial(world.start, broker))
+    return None
+
+
 def _pause(world: World, broker: int) -> Undo:
     life = world.brokers[broker].life
     if life is None:
@@ -102,7 +131,8 @@ def _pause(world: World, broker: int) -> Undo:
     return lambda: world.heap.resume(process)
 
 
-def _cut_pairs(world: World, pairs: Sequence[tuple[int, int]]) -> Undo:
+def cut_pairs(world: World, pairs: Sequence[tuple[int, int]]) -> Callable[[], None]:
+    """Nothing passes between these, in these directions; what ends that."""
     for pair in pairs:
         world.network.cut(*pair)
 
@@ -119,20 +149,31 @@ def _cut_pairs(world: World, pairs: Sequence[tuple[int, int]]) -> Undo:
 
 
 def _cut(world: World, one: int, other: int) -> Undo:
-    return _cut_pairs(world, [(one, other), (other, one)])
+    return cut_pairs(world, [(one, other), (other, one)])
 
 
 def _cut_one_way(world: World, one: int, other: int) -> Undo:
-    return _cut_pairs(world, [(one, other)])
+    return cut_pairs(world, [(one, other)])
 
 
 def _cut_from_store(world: World, broker: int) -> Undo:
-    return _cut_pairs(world, [(broker, STORE), (STORE, broker)])
+    return cut_pairs(world, [(broker, STORE), (STORE, broker)])
+
+
+def _store_away(world: World) -> Undo:
+    world.zookeeper.go_away()
+    heal = cut_pairs(world, [p for b in world.brokers for p in ((b, STORE), (STORE, b))])
+
+    def come_back() -> None:
+        world.zookeeper.come_back()
+        heal()
+
+    return come_back
 
 
 def _isolate(world: World, broker: int) -> Undo:
     others = [STORE, *(other for other in world.brokers if other != broker)]
-    return _cut_pairs(world, [p for o in others for p in ((broker, o), (o, broker))])
+    return cut_pairs(world, [p for o in others for p in ((broker, o), (o, broker))])
 
 
 def _break_connections(world: World, one: int, other: int) -> Undo:
@@ -142,11 +183,11 @@ def _break_connections(world: World, one: int, other: int) -> Undo:
 
 
 def _slow_disk(world: World, broker: int) -> Undo:
-    machine = world.brokers[broker]
-    machine.is_slow = True
+    volume = world.brokers[broker].volume
+    volume.is_slow = True
 
     def heal() -> None:
-        machine.is_slow = False
+        volume.is_slow = False
 
     return heal
 
@@ -165,7 +206,8 @@ def _leave(world: World, broker: int) -> Undo:
     return lambda: world.start(broker)
 
 
-def _expire(world: World, broker: int) -> Undo:
+def expire(world: World, broker: int) -> Undo:
+    """The broker's sessions end, whether its process lives or not."""
     for session in list(world.zookeeper.sessions.values()):
         if session.broker == broker:
             world.heap.note(f"session {session.session_id} of {broker} is ended")
@@ -176,24 +218,29 @@ def _expire(world: World, broker: int) -> Undo:
 DOINGS: dict[str, Callable[..., Undo]] = {
     "kill": _kill,
     "lose_power": _lose_power,
+    CUT_POWER: _cut_power,
     "pause": _pause,
     "cut": _cut,
     "cut_one_way": _cut_one_way,
     "cut_from_store": _cut_from_store,
+    "store_away": _store_away,
     "isolate": _isolate,
     "break_connections": _break_connections,
     "filter": _filter,
     "slow_disk": _slow_disk,
     "leave": _leave,
-    "expire": _expire,
+    "expire": expire,
 }
 
 
 def heal_everything(world: World) -> None:
     """Nothing is wrong any more."""
+    world.zookeeper.come_back()
     world.network.heal_all()
+    world.options.forbid_unclean()
     for number, broker in world.brokers.items():
-        broker.is_slow = False
+        broker.volume.is_slow = False
+        broker.volume.is_back()
         if broker.life is None:
             world.start(number)
         elif broker.life.process.is_paused:

@@ -23,6 +23,8 @@ class Process:
         self.name = name
         self.is_alive = True
         self.is_paused = False
+        self.resumed_us = -(10**9)
+        """When it was last paused no more."""
         self.held_back: list[Happening] = []
         self.tasks: dict[Any, None] = {}
         """Those that have not ended (``scheduler.Task``)."""
@@ -86,6 +88,7 @@ class Heap:
     def resume(self, process: Process) -> None:
         """What was held back happens now, in order."""
         process.is_paused = False
+        process.resumed_us = self.now_us
         held_back, process.held_back = process.held_back, []
         for happening in held_back:
             self.after(0, process, happening)

@@ -4,6 +4,7 @@ plane that has no threads."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyrklog.controller.asked import AskedController
@@ -25,12 +26,14 @@ from pyrklog.peers.challenger import Challenger
 from pyrklog.peers.channels import PeerChannels
 from pyrklog.peers.peers import Peers
 from pyrklog.peers.standby import Patience
+from pyrklog.peers.witness import Witness
 from pyrklog.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
 from tests.sim.core import core
 from tests.sim.following import FetchLoop
 from tests.sim.heap import Process
 from tests.sim.peer_connection import host_of
+from tests.sim.volumes import CACHE_BYTES
 from tests.sim.zookeeper import SESSION_TIMEOUT_US
 
 if TYPE_CHECKING:
@@ -95,6 +98,7 @@ class _Topics:
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
+        self.observe = Witness(metadata.node_id, lambda: metadata.image.brokers, LISTENER).look
 
     def topic(self, name: str) -> TopicInfo | None:
         entry = self._metadata.image.topics.get(name)
@@ -127,13 +131,15 @@ class Life:
         self.world = world
         self.broker = broker
         self.process = Process(f"broker-{broker.id}.{number}")
+        self.began_us = world.heap.now_us
         self.is_listening = False
         self.is_leaving = False
+        self.is_registered = False
         self.controller_epoch_seen = 0
         self._config = world.config_of(broker.id)
         settings = plane_settings(self._config, broker.id, "simulation")
         core().set_now_ms(world.heap.now_ms)
-        self.sim: Any = core().SimPlane(_plane_config(settings), broker.disk)
+        self.sim: Any = core().SimPlane(self._plane_config(settings), broker.volume.disk)
         self.plane = SimCorePlane(self.sim.plane(), self)
         self._events: EventHandler | None = None
         self._handlers: Any = None
@@ -148,6 +154,15 @@ class Life:
         self.metadata: Metadata | None = None
         world.scheduler.run_in(self.process, self._run)
         world.heap.after(SYNC_US, self.process, self._sync)
+
+    def _plane_config(self, settings: PlaneSettings) -> Any:
+        options: dict[str, Any] = settings._asdict()
+        assert settings.cluster is not None
+        options["cluster"] = core().ClusterConfig(**settings.cluster._asdict())
+        if self.world.memory is not None:
+            options["cache_dir"] = self.broker.volume.make_cache(self.world.memory)
+            options["cache_max_bytes"] = CACHE_BYTES
+        return core().PlaneConfig(**options)
 
     # --- the drivers, put together as broker.py does ---------------------------------------------
 
@@ -198,7 +213,7 @@ class Life:
         metadata.on_options_changed = controller.options_changed
         service: Any = _Topics(metadata)
         groups: Any = None
-        self._handlers = build_handlers(service, groups, replication, asked, lambda _request: None)
+        self._handlers = build_handlers(service, groups, replication, asked)
         async with world.scheduler.open_nursery() as nursery:
             self._nursery = nursery
             self._events = EventHandler(
@@ -219,6 +234,7 @@ class Life:
 
             def registered(broker_epoch: int) -> None:
                 self.broker.has_lost_power = False
+                self.is_registered = True
                 replication.registered(broker_epoch)
 
             await nursery.start(member.belong, registered, (metadata.run, controller.run))
@@ -227,9 +243,11 @@ class Life:
             await world.scheduler.sleep_forever()
 
     def _is_whole(self, last_epoch: int) -> bool:
-        """As a broker whose block cache is taken up again as long as its machine stays up."""
-        return not self.broker.has_lost_power or all(
-            past.closed_at_epoch == last_epoch for past in self.plane.pasts()
+        """Without a block cache as a broker that has one, and takes it up again as long as its
+        machine stays up."""
+        has_kept_power = not (self.world.settings.caches or self.broker.has_lost_power)
+        return has_kept_power or all(
+            past.is_taken_up or past.closed_at_epoch == last_epoch for past in self.plane.pasts()
         )
 
     def _controller_of(
@@ -249,7 +267,7 @@ class Life:
 
     def _controller_settings(self, metadata: Metadata) -> ControllerSettings:
         return ControllerSettings(
-            unclean_topics=lambda _overrides: frozenset(),
+            unclean_topics=partial(_unclean_topics, metadata),
             min_insync_replicas=metadata.min_insync_replicas,
             delete_topic_enable=True,
             rebalance_interval_seconds=self.world.settings.rebalance_seconds,
@@ -371,19 +389,29 @@ class Life:
         heap = self.world.heap
         if self.sim.has_commands() and not self._is_command_due:
             self._is_command_due = True
-            heap.after(self.broker.disk_us(), self.process, self._run_command)
+            heap.after(self.broker.volume.delay_us(), self.process, self._run_command)
         if self.sim.has_writes() and not self._is_write_due:
             self._is_write_due = True
-            heap.after(self.broker.disk_us(), self.process, self._write)
+            heap.after(self.broker.volume.delay_us(), self.process, self._write)
 
     def _run_command(self) -> None:
+        if self.broker.volume.holds_up(self.process, self._run_command):
+            return
         self._is_command_due = False
         self.touch(self.sim.run_command)
         self.world.checker.look(self)
 
     def _write(self) -> None:
+        if self.broker.volume.holds_up(self.process, self._writes_return):
+            self.touch(self.sim.begin_writes)
+            return
         self._is_write_due = False
         self.touch(self.sim.write)
+        self.world.checker.look(self)
+
+    def _writes_return(self) -> None:
+        self._is_write_due = False
+        self.touch(self.sim.writes_return)
         self.world.checker.look(self)
 
     def _set_timer(self) -> None:
@@ -401,6 +429,8 @@ class Life:
         heap.after(due_ms * 1000 - heap.now_us, self.process, ring)
 
     def _sync(self) -> None:
+        if self.broker.volume.holds_up(self.process, self._sync):
+            return
         self.touch(self.sim.sync)
         self.world.heap.after(SYNC_US, self.process, self._sync)
 
@@ -412,11 +442,13 @@ class Life:
         return clean
 
 
-def _plane_config(settings: PlaneSettings) -> Any:
-    options: dict[str, Any] = settings._asdict()
-    assert settings.cluster is not None
-    options["cluster"] = core().ClusterConfig(**settings.cluster._asdict())
-    return core().PlaneConfig(**options)
+def _unclean_topics(
+    metadata: Metadata, overrides: Mapping[str, Mapping[str, str]]
+) -> frozenset[str]:
+    resolve = metadata.defaults.resolve
+    return frozenset(
+        name for name, given in overrides.items() if resolve(given).unclean_leader_election
+    )
 
 
 def _registration(broker: int) -> znodes.BrokerRegistration:

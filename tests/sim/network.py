@@ -26,6 +26,8 @@ class Network:
         self._heap = heap
         self._dice = heap.dice("network")
         self._cut: set[tuple[int, int]] = set()
+        self.healed_us: dict[tuple[int, int], int] = {}
+        """When a link was last cut no more."""
         self._on_heal: list[Callable[[], None]] = []
         self.is_stormy = False
         """Faults happen."""
@@ -79,11 +81,14 @@ class Network:
 
     def heal(self, source: int, target: int) -> None:
         """Messages arrive again."""
-        self._cut.discard((source, target))
+        if (source, target) in self._cut:
+            self._cut.remove((source, target))
+            self.healed_us[source, target] = self._heap.now_us
         self._look()
 
     def heal_all(self) -> None:
         """Everyone reaches everyone."""
+        self.healed_us.update(dict.fromkeys(self._cut, self._heap.now_us))
         self._cut.clear()
         self._filtered.clear()
         self._look()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import trio
 
 from pyrklog.peers.connection import PeerError, PeerRefusedError
+from pyrklog.peers.probe import ProbeError
 from tests.sim.peer_connection import broker_at
 from tests.sim.scheduler import Event, Task
 
@@ -25,7 +26,7 @@ CONNECT_TIMEOUT_SECONDS = 0.5
 
 
 class SimStream:
-    """A connection that carries nothing."""
+    """A connection that carries a question and its answer."""
 
     def __init__(self, world: World, life: Life, target: int, server: Life) -> None:
         self._world = world
@@ -33,7 +34,9 @@ class SimStream:
         self._target = target
         self._server = server
         self._generation = world.network.generation(life.broker.id, target)
-        self._end = Event(world.scheduler)
+        self._changed = Event(world.scheduler)
+        """An answer has come, or the end."""
+        self._has_ended = False
         self._is_closed = False
         world.on_breaks.append(self._look)
 
@@ -42,19 +45,45 @@ class SimStream:
         network, source = self._world.network, self._source
         if self._is_closed or not source.process.is_alive:
             return False
-        is_broken = self._generation != network.generation(source.broker.id, self._target)
+        is_broken = self._is_broken()
         is_told = not self._server.process.is_alive and network.reaches(
             self._target, source.broker.id
         )
         if not (is_broken or is_told):
             return True
-        self._world.heap.after(network.delay_us(), source.process, self._end.set)
+        self._world.heap.after(network.delay_us(), source.process, self._ends)
         return False
 
-    async def receive_some(self, _bytes_max: int) -> bytes:
-        """Nothing, at its end."""
-        await self._end.wait()
-        return b""
+    def _is_broken(self) -> bool:
+        generation = self._world.network.generation(self._source.broker.id, self._target)
+        return self._generation != generation
+
+    def _ends(self) -> None:
+        self._has_ended = True
+        self._changed.set()
+
+    async def ask(self) -> None:
+        """See ``pyrklog.peers.probe.probe``."""
+        heap, network = self._world.heap, self._world.network
+        source, server = self._source, self._server
+
+        def arrive() -> None:
+            if not self._is_broken():
+                heap.after(0, server.process, answer)
+
+        def answer() -> None:
+            network.carry(self._target, source.broker.id, bring)
+
+        def bring() -> None:
+            if not self._is_broken():
+                heap.after(0, source.process, self._changed.set)
+
+        if not self._has_ended:
+            self._changed = Event(self._world.scheduler)
+            network.carry(source.broker.id, self._target, arrive)
+            await self._changed.wait()
+        if self._has_ended:
+            raise ProbeError("the connection has ended")
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,26 +6,39 @@ the control plane replace a function while a run lasts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-from pyrklog.controller import deposal, eligible, store_writes
+from pyrklog.controller import (
+    deposal,
+    driver,
+    election,
+    eligible,
+    store_effects,
+    store_writes,
+    suspicion,
+    unclean,
+)
 from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.deposal import Evidence, Incumbent
 from pyrklog.controller.driver import ControllerDriver
-from pyrklog.controller.effects import Snapshot, StateWrite, Steps
+from pyrklog.controller.effects import Effect, ReadUnclean, Snapshot, StateWrite, Steps
+from pyrklog.controller.election import Candidates
 from pyrklog.controller.eligible import EligibleReplicas
 from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.reassignment import Reassignments
-from pyrklog.controller.requests import IsrChange
+from pyrklog.controller.requests import IsrChange, LogEnd, UpdateMetadataRequest
 from pyrklog.controller.state import Partition, Topic
 from pyrklog.controller.unclean import UncleanStarts
 from pyrklog.errors import ErrorCode
+from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import ANY_VERSION, Delete, Operation, Set
+from pyrklog.metastore.znodes import RECOVERED, Leadership
 from pyrklog.peers import challenger, observer
 from pyrklog.peers.connection import PeerError
+from pyrklog.peers.witnesses import Witnesses
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
 from tests.sim.world import Settings
 
@@ -39,13 +52,30 @@ class Planted(NamedTuple):
     """Whether machines have to go down for it."""
     moves: bool = False
     """Whether partitions have to move for it."""
+    makes_topics: bool = False
+    """Whether topics have to come and go for it."""
+    cuts_power: bool = False
+    """Whether more machines than is borne have to go down at once for it."""
+    changes_minimum: bool = False
+    """Whether ``min.insync.replicas`` has to change for it."""
+    allows_unclean: bool = False
+    """Whether unclean elections have to be allowed for a while for it."""
+    hangs: bool = False
+    """Whether volumes have to hang for it."""
+    caches: bool = False
+    """Whether brokers need a block cache for it, and have to be stopped at any time."""
 
     def settings(self, healthy: Settings) -> Settings:
         """Those of a seed, with no more in them than it takes."""
         return healthy._replace(
             loses_power=self.loses_power,
             moves=self.moves and healthy.moves,
-            makes_topics=False,
+            cuts_power=self.cuts_power and healthy.cuts_power,
+            makes_topics=self.makes_topics and healthy.makes_topics,
+            changes_minimum=self.changes_minimum and healthy.changes_minimum,
+            allows_unclean=self.allows_unclean and healthy.allows_unclean,
+            hangs=self.hangs and healthy.hangs,
+            caches=self.caches and healthy.caches,
         )
 
 
@@ -170,6 +200,33 @@ def time_out_is_refusal() -> Iterator[None]:
 
 
 @contextmanager
+def silence_on_one_word() -> Iterator[None]:
+    """Whoever does not answer the controller is suspected, whatever others say."""
+
+    async def agree(self: Witnesses, _silent: int, _seconds: float) -> bool:
+        return True
+
+    with _replaced(Witnesses, "agree", agree):
+        yield
+
+
+@contextmanager
+def suspicion_is_unclean() -> Iterator[None]:
+    """Where the suspect alone is in sync, another replica leads all the same."""
+
+    def election(candidates: Candidates) -> Leadership | None:
+        current = candidates.current
+        others = [b for b in candidates.assignment if b in candidates.live and b != current.leader]
+        return candidates.elected(others[0], others[:1], RECOVERED) if others else None
+
+    with (
+        _replaced(suspicion, "offline_election", election),
+        _replaced(suspicion.Suspicion, "_is_held_by_others", lambda *_: True),
+    ):
+        yield
+
+
+@contextmanager
 def deposals_without_pause() -> Iterator[None]:
     """Whoever is refused deposes, however often that has proved wrong."""
 
@@ -200,6 +257,59 @@ def unclean_replica_stays_eligible() -> Iterator[None]:
         yield
 
 
+def batches_are_not_split() -> AbstractContextManager[object]:
+    """What is too large together counts as refused, one by one."""
+
+    async def refused(_store: object, _term: object, _write: StateWrite) -> None:
+        return None
+
+    return _replaced(store_writes, "_write_alone", refused)
+
+
+@contextmanager
+def the_first_leads() -> Iterator[None]:
+    """Of replicas that all lack something any one leads, and not the one with the most."""
+
+    def first(
+        current: Leadership, ends: Mapping[int, LogEnd], controller_epoch: int
+    ) -> Leadership | None:
+        known = [broker for broker in current.members if broker in ends]
+        return right(current, {known[0]: ends[known[0]]} if known else {}, controller_epoch)
+
+    right = election.with_most
+    with _replaced(unclean, "with_most", first):
+        yield
+
+
+@contextmanager
+def whole_image_is_taken_for_a_part() -> Iterator[None]:
+    """Who was away while a topic was deleted goes on telling of it."""
+    take = Metadata.take_metadata
+
+    def part(self: Metadata, request: UpdateMetadataRequest) -> None:
+        take(self, request._replace(is_full=False))
+
+    with _replaced(Metadata, "take_metadata", part):
+        yield
+
+
+@contextmanager
+def the_switch_is_remembered() -> Iterator[None]:
+    """A topic for which unclean elections were allowed once goes on allowing them."""
+    allowed: set[str] = set()
+
+    async def execute(effect: Effect, *rest: Any) -> object:
+        found = await right(effect, *rest)
+        if isinstance(effect, ReadUnclean) and isinstance(found, frozenset):
+            allowed.update(found)
+            return frozenset(allowed.intersection(effect.topics))
+        return found
+
+    right = store_effects.execute
+    with _replaced(driver, "execute", execute):
+        yield
+
+
 BUGS = {
     "truncation to the high watermark": Planted(("truncate_to_high_watermark",)),
     "ISR expansion before the epoch start": Planted(("join_before_epoch_start",)),
@@ -214,10 +324,27 @@ BUGS = {
         (), reassignment_is_written_too_early, moves=True
     ),
     "a time-out is taken for a refusal": Planted((), time_out_is_refusal),
+    "silence to the controller alone makes a suspect": Planted((), silence_on_one_word),
+    "a suspicion elects who is not in sync": Planted((), suspicion_is_unclean),
     "those who refuse each other depose each other": Planted((), deposals_without_pause),
     "a suspicion ends a registration": Planted((), suspicion_ends_registration),
     "nobody outside the ISR is eligible": Planted((), nobody_is_eligible, True),
+    "a batch that is too large is not split": Planted((), batches_are_not_split),
     "an unclean replica is eligible": Planted((), unclean_replica_stays_eligible, True),
+    "the first of those that lost power leads": Planted((), the_first_leads, cuts_power=True),
+    "a lower minimum moves the high watermark at once": Planted(
+        ("move_while_held",), changes_minimum=True
+    ),
+    "the switch for unclean elections is remembered": Planted(
+        (), the_switch_is_remembered, allows_unclean=True
+    ),
+    "a follower tells what its volume has in hand": Planted(("ask_while_writing",), hangs=True),
+    "a directory is marked clean over what is not written": Planted(
+        ("close_over_unwritten",), loses_power=True, caches=True
+    ),
+    "a whole image is taken for a part": Planted(
+        (), whole_image_is_taken_for_a_part, makes_topics=True
+    ),
 }
 """All that have to be found."""
 

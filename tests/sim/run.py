@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,15 +11,21 @@ from typing import NamedTuple
 
 from tests.sim.checker import Violation
 from tests.sim.clients import Consumer, Producer
-from tests.sim.faults import Action, draw, heal_everything, schedule
+from tests.sim.faults import Action, draw, draw_cut, heal_everything, schedule
 from tests.sim.moves import draw_moves
+from tests.sim.options import draw_minimums, draw_unclean
 from tests.sim.topics import draw_topics
+from tests.sim.volumes import draw_ends, draw_hangs
 from tests.sim.world import Settings, World
 
 CALM_US = 1_500_000
 FAULTS_UNTIL_US = 15_000_000
 WHOLE_AFTER_US = 60_000_000
 LOOK_US = 500_000
+MINIMUM_SHARE, UNCLEAN_SHARE, HANG_SHARE, CACHE_SHARE = 0.25, 0.2, 0.25, 0.25
+"""Of the seeds."""
+SMALL_MINIMUM_SHARE = 0.7
+"""Of those that allow unclean elections."""
 
 
 class Outcome(NamedTuple):
@@ -33,6 +40,8 @@ class Outcome(NamedTuple):
     """Brokers that a controller took for dead."""
     deposals: int
     """Controllers that another broker took for dead."""
+    silences: int
+    """Suspicions and deposals of brokers that answered nothing and did not refuse, among them."""
 
     @property
     def digest(self) -> str:
@@ -44,10 +53,19 @@ def script_of(seed: int, settings: Settings) -> list[Action]:
     """The faults of a seed."""
     with_power = settings.loses_power
     script = draw(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US, with_power=with_power)
-    if settings.moves:
-        script += draw_moves(seed, settings, CALM_US, FAULTS_UNTIL_US)
-    if settings.makes_topics:
-        script += draw_topics(seed, settings, CALM_US, FAULTS_UNTIL_US)
+    if settings.cuts_power:
+        script += draw_cut(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US)
+    drawn = {
+        draw_moves: settings.moves,
+        draw_topics: settings.makes_topics,
+        draw_minimums: settings.changes_minimum,
+        draw_unclean: settings.allows_unclean,
+        draw_hangs: settings.hangs,
+        draw_ends: settings.caches,
+    }
+    for draw_more, is_wanted in drawn.items():
+        if is_wanted:
+            script += draw_more(seed, settings, CALM_US, FAULTS_UNTIL_US)
     return script
 
 
@@ -67,7 +85,20 @@ def settings_of(seed: int) -> Settings:
     round_, shape = divmod(seed, len(SHAPES))
     settings = SHAPES[shape]
     moves = len(settings.brokers) > 3 and round_ % 3 > 0
-    return settings._replace(moves=moves, makes_topics=round_ % 4 == 3)
+    cuts_power = round_ % 3 == 1 and not moves
+    dice = random.Random(f"{seed}/settings")
+    allows_unclean = dice.random() < UNCLEAN_SHARE and not cuts_power
+    if allows_unclean and dice.random() < SMALL_MINIMUM_SHARE:
+        settings = settings._replace(min_insync_replicas=1)  # nobody is eligible outside the ISR
+    return settings._replace(
+        moves=moves,
+        makes_topics=round_ % 4 == 3,
+        cuts_power=cuts_power,
+        changes_minimum=dice.random() < MINIMUM_SHARE,
+        allows_unclean=allows_unclean,
+        hangs=dice.random() < HANG_SHARE,
+        caches=dice.random() < CACHE_SHARE,
+    )
 
 
 def run(
@@ -99,6 +130,7 @@ def run(
         heap.happened,
         checker.suspicions,
         checker.deposals,
+        checker.silent_suspicions + checker.silent_deposals,
     )
 
 

@@ -78,6 +78,16 @@ def unsettled(world: World) -> str | None:
             wrong = _not_served(world, name, znodes.decode_topic(path, entry.node.data))
         if wrong is not None:
             return wrong
+    return _misnamed(world)
+
+
+def _misnamed(world: World) -> str | None:
+    """Clients are told of ZooKeeper's topics, and of no others."""
+    names = set(world.zookeeper.tree.children(znodes.BROKER_TOPICS))
+    for life in world.live():
+        told = set(life.metadata.image.topics) if life.metadata is not None else set()
+        if told != names:
+            return f"{life.process.name} tells of {sorted(told)}, and there are {sorted(names)}"
     return None
 
 

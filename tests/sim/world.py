@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from pyrklog import logs
+from pyrklog.cache_place import SHARED_MEMORY
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.load import load_config
 from pyrklog.metastore import znodes
@@ -19,18 +24,23 @@ from tests.sim.heap import Heap
 from tests.sim.life import Life
 from tests.sim.network import Network
 from tests.sim.observed import SimStream, connect
+from tests.sim.options import Options
 from tests.sim.peer_connection import SimConnection
 from tests.sim.scheduler import Scheduler, in_place_of_trio
+from tests.sim.volumes import Volume
 from tests.sim.zookeeper import ZooKeeper
 
 TOPIC = "t"
 TOPIC_ID = b"simulated-topic!"
+PROBE_SECONDS = 0.4
+"""Of observers, between two questions."""
 
 DRIVERS = (
     "pyrklog.changes",
     "pyrklog.controller.driver",
     "pyrklog.core_plane",
     "pyrklog.events",
+    "pyrklog.handlers.dispatch",
     "pyrklog.handlers.inter_broker",
     "pyrklog.membership.current_store",
     "pyrklog.membership.member",
@@ -38,10 +48,13 @@ DRIVERS = (
     "pyrklog.peers.challenger",
     "pyrklog.peers.channels",
     "pyrklog.peers.controller_link",
+    "pyrklog.peers.metadata_bodies",
     "pyrklog.peers.observer",
     "pyrklog.peers.peers",
     "pyrklog.peers.send_queue",
     "pyrklog.peers.standby",
+    "pyrklog.peers.witness",
+    "pyrklog.peers.witnesses",
     "pyrklog.replication.driver",
 )
 """Modules that use Trio and take part."""
@@ -60,10 +73,21 @@ class Settings(NamedTuple):
     loses_power: bool = True
     """Whether machines go down, too, and lose what was not synced: as many at a time as
     ``min.insync.replicas`` is for, which is one less."""
+    cuts_power: bool = False
+    """Whether several machines go down at once, more than is borne."""
     moves: bool = False
     """Whether partitions are reassigned."""
     makes_topics: bool = False
     """Whether topics are created and deleted."""
+    changes_minimum: bool = False
+    """Whether ``min.insync.replicas`` is changed."""
+    allows_unclean: bool = False
+    """Whether ``unclean.leader.election.enable`` is true for a while."""
+    hangs: bool = False
+    """Whether log volumes hang."""
+    caches: bool = False
+    """Whether brokers have a block cache: what is appended is acknowledged before it is written.
+    Then brokers are stopped at any time, too, and machines switched off after that."""
     planted: tuple[str, ...] = ()
     """Bugs of the data plane (``planted.rs``)."""
 
@@ -73,25 +97,18 @@ class Broker:
 
     def __init__(self, world: World, number: int) -> None:
         self.id = number
-        self.disk = core().MemDisk()
+        self.volume = Volume(world, number)
         self.life: Life | None = None
         self.lives = 0
-        self.is_slow = False
         self.has_lost_power = False
         """Since a process of it was registered last."""
-        self._world = world
-        self._dice = world.heap.dice(f"disk of {number}")
+        self.is_switched_off = False
+        """When its process has ended."""
 
     def has_log(self, topic: str, partition: int) -> bool:
         """Whether the disk has a partition's log; none of the simulation's has a second segment."""
-        has: bool = self.disk.has(f"/broker-{self.id}/{topic}-{partition}/{0:020d}.log")
+        has: bool = self.volume.disk.has(f"/broker-{self.id}/{topic}-{partition}/{0:020d}.log")
         return has
-
-    def disk_us(self) -> int:
-        """How long one slow thing takes."""
-        if self.is_slow:
-            return self._dice.randint(20_000, 700_000)
-        return self._dice.randint(100, 3_000)
 
 
 class World:
@@ -104,9 +121,12 @@ class World:
         self.scheduler = Scheduler(self.heap)
         self.zookeeper = ZooKeeper(self.heap, self.network, self.scheduler)
         self.brokers = {number: Broker(self, number) for number in settings.brokers}
+        self.options = Options(self)
         self.checker = Checker(self)
         self.on_breaks: list[Callable[[], bool]] = []
         """Asked when connections break or processes die; false = need not be asked again."""
+        self.memory: Path | None = None
+        """Where brokers keep their arenas, in those runs that have any."""
         self.zookeeper.on_written = self.checker.written
         self._found_cluster()
 
@@ -121,11 +141,9 @@ class World:
             znodes.CLUSTER_ID, znodes.encode_cluster_id("simulation")
         )
         assignment = znodes.TopicAssignment(TOPIC_ID, self.settings.partitions, {}, {})
-        options = {"min.insync.replicas": str(self.settings.min_insync_replicas)}
         operations["topic"] = Create(znodes.topic_path(TOPIC), znodes.encode_topic(assignment))
-        operations["options"] = Create(
-            znodes.topic_config_path(TOPIC), znodes.encode_config(options)
-        )
+        path = znodes.topic_config_path(TOPIC)
+        operations["options"] = Create(path, self.options.encoded())
         outcome = self.zookeeper.run(0, list(operations.values()))
         assert isinstance(outcome, list), outcome
 
@@ -133,17 +151,16 @@ class World:
     def running(self) -> Iterator[None]:
         """The drivers are the simulation's."""
         modules = tuple(importlib.import_module(name) for name in DRIVERS)
-        patched: list[tuple[Any, Any]] = []
-        for name in ("pyrklog.peers.channels", "pyrklog.peers.controller_link"):
-            module: Any = importlib.import_module(name)
-            patched.append((module, module.PeerConnection))
-            module.PeerConnection = self._connection
-        patched_observer: Any = importlib.import_module("pyrklog.peers.observer")
-        connect_before, patched_observer.connect = patched_observer.connect, self._connect
+        patched: list[tuple[ModuleType, str, object]] = []
+        for name, replacements in self._replacements().items():
+            module = importlib.import_module(name)
+            for attribute, replacement in replacements.items():
+                patched.append((module, attribute, getattr(module, attribute)))
+                setattr(module, attribute, replacement)
         core().plant(list(self.settings.planted))
         minimum, logs._sink.minimum = logs._sink.minimum, logs.LEVELS["error"] + 1
         try:
-            with in_place_of_trio(self.scheduler, modules):
+            with self._memory(), in_place_of_trio(self.scheduler, modules):
                 try:
                     yield
                 finally:
@@ -152,9 +169,31 @@ class World:
         finally:
             logs._sink.minimum = minimum
             core().plant([])
-            for module, original in patched:
-                module.PeerConnection = original
-            patched_observer.connect = connect_before
+            for module, attribute, original in patched:
+                setattr(module, attribute, original)
+
+    @contextmanager
+    def _memory(self) -> Iterator[None]:
+        if not self.settings.caches:
+            yield
+            return
+        shared = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+        with tempfile.TemporaryDirectory(prefix="pyrklog-sim-", dir=shared) as made:
+            self.memory = Path(made)
+            yield
+
+    def _replacements(self) -> dict[str, dict[str, object]]:
+        """What stands in for sockets, by module; and the pace of observers, who would else make
+        most of what happens."""
+        peers: dict[str, object] = {"PeerConnection": self._connection}
+        sockets: dict[str, object] = {"connect": self._connect, "probe": self._probe}
+        return {
+            "pyrklog.peers.channels": peers,
+            "pyrklog.peers.controller_link": peers,
+            "pyrklog.peers.observer": {**sockets, "PROBE_SECONDS": PROBE_SECONDS},
+            "pyrklog.peers.witness": sockets,
+            "pyrklog.peers.witnesses": peers,
+        }
 
     def _connection(
         self, address: Callable[[], Any], *, client_id: str, timeout_seconds: float
@@ -164,6 +203,9 @@ class World:
 
     async def _connect(self, host: str, _port: int) -> SimStream:
         return await connect(self, self._life_of_caller(), host)
+
+    async def _probe(self, stream: SimStream, _number: int, _client_id: str) -> None:
+        await stream.ask()
 
     def _life_of_caller(self) -> Life:
         process = self.scheduler.process
@@ -181,8 +223,11 @@ class World:
     def start(self, number: int) -> None:
         """A broker's process begins, if there is none."""
         broker = self.brokers[number]
+        if broker.volume.holds_up(None, partial(self.start, number)):
+            return
         if broker.life is None:
             broker.lives += 1
+            broker.is_switched_off = False
             self.heap.note(f"broker {number} starts, life {broker.lives}")
             broker.life = Life(self, broker, broker.lives)
 
@@ -193,34 +238,60 @@ class World:
             return
         self._end(broker.life)
         if loses_power:
-            broker.disk.reboot(self.heap.dice(f"power of {number}").getrandbits(60))
-            broker.has_lost_power = True
+            self._goes_down(broker)
             self.checker.lost_power(number)
-        else:
-            broker.disk.kill_process()
 
     def _end(self, life: Life) -> None:
         self.heap.note(f"{life.process.name} is gone")
         self.heap.kill(life.process)
-        life.sim.kill()
+        volume = life.broker.volume
+        volume.process_dies()
+        life.sim.kill(volume.writes_untold())
         self._forget(life)
+
+    def _goes_down(self, broker: Broker) -> None:
+        self.heap.note(f"machine {broker.id} goes down")
+        broker.volume.machine_goes_down()
+        broker.has_lost_power = True
 
     def _forget(self, life: Life) -> None:
         life.broker.life = None
-        life.broker.disk.kill_process()
         self.checker.ended(life.broker.id)
         self.look_at_connections()
 
     def ends(self, life: Life) -> None:
-        """A process that has left the cluster ends in order."""
-        if life.broker.life is life:
-            is_clean = life.shut_down()
-            self.heap.note(f"{life.process.name} has ended, clean: {is_clean}")
-            for session in list(self.zookeeper.sessions.values()):
-                if session.broker == life.broker.id:
-                    self.zookeeper.end(session)
-            self.heap.kill(life.process)
-            self._forget(life)
+        """A process ends in order, once its volume takes what is left."""
+        broker = life.broker
+        if broker.life is not life or broker.volume.holds_up(None, partial(self.ends, life)):
+            return
+        if not life.is_registered:
+            # The cluster has not heard of it, so its end says nothing of what was before.
+            if not self.checker.bears_loss_of(broker.id):
+                self._end(life)
+                return
+            self.checker.doubted(broker.id)
+        self._end_in_order(life)
+
+    def _end_in_order(self, life: Life) -> None:
+        broker = life.broker
+        is_clean = life.shut_down()
+        self.heap.note(f"{life.process.name} has ended, clean: {is_clean}")
+        for session in list(self.zookeeper.sessions.values()):
+            if session.broker == broker.id:
+                self.zookeeper.end(session)
+        self.heap.kill(life.process)
+        broker.volume.process_dies()
+        self._forget(life)
+        if broker.is_switched_off:
+            self._switch_off(broker, is_clean)
+
+    def _switch_off(self, broker: Broker, is_clean: bool) -> None:
+        """What ended clean loses nothing with power; what did not may, if that is borne."""
+        if is_clean:
+            self._goes_down(broker)
+        elif self.checker.bears_loss_of(broker.id):
+            self._goes_down(broker)
+            self.checker.lost_power(broker.id)
 
     def exited(self, life: Life) -> None:
         """A process could not go on."""
@@ -247,6 +318,8 @@ class World:
     def run_until(self, until_us: int) -> None:
         """Lets everything happen up to then. Raises :class:`checker.Violation`."""
         while self.heap.step(until_us):
+            if self.checker.violation is not None:
+                raise self.checker.violation
             if self.scheduler.failures:
                 name, failure = self.scheduler.failures[0]
                 self.checker.violated(f"{name} fails: {failure!r}", failure)

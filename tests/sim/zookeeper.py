@@ -4,7 +4,9 @@ One server, which is linearizable as an ensemble's leader is. Of one session req
 answers and watches come back, in order (as ZooKeeper promises). A session whose client is not heard
 ends after its time-out; its client learns of it when it can be reached again. While the client is
 cut off its requests wait, as those of kazoo do, and when it is back every watch is called, as
-``zookeeper.py`` does.
+``zookeeper.py`` does. The server may be away for everybody; sessions wait for it then. The client
+refuses a transaction that is larger than the server takes, as ``zookeeper.py`` does; with some
+seeds it takes so little that the controller's batches have to be split.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from pyrklog.metastore.interface import (
     OperationResult,
     SessionExpiredError,
     Stat,
+    TooLargeError,
     Watch,
     WatchEvent,
 )
 from pyrklog.metastore.single_writes import Outcome, SingleWrites
+from pyrklog.metastore.sizes import TRANSACTION_BYTES_MAX, transaction_bytes
 from pyrklog.metastore.tree import Context, Draft, Tree
 from pyrklog.metastore.watches import Watches
 from tests.sim.heap import Heap, Process
@@ -33,6 +37,9 @@ from tests.sim.scheduler import Event, Scheduler, Task
 
 SESSION_TIMEOUT_US = 3_000_000
 HEARTBEAT_US = 700_000
+SMALL_SHARE = 0.3
+SMALL_BYTES = 1_150
+"""Enough for a registration and a deposal, and not for several partitions at once."""
 
 
 class ZooKeeper:
@@ -46,8 +53,27 @@ class ZooKeeper:
         self.watches = Watches()
         self.sessions: dict[int, Session] = {}
         self.on_written: Callable[[set[str]], None] = lambda _paths: None
+        self.is_away = False
+        self.away_us = (0, -(10**9))
+        """From when to when it was away last."""
+        """No server answers anybody, and none counts how long a session is not heard."""
+        is_small = heap.dice("store's limit").random() < SMALL_SHARE
+        self.transaction_bytes_max = SMALL_BYTES if is_small else TRANSACTION_BYTES_MAX
+        self.refused = 0
+        """Transactions that were too large."""
         self._zxid = 0
         self._last_session = 0
+
+    def go_away(self) -> None:
+        """Nobody reaches it, and no session ends."""
+        self.is_away = True
+        self.away_us = (self.heap.now_us, self.heap.now_us)
+
+    def come_back(self) -> None:
+        """It is there again, if it was away."""
+        if self.is_away:
+            self.is_away = False
+            self.away_us = (self.away_us[0], self.heap.now_us)
 
     def begin(self, process: Process, broker: int) -> Session:
         """A new session of a broker's process."""
@@ -63,7 +89,7 @@ class ZooKeeper:
         def look() -> None:
             if session.session_id not in self.sessions:
                 return
-            if session.is_heard:
+            if session.is_heard or self.is_away:
                 session.heard_us = self.heap.now_us
             if self.heap.now_us - session.heard_us >= SESSION_TIMEOUT_US:
                 self.heap.note(f"session {session.session_id} of {session.broker} expires")
@@ -268,9 +294,24 @@ class Session(SingleWrites):
         found: list[str] = await self._ask(serve)
         return found
 
+    async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
+        def serve() -> list[list[str] | None]:
+            children = self._server.tree.children
+            return [None if self._find(path) is None else children(path) for path in paths]
+
+        found: list[list[str] | None] = await self._ask(serve)
+        return found
+
+    def _run(self, operations: Sequence[Operation]) -> Outcome:
+        most, size = self._server.transaction_bytes_max, transaction_bytes(operations)
+        if size > most:
+            self._server.refused += 1
+            return TooLargeError(operations[-1].path, size, most)
+        return self._server.run(self.session_id, operations)
+
     async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
         def serve() -> list[Outcome]:
-            return [self._server.run(self.session_id, operations) for operations in transactions]
+            return [self._run(operations) for operations in transactions]
 
         found: list[Outcome] = await self._ask(serve)
         return found

@@ -15,6 +15,8 @@ from pyrklog.testing import TestBroker
 
 PATIENCE_S = 60.0
 SESSION_TIMEOUT_MS = 2_000
+OFFSETS_REPLICAS = 3
+"""The default of ``offsets.topic.replication.factor``."""
 
 
 class BrokerCluster:
@@ -32,6 +34,8 @@ class BrokerCluster:
         each broker stands."""
         self.zookeeper = zookeeper
         places = {number: {"broker.rack": rack} for number, rack in (racks or {}).items()}
+        if count < OFFSETS_REPLICAS:
+            options.setdefault("offsets.topic.replication.factor", count)
         self.brokers: dict[int, TestBroker] = {
             number: self._broker(
                 number, folder / f"broker{number}", {**options, **places.get(number, {})}

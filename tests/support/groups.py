@@ -24,7 +24,9 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
 
 def fill(bootstrap: str, topic: str, partitions: int, each: int, first: int = 0) -> None:
     """`each` records into every partition; the values are `partition:number`, from `first` on."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    # Leaders may change meanwhile: what is sent again must not stand there twice.
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": 20, "enable.idempotence": True}
+    producer = confluent_kafka.Producer(settings)
     for partition in range(partitions):
         for number in range(first, first + each):
             producer.produce(topic, f"{partition}:{number}", partition=partition)

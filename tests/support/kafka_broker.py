@@ -38,6 +38,8 @@ class KafkaBroker:
             "transaction.state.log.num.partitions": "1",
             "transaction.state.log.min.isr": "1",
             "log.index.interval.bytes": "512",
+            # As its own quick-start configuration has it; each group would wait for three seconds.
+            "group.initial.rebalance.delay.ms": "0",
         }
         folder.mkdir(parents=True)
         self._properties = folder / "server.properties"

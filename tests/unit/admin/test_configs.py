@@ -20,13 +20,18 @@ from pyrklog.controller.service import (
     SOURCE_DYNAMIC_BROKER,
     SOURCE_DYNAMIC_DEFAULT_BROKER,
     SOURCE_TOPIC,
+    TYPE_INT,
+    TYPE_PASSWORD,
+    TYPE_UNKNOWN,
     ConfigAlteration,
     ConfigEntry,
     ConfigResource,
+    Synonym,
     TopicRef,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.image import PartitionImage
+from pyrklog.metastore import znodes
 from tests.unit.broker.harness import Running, running_broker
 
 T = ConfigResource(RESOURCE_TOPIC, "t")
@@ -169,9 +174,12 @@ async def test_validation_changes_nothing(running: Running) -> None:
             (OP_SET, "retention.ms", "1"),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
         ),
-        (BROKER, (OP_SET, "num.io.threads", "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, (OP_SET, "num.partitions", "1"), ErrorCode.INVALID_REQUEST),
         (BROKER, (OP_SET, "log.retention.msx", "1"), ErrorCode.INVALID_CONFIG),
-        (BROKER, (OP_SET, "log.retention.ms", "x"), ErrorCode.INVALID_CONFIG),
+        (BROKER, (OP_SET, "log.retention.ms", "x"), ErrorCode.INVALID_REQUEST),
+        (BROKER, (OP_SET, "num.io.threads", "0"), ErrorCode.INVALID_REQUEST),
+        (BROKER, (OP_SET, "max.connections.per.ip", "0"), ErrorCode.INVALID_REQUEST),
+        (BROKER, (OP_SET, "advertised.listeners", "A://b:1"), ErrorCode.INVALID_REQUEST),
         (
             ConfigResource(RESOURCE_BROKER, "2"),
             (OP_SET, "log.retention.ms", "1"),
@@ -197,6 +205,140 @@ async def test_refused_changes(
 ) -> None:
     assert await alter(running, resource, operation) is code
     assert running.plane.topics["t"].log.retention_ms == 1000
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "value"),
+    [
+        (BROKER, "sasl.kerberos.min.time.before.relogin", "70000"),
+        (BROKER, "background.threads", "12"),
+        (ALL_BROKERS, "background.threads", "12"),
+        (ALL_BROKERS, "log.cleaner.threads", "2"),
+        (ALL_BROKERS, "max.connections.per.ip.overrides", "host:5"),
+        (BROKER, "listener.name.external.ssl.keystore.location", "/keys"),
+        (BROKER, "listener.name.external.num.network.threads", "2"),
+        (ALL_BROKERS, "listener.name.external.max.connections", "5"),
+        (ALL_BROKERS, "listener.name.external.max.connection.creation.rate", "5"),
+        (BROKER, "ssl.cipher.suites", "a,b"),
+    ],
+)
+async def test_options_that_kafka_changes_at_run_time_are_kept_without_effect(
+    running: Running, resource: ConfigResource, name: str, value: str
+) -> None:
+    assert await alter(running, resource, (OP_SET, name, value)) is ErrorCode.NONE
+    mine = (await entries(running, resource))[name]
+    assert (mine.value, mine.read_only) == (value, False)
+    is_own = resource == BROKER
+    assert mine.source == (SOURCE_DYNAMIC_BROKER if is_own else SOURCE_DYNAMIC_DEFAULT_BROKER)
+    assert await alter(running, resource, (OP_DELETE, name, None)) is ErrorCode.NONE
+    assert name not in await entries(running, resource)
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "value", "code", "why"),
+    [
+        (BROKER, "background.threads", "x", ErrorCode.INVALID_REQUEST, "32-bit integer"),
+        (BROKER, "listener.name.x.max.connections", "-1", ErrorCode.INVALID_REQUEST, "least 0"),
+        (BROKER, "background.treads", "1", ErrorCode.INVALID_CONFIG, "Unknown broker option"),
+        (BROKER, "listener.name.x.treads", "1", ErrorCode.INVALID_CONFIG, "Unknown"),
+        (BROKER, "quota.window.num", "1", ErrorCode.INVALID_REQUEST, "dynamically: Set(quota"),
+        (BROKER, "zookeeper.clientCnxnSocket", "a", ErrorCode.INVALID_REQUEST, "dynamically"),
+        (BROKER, "ssl.keystore.location", "/k", ErrorCode.INVALID_REQUEST, "only per-listener"),
+        (ALL_BROKERS, "ssl.cipher.suites", "a", ErrorCode.INVALID_REQUEST, "default cluster level"),
+        (
+            ALL_BROKERS,
+            "listener.name.x.ssl.cipher.suites",
+            "a",
+            ErrorCode.INVALID_REQUEST,
+            "default cluster level",
+        ),
+        (
+            ALL_BROKERS,
+            "listener.name.x.background.threads",
+            "5",
+            ErrorCode.INVALID_REQUEST,
+            "default cluster level",
+        ),
+        (BROKER, "sasl.jaas.config", "secret", ErrorCode.INVALID_REQUEST, "in the clear"),
+        (
+            BROKER,
+            "listener.name.x.plain.sasl.jaas.config",
+            "secret",
+            ErrorCode.INVALID_REQUEST,
+            "in the clear",
+        ),
+    ],
+)
+async def test_broker_options_that_are_refused(
+    running: Running, resource: ConfigResource, name: str, value: str, code: ErrorCode, why: str
+) -> None:
+    changes = [(resource, [ConfigAlteration(OP_SET, name, value)])]
+    (result,) = await running.service.incremental_alter_configs(changes, validate_only=False)
+    assert result.error is code
+    assert why in (result.message or "")
+    assert name not in await entries(running, resource)
+
+
+async def test_what_is_set_for_all_brokers_is_shown_of_each(running: Running) -> None:
+    name = "background.threads"
+    assert await alter(running, ALL_BROKERS, (OP_SET, name, "12")) is ErrorCode.NONE
+    found = (await entries(running, BROKER))[name]
+    assert (found.value, found.source) == ("12", SOURCE_DYNAMIC_DEFAULT_BROKER)
+    assert await alter(running, BROKER, (OP_SET, name, "13")) is ErrorCode.NONE
+    found = (await entries(running, BROKER))[name]
+    assert (found.value, found.source) == ("13", SOURCE_DYNAMIC_BROKER)
+    assert list(found.synonyms) == [
+        Synonym(name, "13", SOURCE_DYNAMIC_BROKER),
+        Synonym(name, "12", SOURCE_DYNAMIC_DEFAULT_BROKER),
+    ]
+
+
+async def test_options_that_another_broker_left_may_be_secret(running: Running) -> None:
+    """As in Kafka, which keeps options of plug-ins that it does not know."""
+    assert isinstance(running.service, Administration)
+    path = znodes.broker_config_path(znodes.DEFAULT_ENTITY)
+    options = {"of.a.plugin": "x", "sasl.jaas.config": "y", "background.threads": "5"}
+    await running.service._configs._store.create(path, znodes.encode_config(options))
+    for resource in (ALL_BROKERS, BROKER):
+        found = await entries(running, resource)
+        secret = {name: (found[name].sensitive, found[name].type) for name in options}
+        assert secret == {
+            "of.a.plugin": (True, TYPE_UNKNOWN),
+            "sasl.jaas.config": (True, TYPE_PASSWORD),
+            "background.threads": (False, TYPE_INT),
+        }
+
+
+async def test_options_that_act_from_the_next_start_on(tmp_path: Path) -> None:
+    """Kafka changes them at run time, too; a bad one that is kept all the same is passed over."""
+    changes = {"num.io.threads": "4", "num.replica.fetchers": "2", "max.connections": "77"}
+    operations = [(OP_SET, name, value) for name, value in changes.items()]
+    async with running_broker(tmp_path) as running:
+        assert await alter(running, ALL_BROKERS, *operations) is ErrorCode.NONE
+        assert await alter(running, BROKER, (OP_SET, "num.io.threads", "5")) is ErrorCode.NONE
+        found = await entries(running, BROKER)
+        assert [(one.value, one.source) for one in found["num.io.threads"].synonyms] == [
+            ("5", SOURCE_DYNAMIC_BROKER),
+            ("4", SOURCE_DYNAMIC_DEFAULT_BROKER),
+            ("8", SOURCE_DEFAULT),
+        ]
+        settings = running.plane.settings
+        assert settings is not None
+        assert (settings.reader_threads, settings.max_connections) == (8, 2**31 - 1)
+    async with running_broker(tmp_path) as running:
+        settings = running.plane.settings
+        assert settings is not None
+        assert (settings.reader_threads, settings.max_connections) == (5, 77)
+        assert isinstance(running.service, Administration)
+        path = znodes.broker_config_path("1")
+        kept = {"num.io.threads": "none", "max.connections": "66", "max.connections.per.ip": "0"}
+        await running.service._configs._store.set(path, znodes.encode_config(kept))
+    async with running_broker(tmp_path) as running:
+        settings = running.plane.settings
+        assert settings is not None
+        # What is bad is left out, and nothing else: of the threads all brokers' value is left.
+        assert (settings.reader_threads, settings.max_connections) == (4, 66)
+        assert settings.max_connections_per_ip == 2**31 - 1
 
 
 async def test_doubled_keys_and_resources(running: Running) -> None:
@@ -240,7 +382,7 @@ async def test_replication_rates_reach_the_plane_at_run_time(running: Running) -
     assert await rates_after((OP_SET, follower, "0")) == (10, 0)
     assert await rates_after((OP_DELETE, follower, None)) == (10, None)
     refused = await alter(running, BROKER, (OP_SET, leader, "-1"))
-    assert refused is ErrorCode.INVALID_CONFIG
+    assert refused is ErrorCode.INVALID_REQUEST
     assert await rates_after((OP_SET, leader, "9")) == (9, None)
 
 
@@ -257,7 +399,7 @@ async def test_throttles_are_options_of_a_broker_while_they_are_set(
 ) -> None:
     """As in Kafka: nobody sees them before and after."""
     assert name not in await entries(running, BROKER)
-    assert await alter(running, BROKER, (OP_SET, name, "-1")) is ErrorCode.INVALID_CONFIG
+    assert await alter(running, BROKER, (OP_SET, name, "-1")) is ErrorCode.INVALID_REQUEST
     assert await alter(running, BROKER, (OP_SET, name, "1000")) is ErrorCode.NONE
     mine = (await entries(running, BROKER))[name]
     assert (mine.value, mine.source, mine.read_only) == ("1000", SOURCE_DYNAMIC_BROKER, False)
@@ -280,7 +422,7 @@ async def test_run_time_changes_survive_a_restart(tmp_path: Path) -> None:
 
 async def test_a_brokers_options(running: Running) -> None:
     found = await entries(running, BROKER)
-    assert found["num.io.threads"].read_only
+    assert found["num.partitions"].read_only
     assert not found["log.retention.ms"].read_only
     assert "listeners" in found
     (unknown, some) = await running.service.describe_configs(

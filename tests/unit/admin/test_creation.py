@@ -27,6 +27,27 @@ def test_counts_of_minus_one_are_the_brokers_defaults() -> None:
     assert assign(TopicSpec("t", -1, 1)) == {0: (1,), 1: (2,), 2: (3,), 3: (1,)}
 
 
+def test_brokers_that_are_about_to_end_get_replicas_where_there_are_no_others() -> None:
+    def placed(replicas: int, *leaving: int) -> set[int]:
+        assigned = assign_new_topic(
+            TopicSpec("t", 6, replicas),
+            THREE,
+            leaving=leaving,
+            default_partitions=1,
+            default_replicas=1,
+            start=0,
+            shift=0,
+        )
+        grown = assign_added_partitions(PartitionsSpec("t", 12), assigned, THREE, leaving)
+        return {broker for part in (assigned, grown) for some in part.values() for broker in some}
+
+    assert placed(2, 3) == {1, 2}
+    assert placed(2, 1) == {2, 3}
+    assert placed(1, 1, 2) == {3}
+    assert placed(3, 3) == {1, 2, 3}
+    assert placed(1, 1, 2, 3) == {1, 2, 3}
+
+
 def test_a_manual_assignment_is_kept() -> None:
     spec = TopicSpec("t", assignments={1: [3, 1], 0: [2, 3]})
     assert assign(spec) == {0: (2, 3), 1: (3, 1)}

@@ -14,6 +14,7 @@ from benches import (
     effort,
     lag_case,
     loadgen,
+    old_cases,
     plot_sweeps,
     produce_cases,
     read_cases,
@@ -70,6 +71,18 @@ def test_lag_grows_within_its_pair_and_the_worst_reading_counts() -> None:
     assert (found["tail_p99_ms"], found["tail_lag_p99_ms"]) == (2.0, 2.0)
     assert (found["newest_read_mb"], found["old_mb_per_s"], found["phases"]) == (700, 600, 3)
     assert set(lag_case.SCENARIO.shown) <= set(found)
+
+
+def test_two_readings_are_one_row_and_the_device_is_measured(tmp_path: Path) -> None:
+    rows = [{"cpu_s_per_gb": 0.3, "rss_mb": 9.0}, {"cpu_s_per_gb": 0.2, "rss_mb": 8.0}]
+    loads = [load(5.0, megabytes=3_000, seconds=3), load(2.0, megabytes=3_000, seconds=1)]
+    found = old_cases.figures(loads[0], loads[1], rows, [3_000.0, 1.0])
+    assert (found["mb_per_s"], found["again_mb_per_s"]) == (1_000, 3_000)
+    assert (found["cpu_s_per_gb"], found["again_cpu_s_per_gb"]) == (0.3, 0.2)
+    assert (found["read_mb"], found["again_read_mb"], found["p99_ms"]) == (3_000, 1, 5)
+    for scenario in old_cases.SCENARIOS:
+        assert set(scenario.shown) <= {*found, "device_mb_per_s", "of_device"}
+        assert set(scenario.shown) <= set(effort.METRICS)
 
 
 JAVA = (
@@ -134,7 +147,7 @@ def test_what_outlived_a_killed_broker_goes_with_it(tmp_path: Path) -> None:
     marker.write_text(f"version=1\nuuid=00\nboot=1\npath={arena}\n")
     broker.remove()
     assert not arena.exists()
-    assert not marker.read_bytes()
+    assert not marker.exists()
 
 
 def lines() -> list[report.Line]:

@@ -68,9 +68,15 @@ class Silent:
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         raise AssertionError(topics)
 
+    def on_client_gone(self, request_id: int) -> None:
+        raise AssertionError(request_id)
+
     def on_follower_caught_up(
         self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
     ) -> None:
+        raise AssertionError(topic)
+
+    def on_follower_log_start(self, topic: str, partition: int) -> None:
         raise AssertionError(topic)
 
     def on_log_dir_failed(
@@ -105,6 +111,8 @@ def settings(folder: Path) -> PlaneSettings:
         unwritten_max_bytes=64 << 20,
         cache_dir=None,
         cache_max_bytes=None,
+        cache_keeps=False,
+        cache_drops=False,
         cache_flush_bytes=256 << 10,
         cache_flush_ms=500,
         cache_direct_min_bytes=64 << 10,

@@ -31,9 +31,15 @@ class Listener:
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         raise AssertionError(topics)
 
+    def on_client_gone(self, request_id: int) -> None:
+        raise AssertionError(request_id)
+
     def on_follower_caught_up(
         self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
     ) -> None:
+        raise AssertionError(topic)
+
+    def on_follower_log_start(self, topic: str, partition: int) -> None:
         raise AssertionError(topic)
 
     def on_log_dir_failed(

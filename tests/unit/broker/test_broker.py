@@ -68,9 +68,9 @@ async def test_clients_can_connect_only_when_the_image_is_whole(tmp_path: Path) 
         await running.created("t", 2)
 
     class WatchfulPlane(FakePlane):
-        def listen(self, listener: str, host: str, port: int) -> int:
+        def listen(self, listener: str, host: str, port: int, *, for_brokers: bool = False) -> int:
             assert "t" in self.topics
-            return super().listen(listener, host, port)
+            return super().listen(listener, host, port, for_brokers=for_brokers)
 
     config = load_config(
         flags={"pyrklog.data.dir": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:19999"}

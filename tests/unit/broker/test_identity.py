@@ -11,7 +11,6 @@ from pyrklog.identity import (
     choose_cluster_id,
     choose_node_id,
     create_paths,
-    memory_bytes,
     new_cluster_id,
     read_identities,
 )
@@ -98,10 +97,3 @@ async def test_paths_are_created_once(store: EmbeddedSession) -> None:
         "topics",
         "users",
     ]
-
-
-def test_memory_is_the_smallest_limit() -> None:
-    machine = memory_bytes({})
-    assert machine > 2**28
-    assert memory_bytes({"/sys/fs/cgroup/memory.max": "max\n"}) == machine
-    assert memory_bytes({"/sys/fs/cgroup/memory.max": "1000\n"}) == 1000

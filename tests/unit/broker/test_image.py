@@ -4,7 +4,14 @@ import pytest
 
 from pyrklog.config import load_config
 from pyrklog.config.topic import TopicDefaults
-from pyrklog.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage
+from pyrklog.image import (
+    GAP_MAX,
+    LEADER_NONE,
+    BrokerImage,
+    ClusterImage,
+    ImageDelta,
+    PartitionImage,
+)
 
 ID, OTHER_ID = b"a" * 16, b"b" * 16
 HERE = BrokerImage(1, None, [("PLAINTEXT", "here", 9092)])
@@ -78,11 +85,21 @@ def test_a_new_id_replaces_all_partitions(image: ClusterImage) -> None:
     assert image.name_of(ID) is None
 
 
-def test_a_gap_hides_what_is_behind_it(image: ClusterImage) -> None:
+def test_a_partition_that_never_had_a_leader_hides_no_other(image: ClusterImage) -> None:
     image.set_partitions("a", ID, [partition(0), partition(2)])
-    assert [p.partition for p in taken(image).topics[0].partitions] == [0]
+    shown = taken(image).topics[0].partitions
+    assert [(p.partition, p.leader) for p in shown] == [(0, 1), (1, LEADER_NONE), (2, 1)]
     image.set_partitions("a", ID, [partition(1)])
-    assert [p.partition for p in taken(image).topics[0].partitions] == [0, 1, 2]
+    shown = taken(image).topics[0].partitions
+    assert [(p.partition, p.leader) for p in shown] == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_a_number_far_away_costs_nothing(image: ClusterImage) -> None:
+    far = 2**31 - 1
+    image.set_partitions("a", ID, [partition(0), partition(GAP_MAX + 1), partition(far)])
+    assert len(taken(image).topics[0].partitions) == GAP_MAX + 2
+    image.set_partitions("a", ID, [partition(1)])
+    assert len(taken(image).topics[0].partitions) == GAP_MAX + 2
 
 
 def test_options_reach_the_image(image: ClusterImage) -> None:

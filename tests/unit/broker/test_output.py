@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyrklog import logs
-from pyrklog.banner import banner, seconds_since_exec
+from pyrklog.banner import banner, own_command, seconds_since_exec
 from pyrklog.config.listeners import Endpoint
 from pyrklog.diagnosis import lock_holder, port_holder
 from pyrklog.folders import warn_of_full_disks
@@ -90,6 +90,9 @@ def test_the_banner(tmp_path: Path) -> None:
     of_a_cluster = banner([Endpoint("PLAINTEXT", "127.0.0.1", 9092)], [tmp_path], 0.31, place)
     assert of_a_cluster.splitlines()[0].endswith(f" · {place}")
     assert "single node" not in of_a_cluster
+    assert "memory" not in text, "no cache"
+    cached = banner([Endpoint("PLAINTEXT", "::1", 9095)], [tmp_path], 0.31, place, 14_400_000_000)
+    assert "memory   up to 14 GB of cache, given back when others need it" in cached
 
 
 def test_the_time_since_exec() -> None:
@@ -137,3 +140,21 @@ def test_who_holds_a_port() -> None:
         port = server.getsockname()[1]
         assert f"pid {os.getpid()}" in (port_holder(port) or "")
     assert port_holder(port) is None
+
+
+def test_a_proposed_command_can_be_typed_where_the_user_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "my env" / "bin" / "pyrklog"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    monkeypatch.setattr("sys.argv", [str(program)])
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir("/")
+    assert own_command() == f"'{tmp_path.relative_to('/')}/my env/bin/pyrklog'"
+    monkeypatch.chdir(tmp_path / "my env")
+    assert own_command() == "bin/pyrklog"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert own_command() == "pyrklog"
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "__main__.py")])  # python -m pyrklog
+    assert own_command() == "pyrklog"

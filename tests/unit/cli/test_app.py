@@ -66,11 +66,23 @@ def test_options_that_make_no_sense_are_told(options: list[str], said: str) -> N
     assert said in err
 
 
-def test_a_server_that_is_no_broker_is_told() -> None:
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP, not Kafka's protocol"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "speaks SSH, not Kafka's protocol"),
+        (b"imok", "does not speak Kafka's protocol"),
+        (b"\x00\x00\x00\x0a\x00\x00\x00\x07", "does not speak Kafka's protocol"),
+        (b"", "closes the connection: it speaks TLS, or not Kafka's protocol"),
+    ],
+    ids=["HTTP", "TLS", "SSH", "ZooKeeper", "another answer", "nothing"],
+)
+def test_a_server_that_is_no_broker_is_named(answer: bytes, what: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
 
-        def answer() -> None:
+        def serve() -> None:
             while True:
                 try:
                     connection, _ = server.accept()
@@ -78,20 +90,31 @@ def test_a_server_that_is_no_broker_is_told() -> None:
                     return
                 with connection:
                     if connection.recv(1000):
-                        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                        connection.sendall(answer)
 
-        thread = threading.Thread(target=answer)
+        thread = threading.Thread(target=serve)
         thread.start()
         try:
-            code, _, err = invoke("topic", "list", "-b", address, "--timeout", "3")
+            code, _, err = invoke("topic", "list", "-b", address)
         finally:
             server.shutdown(socket.SHUT_RDWR)
             thread.join()
     assert code == 3
-    assert err == (
-        f"error: what answers at {address} does not speak Kafka's protocol; "
-        "fix: check the port given with -b\n"
-    )
+    assert err.startswith(f"error: no broker reached ({address} {what}); fix: give ")
+    assert ("security.protocol=ssl" in err) == ("TLS" in what)
+
+
+@pytest.mark.parametrize("bootstrap", ["http://h:1", "https://h", "PLAINTEXT://h:1/x", "tcp://h:1"])
+def test_a_url_is_no_address_of_a_broker(bootstrap: str) -> None:
+    code, _, err = invoke("topic", "list", "-b", bootstrap)
+    assert code == 2
+    assert err.startswith(f"error: -b takes HOST:PORT of a broker's listener, not {bootstrap!r}; ")
+
+
+def test_an_advertised_listener_may_be_copied(nobody: str) -> None:
+    code, _, err = invoke("topic", "list", "-b", f"PLAINTEXT://{nobody}")
+    assert code == 3
+    assert nobody in err
 
 
 def test_the_address_may_come_first_or_from_the_environment(

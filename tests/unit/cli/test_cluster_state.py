@@ -1,13 +1,17 @@
 """The verdict on a cluster, and whether a broker may restart, from made-up metadata."""
 
+from dataclasses import replace
+
 import pytest
 
 from pyrklog.cli import cluster
 from pyrklog.cli.cluster_state import (
     Broker,
     ClusterState,
+    LogDir,
     Partition,
     blockers,
+    cause,
     examine,
     health_item,
     health_page,
@@ -46,6 +50,45 @@ def test_a_cluster_that_is_well() -> None:
         "partitions": 3,
         "reasons": [],
     }
+
+
+def test_a_directory_that_takes_no_records_is_degraded() -> None:
+    dirs = [LogDir(2, "/a", False), LogDir(3, "/b", True)]
+    one = replace(state(WELL), log_dirs=dirs)
+    assert kinds(one) == [("log_dir_full", 2, []), ("log_dir_failed", 3, [])]
+    assert not is_healthy(examine(one))
+    assert health_page(one, examine(one)) == (
+        "DEGRADED  broker 2 takes no records in /a: its disk is full; "
+        "fix: free space there, or lower retention.ms or retention.bytes of its largest topics\n"
+        "          broker 3 has lost its log directory /b; "
+        "fix: see the broker's log, replace the disk, and restart the broker\n"
+    )
+    worse = replace(state((1, [1, 2], [1], 1)), log_dirs=dirs)
+    assert health_page(worse, examine(worse)).startswith("NOT SAFE  broker 2 is behind")
+
+
+def test_addresses_that_nobody_reaches_are_named_as_the_cause() -> None:
+    alone = ClusterState("id", [Broker(1, "10.0.0.9", 9092, None, False, "No route")], 1, [])
+    (reason,) = examine(alone)
+    assert reason.what == (
+        "no broker answers where it tells clients to connect: broker 1 at 10.0.0.9:9092 (No route)"
+    )
+    assert "advertised.listeners" in str(reason.fix)
+    found = cause(alone, ["t"])
+    assert found is not None
+    assert found.what == reason.what
+
+
+def test_the_cause_of_a_silence_is_one_that_concerns_the_topic() -> None:
+    full = replace(state(WELL), log_dirs=[LogDir(1, "/a", False), LogDir(2, "/b", False)])
+    found = cause(full, ["t"])  # which broker 1 leads
+    assert found is not None
+    assert found.what == "broker 1 takes no records in /a: its disk is full"
+    assert cause(full, ["another"]) is None
+    assert cause(state(WELL, silent=(3,)), ["t"]) is None
+    silent = cause(state(WELL, silent=(1,)), ["t"])
+    assert silent is not None
+    assert silent.what == "broker 1 does not answer at h:9092"
 
 
 def test_one_broker_without_topics() -> None:
@@ -145,7 +188,7 @@ def test_a_blocker_as_json() -> None:
 def test_a_broker_that_does_not_answer() -> None:
     one = state(WELL, (2, [2, 3], [2, 3], 1), silent=(3,))
     assert kinds(one) == [("silent", 3, [])]
-    assert health_page(one, examine(one)) == "NOT SAFE  broker 3 does not answer\n"
+    assert health_page(one, examine(one)) == "NOT SAFE  broker 3 does not answer at h:9092\n"
     # It is of no help to others, whatever is said of it.
     assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
 

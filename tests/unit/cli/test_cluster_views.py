@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pyrklog.cli.cluster_state import LogDir
 from pyrklog.cli.cluster_views import View, min_insync, newest, newest_view, read_state
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
@@ -16,6 +17,11 @@ from pyrklog.protocol.configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+)
+from pyrklog.protocol.log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
 )
 from pyrklog.protocol.metadata import (
     METADATA,
@@ -67,12 +73,17 @@ def test_whose_word_counts(views: list[View], believed: int) -> None:
     assert newest(views).number == believed
 
 
+API_VERSIONS_KEY = 18
+
+
 class FakeBroker:
-    """Answers Metadata and DescribeConfigs; without ``told`` it takes connections and is silent."""
+    """Answers what these commands ask; without ``told`` it takes connections and is silent."""
 
     def __init__(self) -> None:
         self.told: MetadataResponse | None = None
         self.min_insync: dict[str, str | None] = {}
+        self.log_dirs: list[DescribeLogDirsResult] = []
+        self.log_dirs_version = 4
         self.silent: list[socket.socket] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
@@ -98,6 +109,14 @@ class FakeBroker:
         if key == METADATA.key:
             assert self.told is not None
             body = METADATA.encode_response(self.told, version)
+        elif key == API_VERSIONS_KEY:
+            body = bytes(6)  # no error, and no API: nobody looks
+        elif key == DESCRIBE_LOG_DIRS.key:
+            if version > self.log_dirs_version:
+                connection.shutdown(socket.SHUT_RDWR)
+                return
+            found = DescribeLogDirsResponse(results=self.log_dirs)
+            body = bytes(version >= 2) + DESCRIBE_LOG_DIRS.encode_response(found, version)
         else:
             results = [
                 DescribeConfigsResult(
@@ -160,7 +179,7 @@ def test_a_broker_that_stands_still_is_told_apart(new_broker: Callable[[], FakeB
     one, paused = new_broker(), new_broker()
     one.told = metadata([(1, one.port), (2, paused.port)], 2, [(2, 5, [1, 2, 3])])
     view, silent = newest_view(settings(paused, one, timeout_s=2.0))
-    assert (view.number, silent) == (1, {2})
+    assert (view.number, silent) == (1, {2: "timed out"})
 
 
 def test_nobody_answers(new_broker: Callable[[], FakeBroker]) -> None:
@@ -176,7 +195,29 @@ def test_addresses_that_lead_nowhere_from_here(new_broker: Callable[[], FakeBrok
     one.told = metadata([(1, closed.port)], 1, [])
     found, silent = newest_view(settings(one))
     assert found.metadata == one.told
-    assert silent == {1}
+    assert silent == {1: "Connection refused"}
+
+
+def test_directories_that_take_no_records_are_told(new_broker: Callable[[], FakeBroker]) -> None:
+    one, old = new_broker(), new_broker()
+    one.told = old.told = metadata([(1, one.port), (2, old.port)], 1, [(1, 1, [1])])
+    one.log_dirs = [
+        DescribeLogDirsResult(0, "/well", total_bytes=9, usable_bytes=1),
+        DescribeLogDirsResult(0, "/full", total_bytes=9, usable_bytes=0),
+        DescribeLogDirsResult(56, "/lost"),
+        DescribeLogDirsResult(29, "/not-for-you"),
+    ]
+    # A Kafka that tells no bytes.
+    old.log_dirs = [DescribeLogDirsResult(0, "/well"), DescribeLogDirsResult(56, "/lost")]
+    old.log_dirs_version = 1
+    connection = Connection(settings(one))
+    state = read_state(connection, log_dirs=True)
+    assert state.log_dirs == [
+        LogDir(1, "/full", False),
+        LogDir(1, "/lost", True),
+        LogDir(2, "/lost", True),
+    ]
+    assert read_state(connection).log_dirs == ()
 
 
 def test_a_topic_that_is_gone_meanwhile_has_the_default(

@@ -87,13 +87,34 @@ def test_what_a_command_raises_is_its_exit_code(
     assert caught.value.exit_code == expected
 
 
-def test_bugs_are_not_hidden() -> None:
+def test_a_bug_is_one_line_that_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     @guarded
     def command() -> None:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("division\nby zero")
 
+    monkeypatch.delenv("PYRKLOG_TRACEBACK", raising=False)
+    with pytest.raises(typer.Exit) as caught:
+        command()
+    assert caught.value.exit_code == Exit.FAILED
+    told = capsys.readouterr().err
+    assert told.startswith("error: unexpected ZeroDivisionError: division by zero; fix: a bug: ")
+    assert told.count("\n") == 1
+    monkeypatch.setenv("PYRKLOG_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         command()
+
+
+def test_an_argument_that_is_no_text_is_the_users_mistake() -> None:
+    @guarded
+    def command(name: str, values: list[str]) -> None:
+        assert values == ["a\udcff"]  # a record's bytes may be any
+
+    command(name="a", values=["a\udcff"])
+    with pytest.raises(typer.Exit) as caught:
+        command(name="a\udcff", values=["a\udcff"])
+    assert caught.value.exit_code == Exit.USAGE
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from pyrklog import cli
 from pyrklog.cli import consume, records
-from pyrklog.cli.interrupts import held, taken_over, waited_for
+from pyrklog.cli.interrupts import Terminated, held, taken_over, waited_for
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +20,29 @@ def python_handles_it() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def a_process_that_can_be_terminated() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("a_process_that_can_be_terminated")
+def test_sigterm_is_the_same_with_a_name_of_its_own() -> None:
+    def call() -> None:
+        with held:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # the second one ends it
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+
+    with pytest.raises(Terminated), taken_over():
+        call()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with taken_over():
+        assert signal.getsignal(signal.SIGTERM) == held.interrupt
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def interrupt() -> None:
@@ -131,5 +154,5 @@ def test_what_has_been_seen_counts_as_written(monkeypatch: pytest.MonkeyPatch) -
     )
     write: Any = bytes
     with pytest.raises(KeyboardInterrupt), taken_over():
-        consume._copy(reading, write, None, False)
+        consume._copy(reading, write, None, False, False)
     assert (written, output.seen) == ([b"a", b"b"], b"ab")

@@ -10,6 +10,7 @@ import pytest
 
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Column, Listing, render
+from pyrklog.cli.topic_details import url_safe
 
 COLUMNS = (
     Column("name", "NAME"),
@@ -87,3 +88,7 @@ def test_nothing_to_list_is_no_error(output: OutputFormat) -> None:
         assert text == "NAME  SIZE\n"
     elif output is OutputFormat.YAML:
         assert text.endswith("items: []\n")
+
+
+def test_a_topic_id_is_written_as_kafkas_tools_write_it() -> None:
+    assert url_safe("ezN/0KX+Qk2AAAAAAAAAAA==") == "ezN_0KX-Qk2AAAAAAAAAAA"

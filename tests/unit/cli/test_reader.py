@@ -62,6 +62,9 @@ class PlainReader(Reader):
     def read(self, limit: int, wait_s: float) -> list[Any]:
         return self._poll(limit, wait_s)
 
+    def _left(self) -> str:
+        return "something was not read"
+
     def written(self, messages: Sequence[Any]) -> None:
         pytest.fail(f"nobody prints here: {messages}")
 

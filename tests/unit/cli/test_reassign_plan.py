@@ -14,6 +14,7 @@ from pyrklog.cli.reassign_plan import (
     duration,
     parse_plan,
     parse_rate,
+    parse_throttle,
     parse_topics,
     propose,
     render_plan,
@@ -134,6 +135,19 @@ def test_no_rates(text: str) -> None:
     with pytest.raises(CliError) as raised:
         parse_rate(text)
     assert raised.value.code is Exit.USAGE
+
+
+@pytest.mark.parametrize("text", ["5", "9999", "1kB/s", "0.009MB"])
+def test_a_rate_at_which_nothing_arrives_is_no_throttle(text: str) -> None:
+    with pytest.raises(CliError, match="too slow") as raised:
+        parse_throttle(text)
+    assert raised.value.code is Exit.USAGE
+    assert "50MB/s" in str(raised.value.fix)
+
+
+def test_a_throttle_without_a_unit_is_bytes_a_second() -> None:
+    assert parse_throttle("10000") == 10_000
+    assert parse_throttle("5MB") == 5_000_000
 
 
 def test_kafkas_json() -> None:

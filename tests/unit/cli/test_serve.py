@@ -1,5 +1,6 @@
 """``pyrklog serve``: options read without typer, and what they become."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer.main
 from pyrklog.cli import serve
 from pyrklog.cli.app import app
 from pyrklog.cli.serve import ServeOptions, parse_fast
+from pyrklog.testing.broker import free_port
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -28,6 +30,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (
             ["--zookeeper", "z:1/k", "--broker-id=3"],
             ServeOptions(zookeeper="z:1/k", broker_id="3"),
+        ),
+        (
+            ["--log-level", "debug", "--log-format=json"],
+            ServeOptions(log_level="debug", log_format="json"),
         ),
         (["--set", "a=1", "--set=b=2=3"], ServeOptions(sets=["a=1", "b=2=3"])),
         (
@@ -141,3 +147,27 @@ def test_starting_a_broker_loads_no_command_line_library() -> None:
     loaded = set(done.stdout.split())
     assert "pyrklog.config" in loaded
     assert not {"typer", "rich", "confluent_kafka", "click", "pydantic"} & loaded
+
+
+@pytest.mark.parametrize("arguments", [["--log-level", "loud"], ["--log-format", "xml"]])
+def test_levels_and_formats_of_the_log_that_there_are_not(arguments: list[str]) -> None:
+    done = run("serve", *arguments, "--check")
+    assert done.returncode == 78
+    assert f"error: {arguments[0]} takes" in done.stderr
+
+
+def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path) -> None:
+    """At once, and not again at each try; and then how the start ended."""
+    nowhere = f"127.0.0.1:{free_port()}"
+    done = run(
+        "serve",
+        *("--data", str(tmp_path / "data"), "--zookeeper", nowhere, "--listen", "127.0.0.1:0"),
+        *("--set", "zookeeper.connection.timeout.ms=3000", "--log-format", "json"),
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    told = [line for line in lines if line["event"] == "zookeeper_does_not_answer"]
+    assert [(line["connect"], line["waits_seconds"]) for line in told] == [(nowhere, 3.0)]
+    assert "refused" in told[0]["reason"]
+    assert done.stderr.startswith("error: No ZooKeeper answers")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.returncode == 75

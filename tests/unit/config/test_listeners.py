@@ -79,3 +79,10 @@ def test_the_inter_broker_listener_must_exist() -> None:
 def test_only_controller_listeners_are_too_few() -> None:
     with pytest.raises(ConfigError, match="no listener for clients"):
         resolve("CONTROLLER://a:1", controllers="CONTROLLER")
+
+
+def test_a_listener_is_for_brokers_where_clients_have_another() -> None:
+    found = resolve("INSIDE://:9093,OUTSIDE://:9092", inter_broker="INSIDE")
+    assert found.is_for_brokers("INSIDE")
+    assert not found.is_for_brokers("OUTSIDE")
+    assert not resolve("PLAINTEXT://:9092").is_for_brokers("PLAINTEXT")

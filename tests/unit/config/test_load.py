@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from pyrklog.config import load_config
+from pyrklog.config.broker import Candidate
 from pyrklog.config.listeners import Endpoint
 from pyrklog.config.topic import describe_broker_options
+from pyrklog.controller.service import SOURCE_DEFAULT
 from pyrklog.errors import ConfigError
+from pyrklog.groups.options import group_settings
 
 ZOOKEEPER_MODE = """
 broker.id=4
@@ -174,6 +177,11 @@ def test_foreign_environment_variables_are_mentioned_not_refused() -> None:
     assert "did you mean PYRKLOG_NUM_PARTITIONS" in config.notices[0]
 
 
+def test_variables_of_other_commands_are_nobodys_mistake() -> None:
+    environ = {"PYRKLOG_BOOTSTRAP": "127.0.0.1:9092", "PYRKLOG_TRACEBACK": "1"}
+    assert load_config(environ=environ).notices == load_config(environ={}).notices
+
+
 def test_our_own_options_in_the_environment_lose_their_prefix() -> None:
     assert load_config(environ={"PYRKLOG_DATA_DIR": "/x"}).data_dir == Path("/x")
 
@@ -186,21 +194,33 @@ def test_the_metadata_stays_out_of_the_log_directories() -> None:
 def test_receive_buffers_hold_at_least_one_request() -> None:
     config = load_config()
     largest = config.integer("socket.request.max.bytes")
-    assert config.receive_buffers_max_bytes(2**34) == 2**32
-    assert config.receive_buffers_max_bytes(2**20) > largest
+    assert config.receive_buffers_max_bytes(2**34) == 2**31
+    assert config.receive_buffers_max_bytes(2**20) > config.request_max_bytes(2**20)
     small = load_config(overrides=["queued.max.request.bytes=1"])
     assert small.receive_buffers_max_bytes(2**34) == largest
+
+
+def test_the_largest_request_is_less_where_there_is_little_memory() -> None:
+    mib = 2**20
+    config = load_config()
+    assert config.request_max_bytes(2**34) == config.integer("socket.request.max.bytes")
+    assert config.request_max_bytes(512 * mib) == 32 * mib
+    assert config.receive_buffers_max_bytes(512 * mib) == 64 * mib
+    assert config.request_max_bytes(64 * mib) == 16 * mib
+    given = load_config(overrides=["socket.request.max.bytes=100000000"])
+    assert given.request_max_bytes(512 * mib) == 100_000_000
+    assert given.receive_buffers_max_bytes(512 * mib) > 100_000_000
 
 
 def test_run_time_changes_stand_over_static_ones() -> None:
     config = load_config(overrides=["log.retention.ms=1000"])
     changed = config.with_dynamic(
-        default={"log.retention.ms": "2000", "num.io.threads": "1"},
+        default={"log.retention.ms": "2000", "num.partitions": "9"},
         broker={"message.max.bytes": "5"},
     )
     assert changed.integer("log.retention.ms") == 2000
     assert changed.integer("message.max.bytes") == 5
-    assert changed.integer("num.io.threads") == 8, "may not change at run time"
+    assert changed.integer("num.partitions") == 1, "may not change at run time"
     assert config.integer("log.retention.ms") == 1000
 
 
@@ -214,3 +234,17 @@ def test_acls_need_somebody_to_belong_to() -> None:
     tls = "zookeeper.ssl.client.enable=true"
     for known in (["pyrklog.zookeeper.digest=user:secret"], [tls, certificate]):
         assert load_config(overrides=[*cluster, *known]).boolean("zookeeper.set.acl")
+
+
+def test_the_first_consumer_waits_for_others_in_a_cluster_only() -> None:
+    name = "group.initial.rebalance.delay.ms"
+    cluster = {"zookeeper.connect": "z:2181"}
+    alone = load_config()
+    assert alone.integer(name) == group_settings(alone, 2**34).initial_rebalance_delay_ms == 0
+    assert alone.candidates(name) == [Candidate("0", SOURCE_DEFAULT)]
+    assert alone.with_dynamic(default={}, broker={}).integer(name) == 0
+    in_cluster = load_config(flags=cluster)
+    assert in_cluster.integer(name) == 3000
+    assert in_cluster.candidates(name) == [Candidate("3000", SOURCE_DEFAULT)]
+    for flags in ({}, cluster):
+        assert load_config(flags=flags, overrides=[f"{name}=7"]).integer(name) == 7

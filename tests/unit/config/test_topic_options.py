@@ -197,10 +197,10 @@ def test_the_number_in_use_is_shown_though_nobody_gave_it() -> None:
 
 def test_broker_options_say_whether_they_may_change() -> None:
     entries = describe_broker_options(
-        broker("num.io.threads=3"), None, include_synonyms=True, include_documentation=True
+        broker("num.partitions=3"), None, include_synonyms=True, include_documentation=True
     )
-    threads = entry(entries, "num.io.threads")
-    assert (threads.value, threads.source, threads.read_only) == ("3", SOURCE_STATIC_BROKER, True)
-    assert threads.synonyms[1] == Synonym("num.io.threads", "8", SOURCE_DEFAULT)
+    count = entry(entries, "num.partitions")
+    assert (count.value, count.source, count.read_only) == ("3", SOURCE_STATIC_BROKER, True)
+    assert count.synonyms[1] == Synonym("num.partitions", "1", SOURCE_DEFAULT)
     retention = entry(entries, "log.retention.ms")
     assert (retention.value, retention.read_only) == (None, False)

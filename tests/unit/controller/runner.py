@@ -10,6 +10,7 @@ from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     ForgetUnclean,
+    Pause,
     ReadMinimums,
     ReadStates,
     ReadUnclean,
@@ -20,6 +21,7 @@ from pyrklog.controller.effects import (
     UnmarkDeletion,
     UnmarkElection,
     UnmarkReassignments,
+    WaitForOthers,
     WriteAssignments,
     WriteStates,
 )
@@ -28,6 +30,7 @@ from pyrklog.controller.requests import (
     ControlRequest,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    LogEnd,
     PartitionInfo,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -85,6 +88,10 @@ class Runner:
         """``min.insync.replicas`` where it is not 1."""
         self.sent: list[tuple[int, ControlRequest]] = []
         self.deleted: list[str] = []
+        self.too_large: set[str] = set()
+        """Topics whose znode is at the store's limit."""
+        self.waits: list[int] = []
+        """Of unclean brokers for others."""
 
     def start(
         self,
@@ -120,6 +127,8 @@ class Runner:
             except StopIteration:
                 return lines
             result = None
+            if isinstance(effect, Pause):
+                continue
             if not isinstance(effect, StateChange):
                 self._act()
             match effect:
@@ -148,7 +157,7 @@ class Runner:
                     lines += [
                         f"assign {name((topic, index))} {assigned(item)}"
                         for index, item in assignments.items()
-                        if result
+                        if result is ErrorCode.NONE
                     ]
                 case UnmarkReassignments(wanted):
                     lines += self._unmark_reassignments(wanted)
@@ -163,6 +172,9 @@ class Runner:
                     lines.append(f"delete nodes {' '.join(topics)}")
                 case ForgetUnclean(brokers):
                     lines.append(f"forget unclean {' '.join(map(str, brokers))}")
+                case WaitForOthers(number, _):
+                    self.waits.append(number)
+                    lines.append(f"wait {number}")
                 case UnmarkDeletion(topics):
                     lines.append(f"unmark {' '.join(topics)}")
                 case StateChange(event, fields):
@@ -171,10 +183,12 @@ class Runner:
 
     def _write_assignments(
         self, topic: str, assignments: Mapping[int, PartitionAssignment]
-    ) -> bool:
+    ) -> ErrorCode:
         node = self.topics.get(topic)
         if node is None:
-            return False
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic in self.too_large:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         kept = {i: b for i, b in node.adding.items() if i not in assignments}
         kept_removing = {i: b for i, b in node.removing.items() if i not in assignments}
         self.topics[topic] = TopicAssignment(
@@ -183,7 +197,7 @@ class Runner:
             kept | {i: item.adding for i, item in assignments.items() if item.adding},
             kept_removing | {i: item.removing for i, item in assignments.items() if item.removing},
         )
-        return True
+        return ErrorCode.NONE
 
     def _unmark_reassignments(
         self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
@@ -206,6 +220,24 @@ class Runner:
         errors = {(t.topic, p.partition): error for t in request.topics for p in t.partitions}
         response = LeaderAndIsrResponse(ErrorCode.NONE, errors)
         return self.run(self.controller.leader_and_isr_answered(broker, response))
+
+    def ends_answered(self, broker: int, last_epoch: int, offset: int) -> list[str]:
+        """The broker answers its last LeaderAndIsr: its logs, which nobody leads, reach so far."""
+        request = self.last(broker, LeaderAndIsrRequest)
+        assert isinstance(request, LeaderAndIsrRequest)
+        infos = {(t.topic, p.partition): p for t in request.topics for p in t.partitions}
+        errors = dict.fromkeys(infos, ErrorCode.NONE)
+        ends = {
+            key: LogEnd(info.leader_epoch, last_epoch, offset)
+            for key, info in infos.items()
+            if info.leader < 0
+        }
+        response = LeaderAndIsrResponse(ErrorCode.NONE, errors, ends)
+        return self.run(self.controller.leader_and_isr_answered(broker, response))
+
+    def wait_over(self) -> list[str]:
+        """The last wait of unclean brokers is over."""
+        return self.run(self.controller.unclean_wait_over(self.waits[-1]))
 
     def stop_answered(self, broker: int, error: ErrorCode = ErrorCode.NONE) -> list[str]:
         """The broker answers its last StopReplica, every replica with ``error``."""
@@ -236,7 +268,9 @@ def shown(state: Leadership) -> str:
     isr = ",".join(map(str, state.isr))
     recovering = " recovering" if state.recovery_state else ""
     eligible = f" eligible {','.join(map(str, state.eligible))}" if state.eligible else ""
-    return f"leader {state.leader} epoch {state.leader_epoch} isr {isr}{recovering}{eligible}"
+    unclean = f" unclean {','.join(map(str, state.unclean))}" if state.unclean else ""
+    kept = f"isr {isr}{recovering}{eligible}{unclean}"
+    return f"leader {state.leader} epoch {state.leader_epoch} {kept}"
 
 
 def info_line(topic: str, info: PartitionInfo) -> str:

@@ -70,6 +70,7 @@ class Cluster:
         self.sessions: dict[int, EmbeddedSession] = {}
         self.unclean: set[str] = set()
         self.state_log = StateChangeLog(directory)
+        self._topics_created = 0
 
     async def register(self, broker: int) -> EmbeddedSession:
         session = self.sessions[broker] = self.store.session()
@@ -110,5 +111,7 @@ class Cluster:
     async def create_topic(self, name: str, *replicas: tuple[int, ...]) -> None:
         session = next(iter(self.sessions.values()))
         await session.create(znodes.topic_config_path(name), znodes.encode_config({}))
-        data = znodes.encode_topic(assignment(*replicas))
+        topic_id = b"i" * 15 + bytes([ord("i") + self._topics_created])
+        self._topics_created += 1
+        data = znodes.encode_topic(assignment(*replicas, topic_id=topic_id))
         await session.create(znodes.topic_path(name), data)

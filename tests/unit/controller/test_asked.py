@@ -138,12 +138,13 @@ async def test_partitions_that_are_added_at_the_same_time_stay(
 
     monkeypatch.setattr(session, "get", get_and_lose)
     move = {0: PartitionAssignment((2, 1), (2,), (1,))}
-    assert await store_writes.write_assignments(session, term, "t", move)
+    assert await store_writes.write_assignments(session, term, "t", move) is ErrorCode.NONE
     node = znodes.decode_topic(path, (await get(path)).data)
     assert node.replicas == {0: (2, 1), 1: (2,)}
     assert (node.adding, node.removing) == ({0: (2,)}, {0: (1,)})
     assert looks == 2
-    assert not await store_writes.write_assignments(session, term, "u", move)
+    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await store_writes.write_assignments(session, term, "u", move) is gone
     with pytest.raises(ControllerMovedError):
         await store_writes.write_assignments(session, Term(0, 7), "t", move)
 
@@ -154,4 +155,5 @@ async def test_other_replicas_of_a_topic_that_cannot_be_read_any_more_are_not_wr
     session = cluster.sessions[1]
     await session.create(znodes.topic_path("t"), b'{"partitions":{"0":[]}}')
     moves = {0: PartitionAssignment((1,))}
-    assert not await write_assignments(session, Term(1, 0), "t", moves)
+    error = await write_assignments(session, Term(1, 0), "t", moves)
+    assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyrklog.controller import deposal
-from pyrklog.controller.deposal import Evidence, Found, Incumbent, LastDeposal
+from pyrklog.controller.deposal import Evidence, Found, Incumbent, LastDeposal, Silence
 from pyrklog.identity import create_paths
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore, open_store
@@ -43,6 +43,29 @@ def test_two_refusals_of_one_or_one_of_each_of_two(
     evidence = Evidence(refusals, others, NOW_MS, None)
     assert evidence.is_suspected is expected
     assert evidence.wait_ms(TIMEOUT_MS) == (0 if expected else None)
+
+
+@pytest.mark.parametrize(
+    ("others", "registered", "expected"),
+    [
+        (0, 1, False),
+        (0, 2, False),
+        (0, 3, False),
+        (1, 3, True),
+        (1, 4, False),
+        (2, 4, True),
+        (1, 5, False),
+        (2, 5, True),
+    ],
+)
+def test_silence_counts_where_a_majority_hears_it(
+    others: int, registered: int, expected: bool
+) -> None:
+    evidence = Evidence(0, 0, NOW_MS, None, Silence(others, registered))
+    assert evidence.is_suspected is expected
+    # A refusal of its own is a sign as well, and one alone no proof either.
+    refused = Evidence(1, 0, NOW_MS, None, Silence(others, registered))
+    assert refused.is_suspected is expected
 
 
 @pytest.mark.parametrize(

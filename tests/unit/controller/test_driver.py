@@ -3,14 +3,13 @@
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from pyrklog.controller.driver import (
-    FIRST_REBALANCE_SECONDS,
-)
+from pyrklog.controller.driver import FIRST_REBALANCE_SECONDS, ControllerDriver
 from pyrklog.controller.machine import Controller
 from pyrklog.controller.requests import (
     ControlRequest,
@@ -31,6 +30,7 @@ from pyrklog.metastore.interface import (
     CHANGED,
     Create,
     Node,
+    Operation,
     Set,
     Watch,
     WatchEvent,
@@ -520,6 +520,7 @@ async def test_state_changes_are_written_down(cluster: Cluster, nursery: trio.Nu
     await cluster.create_topic("t", (1,))
     await cluster.brokers.wait_told("lead t-0:1@0 new")
     await trio.testing.wait_all_tasks_blocked()
+    assert cluster.state_log.flush()
     text = (cluster.directory / "state-change.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     online = [line for line in lines if line.get("to") == "OnlinePartition"]
@@ -544,3 +545,44 @@ def test_the_state_change_log_is_given_up_when_it_cannot_be_written(tmp_path: Pa
     log.flush()
     log.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def make_and_mark(name: str) -> list[Operation]:
+    """A topic that is to be deleted at once."""
+    data = znodes.encode_topic(assignment((1,)))
+    return [Create(znodes.topic_path(name), data), Create(znodes.delete_topic_path(name))]
+
+
+async def test_a_topic_marked_while_a_controller_reads_is_deleted(
+    cluster: Cluster, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made and marked between the reads of topics and of marks."""
+    session = await cluster.register(1)
+    read_topics = ControllerDriver._read_topics
+
+    async def read(self: ControllerDriver, names: Sequence[str]) -> Any:
+        monkeypatch.setattr(ControllerDriver, "_read_topics", read_topics)
+        found = await read_topics(self, names)
+        await session.multi(make_and_mark("short"))
+        return found
+
+    monkeypatch.setattr(ControllerDriver, "_read_topics", read)
+    await nursery.start(cluster.driver(1).run)
+    await wait_gone(session, znodes.topic_path("short"))
+
+
+async def test_a_mark_that_is_seen_before_its_topic_is_kept(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    """The event of an earlier mark is before that of the topic."""
+    session = await cluster.register(1)
+    driver = cluster.driver(1)
+    await nursery.start(driver.run)
+
+    async def make() -> None:
+        await session.multi(make_and_mark("short"))
+
+    driver._queue("make", make)
+    driver._queue("deletions", driver._on_deletions)
+    await trio.testing.wait_all_tasks_blocked(0.1)
+    await wait_gone(session, znodes.topic_path("short"))

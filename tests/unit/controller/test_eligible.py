@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrklog.controller.election import Candidates, unclean_election, without_unclean
+from pyrklog.controller.election import Candidates, after_unclean_starts, unclean_election
 from pyrklog.controller.eligible import eligible_after
 from pyrklog.controller.requests import (
     AlterPartitionRequest,
@@ -73,15 +73,14 @@ def test_who_may_lack_records_is_not() -> None:
 
 
 def test_who_takes_the_place_of_unclean_replicas() -> None:
-    def left(current: Leadership, *gone: int) -> tuple[int, tuple[int, ...]] | None:
-        found = without_unclean(current, gone, EPOCH)
+    def left(current: Leadership, *gone: int, whole: int) -> tuple[int, tuple[int, ...]] | None:
+        found = after_unclean_starts(current, gone, [whole], EPOCH)
         return None if found is None else (found.leader, found.isr)
 
-    assert left(led((1,), (2, 3)), 1) == (-1, (2, 3))
-    assert left(led((1,), (2, 3)), 1, 2) == (-1, (3,))
-    assert left(led((1,), (2, 3)), 1, 2, 3) == (1, (1,)), "it alone remains"
-    assert left(led((1,), (2, 3)), 3) == (1, (1,))
-    assert left(led((1,), (2,)), 3) is None
+    assert left(led((1,), (2, 3)), 1, whole=2) == (-1, (2, 3))
+    assert left(led((1,), (2, 3)), 1, 2, whole=3) == (-1, (3,))
+    assert left(led((1,), (2, 3)), 3, whole=1) == (1, (1,))
+    assert left(led((1,), (2,)), 3, whole=1) is None
 
 
 def started(*brokers: int, minimum: int = 2, unclean_topics: tuple[str, ...] = ()) -> Runner:
@@ -191,12 +190,12 @@ def test_the_last_in_sync_comes_back_unclean_and_the_others_are_dead() -> None:
     living(runner, 1, 2)
     living(runner, 1)
     runner.run(runner.controller.brokers_changed(unclean(1)))
-    # Whoever has everything is in sync, as Apache's tools show it; there is no leader.
-    assert runner.leadership("t", 0) == "leader -1 epoch 4 isr 2"
+    # Nobody leaves while nobody leads.
+    assert runner.leadership("t", 0) == "leader -1 epoch 4 isr 1 eligible 2 unclean 1"
     runner.run(runner.controller.brokers_changed({**live(1, 3, epoch=200)}))
-    assert runner.leadership("t", 0) == "leader -1 epoch 4 isr 2"
+    assert runner.leadership("t", 0) == "leader -1 epoch 4 isr 1 eligible 2 unclean 1"
     runner.run(runner.controller.brokers_changed({**live(1, 3, epoch=200), **live(2)}))
-    assert runner.leadership("t", 0) == "leader 2 epoch 5 isr 2"
+    assert runner.leadership("t", 0) == "leader 2 epoch 6 isr 2"
 
 
 def test_the_last_in_sync_comes_back_unclean_and_an_eligible_one_lives() -> None:
@@ -217,12 +216,16 @@ def test_an_eligible_replica_that_comes_back_unclean_is_one_no_more() -> None:
     )
 
 
-def test_one_alone_stays_although_it_is_unclean() -> None:
+def test_of_the_last_and_an_eligible_one_the_one_with_more_leads() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1, 2)
     ask(runner, 1)
     runner.run(runner.controller.brokers_changed({**unclean(1, 2), **live(3)}))
-    assert runner.leadership("t", 0) == "leader 1 epoch 3 isr 1"
+    marked = "isr 1 eligible 2 unclean 1,2"
+    assert runner.leadership("t", 0).endswith(marked)
+    runner.ends_answered(1, 0, 10)
+    runner.ends_answered(2, 0, 20)
+    assert runner.leadership("t", 0) == "leader 2 epoch 3 isr 2"
 
 
 def test_the_next_controller_reads_them() -> None:

@@ -2,14 +2,17 @@
 
 import pytest
 
+from pyrklog.controller import pieces
 from pyrklog.controller.requests import (
     AlterPartitionRequest,
     IsrChange,
     IsrChangeResult,
+    LeaderAndIsrRequest,
     TopicPartition,
 )
 from pyrklog.errors import ErrorCode
-from tests.unit.controller.runner import Runner, assignment, live
+from pyrklog.metastore.znodes import Leadership
+from tests.unit.controller.runner import EPOCH, Runner, assignment, live
 
 ID = b"i" * 16
 UNKNOWN = -1
@@ -142,3 +145,40 @@ def test_a_broker_that_came_back_is_not_about_to_end() -> None:
     results, _ = ask(runner, change(2, 3, (1, 201), leader_epoch=epoch, partition_epoch=version))
     assert results[0].error is ErrorCode.NONE
     assert results[0].isr == (2, 3, 1)
+
+
+def test_the_last_in_sync_hands_over_to_one_that_is_eligible() -> None:
+    runner = Runner()
+    runner.minimums = {"t": 2}
+    runner.states = {("t", 0): (Leadership(1, 4, (1,), EPOCH, eligible=(2, 3)), 9)}
+    runner.start(live(1, 3), {"t": assignment((1, 2, 3))})
+    remaining: list[tuple[str, int]] = []
+    runner.run(runner.controller.shut_down(1, remaining))
+    assert runner.leadership("t", 0) == "leader 3 epoch 5 isr 3 eligible 1,2"
+    assert remaining == []
+
+
+def test_many_partitions_are_handed_over_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Orders go out with each piece, so that the leaver sees that it goes on."""
+    monkeypatch.setattr(pieces, "PARTITIONS_A_TURN", 2)
+    runner = Runner()
+    runner.start(live(1, 2))
+    runner.run(runner.controller.topics_changed({"t": assignment(*[(1, 2)] * 5)}, ["t"]))
+    lines = runner.run(runner.controller.shut_down(1, []))
+    orders = [line for line in lines if line.startswith(("write", "1 <- lead"))]
+    kinds = [line.split()[0] for line in orders]
+    assert kinds == ["write", "write", "1", "write", "write", "1", "write", "1"]
+
+
+def test_new_partitions_are_not_led_by_brokers_that_are_about_to_go() -> None:
+    runner = Runner()
+    runner.start(live(1, 2, 3))
+    runner.run(runner.controller.shut_down(1, []))
+    runner.run(runner.controller.suspect(2))
+    runner.run(runner.controller.topics_changed({"t": assignment((1, 2, 3), (1, 2), (1,))}, ["t"]))
+    assert runner.leadership("t", 0) == "leader 3 epoch 0 isr 3"
+    told = runner.last(2, LeaderAndIsrRequest)
+    assert isinstance(told, LeaderAndIsrRequest), "it follows, and may come in"
+    assert [info.partition for info in told.topics[0].partitions] == [0, 1]
+    assert runner.leadership("t", 1) == "leader 1 epoch 0 isr 1,2", "there is no other"
+    assert runner.leadership("t", 2) == "leader 1 epoch 0 isr 1"

@@ -21,6 +21,7 @@ from pyrklog.controller.state import (
     ReplicaState,
 )
 from pyrklog.errors import ErrorCode
+from pyrklog.image import LEADER_BEING_DELETED
 from pyrklog.metastore.znodes import RECOVERING, Leadership
 from tests.unit.controller.runner import EPOCH, Runner, assignment, live
 
@@ -81,22 +82,21 @@ def test_taking_over_elects_for_leaders_that_died_meanwhile() -> None:
     ]
 
 
-def test_taking_over_without_the_leader_and_another_member_waits_for_the_leader() -> None:
-    """Both have lost their sessions. The follower leaves the ISR first, while the dead leader still
-    stands in the state: that must not pass for a partition that is led."""
+def test_taking_over_without_any_member_waits_for_either() -> None:
+    """Both have lost their sessions: nobody leads, and either may."""
     runner = Runner()
     runner.states = {
         ("t", 0): (Leadership(2, 4, (1, 2), EPOCH - 1), 9),
         ("t", 1): (Leadership(2, 4, (1, 2), EPOCH - 1), 9),
     }
     runner.start(live(3), {"t": assignment((3, 1, 2), (3, 2, 1))})
-    assert runner.leadership("t", 0) == "leader -1 epoch 6 isr 2"
-    assert runner.leadership("t", 1) == "leader -1 epoch 6 isr 2"
+    assert runner.leadership("t", 0) == "leader -1 epoch 5 isr 1,2"
+    assert runner.leadership("t", 1) == "leader -1 epoch 5 isr 1,2"
     partitions = runner.controller.state.topics["t"].partitions.values()
     assert [partition.state for partition in partitions] == [PartitionState.OFFLINE] * 2
     lines = runner.run(runner.controller.brokers_changed(live(2, 3)))
-    assert "write t-0 leader 2 epoch 7 isr 2" in lines
-    assert "write t-1 leader 2 epoch 7 isr 2" in lines
+    assert "write t-0 leader 2 epoch 6 isr 2" in lines
+    assert "write t-1 leader 2 epoch 6 isr 2" in lines
 
 
 # --- creating topics -----------------------------------------------------------------------------
@@ -123,7 +123,12 @@ def test_a_topic_is_created() -> None:
 def test_a_topic_without_a_live_replica_waits_for_one() -> None:
     runner = Runner()
     runner.start(live(1))
-    assert created(runner, t=[(2,)]) == ["failed t-0"]
+    lines = created(runner, t=[(2,)])
+    assert lines == ["failed t-0", "1 <- metadata t-0:-1@-1 offline 2 brokers 1"]
+    told = runner.last(1, UpdateMetadataRequest)
+    assert isinstance(told, UpdateMetadataRequest)
+    (info,) = told.topics[0].partitions
+    assert (info.leader, info.replicas, info.isr) == (-1, (2,), ())
     assert runner.controller.state.topics["t"].partitions[0].state is PartitionState.NEW
     lines = runner.run(runner.controller.brokers_changed(live(1, 2)))
     assert "write t-0 leader 2 epoch 0 isr 2" in lines
@@ -202,16 +207,16 @@ def test_the_last_member_of_an_isr_stays_and_leads_again() -> None:
 
 
 def test_a_partition_whose_brokers_go_at_once_is_led_again() -> None:
-    """A follower that leaves the ISR first does not make a leaderless partition Online."""
+    """None of them leaves the ISR, and the first that comes back leads."""
     runner = Runner()
     runner.start(live(1, 2, 3))
     created(runner, t=[(3, 1), (2, 3)])
     runner.run(runner.controller.brokers_changed(live(1)))
     partition = runner.controller.state.topics["t"].partitions[1]
     assert partition.state is PartitionState.OFFLINE
-    assert runner.leadership("t", 1) == "leader -1 epoch 2 isr 2"
-    runner.run(runner.controller.brokers_changed(live(1, 2, 3)))
-    assert runner.leadership("t", 1) == "leader 2 epoch 3 isr 2"
+    assert runner.leadership("t", 1) == "leader -1 epoch 1 isr 2,3"
+    runner.run(runner.controller.brokers_changed(live(1, 3)))
+    assert runner.leadership("t", 1) == "leader 3 epoch 2 isr 3"
 
 
 def test_a_quick_restart_shows_in_the_broker_epoch() -> None:
@@ -320,7 +325,10 @@ def test_a_topic_without_a_leader_is_named_all_the_same() -> None:
     told = runner.last(1, UpdateMetadataRequest)
     assert isinstance(told, UpdateMetadataRequest)
     assert told.is_full
-    assert told.topics == [TopicPartitions("unled", b"i" * 16, [])]
+    shown = {
+        topic.topic: [(p.leader, p.replicas) for p in topic.partitions] for topic in told.topics
+    }
+    assert shown == {"unled": [(-1, (9,))], "marked": [(LEADER_BEING_DELETED, (9,))]}
 
 
 def test_nothing_is_full_as_long_as_a_topic_cannot_be_read() -> None:

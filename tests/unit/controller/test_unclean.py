@@ -1,9 +1,24 @@
-"""Brokers that may lack acknowledged records leave the ISRs before anybody elects them."""
+"""Brokers that may lack acknowledged records: nobody elects them as if they had all."""
 
 from collections.abc import Mapping
 
-from pyrklog.controller.election import without_unclean
+from pyrklog.controller.election import (
+    Candidates,
+    after_unclean_starts,
+    preferred_election,
+    reassignment_election,
+    shutdown_election,
+    with_most,
+)
+from pyrklog.controller.memory import leaderless, remembered_states
+from pyrklog.controller.requests import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LogEnd,
+    UpdateMetadataRequest,
+)
 from pyrklog.controller.state import LiveBroker
+from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import Leadership
 from tests.unit.controller.runner import EPOCH, Runner, assignment, live
 
@@ -15,23 +30,41 @@ def unclean(*ids: int, epoch: int = 200) -> dict[int, LiveBroker]:
 def started(brokers: Mapping[int, LiveBroker], leader: int, isr: tuple[int, ...]) -> Runner:
     runner = Runner()
     runner.states = {("t", 0): (Leadership(leader, 4, isr, EPOCH), 9)}
-    runner.start(brokers, {"t": assignment((1, 2, 3))})
+    runner.start(brokers, {"t": assignment((1, 2, 3, 4))})
     return runner
 
 
-def test_who_stays() -> None:
-    def left(leader: int, isr: tuple[int, ...], *gone: int) -> tuple[int, tuple[int, ...]] | None:
-        found = without_unclean(Leadership(leader, 4, isr, 6), gone, 7)
+def test_what_becomes_of_members() -> None:
+    def after(
+        leader: int, isr: tuple[int, ...], *came: int, whole: tuple[int, ...] = ()
+    ) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+        found = after_unclean_starts(Leadership(leader, 4, isr, 6), came, whole, 7)
         if found is not None:
             assert (found.leader_epoch, found.controller_epoch) == (5, 7)
-        return None if found is None else (found.leader, found.isr)
+        return None if found is None else (found.leader, found.isr, found.unclean)
 
-    assert left(1, (1, 2, 3), 2) == (1, (1, 3))
-    assert left(1, (1, 2, 3), 1) == (-1, (2, 3))
-    assert left(-1, (2, 3), 3, 2) == (-1, (2,))
-    assert left(3, (2, 3), 3, 2) == (3, (3,)), "one that led is no worse than the others"
-    assert left(1, (1,), 1) is None
-    assert left(1, (1, 2), 3) is None
+    assert after(1, (1, 2, 3), 2, whole=(1,)) == (1, (1, 3), ())
+    assert after(1, (1, 2, 3), 1, whole=(2, 3)) == (-1, (2, 3), ())
+    assert after(1, (1, 2, 3), 1) == (-1, (1, 2, 3), (1,)), "nobody leaves while nobody leads"
+    assert after(-1, (2, 3), 3, 2) == (-1, (2, 3), (2, 3))
+    assert after(1, (1,), 1) == (1, (1,), ()), "alone, and in a new epoch"
+    assert after(1, (1, 2), 3, whole=(1,)) is None
+
+
+def test_the_one_with_the_most_is_that_of_the_latest_epoch() -> None:
+    def chosen(**ends: tuple[int, int]) -> int | None:
+        current = Leadership(-1, 7, (3, 1), 6, eligible=(2,), unclean=(1, 2, 3))
+        known = {int(name[1:]): LogEnd(7, *end) for name, end in ends.items()}
+        found = with_most(current, known, 8)
+        if found is not None:
+            assert found == Leadership(found.leader, 8, (found.leader,), 8)
+        return None if found is None else found.leader
+
+    assert chosen(b1=(4, 90), b2=(4, 100), b3=(4, 95)) == 2
+    assert chosen(b1=(5, 90), b2=(4, 100)) == 1
+    assert chosen(b1=(4, 90), b2=(4, 90), b3=(4, 90)) == 3, "the first in sync"
+    assert chosen(b2=(-1, 0)) == 2
+    assert chosen() is None
 
 
 def test_an_unclean_broker_comes_back_as_a_follower() -> None:
@@ -49,17 +82,139 @@ def test_an_unclean_broker_comes_back_as_a_follower() -> None:
 
 
 def test_the_first_that_is_back_after_a_power_cut_does_not_lead() -> None:
-    """All were in sync, all are gone; a clean one leads when it comes."""
+    """All were in sync, all are gone; a clean one leads when it comes, whichever it is."""
     runner = started(unclean(1), 1, (1, 2, 3))
-    assert runner.leadership("t", 0) == "leader -1 epoch 6 isr 3"
+    assert runner.leadership("t", 0) == "leader -1 epoch 5 isr 1,2,3 unclean 1"
+    assert runner.ends_answered(1, 3, 90) == []
+    assert runner.wait_over() == [], "a whole one may come"
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **live(3)}))
     assert runner.leadership("t", 0) == "leader 3 epoch 7 isr 3"
 
 
-def test_where_all_are_unclean_the_last_one_leads() -> None:
+def test_where_all_are_unclean_the_one_with_the_most_leads() -> None:
+    runner = started(unclean(1), 1, (1, 2, 3))
+    runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2, 3)}))
+    assert runner.leadership("t", 0) == "leader -1 epoch 6 isr 1,2,3 unclean 1,2,3"
+    assert runner.ends_answered(1, 3, 90) == []
+    assert runner.ends_answered(2, 3, 95) == [], "one is still asked"
+    lines = runner.ends_answered(3, 2, 99)
+    assert lines[0] == "write t-0 leader 2 epoch 7 isr 2"
+    assert [line for line in lines if line.startswith("3 <- lead")] == [
+        "3 <- lead t-0:2@7 offline 4"
+    ]
+    assert runner.wait_over() == []
+
+
+def test_one_that_never_comes_is_waited_for_as_long_as_too_few_are_unclean() -> None:
+    for minimum, epoch in ((1, 7), (2, 7), (3, 6)):
+        runner = started(unclean(1), 1, (1, 2, 3))
+        runner.minimums = {"t": minimum}
+        runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2)}))
+        assert runner.ends_answered(1, 3, 95) == []
+        assert runner.ends_answered(2, 3, 90) == []
+        runner.wait_over()
+        state = runner.states["t", 0][0]
+        assert (state.leader, state.leader_epoch) == ((1, 7) if epoch == 7 else (-1, 6)), minimum
+        # The third may have everything, where the high watermark stands still.
+        assert state.eligible == ((3,) if minimum == 2 else ()), minimum
+
+
+def test_one_of_two_is_not_most_of_them() -> None:
+    runner = started(unclean(1), 2, (1, 2))
+    runner.ends_answered(1, 3, 95)
+    assert runner.wait_over() == []
+
+
+def test_an_earlier_wait_says_nothing_of_who_came_since() -> None:
+    runner = started(unclean(1), 1, (1, 2, 3, 4))
+    runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2, 3)}))
+    first, second = runner.waits
+    runner.ends_answered(1, 3, 95)
+    assert runner.run(runner.controller.unclean_wait_over(first)) == []
+    assert runner.run(runner.controller.unclean_wait_over(second)) != []
+
+
+def test_what_was_said_for_an_earlier_state_or_life_counts_no_more() -> None:
     runner = started(unclean(1), 1, (1, 2))
+    early = LeaderAndIsrResponse(ErrorCode.NONE, {}, {("t", 0): LogEnd(5, 9, 999)})
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2)}))
-    assert runner.leadership("t", 0).startswith("leader 2 ")
+    assert runner.run(runner.controller.leader_and_isr_answered(1, early)) == []
+    runner.ends_answered(2, 3, 90)
+    # It goes, and comes again: in order this time, and it lacks what it lacked.
+    runner.run(runner.controller.brokers_changed(live(1, epoch=200)))
+    runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **live(2, epoch=300)}))
+    assert runner.leadership("t", 0) == "leader -1 epoch 7 isr 1,2 unclean 1,2"
+    assert runner.ends_answered(1, 3, 90) == []
+    runner.ends_answered(2, 3, 80)
+    assert runner.leadership("t", 0) == "leader 1 epoch 8 isr 1"
+
+
+def test_one_that_does_not_answer_is_not_waited_for_longer_than_the_others() -> None:
+    runner = started(unclean(1, 2), 1, (1, 2))
+    runner.ends_answered(2, 3, 90)
+    runner.wait_over()
+    assert runner.leadership("t", 0) == "leader 2 epoch 6 isr 2"
+
+
+def test_marks_outlive_the_controller() -> None:
+    runner = started(unclean(1), 1, (1, 2))
+    runner.ends_answered(1, 3, 90)
+    following = runner.successor()
+    following.start({**live(1, epoch=200), **unclean(2)})
+    assert following.leadership("t", 0) == "leader -1 epoch 6 isr 1,2 unclean 1,2"
+    following.ends_answered(1, 3, 91)
+    following.ends_answered(2, 3, 90)
+    assert following.leadership("t", 0) == "leader 1 epoch 7 isr 1"
+
+
+def test_elections_by_memory_pass_by_who_is_marked() -> None:
+    runner = started(unclean(1), 1, (1, 2, 3))
+    request = runner.last(1, UpdateMetadataRequest)
+    assert isinstance(request, UpdateMetadataRequest)
+    (info,) = request.topics[0].partitions
+    assert info.unclean == (1,)
+    assert not leaderless(request.topics, live(1, epoch=200))
+    found = leaderless(request.topics, live(1, 2))
+    states = remembered_states(found, {"t": assignment((1, 2, 3))})
+    assert states["t", 0][0].unclean == (1,)
+
+
+def test_a_topic_that_allows_it_does_not_wait() -> None:
+    runner = Runner(unclean=["t"])
+    runner.states = {("t", 0): (Leadership(1, 4, (2, 1), EPOCH), 9)}
+    runner.start({**live(3), **unclean(1)}, {"t": assignment((3, 2, 1))})
+    # One that lacks something is better than one that was not in sync.
+    assert runner.leadership("t", 0) == "leader 1 epoch 6 isr 1 recovering"
+
+
+def test_no_other_election_takes_one_that_is_marked() -> None:
+    runner = started(unclean(1), 2, (1, 2, 3))
+    assert runner.run(runner.controller.elect_preferred([("t", 0)])) == ["failed t-0"]
+    candidates = Candidates(
+        assignment=(1, 2, 3),
+        live=(1,),
+        current=runner.states["t", 0][0],
+        controller_epoch=EPOCH,
+        targets=(1,),
+    )
+    for election in (preferred_election, reassignment_election, shutdown_election):
+        assert election(candidates) is None
+
+
+def test_brokers_that_go_at_once_leave_nobody_out() -> None:
+    runner = started(live(1, 2, 3), 1, (1, 2, 3))
+    runner.run(runner.controller.brokers_changed({}))
+    assert runner.leadership("t", 0) == "leader -1 epoch 5 isr 1,2,3"
+    runner.run(runner.controller.brokers_changed(live(2, epoch=200)))
+    assert runner.leadership("t", 0) == "leader 2 epoch 6 isr 2"
+
+
+def test_brokers_that_go_at_once_leave_in_one_write_who_is_eligible_then() -> None:
+    runner = started(live(1, 2, 3), 1, (1, 2, 3))
+    runner.minimums = {"t": 2}
+    lines = runner.run(runner.controller.brokers_changed(live(1)))
+    written = [line for line in lines if line.startswith("write")]
+    assert written == ["write t-0 leader 1 epoch 5 isr 1 eligible 2,3"]
 
 
 def test_a_leader_that_came_back_before_anybody_noticed_is_replaced() -> None:
@@ -77,7 +232,20 @@ def test_a_new_controller_finds_an_unclean_leader() -> None:
 def test_a_new_controller_finds_an_unclean_follower_of_a_dead_leader() -> None:
     """It is no candidate, and the dead leader stays the one that has everything."""
     runner = started({**live(3), **unclean(2)}, 1, (1, 2))
-    assert runner.leadership("t", 0) == "leader -1 epoch 6 isr 1"
+    assert runner.leadership("t", 0) == "leader -1 epoch 5 isr 1,2 unclean 2"
+    runner.run(runner.controller.brokers_changed({**live(1, 3), **live(2, epoch=200)}))
+    assert runner.leadership("t", 0) == "leader 1 epoch 7 isr 1"
+
+
+def test_the_only_member_leads_on_in_a_new_epoch() -> None:
+    """What it has lost, and what takes its place, are in different epochs (KIP-320)."""
+    runner = started({**live(2), **unclean(1)}, 1, (1,))
+    assert runner.leadership("t", 0) == "leader 1 epoch 5 isr 1"
+    request = runner.last(1, LeaderAndIsrRequest)
+    assert isinstance(request, LeaderAndIsrRequest)
+    assert request.topics[0].partitions[0].leader_epoch == 5
+    runner = started(live(1, 2), 1, (1,))
+    assert runner.leadership("t", 0) == "leader 1 epoch 4 isr 1", "it has everything"
 
 
 def test_what_is_being_deleted_is_left_alone() -> None:

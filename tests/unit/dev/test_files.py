@@ -7,7 +7,7 @@ import pytest
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.config import load_config
 from pyrklog.dev import brokers, zookeeper
-from pyrklog.dev.logs import Tail, print_logs
+from pyrklog.dev.logs import Tail, for_people, print_logs
 from pyrklog.dev.running import new_cluster
 from pyrklog.dev.state import Cluster, Place
 from pyrklog.errors import ConfigError
@@ -71,6 +71,7 @@ def test_a_brokers_file_is_one_that_brokers_take(tmp_path: Path) -> None:
     assert config.string("broker.rack") == "x"
     assert config.integer("default.replication.factor") == 3
     assert config.integer("min.insync.replicas") == 1, "what the user gives wins"
+    assert config.integer("group.initial.rebalance.delay.ms") == 0
 
 
 @pytest.mark.parametrize(("count", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (5, 3, 2)])
@@ -132,6 +133,33 @@ def test_the_end_of_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == "b\nc\n"
     print_logs([("1", one), ("2", two)], 0, False)
     assert capsys.readouterr().out == "1 | a\n1 | b\n1 | c\n"
+    print_logs([("1", one), ("2", two)], 1, False, str.upper)
+    assert capsys.readouterr().out == "1 | C\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (
+            '{"logger": "broker", "port": 9092, "host": "::1", "dirs": ["/a b"], '
+            '"event": "ready_now", "timestamp": "2026-11-23T15:57:29.869Z", "level": "info"}',
+            '15:57:29.869 info    broker: ready now  port=9092  host=::1  dirs=["/a b"]',
+        ),
+        (
+            '{"event": "x", "why": "two words", "empty": ""}',
+            '- -       -: x  why="two words"  empty=""',
+        ),
+        (
+            "2026-11-23 WARN  ServerCnxnFactory: maxCnxns",
+            "2026-11-23 WARN  ServerCnxnFactory: maxCnxns",
+        ),
+        ('["event"]', '["event"]'),
+        ('{"a": "\\u001b[31m"}', '{"a": "\\u001b[31m"}'),
+        ('{"event": "x", "a": "\\u001b[31m"}', '- -       -: x  a="\\u001b[31m"'),
+    ],
+)
+def test_lines_for_people(line: str, shown: str) -> None:
+    assert for_people(line) == shown
 
 
 def test_a_log_is_followed_through_half_lines_and_a_new_file(tmp_path: Path) -> None:

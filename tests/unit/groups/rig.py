@@ -37,7 +37,6 @@ class Rig:
         self.log = FakeLog(topic.led.get)
         self.settings = settings
         self.options = options
-        self.parked = 0
         self._ids = itertools.count(1)
         self.coordinator = self.make()
 
@@ -52,19 +51,16 @@ class Rig:
             fresh_id=lambda: str(next(self._ids)),
         )
 
-    def park(self) -> None:
-        self.parked += 1
-
     async def join(self, member_id: str = "", *, group: str = "g", **more: Any) -> JoinResult:
         request = JoinRequest(
             group, member_id, None, "c", "/h", 10_000, 60_000, "consumer", PROTOCOLS
         )
-        return await self.coordinator.join(request._replace(**more), self.park)
+        return await self.coordinator.join(request._replace(**more)).wait()
 
     async def sync(self, me: JoinResult, group: str = "g") -> SyncResult:
         given = {member.member_id: member.member_id.encode() for member in me.members}
         request = SyncRequest(group, me.generation, me.member_id, assignments=given)
-        return await self.coordinator.sync(request, self.park)
+        return await self.coordinator.sync(request).wait()
 
     async def enter(self, group: str = "g", **more: Any) -> JoinResult:
         """Joins, alone, and syncs."""
@@ -81,7 +77,7 @@ class Rig:
         generation, member_id = (-1, "") if me is None else (me.generation, me.member_id)
         value = Offset(offset, commit_ms=self.coordinator.now_ms())
         request = CommitRequest(group, generation, member_id, None, {("t", 0): value})
-        result = await self.coordinator.commit(request._replace(**more))
+        result = await self.coordinator.commit(request._replace(**more)).wait()
         return result.errors[("t", 0)]
 
     def committed(self, group: str = "g") -> int:

@@ -14,9 +14,11 @@ from pyrklog.groups.interfaces import (
     GroupOptions,
 )
 from pyrklog.groups.values import (
+    CommitRequest,
     GroupSettings,
     JoinResult,
     LeavingMember,
+    Offset,
 )
 from pyrklog.internal_log import (
     InternalBatch,
@@ -43,7 +45,6 @@ async def test_the_first_member_waits_for_others(autojump_clock: trio.testing.Mo
         assert trio.current_time() - began == pytest.approx(6)
         assert [result.generation for result in results] == [1, 1]
         assert sum(len(result.members) for result in results) == 2
-        assert rig.parked == 2
 
 
 async def test_a_silent_member_is_taken_out(autojump_clock: trio.testing.MockClock) -> None:
@@ -296,7 +297,7 @@ async def test_a_deleted_group_stays_deleted(autojump_clock: trio.testing.MockCl
         me = await rig.enter()
         assert await rig.commit(5, me=me) is NONE
         assert await rig.coordinator.delete_group("g") is ErrorCode.NON_EMPTY_GROUP
-        await rig.coordinator.leave("g", [LeavingMember(me.member_id)])
+        await rig.coordinator.leave("g", [LeavingMember(me.member_id)]).wait()
         assert await rig.coordinator.delete_group("g") is NONE
         assert await rig.coordinator.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
         rig.coordinator = rig.make()
@@ -343,6 +344,56 @@ async def test_a_cancelled_request_leaves_nothing_behind(
     async with running() as rig:
         with trio.move_on_after(1):
             await rig.join()
-        assert not rig.coordinator._waiters
+        assert not rig.coordinator._pending
         await trio.sleep(400)
         assert rig.coordinator.describe_group("g").state == "Empty"
+
+
+async def test_offsets_of_a_topic_that_is_deleted_during_a_load_are_forgotten(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(FakeTopic(1, {0: 0})) as rig:
+        assert await rig.commit(5) is NONE
+        kept = CommitRequest("kept", -1, "", None, {("u", 0): Offset(6)})
+        assert (await rig.coordinator.commit(kept).wait()).errors == {("u", 0): NONE}
+        for is_open in (False, True):
+            # Another broker led in between; the next load lasts until the log gives way.
+            rig.log.hold()
+            rig.topic.opening.add(0)
+            rig.topic.resign(0)
+            await trio.testing.wait_all_tasks_blocked()
+            if is_open:
+                rig.topic.lead(0, epoch=9)
+                await trio.testing.wait_all_tasks_blocked()
+                assert rig.coordinator.registry.is_loading
+            await rig.coordinator.partitions_deleted([("t", 0)])
+            if not is_open:
+                rig.topic.lead(0, epoch=8)
+            rig.log.release()
+            await rig.loaded()
+            assert rig.committed() == -1
+            _, found = rig.coordinator.fetch_offsets("kept", None, require_stable=False)
+            assert [one.offset for one in found.values()] == [6]
+            # It is created anew, and read: what was deleted before says nothing of it.
+            assert await rig.commit(7) is NONE
+            rig.topic.lead(0, epoch=10 + is_open)
+            await trio.testing.wait_all_tasks_blocked()
+            await rig.loaded()
+            assert rig.committed() == 7
+
+
+async def test_a_deletion_says_nothing_of_what_another_broker_leads_since(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(FakeTopic(1, {0: 0})) as rig:
+        rig.topic.opening.add(0)
+        rig.topic.resign(0)
+        await trio.testing.wait_all_tasks_blocked()
+        await rig.coordinator.partitions_deleted([("t", 0)])
+        rig.topic.opening.clear()
+        rig.topic.changes.notify()
+        rig.topic.lead(0, epoch=1)
+        await rig.loaded()
+        rig.topic.resign(0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert rig.coordinator.registry._deleted == {}

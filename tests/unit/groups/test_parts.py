@@ -17,6 +17,7 @@ from pyrklog.groups.batching import (
 )
 from pyrklog.groups.loading import LoadedGroup, PartitionLoader
 from pyrklog.groups.machine import GroupMachine
+from pyrklog.groups.memory import GroupMemory
 from pyrklog.groups.placement import java_hash, partition_of
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.subscription import subscribed_topics
@@ -128,7 +129,7 @@ def test_put_off_timers_cost_nothing() -> None:
 
 
 def _queued(size_bytes: int, producer: Producer | None = None) -> QueuedAppend:
-    machine = GroupMachine("g", GroupSettings(), 0)
+    machine = GroupMachine("g", GroupSettings(), 0, GroupMemory(2**30))
     return QueuedAppend(machine, Append(0, [NewRecord(b"k", bytes(size_bytes))], producer))
 
 
@@ -289,14 +290,14 @@ def test_a_damaged_group_that_names_a_member_twice_is_taken_in_once() -> None:
         MemberValue("a", None, session_timeout_ms=2, rebalance_timeout_ms=1),
         MemberValue("b", "i", session_timeout_ms=3, rebalance_timeout_ms=1),
     ]
-    machine = GroupMachine("g", GroupSettings(), 0)
+    machine = GroupMachine("g", GroupSettings(), 0, GroupMemory(2**30))
     machine.restore(GroupValue("consumer", 3, "range", "gone", 5, members), {}, {})
     assert list(machine.group.roster.members) == ["a"]
     assert machine.group.roster.leader == "a"
 
 
 def test_an_empty_group_that_another_broker_wrote_gets_its_tombstone() -> None:
-    machine = GroupMachine("g", GroupSettings(), 0)
+    machine = GroupMachine("g", GroupSettings(), 0, GroupMemory(2**30))
     machine.restore(GroupValue("consumer", 1), {}, {})
     [append] = [e for e in machine.expire(0) if isinstance(e, Append)]
     assert append.records == [NewRecord(encode_group_key(GroupKey("g")), None)]

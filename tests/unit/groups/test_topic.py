@@ -3,6 +3,11 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from pyrklog.config import load_config
+from pyrklog.controller.service import TopicResult, TopicSpec
+from pyrklog.errors import ErrorCode
 from pyrklog.groups.interfaces import OFFSETS_TOPIC
 from pyrklog.groups.topic import ClusterOffsetsTopic
 from pyrklog.replication.machine import Hosted, Replicas
@@ -40,3 +45,42 @@ def test_a_failed_directory_ends_it() -> None:
     replicas.hosted = {(OFFSETS_TOPIC, 0): Hosted(ID, 9, True, 5)}
     replicas.log_dir_failed([(OFFSETS_TOPIC, 0)])
     assert offsets_topic(replicas, p0=ME).led_partitions() == {}
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "given", "brokers", "replicas"),
+    [
+        (None, None, 1, 1),
+        (None, 1, 1, 1),
+        (None, 3, 1, None),
+        ("z:2181", None, 1, None),
+        ("z:2181", None, 2, None),
+        ("z:2181", None, 3, 3),
+        ("z:2181", None, 5, 3),
+        ("z:2181", 2, 1, None),
+        ("z:2181", 2, 2, 2),
+    ],
+)
+async def test_a_cluster_creates_it_with_the_replicas_configured_or_not_at_all(
+    zookeeper: str | None, given: int | None, brokers: int, replicas: int | None
+) -> None:
+    """KIP-115; ``replicas`` None: it is not created."""
+    created: list[TopicSpec] = []
+
+    async def create(spec: TopicSpec, *, timeout_ms: int) -> TopicResult:
+        created.append(spec)
+        return TopicResult(spec.name, ErrorCode.NONE, None)
+
+    flags = {} if zookeeper is None else {"zookeeper.connect": zookeeper}
+    overrides = [] if given is None else [f"offsets.topic.replication.factor={given}"]
+    image = SimpleNamespace(topics={}, brokers=[object()] * brokers)
+    metadata: Any = SimpleNamespace(
+        image=image, config=load_config(flags=flags, overrides=overrides)
+    )
+    service: Any = SimpleNamespace(node_id=ME, create_own_topic=create)
+    error = await ClusterOffsetsTopic(metadata, Replicas(ME), service).create()
+    if replicas is None:
+        assert (error, created) == (ErrorCode.INVALID_REPLICATION_FACTOR, [])
+    else:
+        assert error is ErrorCode.NONE
+        assert [spec.replication_factor for spec in created] == [replicas]

@@ -26,6 +26,7 @@ from pyrklog.groups.interfaces import GroupOptions
 from pyrklog.groups.service import GroupService
 from pyrklog.groups.values import GroupSettings
 from pyrklog.handlers import Handlers, build_handlers
+from pyrklog.protocol.observation import Outcome
 from pyrklog.protocol.registry import find_api
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
 
@@ -177,10 +178,11 @@ class FakeService:
     async def delete_records(
         self, targets: Sequence[service.DeleteRecordsTarget], *, timeout_ms: int
     ) -> list[service.DeletedRecords]:
-        result: list[service.DeletedRecords] = self._answer(
-            "delete_records", targets, timeout_ms=timeout_ms
-        )
+        result: list[service.DeletedRecords] = self._answer("delete_records", targets, timeout_ms)
         return result
+
+    def log_start_moved(self, topic: str, partition: int) -> None:
+        raise AssertionError("no handler tells of it")
 
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
@@ -197,6 +199,10 @@ class FakeService:
             "state_changes", older=older, position=position, max_bytes=max_bytes
         )
         return result
+
+    async def observe(self, broker: int, seconds: float) -> Outcome:
+        outcome: Outcome = self._answer("observe", broker, seconds)
+        return outcome
 
     async def wait_for_leaders(
         self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int
@@ -279,7 +285,7 @@ def make_handlers(
         fresh_id=lambda: "id",
     )
     controller = controller or FakeController()
-    return build_handlers(fake, groups or idle, ReplicaOrders(), controller, lambda _: None)
+    return build_handlers(fake, groups or idle, ReplicaOrders(), controller)
 
 
 async def ask(

@@ -53,6 +53,19 @@ PASSWORD = ConfigEntry(
 )
 
 
+async def test_a_resource_that_is_given_again_and_again_is_described_once() -> None:
+    fake = FakeService()
+    resources = [
+        DescribeConfigsResource(RESOURCE_TOPIC, "a", ["retention.ms"]),
+        DescribeConfigsResource(RESOURCE_TOPIC, "b", ["x"]),
+        *[DescribeConfigsResource(RESOURCE_TOPIC, "a", ["y", "retention.ms"])] * 1000,
+        DescribeConfigsResource(RESOURCE_TOPIC, "b"),
+    ]
+    await ask(fake, DESCRIBE, 4, DescribeConfigsRequest(resources))
+    other = ConfigResource(RESOURCE_TOPIC, "b")
+    assert fake.asked("describe_configs") == [(TOPIC, ["retention.ms", "y"]), (other, None)]
+
+
 @pytest.mark.parametrize("keys", [None, [], ["retention.ms", "nope"]])
 async def test_null_and_an_empty_list_ask_for_all_options(keys: list[str] | None) -> None:
     fake = FakeService()

@@ -4,18 +4,29 @@ import subprocess
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyrklog import core_plane
 from pyrklog.errors import ErrorCode
+from pyrklog.handlers.context import Later
 from pyrklog.handlers.dispatch import ROUTES, load_route
-from pyrklog.protocol import DecodeError
+from pyrklog.metastore.interface import SessionExpiredError
+from pyrklog.protocol import DecodeError, configs, topics
 from pyrklog.protocol.api import Api
+from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.groups import HeartbeatRequest
 from pyrklog.protocol.offsets import OffsetFetchRequest
+from pyrklog.protocol.reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from pyrklog.protocol.registry import API_KEYS, find_api
+from pyrklog.protocol.topics import CreateTopicsRequest
 from tests.unit.handlers.fake_service import FakeRequest, FakeService, make_handlers
 from tests.unit.protocol.messages import messages
 
@@ -62,11 +73,11 @@ async def test_what_never_waits_is_answered_at_once_and_alike(api: Api[Any, Any]
     for version in range(api.versions[0], api.versions[1] + 1):
         body = api.encode_request(_smallest(api), version)
         request = FakeRequest(api.key, version, body)
-        at_once = handlers.handle_now(request)
-        assert at_once is not None
+        at_once = handlers.begin(request)
+        assert isinstance(at_once, bytes)
         assert at_once == await handlers.handle(request)
         with pytest.raises(DecodeError):
-            handlers.handle_now(FakeRequest(api.key, version, body + b"\0"))
+            handlers.begin(FakeRequest(api.key, version, body + b"\0"))
 
 
 def _smallest(api: Api[Any, Any]) -> Any:
@@ -75,8 +86,11 @@ def _smallest(api: Api[Any, Any]) -> Any:
 
 def test_what_may_wait_is_not_answered_at_once() -> None:
     handlers = make_handlers(FakeService())
-    for key in (0, 8, 11, 19):
-        assert handlers.handle_now(FakeRequest(key, 2, b"not even read")) is None
+    api = find_api(19)
+    request = FakeRequest(19, 7, api.encode_request(CreateTopicsRequest([]), 7))
+    begun = handlers.begin(request)
+    assert isinstance(begun, Later)
+    assert not begun.waits
 
 
 async def test_a_body_that_cannot_be_read_closes_the_connection() -> None:
@@ -105,3 +119,66 @@ def test_modules_of_subjects_are_imported_when_needed() -> None:
     loaded = set(out.stdout.split())
     assert {"pyrklog.handlers.dispatch", "pyrklog.handlers.context"} <= loaded
     assert not {f"pyrklog.handlers.{module}" for module, _ in ROUTES.values()} & loaded
+
+
+class Interrupted(FakeService):
+    """A broker whose session with the store ends while it answers."""
+
+    def _answer(self, name: str, *arguments: Any, **options: Any) -> Any:
+        raise SessionExpiredError("/")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        topics.CreateTopicsRequest([topics.CreatableTopic("t", 1, 1)]),
+        topics.DeleteTopicsRequest([topics.DeleteTopicState("t")]),
+        topics.CreatePartitionsRequest([topics.CreatePartitionsTopic("t", 2)]),
+        configs.AlterConfigsRequest([configs.AlterConfigsResource(2, "t", [])]),
+        configs.IncrementalAlterConfigsRequest(
+            [configs.IncrementalAlterConfigsResource(2, "t", [])]
+        ),
+        configs.DescribeConfigsRequest([configs.DescribeConfigsResource(2, "t")]),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+async def test_who_asks_while_a_session_ends_may_ask_again(message: Any) -> None:
+    """It is no fault of the request, and clients try NOT_CONTROLLER again."""
+    (api,) = (api for api, _ in REQUESTS if api.request is type(message) and api.versions[1] == _)
+    version = api.versions[1]
+    request = FakeRequest(api.key, version, api.encode_request(message, version))
+    body = await make_handlers(Interrupted()).handle(request)
+    assert body is not None
+    answer = msgspec.structs.asdict(api.decode_response(body, version))
+    ((result,),) = (value for value in answer.values() if isinstance(value, list))
+    assert result.error_code == ErrorCode.NOT_CONTROLLER
+
+
+class NoTopic:
+    """A coordinator that cannot make its topic, as the session with the store ends."""
+
+    async def find(self, _group: str, _listener: str) -> Any:
+        raise SessionExpiredError("/")
+
+
+@pytest.mark.parametrize("version", [0, 3, 4])
+async def test_who_looks_for_a_coordinator_then_looks_again(version: int) -> None:
+    api = find_api(10)
+    message = FindCoordinatorRequest(key="g", coordinator_keys=["g"])
+    request = FakeRequest(10, version, api.encode_request(message, version))
+    groups: Any = NoTopic()
+    body = await make_handlers(FakeService(), groups).handle(request)
+    assert body is not None
+    answer = api.decode_response(body, version)
+    found = answer.coordinators[0] if version >= 4 else answer
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_plan_for_all_partitions_may_name_more_than_other_requests() -> None:
+    partitions = [ReassignablePartition(index, [1, 2, 3, 4]) for index in range(90_000)]
+    topic = ReassignableTopic("t", partitions)
+    plan = AlterPartitionReassignmentsRequest(60_000, [topic])
+    body = ALTER_PARTITION_REASSIGNMENTS.encode_request(plan, 0)
+    handlers = make_handlers(FakeService())
+    request = FakeRequest(ALTER_PARTITION_REASSIGNMENTS.key, 0, body)
+    assert handlers.error_reply(request, ErrorCode.NOT_CONTROLLER) is not None

@@ -297,6 +297,19 @@ async def test_all_offsets_of_a_group_can_be_asked_for(
             assert (response.groups[1].error_code, response.groups[1].topics) == (0, [])
 
 
+async def test_a_group_that_is_named_again_and_again_is_answered_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(settings=AT_ONCE) as rig:
+        client = Client(rig)
+        await client.commit(8)
+        groups = [OffsetFetchRequestGroup("g")] * 1000 + [OffsetFetchRequestGroup("h")]
+        response = await client.ask(FETCH, 9, OffsetFetchRequest("", None, groups))
+        assert [group.group_id for group in response.groups] == ["g", "h"]
+        described = await client.ask(15, 5, DescribeGroupsRequest(["g"] * 1000 + ["h"]))
+        assert [group.group_id for group in described.groups] == ["g", "h"]
+
+
 async def test_offsets_that_are_read_are_not_deleted(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -43,7 +43,6 @@ async def test_records_are_deleted_and_results_grouped_by_topic() -> None:
         DeleteRecordsTarget("a", 1, 7),
         DeleteRecordsTarget("b", 0, -1),
     ]
-    assert fake.options("delete_records") == {"timeout_ms": 33}
     shown = {
         topic.name: [(p.partition_index, p.low_watermark, p.error_code) for p in topic.partitions]
         for topic in response.topics

@@ -1,4 +1,4 @@
-"""ReplicaDigest and StateChanges, our own requests."""
+"""ReplicaDigest, StateChanges and ObserveBroker, our own requests."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from pyrklog.controller.state_log import LogPiece
 from pyrklog.dataplane import DigestRange, ReplicaDigest
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.verification import DIGEST_BYTES_MAX, PIECE_BYTES_MAX
+from pyrklog.protocol.observation import ObserveBrokerRequest, ObserveBrokerResponse, Outcome
 from pyrklog.protocol.verification import (
     DigestedBatch,
     ReplicaDigestRequest,
@@ -14,7 +15,7 @@ from pyrklog.protocol.verification import (
 )
 from tests.unit.handlers.fake_service import FakeService, ask
 
-DIGEST, CHANGES = 20_001, 20_002
+DIGEST, CHANGES, OBSERVE = 20_001, 20_002, 20_003
 
 
 async def test_a_digest_is_that_of_the_plane() -> None:
@@ -52,3 +53,10 @@ async def test_a_piece_of_the_state_change_log() -> None:
     for position, size in ((-1, 1), (0, 0)):
         refused = await ask(fake, CHANGES, 0, StateChangesRequest(False, position, size))
         assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_broker_says_what_it_sees_of_another() -> None:
+    fake = FakeService(observe=Outcome.SILENT)
+    answer = await ask(fake, OBSERVE, 0, ObserveBrokerRequest(3, 250))
+    assert answer == ObserveBrokerResponse(outcome=Outcome.SILENT)
+    assert fake.calls == [("observe", (3, 0.25), {})]

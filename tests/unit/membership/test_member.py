@@ -20,6 +20,7 @@ from pyrklog.metastore.interface import (
     Metastore,
     Node,
     Operation,
+    OperationResult,
     SessionExpiredError,
     StoreFailedError,
 )
@@ -246,6 +247,59 @@ async def test_a_part_that_sees_the_end_first_does_not_end_the_broker(cluster: C
         await trio.testing.wait_all_tasks_blocked()
         assert (cluster.starts, cluster.running) == (1, 1)
         nursery.cancel_scope.cancel()
+
+
+async def test_a_part_that_fails_begins_again(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    member = await cluster.member()
+    failures = 2
+
+    async def failing(task_status: trio.TaskStatus[None]) -> None:
+        nonlocal failures
+        task_status.started()
+        await trio.sleep(1)
+        if failures:
+            failures -= 1
+            raise RuntimeError("a bug")
+        await cluster.part(task_status)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(member.belong, cluster.registered, (failing,))
+        await cluster.until(lambda: cluster.starts == 1)
+        nursery.cancel_scope.cancel()
+    assert failures == 0
+
+
+async def test_a_part_that_never_begins_keeps_the_broker_from_starting(cluster: Cluster) -> None:
+    member = await cluster.member()
+
+    async def failing(task_status: trio.TaskStatus[None]) -> None:
+        raise RuntimeError("a bug")
+
+    with pytest.RaisesGroup(pytest.RaisesExc(RuntimeError), flatten_subgroups=True):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(member.belong, cluster.registered, (failing,))
+
+
+async def test_a_store_that_does_not_let_it_register_again_is_asked_again(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    member = await cluster.member()
+    failures = 3
+
+    async def refuse(operations: Sequence[Operation]) -> list[OperationResult]:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise StoreFailedError("no access")
+        return await CurrentStore.multi(member.store, operations)
+
+    async with cluster.belonging(member):
+        member.store.multi = refuse  # type: ignore[method-assign]
+        await cluster.sessions[-1].expire()
+        await cluster.until(lambda: cluster.starts == 2)
+    assert failures == 0
 
 
 # --- what its logs have --------------------------------------------------------------------------

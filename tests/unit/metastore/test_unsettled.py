@@ -22,6 +22,8 @@ def test_what_is_looked_at() -> None:
     assert touched(operations) == ["/a", "/b"]
     assert touched([Check("/c")]) == []
     assert touched([Create("/n_", sequence=True)]) is None, "its name is not known"
+    assert touched([Check("/c", 1), Set("/a", b"x")]) is None, "it may be there by somebody else"
+    assert touched([Set("/a", b"x"), Create("/b")]) == ["/a", "/b"], "the second tells"
 
 
 REGISTRATION: list[Operation] = [Create("/ids/1", b"", True), Set("/ids/1", b"{}", 0)]

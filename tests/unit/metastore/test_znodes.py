@@ -134,7 +134,10 @@ def test_content_that_is_not_kafkas_names_its_node(data: bytes) -> None:
 
 def test_our_own_nodes_of_deposals() -> None:
     assert znodes.refused_path(3) == "/pyrklog/refused/3"
-    assert znodes.decode_refused("/r", znodes.encode_refused(77)) == 77
+    for refused in (znodes.Refused(77, False), znodes.Refused(77, True)):
+        assert znodes.decode_refused("/r", znodes.encode_refused(refused)) == refused
+    with pytest.raises(ZnodeError, match="/r names no controller"):
+        znodes.decode_refused("/r", b'{"version":1}')
     deposed = znodes.Deposed(1, 99, 2, 3)
     data = znodes.encode_deposed(deposed)
     assert json.loads(data) == {
@@ -179,3 +182,54 @@ def test_a_state_whose_isr_makes_no_sense_is_none(isr: str) -> None:
     data = f'{{"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":{isr}}}'
     with pytest.raises(ZnodeError, match=r"^/s is no partition state"):
         znodes.decode_state("/s", data.encode())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"leader": 2**31},
+        {"leader_epoch": 2**31},
+        {"controller_epoch": -(2**31) - 1},
+        {"isr": [2**31]},
+        {"leader_recovery_state": 7},
+    ],
+)
+def test_a_state_that_no_message_can_carry_is_none(changed: dict[str, object]) -> None:
+    state = {"leader": 1, "leader_epoch": 0, "controller_epoch": 1, "isr": [1], "version": 1}
+    with pytest.raises(ZnodeError, match=r"^/s is no partition state"):
+        znodes.decode_state("/s", json.dumps(state | changed).encode())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"endpoints": ["PLAINTEXT://here:70000"]},
+        {"endpoints": ["PLAINTEXT://here:-1"]},
+        {"endpoints": ["PLAINTEXT://he\ud800re:9092"]},
+        {"endpoints": [7]},
+        {"rack": 7},
+        {"rack": "\ud800"},
+    ],
+)
+def test_a_registration_that_no_message_can_carry_is_none(changed: dict[str, object]) -> None:
+    broker = {"endpoints": ["PLAINTEXT://here:9092"], "rack": None, "timestamp": "1"}
+    with pytest.raises(ZnodeError, match=r"^/b is no broker registration"):
+        znodes.decode_broker("/b", json.dumps(broker | changed).encode())
+
+
+@pytest.mark.parametrize("partition", ["-1", str(2**31), "9" * 5000])
+def test_a_partition_that_no_message_can_carry_is_none(partition: str) -> None:
+    with pytest.raises(ZnodeError, match=r"^/t is no topic"):
+        znodes.decode_topic("/t", f'{{"version":3,"partitions":{{"{partition}":[1]}}}}'.encode())
+
+
+def test_a_node_that_is_nested_without_end_is_no_json() -> None:
+    with pytest.raises(ZnodeError, match="/t holds no JSON"):
+        znodes.decode_topic("/t", b'{"partitions":' + b"[" * 500_000)
+
+
+def test_the_controllers_epoch() -> None:
+    assert znodes.decode_controller_epoch(b"17") == 17
+    for data in (b"", b"x", b"4294967296", b"9" * 5000):
+        with pytest.raises(ZnodeError, match="/controller_epoch holds no epoch"):
+            znodes.decode_controller_epoch(data)

@@ -1,5 +1,6 @@
 """Sessions with a real ZooKeeper whose connection is lost, or that is not there."""
 
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from functools import partial
@@ -7,8 +8,11 @@ from uuid import uuid4
 
 import pytest
 import trio
+from kazoo.client import KazooClient
 
 from pyrklog.errors import TemporaryError
+from pyrklog.identity import choose_member_id, create_paths
+from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     CHANGED,
     CHILDREN,
@@ -135,6 +139,27 @@ async def _set_once(session: ZooKeeperSession) -> None:
     assert results[1] == "/beside"
 
 
+async def test_no_two_brokers_get_the_same_number(
+    session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
+) -> None:
+    """The first one's answer is lost, and a second one is given the next number meanwhile."""
+    await create_paths(witness, [znodes.BROKER_SEQUENCE])
+    numbers: list[int] = []
+
+    async def choose(store: ZooKeeperSession) -> None:
+        chosen = await choose_member_id(-1, [], store, reserved_max=1000, generates=True)
+        numbers.append(chosen)
+
+    pipe.lose_answers()
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(choose, session)
+            await trio.to_thread.run_sync(pipe.wait_lost)
+            await choose(witness)
+            pipe.cut()
+    assert len(set(numbers)) == 2
+
+
 async def test_a_lost_refusal_is_a_refusal(
     session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
 ) -> None:
@@ -152,6 +177,51 @@ async def test_a_lost_refusal_is_a_refusal(
         await trio.to_thread.run_sync(pipe.wait_lost)
         pipe.cut()
     assert (await witness.get("/n")).data == b"theirs again"
+
+
+async def _ephemeral_of(port: int, chroot: str, timeout_ms: int) -> ZooKeeperSession:
+    session = await connect(ZooKeeperAddress(f"127.0.0.1:{port}{chroot}", timeout_ms, 10_000))
+    await session.create("/mine", b"", ephemeral=True)
+    return session
+
+
+def _is_gone_within(port: int, path: str, seconds: float) -> bool:
+    """Looked at by a client of its own; blocks."""
+    client = KazooClient(f"127.0.0.1:{port}")
+    client.start()
+    gone = threading.Event()
+    try:
+        if client.exists(path, watch=lambda _: gone.set()) is None:
+            return True
+        return gone.wait(seconds)
+    finally:
+        client.stop()
+        client.close()
+
+
+async def test_a_loop_that_stands_still_loses_its_session(
+    zookeeper_server: ZooKeeperServer, chroot: str
+) -> None:
+    """Another broker is to be controller then; kazoo's thread alone would go on for ever."""
+    port = zookeeper_server.port
+    session = await _ephemeral_of(port, chroot, 1_500)
+    # No checkpoint from here on: the loop stands still.
+    assert _is_gone_within(port, f"{chroot}/mine", PATIENCE_S)
+    with trio.fail_after(PATIENCE_S):
+        await session.wait_expired()
+    await session.close()
+
+
+async def test_a_loop_that_goes_on_in_time_keeps_its_session(
+    zookeeper_server: ZooKeeperServer, chroot: str
+) -> None:
+    port = zookeeper_server.port
+    session = await _ephemeral_of(port, chroot, 6_000)
+    for _ in range(3):
+        assert not _is_gone_within(port, f"{chroot}/mine", 3.0)
+        await trio.sleep(0.1)
+    assert session.is_reachable
+    await session.close()
 
 
 async def test_calls_wait_for_a_server_that_is_restarted(

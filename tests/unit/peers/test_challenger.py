@@ -28,7 +28,7 @@ from pyrklog.metastore.single_writes import Outcome
 from pyrklog.peers import observer
 from pyrklog.peers.challenger import Challenger
 from pyrklog.peers.connection import Address, PeerError
-from tests.unit.peers.fake_peer import FakePeer, free_address
+from tests.unit.peers.fake_peer import FakePeer, free_address, with_probes
 
 LISTENER = "INTERNAL"
 TIMEOUT_MS = 6_000
@@ -151,7 +151,7 @@ async def test_it_is_deposed_when_it_ends_and_not_as_long_as_it_listens(
 ) -> None:
     address = await free_address()
     incumbent = await lead(await register(store, CONTROLLER, address))
-    peer = FakePeer(nothing)
+    peer = FakePeer(with_probes(nothing))
     terms: list[Term | None] = []
 
     async def challenge() -> None:
@@ -200,7 +200,7 @@ async def test_one_refusal_is_not_enough_for_one_observer(
     incumbent = await lead(await register(store, CONTROLLER, address))
     async with challenging(challenger(store.session()), incumbent):
         await until_marked(store, OTHER)
-        async with FakePeer(nothing).listening(address[1]):
+        async with FakePeer(with_probes(nothing)).listening(address[1]):
             await until_unmarked(store, OTHER)
             assert await controller(store) == CONTROLLER
 
@@ -227,12 +227,15 @@ async def test_one_refusal_of_each_of_two_observers_is_enough(store: EmbeddedSto
 
 
 @pytest.mark.usefixtures("never_again")
-async def test_what_was_refused_in_another_term_does_not_count(store: EmbeddedStore) -> None:
+@pytest.mark.parametrize("is_silent", [False, True])
+async def test_what_was_refused_in_another_term_does_not_count(
+    store: EmbeddedStore, is_silent: bool
+) -> None:
     session = await register(store, CONTROLLER, await free_address())
     earlier = await lead(session)
     observing = store.session()
     path = znodes.refused_path(THIRD)
-    data = znodes.encode_refused(earlier.stat.czxid)
+    data = znodes.encode_refused(znodes.Refused(earlier.stat.czxid, is_silent))
     await observing.multi([Create(path, b"", True), Set(path, data, 0)])
     incumbent = await lead(session)
     async with challenging(challenger(store.session()), incumbent):
@@ -258,7 +261,7 @@ async def test_a_broker_whose_session_has_ended_deposes_nobody(store: EmbeddedSt
     address = await free_address()
     incumbent = await lead(await register(store, CONTROLLER, address))
     session = store.session()
-    peer = FakePeer(nothing)
+    peer = FakePeer(with_probes(nothing))
     ends: list[BaseException] = []
 
     async def challenge() -> None:
@@ -281,7 +284,7 @@ async def test_a_broker_between_two_sessions_deposes_nobody(store: EmbeddedStore
     address = await free_address()
     incumbent = await lead(await register(store, CONTROLLER, address))
     current = CurrentStore(store.session())
-    peer = FakePeer(nothing)
+    peer = FakePeer(with_probes(nothing))
     async with challenging(challenger(current), incumbent):
         async with peer.listening(address[1]):
             while not peer.connections:
@@ -390,3 +393,77 @@ async def test_marks_whose_parent_was_deleted_are_made_all_the_same(store: Embed
     incumbent = await lead(await register(store, CONTROLLER, await free_address()))
     await store.session().delete(znodes.REFUSED)
     assert await depose(challenger(store.session()), incumbent) is not None
+
+
+# --- silence --------------------------------------------------------------------------------------
+
+
+async def no_answer(_frame: bytes) -> bytes | None:
+    await trio.sleep_forever()
+
+
+async def register_others(store: EmbeddedStore, *brokers: int) -> None:
+    for broker in brokers:
+        await register(store, broker, ("nowhere", broker))
+
+
+async def test_a_controller_that_is_silent_to_a_majority_is_deposed(store: EmbeddedStore) -> None:
+    """As a process that is stopped: its port takes connections, and nothing is answered."""
+    peer = FakePeer(no_answer)
+    async with peer.listening():
+        assert peer.address is not None
+        incumbent = await lead(await register(store, CONTROLLER, peer.address))
+        await register_others(store, OTHER, THIRD)
+        async with challenging(challenger(store.session(), OTHER), incumbent) as moved:
+            await until_marked(store, OTHER)
+            path = znodes.refused_path(OTHER)
+            mark = znodes.decode_refused(path, (await store.session().get(path)).data)
+            assert mark == znodes.Refused(incumbent.stat.czxid, is_silent=True)
+            assert await controller(store) == CONTROLLER
+            term = await depose(challenger(store.session(), THIRD), incumbent)
+            assert term is not None
+            assert await controller(store) == THIRD
+            moved.set()
+            await until_unmarked(store, OTHER)
+
+
+@pytest.mark.parametrize("registered", [(OTHER,), (OTHER, THIRD), (OTHER, THIRD, 4, 5)])
+async def test_a_silence_that_no_majority_hears_deposes_nobody(
+    store: EmbeddedStore, registered: Sequence[int]
+) -> None:
+    """One of two, one of three, two of five: they may be the ones that are cut off."""
+    peer = FakePeer(no_answer)
+    async with peer.listening():
+        assert peer.address is not None
+        incumbent = await lead(await register(store, CONTROLLER, peer.address))
+        await register_others(store, *registered)
+        observers = registered[: len(registered) // 2] or registered[:1]
+        async with trio.open_nursery() as nursery:
+            for broker in observers:
+                nursery.start_soon(challenger(store.session(), broker).run, incumbent, trio.Event())
+            for broker in observers:
+                await until_marked(store, broker)
+            await trio.testing.wait_all_tasks_blocked(0.02)
+            assert await controller(store) == CONTROLLER
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_controller_that_answers_again_is_not_marked_any_more(
+    store: EmbeddedStore,
+) -> None:
+    goes_on = trio.Event()
+
+    async def after_a_while(frame: bytes) -> bytes | None:
+        await goes_on.wait()
+        return frame[4:8] + bytes(6)
+
+    peer = FakePeer(after_a_while)
+    async with peer.listening():
+        assert peer.address is not None
+        incumbent = await lead(await register(store, CONTROLLER, peer.address))
+        await register_others(store, OTHER, THIRD)
+        async with challenging(challenger(store.session(), OTHER), incumbent):
+            await until_marked(store, OTHER)
+            goes_on.set()
+            await until_unmarked(store, OTHER)
+            assert await controller(store) == CONTROLLER

@@ -20,7 +20,8 @@ from pyrklog.image import BrokerImage
 from pyrklog.peers.channels import PeerChannels, address_of
 from pyrklog.peers.connection import Address
 from pyrklog.protocol.inter_broker import STOP_REPLICA
-from tests.unit.peers.fake_peer import FakePeer, free_address
+from pyrklog.protocol.observation import OBSERVE_BROKER, ObserveBrokerResponse, Outcome
+from tests.unit.peers.fake_peer import FakePeer, free_address, with_probes
 
 LISTENER = "INTERNAL"
 
@@ -79,7 +80,7 @@ async def answer_to(channels: PeerChannels, broker: int, request: ControlRequest
 
 async def test_orders_go_to_the_listener_of_the_brokers_and_to_oneself_without_one() -> None:
     own, obedient = Own(), Obedient()
-    peer = FakePeer(obedient.answer)
+    peer = FakePeer(with_probes(obedient.answer))
     async with peer.listening(), running(own) as channels:
         channels.live({1: live(1, 10, None), 2: live(2, 20, peer.address)})
         channels.to(1).post(stop(10), lambda _: None)
@@ -90,7 +91,7 @@ async def test_orders_go_to_the_listener_of_the_brokers_and_to_oneself_without_o
 
 async def test_a_broker_that_comes_back_begins_with_an_empty_queue() -> None:
     obedient = Obedient()
-    peer = FakePeer(obedient.answer)
+    peer = FakePeer(with_probes(obedient.answer))
     async with running(Own()) as channels:
         channels.live({2: live(2, 20, await free_address())})
         before = channels.to(2)
@@ -105,7 +106,7 @@ async def test_a_broker_that_comes_back_begins_with_an_empty_queue() -> None:
 
 async def test_a_broker_that_stays_keeps_its_queue_and_may_move() -> None:
     obedient = Obedient()
-    peer = FakePeer(obedient.answer)
+    peer = FakePeer(with_probes(obedient.answer))
     async with running(Own()) as channels:
         channels.live({2: live(2, 20, await free_address())})
         queue = channels.to(2)
@@ -120,3 +121,31 @@ def test_a_broker_without_that_listener_has_no_address() -> None:
     broker = live(2, 20, None).image
     assert address_of(broker, LISTENER) is None
     assert address_of(broker, "CLIENTS") == ("nowhere", 1)
+
+
+async def test_a_broker_that_two_get_no_answer_from_is_suspected_and_no_other() -> None:
+    """The controller and one of the others are most of three."""
+    told: list[tuple[int, bool]] = []
+    suspected = trio.Event()
+
+    def tell(broker: int, is_trusted: bool) -> None:
+        told.append((broker, is_trusted))
+        suspected.set()
+
+    async def stands_still(_frame: bytes) -> bytes | None:
+        await trio.sleep_forever()
+
+    async def has_no_answer_either(frame: bytes) -> bytes | None:
+        answer = OBSERVE_BROKER.encode_response(ObserveBrokerResponse(outcome=Outcome.SILENT), 0)
+        return frame[4:8] + b"\0" + answer
+
+    silent, other = FakePeer(stands_still), FakePeer(with_probes(has_no_answer_either))
+    async with silent.listening(), other.listening(), trio.open_nursery() as nursery:
+        channels = PeerChannels(1, Own(), LISTENER)
+        await nursery.start(channels.run, tell)
+        addresses = {1: None, 2: silent.address, 3: other.address}
+        channels.live({broker: live(broker, 10, at) for broker, at in addresses.items()})
+        with trio.fail_after(30):
+            await suspected.wait()
+        nursery.cancel_scope.cancel()
+    assert told == [(2, False)]

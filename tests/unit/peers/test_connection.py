@@ -188,3 +188,12 @@ async def test_a_cancelled_call_leaves_no_answer_for_the_next_one() -> None:
         assert await call(sender, b"fast") == b"fast"
         await sender.close()
     assert peer.connections == 2
+
+
+@pytest.mark.parametrize(
+    "address", [("a..b", 9092), ("x" * 70, 9092), ("a\0b", 9092), ("", 70_000)]
+)
+async def test_an_address_that_is_none_is_an_unreachable_broker(address: Address) -> None:
+    """Another broker advertises what it likes; whoever connects to it must not end by that."""
+    with pytest.raises(PeerError):
+        await call(connection(address), b"")

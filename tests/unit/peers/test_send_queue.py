@@ -13,11 +13,13 @@ from pyrklog.controller.requests import (
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
+    TopicPartitions,
+    UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.peers.connection import Address, PeerConnection
 from pyrklog.peers.send_queue import SendQueue
-from pyrklog.protocol.inter_broker import STOP_REPLICA
+from pyrklog.protocol.inter_broker import STOP_REPLICA, UPDATE_METADATA
 from tests.unit.peers.fake_peer import FakePeer, free_address
 
 
@@ -59,8 +61,11 @@ class Controller:
         self.answers: list[ControlResponse] = []
         self._answered = trio.Event()
 
-    def _encode(self, request: ControlRequest) -> bytes:
+    async def _encode(self, request: ControlRequest) -> bytes:
         return wire.encode_request(request, {}, "PLAINTEXT")
+
+    def order(self, request: ControlRequest) -> None:
+        self.queue.post(request, self._take)
 
     def post(self, partition: int) -> None:
         self.queue.post(stop(partition), self._take)
@@ -109,3 +114,43 @@ async def test_a_broker_that_comes_later_gets_what_was_meant_for_it() -> None:
             await controller.wait_for(1)
             nursery.cancel_scope.cancel()
     assert (broker.partitions, len(controller.queue)) == ([0], 0)
+
+
+class Told:
+    """Takes every UpdateMetadata."""
+
+    def __init__(self) -> None:
+        self.requests: list[UpdateMetadataRequest] = []
+
+    async def answer(self, frame: bytes) -> bytes:
+        (client_id_len,) = struct.unpack_from(">h", frame, 8)
+        body = frame[11 + client_id_len :]
+        request = wire.request_of(UPDATE_METADATA.decode_request(body, 8))
+        assert isinstance(request, UpdateMetadataRequest)
+        self.requests.append(request)
+        message = wire.response_message(request, ErrorCode.NONE)
+        return frame[4:8] + b"\0" + UPDATE_METADATA.encode_response(message, 8)
+
+
+def metadata(*names: str) -> UpdateMetadataRequest:
+    topics = [TopicPartitions(name, b"1" * 16, []) for name in names]
+    return UpdateMetadataRequest(1, 1, 1, topics, [], number=1, is_full=True)
+
+
+async def test_what_no_message_can_carry_is_left_out_and_the_rest_is_told() -> None:
+    broker = Told()
+    peer = FakePeer(broker.answer)
+    async with peer.listening(), trio.open_nursery() as nursery:
+        controller = Controller(peer.address)
+        nursery.start_soon(controller.queue.run)
+        # An epoch of more than 32 bits is nowhere left out: nothing of that request can be sent.
+        controller.order(metadata("never")._replace(controller_epoch=2**40))
+        controller.order(metadata("good", "half a \ud800 character"))
+        controller.order(metadata("good"))
+        await controller.wait_for(2)
+        nursery.cancel_scope.cancel()
+    assert [[topic.topic for topic in told.topics] for told in broker.requests] == [["good"]] * 2
+    # A message that named all topics would end the one that is left out.
+    assert [told.is_full for told in broker.requests] == [False, True]
+    assert controller.answers == [ErrorCode.NONE] * 2
+    assert len(controller.queue) == 0

@@ -1,5 +1,6 @@
 """Makes any message of any API and version, from its field table."""
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,8 +25,12 @@ from pyrklog.protocol.inter_broker import (
     STOP_REPLICA,
     UPDATE_METADATA,
 )
+from pyrklog.protocol.observation import OBSERVE_BROKER
 from pyrklog.protocol.registry import API_KEYS, find_api
 from pyrklog.protocol.verification import REPLICA_DIGEST, STATE_CHANGES
+
+EXAMPLES = int(os.environ.get("PROTOCOL_EXAMPLES", "5"))
+"""Of each message in each version; `make test-long` tries more."""
 
 INTER_BROKER: tuple[Api[Any, Any], ...] = (
     LEADER_AND_ISR,
@@ -35,7 +40,7 @@ INTER_BROKER: tuple[Api[Any, Any], ...] = (
     ALTER_PARTITION,
     ALLOCATE_PRODUCER_IDS,
 )
-OURS: tuple[Api[Any, Any], ...] = (REPLICA_DIGEST, STATE_CHANGES)
+OURS: tuple[Api[Any, Any], ...] = (REPLICA_DIGEST, STATE_CHANGES, OBSERVE_BROKER)
 """Kafka has none of these."""
 
 Case = tuple[Api[Any, Any], str, int]

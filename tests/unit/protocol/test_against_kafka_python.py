@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.fields import NO_UUID, Message, field_table
-from tests.unit.protocol.messages import CASES, decode, encode, ids, messages
+from tests.unit.protocol.messages import CASES, EXAMPLES, decode, encode, ids, messages
 
 # kafka-python turns a bit set into a set of bit numbers under another name; its bytes are compared.
 _RENAMED = {"cluster_authorized_operations", "authorized_operations"}
@@ -47,7 +47,7 @@ def _assert_same(name: str, left: Any, right: Any, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api", "kind", "version"), CASES, ids=ids(CASES))
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_kafka_python_reads_what_we_write_and_writes_the_same_bytes(
     api: Api[Any, Any], kind: str, version: int, data: st.DataObject

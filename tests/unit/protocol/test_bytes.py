@@ -9,6 +9,8 @@ from pyrklog.protocol import DecodeError, EncodeError, ErrorCode
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from pyrklog.protocol.fields import Int32, Message, Str, empty_list
+from pyrklog.protocol.group_admin import DESCRIBE_GROUPS, DescribeGroupsRequest
+from pyrklog.protocol.offsets import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
 from pyrklog.protocol.primitives import read_unsigned_varint, write_unsigned_varint
 from pyrklog.protocol.producer_ids import INIT_PRODUCER_ID, InitProducerIdRequest
 from pyrklog.protocol.registry import API_KEYS, find_api
@@ -71,6 +73,21 @@ def test_a_lying_count_is_refused_before_anything_is_allocated(count: int) -> No
     plain = struct.pack(">ih1si", 1, 1, b"a", count) + bytes(8)
     with pytest.raises(DecodeError, match="elements announced"):
         PAIR.decode_request(plain, 0)
+
+
+def test_all_arrays_of_a_request_share_one_bound() -> None:
+    states = [DescribeGroupsRequest([""] * count) for count in (100, 101)]
+    bodies = [DESCRIBE_GROUPS.encode_request(state, 0) for state in states]
+    decoded = DESCRIBE_GROUPS.decode_request(bodies[0], 0, elements_max=100)
+    assert len(decoded.groups) == 100
+    with pytest.raises(DecodeError, match="more elements"):
+        DESCRIBE_GROUPS.decode_request(bodies[1], 0, elements_max=100)
+    assert len(DESCRIBE_GROUPS.decode_request(bodies[1], 0).groups) == 101, "no bound is left"
+    topics = [OffsetFetchRequestTopic("t", [0] * 9) for _ in range(10)]
+    nested = OFFSET_FETCH.encode_request(OffsetFetchRequest("g", topics), 1)
+    assert OFFSET_FETCH.decode_request(nested, 1, elements_max=100).group_id == "g"
+    with pytest.raises(DecodeError, match="more elements"):
+        OFFSET_FETCH.decode_request(nested, 1, elements_max=99)
 
 
 @pytest.mark.parametrize("length", [-1, -2, -32768])

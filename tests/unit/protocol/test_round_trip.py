@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.api import Api
-from tests.unit.protocol.messages import ALL_CASES, decode, encode, ids, messages
+from tests.unit.protocol.messages import ALL_CASES, EXAMPLES, decode, encode, ids, messages
 
-_SETTINGS = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+_SETTINGS = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 every_case = pytest.mark.parametrize(("api", "kind", "version"), ALL_CASES, ids=ids(ALL_CASES))
 
 

@@ -1,0 +1,43 @@
+"""``__consumer_offsets`` of a cluster that starts broker by broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka.admin import AdminClient
+
+from benches.group_members import Member
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.interfaces import OFFSETS_TOPIC
+from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
+from pyrklog.testing import TestBroker
+from tests.support.cluster import OFFSETS_REPLICAS, BrokerCluster
+from tests.support.cluster_clients import described
+
+PATIENCE_S = 60.0
+
+
+def test_whoever_asks_while_a_cluster_starts_fixes_no_lower_replication_factor(
+    new_cluster: Callable[..., BrokerCluster],
+) -> None:
+    brokers = list(new_cluster().brokers.values())
+    for broker in brokers[:-1]:
+        broker.start()
+        assert _find(broker) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    brokers[-1].start()
+    deadline = time.monotonic() + PATIENCE_S
+    while (error := _find(brokers[0])) != ErrorCode.NONE:
+        assert error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    partitions = described(AdminClient({"bootstrap.servers": brokers[0].bootstrap}), OFFSETS_TOPIC)
+    assert {len(one.replicas) for one in partitions.values()} == {OFFSETS_REPLICAS}
+
+
+def _find(broker: TestBroker) -> int:
+    asking = Member(broker.port, "g")
+    found = asking.ask(FIND_COORDINATOR, FindCoordinatorRequest(coordinator_keys=["g"]))
+    asking.socket.close()
+    error: int = found.coordinators[0].error_code
+    return error

@@ -1,0 +1,88 @@
+"""A broker that comes back without its last records says so by a new leader epoch (KIP-320)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from pyrklog.testing import TestBroker
+from tests.support import wire
+
+DEADLINE_S = 30
+BEFORE = [b"before %d" % number for number in range(100)]
+AFTER = [b"after %d" % number for number in range(110)]
+
+
+def lose_memory(data: Path) -> None:
+    """Takes away what a killed broker left in shared memory, as a loss of power does."""
+    (marker,) = data.glob("**/.pyrklog-arena")
+    (path,) = (
+        line.removeprefix("path=")
+        for line in marker.read_text().splitlines()
+        if line.startswith("path=")
+    )
+    Path(path).unlink()
+
+
+def produce(broker: TestBroker, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def read(consumer: Any, kind: bytes, count: int) -> list[bytes]:
+    """The next records whose values begin so."""
+    found: list[bytes] = []
+    while len(found) < count:
+        (message, *_) = consumer.consume(1, DEADLINE_S) or [None]
+        assert message is not None, f"only {len(found)} records came"
+        assert message.error() is None, message.error()
+        if message.value().startswith(kind):
+            found.append(message.value())
+    return found
+
+
+def epochs(broker: TestBroker, topic: str) -> set[int]:
+    return {batch.leader_epoch for batch in wire.fetch_batches(broker.bootstrap, topic)}
+
+
+def test_a_consumer_hears_that_what_it_has_read_is_gone(
+    new_broker: Callable[..., TestBroker], topic: str
+) -> None:
+    """Other records have its offsets by then: without an epoch it would go on behind them."""
+    # Data stays in memory: the disk has nothing of it.
+    broker = new_broker(options={"pyrklog.cache.flush.ms": 600_000}).start()
+    produce(broker, topic, BEFORE)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "reads",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    assert read(consumer, b"before", len(BEFORE)) == BEFORE
+    assert epochs(broker, topic) == {0}
+    broker.kill()
+    lose_memory(broker.data)
+    broker.start()
+    produce(broker, topic, AFTER)
+    assert max(epochs(broker, topic)) == 1
+    assert read(consumer, b"after", len(AFTER)) == AFTER
+    consumer.close()
+
+
+def test_a_broker_that_has_everything_stays_in_its_epoch(
+    new_broker: Callable[..., TestBroker], topic: str
+) -> None:
+    broker = new_broker().start()
+    produce(broker, topic, BEFORE)
+    broker.kill()
+    broker.start()
+    broker.stop()
+    broker.start()
+    produce(broker, topic, AFTER)
+    assert epochs(broker, topic) == {0}

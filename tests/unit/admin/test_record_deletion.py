@@ -1,0 +1,135 @@
+"""DeleteRecords as the leader of replicas on other brokers answers it, over a fake plane."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from pyrklog.admin import record_deletion
+from pyrklog.admin.record_deletion import RecordDeletion
+from pyrklog.config import load_config
+from pyrklog.controller.service import DeletedRecords, DeleteRecordsTarget
+from pyrklog.errors import ErrorCode
+from pyrklog.image import BrokerImage, LeaderSpec, PartitionImage
+from pyrklog.membership.current_store import CurrentStore
+from pyrklog.metadata import Metadata
+from pyrklog.metastore.embedded import open_store
+from pyrklog.testing.fake_plane import FakePlane
+
+ID = bytes(range(16))
+REPLICAS = [1, 2, 3]
+LATE = ErrorCode.REQUEST_TIMED_OUT
+
+
+class Leader:
+    """Broker 1 of three, which leads both partitions of ``t``."""
+
+    def __init__(self, metadata: Metadata, plane: FakePlane) -> None:
+        self.metadata = metadata
+        self.plane = plane
+        self.deletion = RecordDeletion(plane, metadata)
+        self.answers: list[DeletedRecords] = []
+        self.answered_at: list[float] = []
+        for index in (0, 1):
+            plane.led["t", index] = LeaderSpec("t", index, 0, REPLICAS, REPLICAS, False)
+            self.lag(index, {2: 0, 3: 0})
+        self.know(REPLICAS)
+
+    def know(self, brokers: Sequence[int], leader: int = 1) -> None:
+        """These brokers live."""
+        shown = [BrokerImage(broker, None, []) for broker in brokers]
+        self.metadata.image.set_brokers(1, shown)
+        partitions = [PartitionImage(i, leader, 0, REPLICAS, REPLICAS, []) for i in (0, 1)]
+        self.metadata.image.set_partitions("t", ID, partitions)
+        self.metadata.changes.notify()
+
+    def lag(self, index: int, starts: dict[int, int]) -> None:
+        """Where the logs of followers start."""
+        self.plane.follower_starts["t", index] = starts
+
+    def follow(self, index: int, starts: dict[int, int]) -> None:
+        """They say so."""
+        self.lag(index, starts)
+        self.deletion.log_start_moved("t", index)
+
+    async def delete(self, *places: tuple[int, int], timeout_ms: int = 10_000) -> None:
+        targets = [DeleteRecordsTarget("t", *place) for place in places]
+        self.answers += await self.deletion.delete(targets, timeout_ms=timeout_ms)
+        self.answered_at.append(trio.current_time())
+
+    @property
+    def shown(self) -> list[tuple[ErrorCode, int]]:
+        return [(one.error, one.low_watermark) for one in self.answers]
+
+
+@pytest.fixture
+async def leader(tmp_path: Path) -> AsyncIterator[Leader]:
+    store = await open_store(tmp_path)
+    plane = FakePlane()
+    yield Leader(Metadata(1, load_config(), CurrentStore(store.session()), plane), plane)
+    await store.close()
+
+
+async def test_the_answer_waits_for_all_live_replicas(leader: Leader) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leader.delete, (0, 5), (1, 7))
+        await trio.testing.wait_all_tasks_blocked()
+        leader.follow(0, {2: 5, 3: 0})
+        leader.follow(1, {2: 9, 3: 9})
+        await trio.testing.wait_all_tasks_blocked()
+        assert leader.answers == []
+        leader.follow(0, {2: 5, 3: 6})
+    assert leader.shown == [(ErrorCode.NONE, 5), (ErrorCode.NONE, 7)]
+
+
+async def test_one_that_dies_is_not_waited_for(leader: Leader) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leader.delete, (0, 5))
+        await trio.testing.wait_all_tasks_blocked()
+        leader.follow(0, {2: 5, 3: -1})
+        await trio.testing.wait_all_tasks_blocked()
+        assert leader.answers == []
+        leader.know([1, 2])
+    assert leader.shown == [(ErrorCode.NONE, 5)]
+
+
+async def test_who_leads_no_more_says_so(leader: Leader) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leader.delete, (0, 5))
+        await trio.testing.wait_all_tasks_blocked()
+        leader.know(REPLICAS, leader=2)
+    assert leader.shown == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+
+
+async def test_replicas_that_do_not_follow_in_time(
+    leader: Leader, autojump_clock: MockClock
+) -> None:
+    began = trio.current_time()
+    await leader.delete((0, 5), timeout_ms=3_000)
+    assert leader.answered_at == [began + 3]
+    await leader.delete((0, 6), timeout_ms=0)
+    assert leader.answered_at == [began + 3] * 2
+    assert leader.shown == [(LATE, 0)] * 2
+    assert [offset for _, _, offset in leader.plane.deleted_records] == [5, 6]
+    leader.follow(0, {2: 6, 3: 6})
+    await leader.delete((0, 6), timeout_ms=0)
+    assert leader.shown[-1] == (ErrorCode.NONE, 6)
+
+
+async def test_what_waits_is_bounded(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_deletion, "AWAITED_MAX", 1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leader.delete, (0, 5))
+        await trio.testing.wait_all_tasks_blocked()
+        await leader.delete((1, 5))
+        assert leader.shown == [(LATE, 0)]
+        leader.follow(0, {2: 5, 3: 5})
+        await trio.testing.wait_all_tasks_blocked()
+        assert leader.shown[1:] == [(ErrorCode.NONE, 5)]
+        nursery.start_soon(leader.delete, (1, 5))
+        await trio.testing.wait_all_tasks_blocked()
+        leader.follow(1, {2: 5, 3: 5})
+    assert leader.shown[2:] == [(ErrorCode.NONE, 5)]

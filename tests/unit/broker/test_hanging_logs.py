@@ -1,0 +1,167 @@
+"""A log volume that hangs, and a reader that reads no more: nobody waits for either."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from pyrklog import logs
+from pyrklog.controller.state_log import FILE_NAME, StateChangeLog
+from pyrklog.line_writer import LineWriter
+
+PATIENCE_S = 30
+
+
+class Gate:
+    """A place for lines that takes none until it is opened."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.is_asked = threading.Event()
+        self._opened = threading.Event()
+
+    def write(self, lines: Sequence[str]) -> None:
+        self.is_asked.set()
+        assert self._opened.wait(PATIENCE_S)
+        self.written += lines
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+def test_what_does_not_fit_is_dropped_and_counted() -> None:
+    gate = Gate()
+    writer = LineWriter("test", gate.write, lambda count: f"{count} dropped", max_bytes=30)
+    writer.put("the first")
+    assert gate.is_asked.wait(PATIENCE_S)
+    for number in range(10):
+        writer.put(f"line {number:05}")
+    assert not writer.flush(0.01)
+    gate.open()
+    assert writer.flush(PATIENCE_S)
+    kept = ["line 00000", "line 00001", "line 00002"]
+    assert gate.written == ["the first", *kept, "7 dropped"]
+    writer.put("later")
+    assert writer.flush(PATIENCE_S)
+    assert gate.written[-1] == "later"
+
+
+def test_a_place_that_is_gone_harms_nothing() -> None:
+    written: list[str] = []
+
+    def write(lines: Sequence[str]) -> None:
+        if not written:
+            written.append("lost")
+            raise BrokenPipeError
+        written.extend(lines)
+
+    writer = LineWriter("test", write, str, max_bytes=1000)
+    writer.put("a")
+    assert writer.flush(PATIENCE_S)
+    writer.put("b")
+    assert writer.flush(PATIENCE_S)
+    assert written == ["lost", "b"]
+
+
+@pytest.fixture
+def sink(monkeypatch: pytest.MonkeyPatch) -> logs._Sink:
+    """Logs that nobody configured yet."""
+    fresh = logs._Sink()
+    monkeypatch.setattr(logs, "_sink", fresh)
+    return fresh
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
+    """Both ends; nobody reads."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        yield reading, stream
+    os.close(reading)
+
+
+@pytest.mark.parametrize("format_", ["json", "text"])
+def test_a_full_pipe_holds_up_nobody(
+    sink: logs._Sink,
+    pipe: tuple[int, io.TextIOWrapper],
+    monkeypatch: pytest.MonkeyPatch,
+    format_: str,
+) -> None:
+    reading, stream = pipe
+    monkeypatch.setattr(logs, "WAITING_BYTES_MAX", 100_000)
+    logs.choose(level="info", format_=format_)
+    logs.configure(stream)
+    log = logs.get_logger("test")
+    for number in range(5_000):
+        log.info("numbered", number=number)
+    assert not logs.flush(0.01), "the pipe takes 64 kB"
+    received = ""
+    while "log_lines_dropped" not in received:
+        received += os.read(reading, 1 << 16).decode()
+    lines = received.splitlines()
+    if format_ == "json":
+        parsed = [json.loads(line) for line in lines if line.endswith("}")]
+        numbers = [line["number"] for line in parsed if line["event"] == "numbered"]
+        assert numbers == list(range(len(numbers)))
+        (told,) = (line for line in parsed if line["event"] == "log_lines_dropped")
+        assert told["level"] == "warning"
+        dropped = told["dropped"]
+    else:
+        (told,) = (line for line in lines if "log_lines_dropped" in line)
+        dropped = int(told.partition("dropped=")[2])
+    assert 0 < dropped < 5_000
+
+
+def test_a_process_whose_output_nobody_reads_ends() -> None:
+    """As long as it takes, and not for ever: an orderly end waits a second for its last lines."""
+    program = (
+        "from pyrklog import logs\n"
+        "logs.configure()\n"
+        "log = logs.get_logger('test')\n"
+        "for number in range(5000): log.info('numbered', number=number)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.wait(PATIENCE_S) == 0
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_the_last_lines_are_there_after_an_end() -> None:
+    program = (
+        "from pyrklog import logs\n"
+        "logs.configure()\n"
+        "for number in range(2000): logs.get_logger('test').info('numbered', number=number)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert [json.loads(line)["number"] for line in done.stdout.splitlines()] == list(range(2000))
+
+
+def test_a_state_change_log_whose_volume_hangs_holds_up_no_controller(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    os.mkfifo(path)  # whoever opens it to write waits for a reader
+    log = StateChangeLog(tmp_path)
+    for number in range(100):
+        log.write("partition_state", {"number": number})
+    assert not log.flush(0.01)
+    with path.open() as reader:
+        assert log.flush(PATIENCE_S)
+        lines = [json.loads(reader.readline()) for _ in range(100)]
+        log.close()
+    assert [line["number"] for line in lines] == list(range(100))
+
+
+def test_an_end_does_not_wait_for_a_state_change_log_that_hangs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE_NAME)
+    log = StateChangeLog(tmp_path)
+    log.write("partition_state", {})
+    log.close()
+    with (tmp_path / FILE_NAME).open() as reader:
+        assert "partition_state" in reader.readline()

@@ -1,0 +1,36 @@
+"""Which clients of the checker are given up: those that do not come back, not those that fail."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from tests.checker.clients import is_locked_up
+
+
+class _Client:
+    def __init__(self, answer: Callable[[], object]) -> None:
+        self._answer = answer
+
+    def list_topics(self, **_: Any) -> object:
+        return self._answer()
+
+
+def _client(answer: Callable[[], object]) -> Consumer:
+    return cast(Consumer, _Client(answer))
+
+
+def _fail() -> None:
+    raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+def test_one_that_answers_or_fails_is_not_locked_up() -> None:
+    assert not is_locked_up(_client(dict), 60)
+    assert not is_locked_up(_client(_fail), 60)
+
+
+def test_one_that_does_not_come_back_is() -> None:
+    never = threading.Event()
+    assert is_locked_up(_client(never.wait), 0.1)
+    never.set()

@@ -1,0 +1,321 @@
+"""A bug in one group, or in what is done for it, costs that group: all others are served."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.groups.batching import Batch, QueuedAppend
+from pyrklog.groups.machine import GroupMachine
+from pyrklog.groups.values import Append, GroupSettings, HeartbeatRequest, JoinResult
+from pyrklog.internal_log import AppendResult, InternalRead
+from pyrklog.testing.fake_offsets import FakeTopic
+from tests.unit.groups.rig import NONE, Rig, running
+
+BAD, GOOD = "bad", "good"
+ASIDE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
+
+
+@pytest.fixture
+def break_group(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """From now on an event of the group BAD raises when it is half done."""
+
+    def plant(name: str) -> None:
+        real = getattr(GroupMachine, name)
+
+        def event(machine: GroupMachine, *arguments: Any, **named: Any) -> Any:
+            result = real(machine, *arguments, **named)
+            if machine.group_id == BAD:
+                raise RuntimeError(f"planted in {name}")
+            return result
+
+        monkeypatch.setattr(GroupMachine, name, event)
+
+    return plant
+
+
+async def refused(asking: Awaitable[Any]) -> ErrorCode:
+    """The code of a request that is refused as a whole."""
+    with pytest.raises(ApiError) as raised:
+        await asking
+    return raised.value.code
+
+
+async def is_aside(rig: Rig) -> None:
+    """BAD answers nothing but that it has no coordinator; GOOD serves."""
+    nobody = HeartbeatRequest(BAD, 1, "nobody")
+    assert rig.coordinator.heartbeat(nobody) is ASIDE
+    assert (await rig.join(group=BAD)).error is ASIDE
+    assert await rig.commit(1, group=BAD) is ASIDE
+    error, _ = rig.coordinator.fetch_offsets(BAD, None, require_stable=False)
+    assert error is ASIDE
+    assert rig.coordinator.describe_group(BAD).error is ASIDE
+    await rig.enter("another")
+    assert await rig.commit(9, group=GOOD) in (NONE, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+async def test_a_timer(
+    break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(settings=AT_ONCE) as rig:
+        for group in (BAD, GOOD):
+            await rig.enter(group)
+        break_group("timer_fired")
+        await trio.sleep(15)
+        assert rig.coordinator.describe_group(GOOD).state == "Empty", "its member was silent"
+        await is_aside(rig)
+        assert len(rig.coordinator._timers) == 1, "those of the group are gone"
+
+
+@pytest.mark.parametrize("event", ["join", "sync", "heartbeat", "commit", "leave", "delete"])
+async def test_a_request(
+    event: str, break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(settings=AT_ONCE) as rig:
+        me = await rig.enter(BAD)
+        await rig.enter(GOOD)
+        break_group(event)
+        asking: dict[str, Callable[[], Awaitable[Any]]] = {
+            "join": lambda: rig.join(me.member_id, group=BAD),
+            "sync": lambda: rig.sync(me, BAD),
+            "heartbeat": lambda: rig.heartbeat(me, BAD),
+            "commit": lambda: rig.commit(1, group=BAD, me=me),
+            "leave": lambda: _leave(rig, me),
+            "delete": lambda: rig.coordinator.delete_group(BAD),
+        }
+        assert await refused(asking[event]()) is ASIDE
+        await is_aside(rig)
+
+
+async def _leave(rig: Rig, me: JoinResult) -> Any:
+    return await rig.coordinator.leave(BAD, []).wait()
+
+
+async def test_who_waits_is_told(
+    break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(settings=AT_ONCE) as rig:
+        await rig.enter(BAD)
+        codes: list[ErrorCode] = []
+
+        async def wait() -> None:
+            codes.append(await refused(rig.join(group=BAD)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            break_group("heartbeat")
+            nobody = HeartbeatRequest(BAD, 1, "nobody")
+            with pytest.raises(ApiError):
+                rig.coordinator.heartbeat(nobody)
+        assert codes == [ASIDE]
+        assert rig.coordinator._pending == {}
+
+
+async def test_an_append_that_is_over(
+    break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
+) -> None:
+    """Commits of both groups share a batch."""
+    async with running(settings=AT_ONCE) as rig:
+        break_group("append_finished")
+        codes: dict[str, ErrorCode] = {}
+
+        async def bad() -> None:
+            codes[BAD] = await refused(rig.commit(1, group=BAD))
+
+        async def good() -> None:
+            codes[GOOD] = await rig.commit(2, group=GOOD)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bad)
+            nursery.start_soon(good)
+        assert codes == {BAD: ASIDE, GOOD: NONE}
+        assert len(rig.log.batches[0]) == 1
+        assert rig.committed(GOOD) == 2
+        await is_aside(rig)
+
+
+async def test_an_append_of_a_group_that_is_here_anew(
+    break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
+) -> None:
+    """What fails belongs to what was known of it before another broker led in between."""
+    async with running(settings=AT_ONCE) as rig:
+        rig.log.hold()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(rig.commit, 1, group=BAD))
+            await trio.testing.wait_all_tasks_blocked()
+            former = rig.coordinator.registry.groups[BAD]
+            rig.topic.lead(0, epoch=1)
+            await trio.testing.wait_all_tasks_blocked()
+            rig.log.release()
+            await rig.loaded()
+            assert rig.coordinator.registry.groups[BAD] is not former
+            nursery.cancel_scope.cancel()
+        former.group.appends[77] = _raise
+        append: Any = Append(77, [], None)
+        done = rig.coordinator._await_append(Batch([QueuedAppend(former, append)], None), _over())
+        await done
+        assert rig.committed(BAD) == 1
+
+
+def _raise(*_: Any) -> None:
+    raise RuntimeError("planted")
+
+
+async def _over() -> AppendResult:
+    return AppendResult(NONE, 0)
+
+
+@pytest.mark.parametrize("when", ["handed on", "awaited"])
+async def test_an_append_that_raises(
+    when: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(settings=AT_ONCE) as rig:
+
+        async def fail() -> AppendResult:
+            raise RuntimeError("planted")
+
+        def append_internal(*_: Any, **__: Any) -> Awaitable[AppendResult]:
+            if when == "handed on":
+                raise RuntimeError("planted")
+            return fail()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(rig.log, "append_internal", append_internal)
+            assert await rig.commit(1) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await rig.commit(2) is NONE
+        assert rig.committed() == 2
+
+
+async def test_commits_that_cannot_be_handed_on(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Those that the data plane would answer."""
+
+    class Commit:
+        id = 77
+        group_id = BAD
+
+    async with running(settings=AT_ONCE) as rig:
+        await rig.enter(BAD)
+        await rig.enter(GOOD)
+        commits: Any = [Commit()]
+        rig.coordinator._give_up_commits(commits, RuntimeError("planted"))
+        assert rig.log.closed == [77]
+        await is_aside(rig)
+
+
+async def test_an_expiry(
+    break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
+) -> None:
+    settings = GroupSettings(initial_rebalance_delay_ms=0, retention_ms=1000)
+    async with running(settings=settings) as rig:
+        for group in (BAD, GOOD):
+            assert await rig.commit(1, group=group) is NONE
+        break_group("expire")
+        await trio.sleep(1300)
+        assert GOOD not in rig.coordinator.registry.groups
+        await is_aside(rig)
+
+
+async def test_a_deletion_of_topics(
+    break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(settings=AT_ONCE) as rig:
+        for group in (BAD, GOOD):
+            assert await rig.commit(1, group=group) is NONE
+        break_group("partitions_deleted")
+        await rig.coordinator.partitions_deleted([("t", 0)])
+        assert rig.committed(GOOD) == -1
+        await is_aside(rig)
+
+
+@pytest.mark.parametrize("event", ["restore", "loaded"])
+async def test_a_load(
+    event: str,
+    break_group: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(settings=AT_ONCE) as rig:
+        for group in (BAD, GOOD):
+            assert await rig.commit(7, group=group) is NONE
+        break_group(event)
+        rig.topic.lead(0, epoch=1)
+        await rig.coordinator.changes.wait_until(lambda: _owned_since(rig, 1))
+        await rig.loaded()
+        assert rig.committed(GOOD) == 7
+        await is_aside(rig)
+        # The next load, without the fault, brings it back.
+        monkeypatch.undo()
+        rig.topic.lead(0, epoch=2)
+        await rig.coordinator.changes.wait_until(lambda: _owned_since(rig, 2))
+        await rig.loaded()
+        assert rig.committed(BAD) == 7
+
+
+def _owned_since(rig: Rig, epoch: int) -> bool:
+    owned = rig.coordinator.registry.partitions().get(0)
+    return owned is not None and owned.epoch == epoch
+
+
+async def test_a_read_of_the_log_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(FakeTopic(2, {0: 0}), AT_ONCE) as rig:
+        real = rig.log.read_internal
+        failures = [RuntimeError("planted")]
+
+        async def read(topic: str, partition: int, *rest: Any, **named: Any) -> InternalRead:
+            if partition == 1 and failures:
+                raise failures.pop()
+            return await real(topic, partition, *rest, **named)
+
+        monkeypatch.setattr(rig.log, "read_internal", read)
+        rig.topic.lead(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not failures
+        assert rig.coordinator.registry.is_loading
+        groups = {rig.coordinator.registry.partition_for(f"g{i}"): f"g{i}" for i in range(10)}
+        assert await rig.commit(1, group=groups[0]) is NONE
+        assert await rig.commit(1, group=groups[1]) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await rig.loaded()
+        assert await rig.commit(1, group=groups[1]) is NONE
+
+
+async def test_an_unload(
+    break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(settings=AT_ONCE) as rig:
+        for group in (BAD, GOOD):
+            await rig.enter(group)
+        break_group("unload")
+        rig.topic.resign(0)
+        await rig.coordinator.changes.wait_until(lambda: not rig.coordinator.registry.partitions())
+        assert rig.coordinator.registry.groups == {}
+        assert (await rig.join(group=GOOD)).error is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_look_at_the_leadership(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(FakeTopic(2, {0: 0}), AT_ONCE) as rig:
+        real = rig.topic.led_partitions
+        failures = [RuntimeError("planted")]
+
+        def led() -> Any:
+            if 1 in rig.topic.led and failures:
+                raise failures.pop()
+            return real()
+
+        rig.topic.lead(1)
+        monkeypatch.setattr(rig.topic, "led_partitions", led)
+        await rig.loaded()
+        assert set(rig.coordinator.registry.partitions()) == {0, 1}
