@@ -26,8 +26,8 @@ from tests.checker.group import Group
 from tests.checker.history import History, Op
 from tests.checker.injection import Injector
 from tests.checker.plan import Plan
-from tests.support.cluster import wait_until
 from tests.support.cluster_clients import create, end_offset
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 WRITERS = 2

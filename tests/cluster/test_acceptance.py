@@ -19,9 +19,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyrklog.groups.interfaces import OFFSETS_TOPIC
 from pyrklog.groups.placement import partition_of
 from tests.support import jvm, kafka_tools, wire
-from tests.support.cluster import PATIENCE_S, BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, end_offset, in_sync, leaders, produce
 from tests.support.knowing import leaders_of, wait_until_each
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.jvm
 

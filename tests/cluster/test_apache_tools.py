@@ -20,9 +20,10 @@ from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
 from tests.support import jvm, kafka_tools, reassigning, zookeeper_kafka
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, in_sync, produce
 from tests.support.knowing import leaders_of, wait_until_each
+from tests.support.waiting import wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]

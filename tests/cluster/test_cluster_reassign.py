@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, produce
+from tests.support.waiting import wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.jvm

@@ -32,11 +32,12 @@ from pyrklog.protocol.groups import HEARTBEAT, JOIN_GROUP, HeartbeatRequest
 from pyrklog.protocol.offsets import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
 from pyrklog.testing.broker import free_port
 from tests.support.asking import Asker
-from tests.support.cluster import PATIENCE_S, BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, in_sync, leaders
 from tests.support.generations import check_generations
 from tests.support.groups import ConfluentMember, Crew, KafkaPythonMember, Member, fill
 from tests.support.rebalance_phases import PHASES, Condition, Phase
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.watching_proxy import Passing, WatchingProxy
 from tests.support.zookeeper_server import ZooKeeperServer
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyrklog.cli.cluster_views import read_state
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.options import Settings
-from tests.support.cluster import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
 

@@ -13,9 +13,10 @@ from confluent_kafka.admin import (
 )
 
 from tests.cluster.test_unclean import STRICT, lose_memory, says
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, in_sync, produce
 from tests.support.knowing import wait_until_each
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
 

@@ -12,9 +12,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from pyrklog.peers.silence import LIMIT_MIN_SECONDS
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
 from tests.support.processes import children, is_running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
 

@@ -21,10 +21,11 @@ from pyrklog.errors import ErrorCode
 from tests.checker.brokers import WiredCluster, wired_cluster
 from tests.checker.injection import BEGIN, CLOCK_STEP_S
 from tests.support import wire
-from tests.support.cluster import SESSION_TIMEOUT_MS, wait_until
+from tests.support.cluster import SESSION_TIMEOUT_MS
 from tests.support.cluster_clients import create, end_offset, in_sync, leaders, produce
 from tests.support.cluster_load import Writer, check
 from tests.support.verifying import assert_replicas_equal
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
 

@@ -10,8 +10,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from pyrklog.config.broker_options import RACK_AWARE_SELECTOR
 from tests.support import jvm
-from tests.support.cluster import PATIENCE_S, BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, in_sync, leaders, produce
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.jvm
 

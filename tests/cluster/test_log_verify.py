@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, in_sync
 from tests.support.verifying import assert_replicas_equal, run, verify
+from tests.support.waiting import wait_until
 from tests.support.wire import API_VERSIONS, Connection, Reader, batch_headers, crc32c
 from tests.support.zookeeper_server import ZooKeeperServer
 

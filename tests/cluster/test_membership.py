@@ -12,9 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from pyrklog.errors import ErrorCode
 from pyrklog.testing import BrokerExited, TestBroker
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, leaders, produce
 from tests.support.knowing import wait_until_each
+from tests.support.waiting import wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.jvm

@@ -11,9 +11,10 @@ from kafka.admin import KafkaAdminClient
 
 from pyrklog.metastore import znodes
 from tests.support import reassigning
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import in_sync, leaders
 from tests.support.cluster_load import Writer, check
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
 

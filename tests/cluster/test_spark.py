@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, end_offset, leaders
 from tests.support.cluster_load import Writer
 from tests.support.spark import source, start_session
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark]
 

@@ -9,8 +9,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, in_sync, produce
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
 

@@ -18,8 +18,9 @@ from pyrklog.metastore.zookeeper_handler import Handler
 from pyrklog.metastore.zookeeper_tls import TlsFiles, tls_context
 from pyrklog.testing.broker import BrokerExited
 from tests.support.certificates import Certificates, make_certificates
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, produce
+from tests.support.waiting import wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.jvm

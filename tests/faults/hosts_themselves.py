@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.cluster import wait_until
 from tests.support.hosts import HERE, Hosts, address
+from tests.support.waiting import wait_until
 
 ONE = 1
 PORT = 9_000

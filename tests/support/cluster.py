@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from pyrklog.testing import TestBroker
+from tests.support.waiting import wait_until
 
-PATIENCE_S = 60.0
 SESSION_TIMEOUT_MS = 2_000
 OFFSETS_REPLICAS = 3
 """The default of ``offsets.topic.replication.factor``."""
@@ -91,14 +90,7 @@ class BrokerCluster:
 
     def controller(self) -> int:
         """The controller's number; waits for one."""
-        found: dict[str, Any] = {}
-
-        def is_there() -> bool:
-            # Kept: the next look may find it gone.
-            found.update(self.json("/controller"))
-            return bool(found)
-
-        wait_until(is_there, "no controller")
+        found = wait_until(lambda: self.json("/controller"), "no controller")
         return int(found["brokerid"])
 
     def registered(self) -> set[int]:
@@ -112,11 +104,3 @@ class BrokerCluster:
     def is_gone(self, number: int) -> bool:
         """Whether it is not."""
         return number not in self.registered()
-
-
-def wait_until(condition: Callable[[], bool], otherwise: str, seconds: float = PATIENCE_S) -> None:
-    """Looks again and again until it is so; fails with ``otherwise``."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.05)

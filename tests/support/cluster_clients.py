@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.errors import ErrorCode
-from tests.support.cluster import PATIENCE_S, BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 def create(

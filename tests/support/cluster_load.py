@@ -4,8 +4,9 @@ import threading
 
 from confluent_kafka import Producer
 
-from tests.support.cluster import BrokerCluster, wait_until
+from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume
+from tests.support.waiting import wait_until
 
 
 class Writer:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pyrklog.protocol.metadata import METADATA, MetadataRequest, MetadataResponse
 from tests.support.asking import Asker
-from tests.support.cluster import wait_until
+from tests.support.waiting import wait_until
 
 _VERSION = 7
 

@@ -8,7 +8,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
-from tests.support.cluster import wait_until
+from tests.support.waiting import wait_until
 
 
 def run(bootstrap: str, *arguments: str, code: int = 0) -> tuple[str, str]:
