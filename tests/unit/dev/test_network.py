@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from pyrklog.dev.origin import find_origin
 from pyrklog.dev.routes import ROUTES_FILE, Route, Routes, applied_revision
 from pyrklog.dev.state import Cluster, Node, Place, write_whole
 from pyrklog.testing.broker import free_port
+from tests.support.waiting import wait_until
 
 QUIET_S = 0.3
 """How long nothing comes where nothing may come."""
@@ -52,13 +53,13 @@ class Net:
         self._until_applied()
 
     def _until_applied(self) -> None:
-        until(lambda: applied_revision(self.place.folder) == self.revision)
+        wait_until(lambda: applied_revision(self.place.folder) == self.revision, "not applied")
 
     def listen(self) -> None:
         """Broker 2 listens; returns when the network has seen it."""
         self.server = socket.create_server(("127.0.0.1", self.target))
         self.server.settimeout(30)
-        until(self.is_open)
+        wait_until(self.is_open, "nobody listens")
 
     def is_open(self) -> bool:
         """Whether a connection is taken."""
@@ -108,13 +109,6 @@ def net(tmp_path: Path) -> Iterator[Net]:
     made.process.wait()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    for _ in processes.wait_for(30):
-        if condition():
-            return
-    raise AssertionError("it does not come about")
-
-
 def comes_nothing(end: socket.socket) -> bool:
     end.settimeout(QUIET_S)
     try:
@@ -153,7 +147,7 @@ def test_where_nobody_listens_connections_are_refused(net: Net) -> None:
     net.server.close()
     far.close()
     assert near.recv(1) == b""
-    until(lambda: not net.is_open())
+    wait_until(lambda: not net.is_open(), "somebody still listens")
     net.listen()
     net.connect()
 
@@ -203,7 +197,7 @@ def test_a_listener_that_ends_while_it_is_cut_off_is_missed_later(net: Net) -> N
     assert comes_nothing(near)
     net.isolate()
     assert near.recv(1) == b""
-    until(lambda: not net.is_open())
+    wait_until(lambda: not net.is_open(), "somebody still listens")
 
 
 def test_origins_are_found_by_the_sockets_of_processes() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pyrklog.dev import processes
 from pyrklog.dev.processes import Daemon, ProcessId
+from tests.support.waiting import wait_until
 
 SLEEPER = [sys.executable, "-S", "-c", "import time; print('up', flush=True); time.sleep(600)"]
 STUBBORN = [
@@ -38,10 +39,7 @@ def start(tmp_path: Path) -> Iterator[object]:
 
 
 def until_up(daemon: Daemon) -> None:
-    for _ in processes.wait_for(30):
-        if daemon.output().endswith("\n"):
-            return
-    raise AssertionError(daemon.output())
+    wait_until(lambda: daemon.output().endswith("\n"), daemon.output)
 
 
 def test_a_daemon_has_a_session_of_its_own_and_its_output_in_a_file(
@@ -59,10 +57,7 @@ def test_it_is_paused_goes_on_and_ends(start: object) -> None:
     assert processes.is_running(process)
     assert not processes.is_paused(process)
     assert processes.send(process, signal.SIGSTOP)
-    for _ in processes.wait_for(10):
-        if processes.is_paused(process):
-            break
-    assert processes.is_paused(process)
+    wait_until(lambda: processes.is_paused(process), "it goes on")
     assert processes.is_running(process)
     # An orderly end reaches one that is paused, too.
     assert processes.end(process, 30)

@@ -14,6 +14,7 @@ from pyrklog.cli.output import render
 from pyrklog.dev import processes
 from pyrklog.dev.processes import Daemon, ProcessId
 from pyrklog.dev.state import Cluster, Node, Place, dev_root
+from tests.support.waiting import wait_until
 
 
 def cluster(name: str = "a", base: int = 19092) -> Cluster:
@@ -123,9 +124,7 @@ def test_a_paused_process_is_shown_as_that(tmp_path: Path) -> None:
     try:
         one.node("2").process = daemon.process
         processes.send(daemon.process, signal.SIGSTOP)
-        for _ in processes.wait_for(10):
-            if processes.is_paused(daemon.process):
-                break
+        wait_until(lambda: processes.is_paused(daemon.process), "it goes on")
         assert one.state_of(one.node("2")) == "paused"
     finally:
         processes.kill(daemon.process)

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 import trio
+import trio.testing
 from kazoo.client import KazooClient
 
 from pyrklog.errors import TemporaryError
@@ -219,7 +220,8 @@ async def test_a_loop_that_goes_on_in_time_keeps_its_session(
     session = await _ephemeral_of(port, chroot, 6_000)
     for _ in range(3):
         assert not _is_gone_within(port, f"{chroot}/mine", 3.0)
-        await trio.sleep(0.1)
+        # Its turn, in which it gives the sign that it was asked for.
+        await trio.testing.wait_all_tasks_blocked()
     assert session.is_reachable
     await session.close()
 
