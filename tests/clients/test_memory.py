@@ -1,12 +1,16 @@
 """What a broker takes that has little to do."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 from benches.process import usage
 from pyrklog.testing import TestBroker
 from tests.support import wire
 
 IDLE_MAX_BYTES = 60_000_000
+# What is allocated before a data plane opens, while huge pages are not turned off yet.
+HUGE_MAX_KB = 8192
 
 
 def test_an_idle_broker_is_small(new_broker: Callable[..., TestBroker], topic: str) -> None:
@@ -18,5 +22,15 @@ def test_an_idle_broker_is_small(new_broker: Callable[..., TestBroker], topic: s
         batch = wire.record_batch([b"first"])
         assert wire.produce(connection, topic, batch).error == 0
         found = usage(broker.pid)
+        huge_kb = _in_huge_pages_kb(broker.pid)
     assert found.shared_bytes > 0
     assert found.own_rss_bytes < IDLE_MAX_BYTES
+    assert huge_kb <= HUGE_MAX_KB
+
+
+def _in_huge_pages_kb(pid: int) -> int:
+    """How much of a process is in huge pages, where each small allocation can take 2 MB."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    found = re.search(r"^AnonHugePages: +([0-9]+) kB$", rollup, re.MULTILINE)
+    assert found is not None
+    return int(found[1])
