@@ -18,20 +18,13 @@ from pyrklog.testing.broker import BrokerExited
 from tests.clients.test_dump_log import dump
 from tests.support.clients import Confluent, Record
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
-PATIENCE_S = 60
 GROUP = "travellers"
 RETENTION = "7777777"
 PER_STAGE = 10
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def produce(bootstrap: str, topic: str, stage: str) -> None:
@@ -84,7 +77,7 @@ def committed(bootstrap: str, topic: str) -> int:
         found.append(place.offset)
         return True
 
-    until(is_told, "no coordinator")
+    wait_until(is_told, "no coordinator")
     consumer.close()
     return found[0]
 

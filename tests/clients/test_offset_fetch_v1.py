@@ -4,7 +4,6 @@ Apache Kafka answers it with "no offset" while the coordinator is not there; a c
 then begins at the end, or at the beginning, of everything. Ours puts the code on each partition.
 """
 
-import time
 from collections.abc import Iterator
 
 import kafka
@@ -22,8 +21,9 @@ from pyrklog.protocol.offsets import (
     OffsetFetchRequestTopic,
 )
 from pyrklog.testing import TestBroker
-from tests.support.asking import PATIENCE_S, Asker
+from tests.support.asking import Asker
 from tests.support.groups import create_topic
+from tests.support.waiting import wait_until
 
 TOPIC, GROUP = "t", "old-consumers"
 COMMITS = 3_000
@@ -66,14 +66,16 @@ def codes_of_a_load(broker: TestBroker) -> set[ErrorCode]:
     """What it answers until it has loaded; never an offset that was not committed, or none."""
     wanted = OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(TOPIC, list(range(PARTITIONS)))])
     seen: set[ErrorCode] = set()
-    deadline = time.monotonic() + PATIENCE_S
     with Asker(broker.bootstrap) as client:
-        while ErrorCode.NONE not in seen:
-            assert time.monotonic() < deadline, seen
+
+        def has_loaded() -> bool:
             for one in client.ask(OFFSET_FETCH, 1, wanted).topics[0].partitions:
                 seen.add(ErrorCode(one.error_code))
                 offset = 42 if one.error_code == ErrorCode.NONE else -1
                 assert one.committed_offset == offset
+            return ErrorCode.NONE in seen
+
+        wait_until(has_loaded, lambda: f"told {seen}")
     return seen
 
 

@@ -23,6 +23,7 @@ from pyrklog.protocol.topics import CREATE_TOPICS, CreatableTopic, CreateTopicsR
 from pyrklog.testing import TestBroker
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create
+from tests.support.waiting import wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 WAITING = 600
@@ -86,16 +87,14 @@ def test_a_follower_that_hangs_keeps_no_heartbeat_out(
 
 def _coordinator(cluster: BrokerCluster) -> int:
     asked = FindCoordinatorRequest(coordinator_keys=["bystander"])
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+
+    def found() -> int | None:
         asking = Member(cluster.brokers[1].port, "bystander")
-        found = asking.ask(FIND_COORDINATOR, asked).coordinators[0]
+        answer = asking.ask(FIND_COORDINATOR, asked).coordinators[0]
         asking.socket.close()
-        if not found.error_code:
-            node_id: int = found.node_id
-            return node_id
-        time.sleep(0.1)
-    raise AssertionError("no coordinator")
+        return None if answer.error_code else answer.node_id
+
+    return wait_until(found, "no coordinator")
 
 
 @contextmanager
@@ -116,4 +115,5 @@ def _heartbeats_go_on(member: Member) -> None:
     for _ in range(HEARTBEATS):
         member.send(member.heartbeat_frame())
         assert heartbeat_error(member.receive()) == ErrorCode.NONE
+        # Not all at once: what holds them up, if anything does, may begin at any moment.
         time.sleep(HEARTBEAT_INTERVAL_S)

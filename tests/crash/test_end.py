@@ -3,12 +3,12 @@
 import signal
 import struct
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
 
 from pyrklog.testing import TestBroker
+from tests.support.waiting import wait_until
 from tests.support.wire import Connection, ConnectionClosed, array, string
 
 CREATE_TOPICS = 19
@@ -61,10 +61,8 @@ def test_the_end_while_topics_are_being_created(new_broker: Callable[..., TestBr
         clients = [threading.Thread(target=create, args=(client,)) for client in range(CLIENTS)]
         for client in clients:
             client.start()
-        deadline = time.monotonic() + 30
-        while sum(created) < CLIENTS * (1 + turn):
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        enough = CLIENTS * (1 + turn)
+        wait_until(lambda: sum(created) >= enough, "too few are created")  # noqa: B023
         broker.signal(signal.SIGTERM)
         code = broker.wait(30)
         for client in clients:

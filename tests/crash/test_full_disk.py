@@ -8,13 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pyrklog.testing import TestBroker
+from tests.support.waiting import wait_until
 from tests.support.wire import (
     Connection,
     batch_headers,
@@ -83,20 +83,22 @@ def readable(connection: Connection, topic: str) -> int:
 
 def wait_for_line(broker: TestBroker, *words: str) -> None:
     """The broker tells by way of another process's pipe: what it did may be seen before."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not any(all(word in line for word in words) for line in list(broker.log)):
-        assert time.monotonic() < deadline, f"no line of the broker has {words}"
-        time.sleep(0.01)
+    wait_until(
+        lambda: any(all(word in line for word in words) for line in list(broker.log)),
+        f"no line of the broker has {words}",
+    )
 
 
 def produce_when_possible(connection: Connection, topic: str) -> int:
     """Produces one record as soon as the directory takes it; its offset."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (answer := produce(connection, topic, record_batch([b"on"]))).error:
-        assert answer.error == KAFKA_STORAGE_ERROR
-        assert time.monotonic() < deadline, "the directory stayed read-only"
-        time.sleep(0.05)
-    return answer.base_offset
+
+    def taken() -> list[int]:
+        answer = produce(connection, topic, record_batch([b"on"]))
+        assert answer.error in (0, KAFKA_STORAGE_ERROR)
+        return [] if answer.error else [answer.base_offset]
+
+    (offset,) = wait_until(taken, "the directory stayed read-only")
+    return offset
 
 
 def told(broker: TestBroker, *arguments: str) -> tuple[int, str]:

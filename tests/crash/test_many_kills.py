@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tests.support.asking import Asker
 from tests.support.killing import LibraryWriter, Persistent, RawWriter, Style
 from tests.support.ledger import Ledger, Place
 from tests.support.log_files import check_files
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.witnesses import (
     Commits,
     Committer,
@@ -37,7 +39,6 @@ from tests.support.witnesses import (
 KILLS = int(os.environ.get("KILLS", "10"))
 SEED = int(os.environ.get("KILLS_SEED", str(random.randrange(1 << 30))))
 KILLS_A_CAMPAIGN = 100
-PATIENCE_S = 60.0
 LIFE_MAX_S = 0.6
 
 MIXED, LARGE, RAW, READ = "mixed", "large", "raw", "read"
@@ -155,11 +156,10 @@ class Campaign:
     def await_all(self) -> None:
         """Returns when everybody has got on: a library does not find its way within a second."""
         self.await_writers(WRITERS)
-        deadline = time.monotonic() + PATIENCE_S
-        while any(max(commits.acknowledged) < 0 for commits in self.commits):
-            self.check()
-            assert time.monotonic() < deadline, "a group commits nothing"
-            time.sleep(0.01)
+        self._await(
+            lambda: all(max(commits.acknowledged) >= 0 for commits in self.commits),
+            lambda: "a group commits nothing",
+        )
         self._committed = self.committed()
 
     def committed(self) -> list[int]:
@@ -170,22 +170,32 @@ class Campaign:
         """Returns when more records of each of these have been acknowledged."""
         found = self.ledger.acknowledged
         wanted = {number: found[number] + 10 for number in numbers}
-        deadline = time.monotonic() + PATIENCE_S
-        while waiting := [number for number, least in wanted.items() if found[number] < least]:
-            self.check()
-            assert time.monotonic() < deadline, f"writers {waiting} make no progress"
-            time.sleep(0.01)
+
+        def waiting() -> list[int]:
+            return [number for number, least in wanted.items() if found[number] < least]
+
+        self._await(lambda: not waiting(), lambda: f"writers {waiting()} make no progress")
 
     def await_reader(self) -> None:
         """Returns when the reader has seen whatever was acknowledged so far."""
         ends = self.ledger.ends()
-        deadline = time.monotonic() + PATIENCE_S
-        while any(self.ledger.seen_up_to(place) < end for place, end in ends.items()):
+
+        def seen() -> dict[Place, int]:
+            return {place: self.ledger.seen_up_to(place) for place in ends}
+
+        self._await(
+            lambda: all(at >= ends[place] for place, at in seen().items()),
+            lambda: f"read up to {seen()} of {ends}",
+        )
+
+    def _await(self, condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+        """Waits, as long as nothing contradicts itself."""
+
+        def looks() -> bool:
             self.check()
-            if time.monotonic() > deadline:
-                seen = {place: self.ledger.seen_up_to(place) for place in ends}
-                raise AssertionError(f"read up to {seen} of {ends}")
-            time.sleep(0.05)
+            return condition()
+
+        wait_until(looks, otherwise)
 
     def check(self) -> None:
         """Nothing has contradicted itself so far."""
@@ -193,12 +203,9 @@ class Campaign:
 
     def compare_commits(self) -> None:
         """Both groups' offsets against what was acknowledged."""
-        deadline = time.monotonic() + PATIENCE_S
         with Asker(self.bootstrap) as asker:
             for commits in self.commits:
-                while not commits.check(asker):
-                    assert time.monotonic() < deadline
-                    time.sleep(0.05)
+                wait_until(partial(commits.check, asker), "nobody knows the offsets")
         assert self.committed() > self._committed, "no group has got on"
 
     def delete_topics(self) -> None:
@@ -244,9 +251,11 @@ class Killer:
             case "under load":
                 self.broker.start()
                 self._await_load(campaign)
+                # The kill may come at any moment of a life.
                 time.sleep(random.random() * LIFE_MAX_S)
             case "just started":
                 self.broker.start()
+                # Or while clients come back.
                 time.sleep(random.random() * 0.1)
             case "during the start":
                 self._start_for(self.broker, random.random() * 0.35)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,8 +11,7 @@ from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.groups import HEARTBEAT, HeartbeatRequest
-
-PATIENCE_S = 60.0
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 class Asker:
@@ -56,15 +54,19 @@ class Asker:
 
     def await_coordinator(self, group: str) -> None:
         """Returns when the broker coordinates the group and has read its past."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            found = self.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest(group))
-            if found.error_code == ErrorCode.NONE:
+        told = ErrorCode.NONE
+
+        def has_loaded() -> bool:
+            nonlocal told
+            told = ErrorCode(
+                self.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest(group)).error_code
+            )
+            if told == ErrorCode.NONE:
                 probe = self.ask(HEARTBEAT, 2, HeartbeatRequest(group, 1, "nobody"))
-                if probe.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-                    return
-            assert time.monotonic() < deadline, ErrorCode(found.error_code).name
-            time.sleep(0.1)
+                told = ErrorCode(probe.error_code)
+            return told == ErrorCode.UNKNOWN_MEMBER_ID
+
+        wait_until(has_loaded, lambda: told.name)
 
     def close(self) -> None:
         """Ends the connection."""

@@ -74,16 +74,20 @@ def end_offset(consumer: Consumer, place: TopicPartition, within_s: float = PATI
     """Where a partition ends, also while its leader moves.
 
     librdkafka asks whom it was told of once; that one may have handed over since, or be new and not
-    know yet what all have (KIP-207). Raises what it was told last where nobody says.
+    know yet what all have (KIP-207).
     """
-    deadline = time.monotonic() + within_s
-    while True:
+    told = ""
+
+    def watermarks() -> tuple[int, int] | None:
+        nonlocal told
         try:
-            return int(consumer.get_watermark_offsets(place, timeout=5)[1])
-        except KafkaException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+            found: tuple[int, int] | None = consumer.get_watermark_offsets(place, timeout=5)
+        except KafkaException as error:
+            told = str(error)
+            return None
+        return found
+
+    return wait_until(watermarks, lambda: f"{place} has no end: {told}", within_s)[1]
 
 
 def produce(

@@ -1,13 +1,13 @@
 """Apache Kafka itself, one node without ZooKeeper, for what only it can write."""
 
 import subprocess
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from pyrklog.testing.broker import free_port
 from tests.support import jvm
+from tests.support.waiting import wait_until_serves
 from tests.support.wire import API_VERSIONS, Connection
 
 _START_S = 90
@@ -56,19 +56,19 @@ class KafkaBroker:
         if not self._is_formatted:
             jvm.run("kafka.tools.StorageTool", *arguments)
             self._is_formatted = True
-        with (self._folder / "output.log").open("wb") as output:
+        log = self._folder / "output.log"
+        with log.open("wb") as output:
             self._process = subprocess.Popen(
                 jvm.command("kafka.Kafka", str(self._properties)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        deadline = time.monotonic() + _START_S
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.__exit__(None, None, None)
-                raise AssertionError((self._folder / "output.log").read_text())
-            time.sleep(0.1)
+        try:
+            wait_until_serves(self._process, log, self._answers, _START_S)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(

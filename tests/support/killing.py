@@ -22,6 +22,7 @@ from tests.support.ledger import Ledger, Place, value
 
 PATIENCE_S = 60.0
 RECONNECT_S = 0.01
+"""How long a client leaves a broker in peace that is not there or not ready."""
 IN_FLIGHT_MAX = 5
 
 NOT_YET = (
@@ -67,7 +68,7 @@ class Persistent:
             try:
                 self._step()
             except (OSError, wire.ConnectionClosed):
-                time.sleep(RECONNECT_S)
+                self._ended.wait(RECONNECT_S)
             except BaseException as error:
                 self._ledger.note(f"{self._name}: {error!r}")
                 return
@@ -213,6 +214,7 @@ class RawWriter:
                     self._send(connection, self._new_batch())
                 if not self._waiting or not self._receive(connection):
                     break
+                # Requests of several writers are to meet in ever new ways.
                 time.sleep(random.random() * self._pause_s)
             self._drain(connection)
 

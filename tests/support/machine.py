@@ -1,25 +1,22 @@
 """What a machine's end does that a process's end does not."""
 
-import time
 from pathlib import Path
 
 from pyrklog.testing import TestBroker
+from tests.support.waiting import wait_until
 from tests.support.wire import batch_headers
-
-_PATIENCE_S = 20
 
 
 def wait_until_written(folder: Path, end_offset: int) -> None:
     """Waits until a partition's files hold every record below `end_offset`: the block cache writes
     them behind the acknowledgement."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
+
+    def is_written() -> bool:
         newest = max(folder.glob("*.log"), default=None)
         headers = batch_headers(newest.read_bytes()) if newest is not None else []
-        if headers and headers[-1].base_offset + headers[-1].record_count >= end_offset:
-            return
-        assert time.monotonic() < deadline, f"{folder} does not hold {end_offset} records"
-        time.sleep(0.01)
+        return bool(headers) and headers[-1].base_offset + headers[-1].record_count >= end_offset
+
+    wait_until(is_written, f"{folder} does not hold {end_offset} records")
 
 
 def forget_boot(broker: TestBroker) -> None:

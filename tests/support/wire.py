@@ -2,13 +2,13 @@
 
 import socket
 import struct
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from tests.support.clock import START_MS
+from tests.support.waiting import wait_until
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
 
@@ -353,9 +353,12 @@ def create_topic(
 
 def wait_until_led(connection: Connection, topic: str, partition: int = 0) -> None:
     """Asks until the partition has a leader: after creation and after a start it takes a moment."""
-    deadline = time.monotonic() + 20
-    while fetch(connection, topic, 0, partition=partition, max_wait_ms=5).error in (3, 6):
-        assert time.monotonic() < deadline, f"{topic}-{partition} has no leader"
+
+    def is_led() -> bool:
+        answer = fetch(connection, topic, 0, partition=partition, max_wait_ms=0)
+        return answer.error not in (3, 6)
+
+    wait_until(is_led, f"{topic}-{partition} has no leader")
 
 
 def fetch_batches(bootstrap: str, topic: str, partition: int = 0) -> list[BatchHeader]:

@@ -29,6 +29,7 @@ from tests.support import wire
 from tests.support.asking import Asker
 from tests.support.killing import NOT_YET, PATIENCE_S
 from tests.support.ledger import Ledger, Place, value
+from tests.support.waiting import wait_until
 
 COORDINATOR_NOT_YET = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -36,6 +37,9 @@ COORDINATOR_NOT_YET = (
     ErrorCode.NOT_COORDINATOR,
 )
 PAUSE_S = 0.02
+"""Between a client's requests: the broker is to be at work all the time, and not short of it."""
+DELETION_PAUSE_S = 0.3
+"""Between deletions of records; readers and writers get on meanwhile."""
 
 
 def _reading(bootstrap: str, group: str) -> dict[str, Any]:
@@ -121,8 +125,7 @@ class Committer:
     def step(self) -> None:
         """Up to fifty commits over one connection."""
         with Asker(self._bootstrap, PATIENCE_S) as asker:
-            while not self._commits.check(asker):
-                time.sleep(PAUSE_S)
+            wait_until(lambda: self._commits.check(asker), "nobody knows the offsets", PATIENCE_S)
             for _ in range(50):
                 partition = random.randrange(len(self._commits.sent))
                 self._commit(asker, partition)
@@ -289,7 +292,7 @@ class Deleter:
         """Two deletions over one connection."""
         with Asker(self._bootstrap, PATIENCE_S) as asker:
             for _ in range(2):
-                time.sleep(0.3)
+                time.sleep(DELETION_PAUSE_S)
                 seen = self._ledger.seen_up_to(self._place)
                 self._delete(asker, random.randrange(self.requested, max(seen, self.requested) + 1))
 

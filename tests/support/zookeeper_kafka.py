@@ -1,7 +1,6 @@
 """Apache Kafka in ZooKeeper mode, with a ZooKeeper of its own from Kafka's jars."""
 
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from pyrklog.testing.broker import free_port
 from tests.support import jvm
 from tests.support.asking import Asker
+from tests.support.waiting import wait_until_serves
 
 _START_S = 90
 NODE_ID = 4
@@ -26,7 +26,9 @@ class ZookeeperKafka(NamedTuple):
 
 
 @contextmanager
-def running(properties: list[str], main: str, folder: Path, name: str) -> Iterator[None]:
+def running(
+    properties: list[str], main: str, folder: Path, name: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """A JVM with these settings until the block ends."""
     file = folder / f"{name}.properties"
     file.write_text("".join(f"{line}\n" for line in properties))
@@ -38,7 +40,7 @@ def running(properties: list[str], main: str, folder: Path, name: str) -> Iterat
             stderr=subprocess.STDOUT,
         )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         try:
@@ -80,12 +82,9 @@ def kafka(
         "offsets.topic.replication.factor=1",
         "offsets.topic.num.partitions=5",
     ]
-    with running(settings, "kafka.Kafka", folder, "kafka"):
-        deadline = time.monotonic() + _START_S
-        while not _answers(broker.bootstrap):
-            if time.monotonic() > deadline:
-                raise AssertionError((folder / "kafka.log").read_text())
-            time.sleep(0.1)
+    with running(settings, "kafka.Kafka", folder, "kafka") as process:
+        output = folder / "kafka.log"
+        wait_until_serves(process, output, lambda: _answers(broker.bootstrap), _START_S)
         yield broker
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from pyrklog.testing.broker import free_port
 from tests.support import jvm
 from tests.support.certificates import Certificates
+from tests.support.waiting import wait_until_serves
 
 _START_S = 60
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -82,11 +82,7 @@ class ZooKeeperServer:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        deadline = time.monotonic() + _START_S
-        while not self._serves():
-            if time.monotonic() > deadline or self._process.poll() is not None:
-                raise AssertionError((self.folder / "zoo.log").read_text())
-            time.sleep(0.05)
+        wait_until_serves(self._process, self.folder / "zoo.log", self._serves, _START_S)
 
     def _serves(self) -> bool:
         try:
