@@ -1,6 +1,10 @@
-//! What tests may do on a network thread. Not in production builds: feature `testing`.
+//! What tests may do on a network thread, and how they wait. Not in production builds: feature
+//! `testing`.
+
+mod waiting;
 
 pub use crate::kept_room::fix as fix_kept_max_bytes;
+pub use waiting::{PATIENCE, eventually, within};
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

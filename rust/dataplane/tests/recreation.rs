@@ -140,6 +140,22 @@ fn stop(test: &mut TestPlane, name: &str, delete: bool) {
     assert!(matches!(test.ticket(ticket), TicketOutcome::Partitions(codes) if codes == [0]));
 }
 
+/// Fills some segments of 20,000 bytes.
+fn fill_segments(test: &TestPlane, topic: &str) {
+    let mut client = test.client();
+    for _ in 0..12 {
+        assert_eq!(
+            client.produce(topic, 0, &large_batch(5_000)).0,
+            ErrorCode::NONE
+        );
+    }
+}
+
+fn is_deleted(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "deleted")
+}
+
 /// Reassigned away and back while segments of the first stay wait for their removal.
 #[test]
 fn segments_that_wait_to_be_removed_take_none_of_a_successor_with_them() {
@@ -153,17 +169,25 @@ fn segments_that_wait_to_be_removed_take_none_of_a_successor_with_them() {
     options.log.retention_bytes = 0;
     options.log.file_delete_delay_ms = 1_500;
     assert_eq!(test.lead("t", 1, &options), [0]);
-    let mut client = test.client();
-    for _ in 0..12 {
-        client.produce("t", 0, &large_batch(5_000));
-    }
+    fill_segments(&test, "t");
     test.wait_for_notice("segments_deleted");
     // Closed first, so that nobody is left to hear where its folder goes.
     stop(&mut test, "t", false);
     stop(&mut test, "t", true);
     assert_eq!(test.lead("t", 1, &topic_config()), [0]);
     assert_eq!(test.client().produce("t", 0, &batch(&[b"v"])).1, 0);
-    std::thread::sleep(std::time::Duration::from_millis(3_000));
+    // What is removed after them is gone: so are they.
+    assert_eq!(test.lead("later", 1, &options), [0]);
+    fill_segments(&test, "later");
+    let folder = dir.path().join("logs/later-0");
+    let waiting = || {
+        let names = std::fs::read_dir(&folder).unwrap();
+        names
+            .filter(|name| is_deleted(&name.as_ref().unwrap().path()))
+            .count()
+    };
+    eventually("segments that wait", || (waiting() > 0).then_some(()));
+    eventually("their removal", || (waiting() == 0).then_some(()));
     assert!(test.shutdown());
 
     let mut test = start();

@@ -13,6 +13,7 @@ use pyrklog_log::{
 use pyrklog_wire::builder::BatchBuilder;
 
 use super::*;
+use crate::testing::eventually;
 
 #[test]
 fn the_path_follows_the_option_and_the_size() {
@@ -240,9 +241,7 @@ fn while_a_reader_waits_for_the_disk_nothing_is_kept_back() {
         disk.stall(".log");
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| send_by(way, &sink, &mut out));
-            while disk.waiting() == 0 {
-                std::thread::yield_now();
-            }
+            eventually("a stalled read", || (disk.waiting() > 0).then_some(()));
             assert!(!*sink.is_kept_back.lock(), "{way:?}");
             disk.resume();
             assert_eq!(sender.join().unwrap(), Stop::Done);

@@ -2,6 +2,7 @@ use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 use super::*;
+use crate::testing::eventually;
 
 /// Longer than any test.
 const LONG_MS: i64 = 3_600_000;
@@ -135,9 +136,8 @@ fn the_others_help_with_what_is_more_than_a_share() {
     let done = AtomicUsize::new(0);
     let helped = AtomicUsize::new(0);
     let wait_for = |count: &AtomicUsize, least: usize| {
-        while count.load(Ordering::SeqCst) < least {
-            thread::yield_now();
-        }
+        let is_enough = || count.load(Ordering::SeqCst) >= least;
+        eventually("enough of it", || is_enough().then_some(()));
     };
     thread::scope(|scope| {
         for _ in 1..3 {

@@ -12,7 +12,6 @@ mod slow_disk;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use pyrklog_dataplane::api::*;
 use pyrklog_dataplane::testing::NetworkHook;
@@ -24,22 +23,8 @@ use pyrklog_log::disk::{Disk, RealDisk};
 pub use client::*;
 pub use dying_disk::DyingDisk;
 pub use pair::*;
+pub use pyrklog_dataplane::testing::{PATIENCE, eventually, within};
 pub use slow_disk::SlowDisk;
-
-/// How long a test waits for what must happen.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until `condition` gives something.
-pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = condition() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
 
 /// Whether this is the binary of `restless.rs`, which holds the tests of others.
 fn is_restless() -> bool {

@@ -4,7 +4,6 @@
 //! leader's records came behind it and were acknowledged; then the second one took them away.
 
 use std::path::Path;
-use std::time::Instant;
 
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::validate::validate_replica;
@@ -14,8 +13,7 @@ use pyrklog_wire::builder::BatchBuilder;
 use super::*;
 use crate::api::*;
 use crate::plane::DataPlane;
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::testing::eventually;
 
 /// Where the leader's records of epoch 0 end.
 const DIVERGING: Cut = Cut::Diverging(EpochEndOffset {
@@ -83,12 +81,10 @@ fn follow(plane: &DataPlane, leader_epoch: i32) {
         is_new: false,
     };
     let ticket = plane.become_followers(vec![spec]).unwrap();
-    let begun = Instant::now();
     let is_done = |event: &Event| matches!(event, Event::Ticket { id, .. } if *id == ticket);
-    while !plane.drain_events(100).iter().any(is_done) {
-        assert!(begun.elapsed() < PATIENCE, "it does not follow");
-        std::thread::yield_now();
-    }
+    eventually("its following", || {
+        plane.drain_events(100).iter().any(is_done).then_some(())
+    });
 }
 
 fn config(dir: &Path) -> PlaneConfig {
@@ -196,19 +192,12 @@ fn a_cut_writes_its_recovery_point_behind_rows_that_were_gathered_before() {
         // As the syncer, between the two.
         let gathered = dir.checkpoints.lock();
         let cut = scope.spawn(|| follower.cut(&follower.ask(), DIVERGING));
-        let begun = Instant::now();
-        while follower
-            .partition
-            .lock()
-            .log
-            .as_ref()
-            .unwrap()
-            .log_end_offset()
-            > 1
-        {
-            assert!(begun.elapsed() < PATIENCE, "it is not cut");
-            std::thread::yield_now();
-        }
+        let end = || {
+            let state = follower.partition.lock();
+            state.log.as_ref().unwrap().log_end_offset()
+        };
+        eventually("the cut", || (end() == 1).then_some(()));
+        // Nothing tells that it waits for the lock: it has the time to go past, were there none.
         std::thread::sleep(Duration::from_millis(200));
         assert!(!cut.is_finished(), "it waits for the row");
         dir.files.write_recovery_points(&[("t", 0, 3)]).unwrap();
