@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,6 +71,15 @@ def draw(
         begins_us, lasts_us = store.randint(from_us, until_us), store.randint(*STORE_AWAY_US)
         actions.append(Action(begins_us, "store_away", (), lasts_us))
     return sorted(action for action in actions if action.at_us < until_us)
+
+
+def moments(
+    dice: random.Random, pause_us: tuple[int, int], from_us: int, until_us: int
+) -> Iterator[int]:
+    """When something happens; each pause is drawn when the one before is over."""
+    at_us = from_us
+    while (at_us := at_us + dice.randint(*pause_us)) < until_us:
+        yield at_us
 
 
 def draw_cut(seed: int, brokers: Sequence[int], from_us: int, until_us: int) -> list[Action]:

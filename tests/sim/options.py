@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Create, Set
 from pyrklog.metastore.znodes import RECOVERING, Leadership
-from tests.sim.faults import DOINGS, Action, Undo, cut_pairs
+from tests.sim.faults import DOINGS, Action, Undo, cut_pairs, moments
 from tests.sim.zookeeper import SESSION_TIMEOUT_US
 
 if TYPE_CHECKING:
@@ -144,13 +144,10 @@ def draw_minimums(seed: int, settings: Settings, from_us: int, until_us: int) ->
     """``Action.brokers`` has the minimum. Never more than a reassignment leaves replicas."""
     dice = random.Random(f"{seed}/minimums")
     most = settings.min_insync_replicas if settings.moves else 3
-    actions: list[Action] = []
-    at_us = from_us
-    while True:
-        at_us += dice.randint(*PAUSE_US)
-        if at_us >= until_us:
-            return actions
-        actions.append(Action(at_us, SET_MINIMUM, (dice.randint(1, most),)))
+    return [
+        Action(at_us, SET_MINIMUM, (dice.randint(1, most),))
+        for at_us in moments(dice, PAUSE_US, from_us, until_us)
+    ]
 
 
 def draw_unclean(seed: int, settings: Settings, from_us: int, until_us: int) -> list[Action]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Create
 from pyrklog.metastore.znodes import TopicAssignment
-from tests.sim.faults import DOINGS, Action
+from tests.sim.faults import DOINGS, Action, moments
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
@@ -28,11 +28,7 @@ def draw_topics(seed: int, settings: Settings, from_us: int, until_us: int) -> l
     """A script; what cannot be done when its time comes is left out then."""
     dice = random.Random(f"{seed}/topics")
     actions: list[Action] = []
-    at_us = from_us
-    while True:
-        at_us += dice.randint(*PAUSE_US)
-        if at_us >= until_us:
-            return actions
+    for at_us in moments(dice, PAUSE_US, from_us, until_us):
         number = dice.randrange(len(NAMES))
         if dice.random() < 0.5:
             actions.append(Action(at_us, DELETE, (number,)))
@@ -40,6 +36,7 @@ def draw_topics(seed: int, settings: Settings, from_us: int, until_us: int) -> l
             count = dice.randint(1, min(REPLICAS_MAX, len(settings.brokers)))
             replicas = dice.sample(list(settings.brokers), count)
             actions.append(Action(at_us, CREATE, (number, *replicas)))
+    return actions
 
 
 def _create(world: World, number: int, *replicas: int) -> None:

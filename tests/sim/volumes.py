@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.sim.core import core
-from tests.sim.faults import DOINGS, Action, Undo, expire
+from tests.sim.faults import DOINGS, Action, Undo, expire, moments
 
 if TYPE_CHECKING:
     from tests.sim.heap import Process
@@ -118,14 +118,11 @@ def draw_ends(seed: int, settings: Settings, from_us: int, until_us: int) -> lis
     """Orderly ends, at any time and in any state."""
     dice = random.Random(f"{seed}/ends")
     actions: list[Action] = []
-    at_us = from_us
-    while True:
-        at_us += dice.randint(*PAUSE_US)
-        if at_us >= until_us:
-            return actions
+    for at_us in moments(dice, PAUSE_US, from_us, until_us):
         kind = dice.choice((STOP, POWER_OFF, INTERRUPTED_START, INTERRUPTED_START))
         lasts_us = int(DOWN_US_MAX * dice.random() ** 2)
         actions.append(Action(at_us, kind, (dice.choice(settings.brokers),), lasts_us))
+    return actions
 
 
 def _hang(world: World, broker: int) -> Undo:
