@@ -24,6 +24,7 @@ from pyrklog.testing import TestBroker
 from tests.support import jvm
 from tests.support.generations import check_generations
 from tests.support.groups import create_topic
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 
@@ -235,6 +236,7 @@ def _churn(broker: TestBroker, groups: list[Group], choice: random.Random) -> in
     kills = 0
     next_kill = time.monotonic() + choice.uniform(*BROKER_LIFE_S)
     while time.monotonic() < end:
+        # The group gets on, or not, before the next thing happens to it.
         time.sleep(choice.uniform(*STEP_S))
         choice.choice(groups).step(choice)
         if time.monotonic() > next_kill:
@@ -248,10 +250,11 @@ def _await_everything(group: Group, ends: list[int]) -> None:
     """Two members are left in peace until they have read what there is."""
     while len(group._members) < 2:
         group.join("confluent")
-    deadline = time.monotonic() + PATIENCE_S
-    while any(group.unseen(ends)):
-        assert time.monotonic() < deadline, f"{group.name}: unseen {group.unseen(ends)} of {ends}"
-        time.sleep(0.2)
+    wait_until(
+        lambda: not any(group.unseen(ends)),
+        lambda: f"{group.name}: unseen {group.unseen(ends)} of {ends}",
+        PATIENCE_S,
+    )
 
 
 def _check_offsets(bootstrap: str, group: Group) -> None:

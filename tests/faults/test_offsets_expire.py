@@ -4,16 +4,15 @@ The shortest retention is a minute, so this takes one.
 """
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from pyrklog.testing import TestBroker
 from tests.support import jvm
 from tests.support.groups import ConfluentMember, Crew, create_topic, fill
+from tests.support.waiting import PATIENCE_S, wait_until
 
 TOPIC, PARTITIONS, EACH = "t", 2, 10
 RETENTION_S = 60.0
-PATIENCE_S = 60.0
 OPTIONS = {
     "offsets.retention.minutes": 1,
     "offsets.retention.check.interval.ms": 1_000,
@@ -25,13 +24,6 @@ def _groups(bootstrap: str, *arguments: str) -> str:
     """Kafka's own tool; what it says on either stream."""
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     return jvm.run(tool, "--bootstrap-server", bootstrap, *arguments)
-
-
-def _await(condition: Callable[[], bool], what: str, since: float) -> None:
-    deadline = since + RETENTION_S + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(1)
 
 
 def test_offsets_of_an_idle_group_expire_and_those_of_a_busy_one_do_not(tmp_path: Path) -> None:
@@ -52,7 +44,7 @@ def test_offsets_of_an_idle_group_expire_and_those_of_a_busy_one_do_not(tmp_path
                 busy.seen += busy.members[0].poll()
                 return any("group_offsets_expired" in line for line in broker.log)
 
-            _await(gone, "the idle group's offsets", emptied)
+            wait_until(gone, "the idle group's offsets stay", RETENTION_S + PATIENCE_S)
             assert time.monotonic() - emptied >= RETENTION_S - 1
             assert _groups(bootstrap, "--list").split() == ["busy"]
             assert busy.members[0].committed(0) == (3, "kept")

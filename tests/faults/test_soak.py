@@ -125,6 +125,7 @@ def run(broker: TestBroker) -> list[Sample]:
         rows = csv.DictWriter(target, [field.name for field in fields(Sample)])
         rows.writeheader()
         while time.monotonic() - started < SECONDS:
+            # A sample is taken at these times.
             time.sleep(pause_s)
             load.check()
             samples.append(sample(broker, started, load.writers.bytes))
