@@ -18,7 +18,7 @@ from pyrklog.admin.alteration import (
     topic_option,
 )
 from pyrklog.admin.names import wrong_with_name
-from pyrklog.admin.topics import store_error
+from pyrklog.admin.topic_writes import store_error
 from pyrklog.admin.underway import Underway
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.topic import (

@@ -10,7 +10,8 @@ import trio
 from pyrklog.admin.configs import ConfigAdmin
 from pyrklog.admin.producer_ids import ProducerIds
 from pyrklog.admin.record_deletion import RecordDeletion
-from pyrklog.admin.topics import TopicAdmin, store_error
+from pyrklog.admin.topic_writes import store_error
+from pyrklog.admin.topics import TopicAdmin
 from pyrklog.controller.service import (
     AlteredConfigs,
     ClusterBroker,

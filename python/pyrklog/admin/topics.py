@@ -19,6 +19,13 @@ from pyrklog.admin.creation import (
     check_partition_count,
 )
 from pyrklog.admin.names import TopicNames, wrong_with_name
+from pyrklog.admin.topic_writes import (
+    change_assignment,
+    create_topics,
+    mark_for_deletion,
+    store_error,
+    unknown_topic,
+)
 from pyrklog.admin.underway import Underway
 from pyrklog.changes import Changes
 from pyrklog.config.topic import describe_topic_options
@@ -31,23 +38,17 @@ from pyrklog.controller.service import (
     TopicResult,
     TopicSpec,
 )
+from pyrklog.controller.store_writes import Term
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.image import INTERNAL_TOPICS
 from pyrklog.logs import get_logger
 from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
-    BadVersionError,
-    Create,
     Metastore,
     MetastoreError,
-    NodeExistsError,
     NoNodeError,
-    Operation,
     SessionExpiredError,
-    Set,
-    StoreFailedError,
-    TooLargeError,
     WatchEvent,
 )
 from pyrklog.replication.machine import Replicas
@@ -57,8 +58,6 @@ AUTO_CREATE_WAIT_SECONDS = 5.0
 AUTO_CREATE_LIMIT_SECONDS = 8.0
 """For all of it, the store's answer among it."""
 
-STORE_AWAY = "This broker's session with the metadata store has ended; try again."
-
 log = get_logger("topics")
 
 
@@ -66,8 +65,8 @@ class Controllership(Protocol):
     """What this broker is as the controller."""
 
     @property
-    def leads(self) -> bool:
-        """Whether it is the controller."""
+    def term(self) -> Term | None:
+        """As the controller, if it is; to be taken before anything is decided in it."""
 
     @property
     def leaving(self) -> Collection[int]:
@@ -106,15 +105,18 @@ class TopicAdmin:
 
         The store takes a topic once, whoever writes it.
         """
+        term = self._controller.term if as_controller else None
         results, planned = self._plan_all(specs, as_controller)
         if validate_only:
             return [result._replace(topic_id=NO_TOPIC_ID) for result in results]
         if not planned:
             return results
-        written = await self._underway.finish(partial(self._write_new, planned, specs))
-        for index, refused in written.items():
-            results[index] = TopicResult(specs[index].name, refused.code, refused.message)
-        created = [i for i in planned if i not in written]
+        topics = {specs[i].name: (_overrides(specs[i]), planned[i]) for i in planned}
+        refused = await self._underway.finish(partial(create_topics, self._store, term, topics))
+        for index in planned:
+            if (why := refused.get(specs[index].name)) is not None:
+                results[index] = TopicResult(specs[index].name, why.code, why.message)
+        created = [i for i in planned if specs[i].name not in refused]
         ids = {specs[i].name: planned[i].topic_id for i in created}
         counts = {specs[i].name: len(planned[i].replicas) for i in created}
         late = await self._wait_served(ids, counts, timeout_ms)
@@ -154,9 +156,10 @@ class TopicAdmin:
             results.append(self._success(spec, plan))
         return results, planned
 
-    def _check_controller(self) -> None:
-        if not self._controller.leads:
+    def _check_controller(self) -> Term:
+        if self._controller.term is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+        return self._controller.term
 
     def _check_reserved(self, name: str) -> None:
         if name in self.reserved:
@@ -182,7 +185,6 @@ class TopicAdmin:
         return {broker.id: broker.rack for broker in self._metadata.image.brokers}
 
     def _success(self, spec: TopicSpec, plan: znodes.TopicAssignment) -> TopicResult:
-        overrides = {name: text for name, text in (spec.configs or {}).items() if text is not None}
         return TopicResult(
             spec.name,
             ErrorCode.NONE,
@@ -191,46 +193,13 @@ class TopicAdmin:
             len(plan.replicas),
             len(plan.replicas[0]),
             describe_topic_options(
-                overrides,
+                _overrides(spec),
                 self._metadata.defaults,
                 None,
                 include_synonyms=False,
                 include_documentation=False,
             ),
         )
-
-    async def _write_new(
-        self, planned: Mapping[int, znodes.TopicAssignment], specs: Sequence[TopicSpec]
-    ) -> dict[int, ApiError]:
-        """Writes the options, then the topic, one transaction each; returns what was refused."""
-        indexes = list(planned)
-        paths = [znodes.topic_config_path(specs[index].name) for index in indexes]
-        transactions: list[list[Operation]] = []
-        left_over = await self._store.get_many(paths)
-        for index, path, node in zip(indexes, paths, left_over, strict=True):
-            options = {k: v for k, v in (specs[index].configs or {}).items() if v is not None}
-            data = znodes.encode_config(options)
-            transactions.append(
-                [
-                    Create(path, data) if node is None else Set(path, data),
-                    Create(
-                        znodes.topic_path(specs[index].name), znodes.encode_topic(planned[index])
-                    ),
-                ]
-            )
-        outcomes = await self._store.multis(transactions)
-        refused = {}
-        for index, outcome in zip(indexes, outcomes, strict=True):
-            if isinstance(outcome, MetastoreError):
-                refused[index] = await self._creation_error(specs[index].name, outcome)
-        return refused
-
-    async def _creation_error(self, name: str, error: MetastoreError) -> ApiError:
-        if isinstance(error, NodeExistsError | BadVersionError | NoNodeError):
-            marked = await self._store.exists(znodes.delete_topic_path(name))
-            why = "is marked for deletion" if marked is not None else "already exists"
-            return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' {why}.")
-        return store_error(error)
 
     async def _wait_served(
         self,
@@ -351,6 +320,7 @@ class TopicAdmin:
         """See ``ClusterService.delete_topics``."""
         results: list[DeletedTopic] = []
         found: dict[str, bytes] = {}
+        term = self._controller.term
         for ref in topics:
             try:
                 name, topic_id = self._resolve(ref)
@@ -359,7 +329,10 @@ class TopicAdmin:
                 continue
             found[name] = topic_id
             results.append(DeletedTopic(name, topic_id, ErrorCode.NONE))
-        refused = await self._underway.finish(partial(self._mark, list(found)))
+        refused: dict[str, ApiError] = {}
+        if found and term is not None:
+            mark = partial(mark_for_deletion, self._store, term, found)
+            refused = await self._underway.finish(mark)
         for index, item in enumerate(results):
             if item.error is ErrorCode.NONE and item.name in refused:
                 why = refused[item.name]
@@ -391,17 +364,6 @@ class TopicAdmin:
                 "This server does not host this topic-partition.",
             )
         return name, entry.id
-
-    async def _mark(self, names: Sequence[str]) -> dict[str, ApiError]:
-        """Marks topics for deletion, all at once; returns what was refused."""
-        marks = [[Create(znodes.delete_topic_path(name))] for name in names]
-        outcomes = await self._store.multis(marks) if marks else []
-        return {
-            name: store_error(outcome)
-            for name, outcome in zip(names, outcomes, strict=True)
-            # One that exists was asked for before.
-            if isinstance(outcome, MetastoreError) and not isinstance(outcome, NodeExistsError)
-        }
 
     async def _wait_deleted(self, marked: Mapping[str, bytes], timeout_ms: int) -> set[str]:
         """Waits for all of them side by side; returns those that are not gone in time."""
@@ -486,11 +448,9 @@ class TopicAdmin:
 
     async def _add_to(self, spec: PartitionsSpec, validate_only: bool) -> bytes | None:
         """The topic's id; None when it was changed meanwhile and is to be looked at anew."""
-        self._check_controller()
+        term = self._check_controller()
         path = znodes.topic_path(spec.name)
-        unknown = ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{spec.name}' does not exist."
-        )
+        unknown = unknown_topic(spec.name)
         if spec.name not in self._metadata.image.topics:
             raise unknown
         try:
@@ -506,14 +466,18 @@ class TopicAdmin:
             added = assign_added_partitions(spec, current.replicas, self._racks(), leaving)
             if not validate_only:
                 enlarged = current._replace(replicas={**current.replicas, **added})
-                await self._store.set(path, znodes.encode_topic(enlarged), node.stat.version)
+                version = node.stat.version
+                if not await change_assignment(self._store, term, spec.name, enlarged, version):
+                    return None
         except NoNodeError:
             raise unknown from None
-        except BadVersionError:
-            return None
         except MetastoreError as error:
             raise store_error(error) from None
         return current.topic_id
+
+
+def _overrides(spec: TopicSpec) -> dict[str, str]:
+    return {name: text for name, text in (spec.configs or {}).items() if text is not None}
 
 
 def new_topic_id() -> bytes:
@@ -524,13 +488,3 @@ def new_topic_id() -> bytes:
         raw[8] = raw[8] & 0x3F | 0x80
         if not znodes.encode_id(bytes(raw)).startswith("-"):
             return bytes(raw)
-
-
-def store_error(error: MetastoreError) -> ApiError:
-    """What a client is told when the metadata store refuses."""
-    if isinstance(error, TooLargeError):
-        return ApiError(ErrorCode.INVALID_REQUEST, f"{error.reason}.")
-    if isinstance(error, SessionExpiredError):
-        return ApiError(ErrorCode.NOT_CONTROLLER, STORE_AWAY)
-    reason = error.reason if isinstance(error, StoreFailedError) else str(error)
-    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata could not be written: {reason}.")

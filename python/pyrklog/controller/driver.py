@@ -119,6 +119,11 @@ class ControllerDriver:
         return self._term is not None
 
     @property
+    def term(self) -> Term | None:
+        """What this broker is the controller in; None where it is not."""
+        return self._term
+
+    @property
     def leaving(self) -> Collection[int]:
         """Brokers that are about to end, where this one leads; none are known elsewhere."""
         return self._machine.state.shutting_down if self._machine is not None else ()

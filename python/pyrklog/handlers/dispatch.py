@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from pyrklog.admin.topics import STORE_AWAY
+from pyrklog.admin.topic_writes import STORE_AWAY
 from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
 from pyrklog.controller.service import ClusterService
 from pyrklog.groups.service import GroupService

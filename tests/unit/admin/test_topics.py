@@ -234,3 +234,19 @@ async def test_a_partition_that_never_had_a_leader_is_shown_with_its_replicas(
     first, second = running.plane.topics["t"].partitions
     assert (first.leader, first.replicas, first.isr, first.offline) == (-1, (9, 8), (), (9, 8))
     assert (second.leader, second.replicas) == (1, (1,))
+
+
+async def test_a_former_controller_says_so(running: Running) -> None:
+    """A request that was on its way when another broker was elected."""
+    await running.created("t")
+    assert isinstance(running.service, Administration)
+    store = running.service._metadata._store
+    await store.set(znodes.CONTROLLER_EPOCH, b"99")
+    (created,) = await running.create(TopicSpec("u"))
+    (enlarged,) = await running.service.create_partitions(
+        [PartitionsSpec("t", 2)], validate_only=False, timeout_ms=1000
+    )
+    (deleted,) = await running.service.delete_topics([TopicRef("t")], timeout_ms=1000)
+    assert [created.error, enlarged.error, deleted.error] == [ErrorCode.NOT_CONTROLLER] * 3
+    assert await store.exists(znodes.topic_path("u")) is None
+    assert await store.exists(znodes.delete_topic_path("t")) is None
