@@ -6,7 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyrklog.groups.history import History
-from pyrklog.groups.memory import PENDING_BYTES, GroupMemory, Share
+from pyrklog.groups.memory import (
+    NO_HOST,
+    PENDING_BYTES,
+    TOPIC_BYTES,
+    GroupMemory,
+    Share,
+    text_bytes,
+)
 from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.roster import Roster
 from pyrklog.groups.states import TRANSITIONS, GroupState
@@ -35,9 +42,14 @@ class Group:
     """A group; created empty, in generation 0."""
 
     def __init__(
-        self, group_id: str, settings: GroupSettings, now_ms: int, memory: GroupMemory
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        now_ms: int,
+        memory: GroupMemory,
+        host: str = NO_HOST,
     ) -> None:
-        self.share = Share(memory)
+        self.share = Share(memory, host, group_id)
         self.group_id = group_id
         self.settings = settings
         self.state = GroupState.EMPTY
@@ -48,14 +60,15 @@ class Group:
         """None: no member has ever joined."""
         self.protocol_name: str | None = None
         self.roster = Roster(self.share)
-        self.pending_ids: set[str] = set()
-        """Member ids that were handed out and have not come back."""
+        self.pending_ids: dict[str, str] = {}
+        """Member ids that were handed out and have not come back, and their clients' hosts."""
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not asked for their assignment."""
         self.assigned_generation = 0
         """The last generation whose assignment the leader has handed in."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None where unknown: no consumers, or metadata that cannot be read."""
+        """None where unknown: no consumers, metadata that cannot be read, or too many topics for
+        the memory that is left."""
         self.initial_delay: InitialDelay | None = None
         self.member_added_in_delay = False
         self.offsets = GroupOffsets()
@@ -70,17 +83,26 @@ class Group:
         self.state = state
         self.state_since_ms = now_ms
 
-    def add_pending_id(self, member_id: str) -> None:
+    def set_protocol_type(self, protocol_type: str) -> None:
+        """The first member says what the group is for."""
+        self.share.change(self.protocol_type_bytes_more(protocol_type))
+        self.protocol_type = protocol_type
+
+    def protocol_type_bytes_more(self, protocol_type: str) -> int:
+        """What the group takes more with this one."""
+        return text_bytes(protocol_type) - text_bytes(self.protocol_type or "")
+
+    def add_pending_id(self, member_id: str, host: str) -> None:
         """A member id is handed out, and is to come back."""
-        self.pending_ids.add(member_id)
-        self.share.change(PENDING_BYTES + len(member_id))
+        self.pending_ids[member_id] = host
+        self.share.change(PENDING_BYTES + text_bytes(member_id), host)
 
     def remove_pending_id(self, member_id: str) -> bool:
         """It is no longer waited for; False where it was not."""
-        if member_id not in self.pending_ids:
+        host = self.pending_ids.pop(member_id, None)
+        if host is None:
             return False
-        self.pending_ids.remove(member_id)
-        self.share.change(-PENDING_BYTES - len(member_id))
+        self.share.change(-PENDING_BYTES - text_bytes(member_id), host)
         return True
 
     @property
@@ -111,18 +133,29 @@ class Group:
         else:
             self.protocol_name = None
             self.move_to(GroupState.EMPTY, now_ms)
+            self.roster.settle_memory()
         self.pending_syncs.clear()
         self.find_subscribed_topics()
 
     def find_subscribed_topics(self) -> None:
         """What this generation's members subscribe to."""
-        self.subscribed_topics = None
+        self._remember_topics(None)
         if self.protocol_type == CONSUMER:
             protocol = self.protocol_name or ""
-            self.subscribed_topics = all_subscribed_topics(
+            topics = all_subscribed_topics(
                 member.metadata(protocol) for member in self.roster.members.values()
             )
+            if self.share.has_room(_topics_bytes(topics)):
+                self._remember_topics(topics)
+
+    def _remember_topics(self, topics: frozenset[str] | None) -> None:
+        self.share.change(_topics_bytes(topics) - _topics_bytes(self.subscribed_topics))
+        self.subscribed_topics = topics
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members read the topic, or may."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
+
+
+def _topics_bytes(topics: frozenset[str] | None) -> int:
+    return sum(TOPIC_BYTES + text_bytes(topic) for topic in topics or ())

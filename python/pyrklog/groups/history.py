@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pyrklog.groups.memory import REBALANCE_BYTES, Share
+from pyrklog.groups.memory import REBALANCE_BYTES, Share, text_bytes
 
 REBALANCES_MAX = 50
 REASON_CHARACTERS_MAX = 512
@@ -34,9 +34,9 @@ class History:
         """A rebalance begins."""
         reason = reason[:REASON_CHARACTERS_MAX]
         forgotten = self._entries[0].reason if len(self._entries) == REBALANCES_MAX else None
-        self._share.change(REBALANCE_BYTES + len(reason))
+        self._share.change(REBALANCE_BYTES + text_bytes(reason))
         if forgotten is not None:
-            self._share.change(-REBALANCE_BYTES - len(forgotten))
+            self._share.change(-REBALANCE_BYTES - text_bytes(forgotten))
         self._entries.append(Rebalance(now_ms, reason, members))
 
     def end(self, now_ms: int, generation: int, members: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import fencing, rebalance, static_members
 from pyrklog.groups.group import Group
-from pyrklog.groups.member import Member, protocols_bytes
-from pyrklog.groups.memory import MEMBER_BYTES
+from pyrklog.groups.member import Member, distinct, protocols_bytes
+from pyrklog.groups.memory import MEMBER_BYTES, PENDING_BYTES, text_bytes
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.turn import Turn
 from pyrklog.groups.values import NO_MEMBER_ID, JoinRequest, JoinResult, Timer
@@ -27,7 +27,7 @@ def join(turn: Turn, request: JoinRequest, token: int) -> None:
     elif not group.accepts_protocols(request.protocol_type, tuple(request.protocols)):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         turn.reply(token, JoinResult(error, request.member_id))
-    elif not group.share.has_room(_more_bytes(group, request)):
+    elif not _has_memory(group, request):
         # Clients look for the coordinator and try again.
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         turn.reply(token, JoinResult(error, request.member_id))
@@ -53,16 +53,25 @@ def _has_room(group: Group, member_id: str) -> bool:
             return member is not None or len(group.roster) < limit
 
 
-def _more_bytes(group: Group, request: JoinRequest) -> int:
-    """About what the group takes more when the member has joined."""
+def _has_memory(group: Group, request: JoinRequest) -> bool:
+    """Whether there is memory for the member; one that is in may draw on its group's reserve."""
     known_id = request.member_id
     if not known_id and request.instance_id is not None:
         known_id = group.roster.member_of_instance(request.instance_id) or ""
-    protocols = protocols_bytes(request.protocols)
+    protocols = protocols_bytes(distinct(request.protocols))
     member = group.roster.get(known_id)
     if member is not None:
-        return protocols - protocols_bytes(member.protocols)
-    return MEMBER_BYTES + 2 * len(request.client_id) + len(request.instance_id or "") + protocols
+        more_bytes = protocols - protocols_bytes(member.protocols)
+        return group.share.has_room_to_grow(more_bytes, member.client_host)
+    if known_id and known_id not in group.pending_ids:
+        return True  # it is not let in
+    ids = 2 * text_bytes(request.client_id) + 2 * text_bytes(request.instance_id or "")
+    more_bytes = MEMBER_BYTES + ids + protocols + group.roster.reserve_for_one_more
+    if not len(group.roster):
+        more_bytes += group.protocol_type_bytes_more(request.protocol_type)
+    if known_id:
+        more_bytes -= PENDING_BYTES + text_bytes(known_id)
+    return group.share.has_room(more_bytes, request.client_host)
 
 
 def _turn_away(turn: Turn, request: JoinRequest, token: int) -> None:
@@ -87,7 +96,7 @@ def _join_new(turn: Turn, request: JoinRequest, token: int) -> None:
     elif request.member_id_required:
         # The id goes out before the member counts, so that a client whose answer is lost leaves
         # no ghost behind (KIP-394).
-        group.add_pending_id(member_id)
+        group.add_pending_id(member_id, request.client_host)
         turn.set_timer(Timer.PENDING_MEMBER, request.session_timeout_ms, member_id)
         turn.reply(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
@@ -147,7 +156,7 @@ def _add(turn: Turn, request: JoinRequest, token: int, member_id: str) -> None:
     )
     member.is_new = True
     if not len(group.roster):
-        group.protocol_type = request.protocol_type
+        group.set_protocol_type(request.protocol_type)
     if group.state is GroupState.PREPARING and group.generation == 0:
         group.member_added_in_delay = True
     group.roster.add(member)

@@ -25,7 +25,7 @@ from pyrklog.groups import (
 from pyrklog.groups.group import Group
 from pyrklog.groups.history import Rebalance
 from pyrklog.groups.member import Member
-from pyrklog.groups.memory import GroupMemory
+from pyrklog.groups.memory import NO_HOST, GroupMemory
 from pyrklog.groups.offsets import Committed, Transactions
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.table import OffsetCommit
@@ -57,10 +57,15 @@ class GroupMachine:
     """A group and its rules."""
 
     def __init__(
-        self, group_id: str, settings: GroupSettings, now_ms: int, memory: GroupMemory
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        now_ms: int,
+        memory: GroupMemory,
+        host: str = NO_HOST,
     ) -> None:
-        """``memory`` is what all groups share."""
-        self.group = Group(group_id, settings, now_ms, memory)
+        """``memory`` is what all groups share; ``host`` is that of the client that founds it."""
+        self.group = Group(group_id, settings, now_ms, memory, host)
 
     # --- loading ---------------------------------------------------------------------------------
 
@@ -76,10 +81,12 @@ class GroupMachine:
         if value is None:
             return
         group.generation = value.generation
-        group.protocol_type = value.protocol_type or None
+        if value.protocol_type:
+            group.set_protocol_type(value.protocol_type)
         group.protocol_name = value.protocol
         for member in value.members:
             _restore_member(group, member, value.protocol or "")
+        group.roster.settle_memory(anyway=True)
         if value.leader is not None and group.roster.get(value.leader) is not None:
             group.roster.leader_id = value.leader
         if len(group.roster):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pyrklog.groups.memory import MEMBER_BYTES
+from pyrklog.groups.memory import MEMBER_BYTES, PROTOCOL_BYTES, RESERVE_BYTES, text_bytes
 
 
 class Member:
@@ -26,6 +26,7 @@ class Member:
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
+        "reserved_bytes",
         "session_timeout_ms",
     )
 
@@ -51,6 +52,8 @@ class Member:
         self.assignment = assignment
         self.awaiting_join: int | None = None
         self.awaiting_sync: int | None = None
+        self.reserved_bytes = 0
+        """What was set aside for it when it came."""
         self.is_new = False
         """It has not been in a generation yet, so that it cannot send heartbeats."""
 
@@ -63,9 +66,14 @@ class Member:
 
     @property
     def size_bytes(self) -> int:
-        """What it counts for (:mod:`.memory`)."""
-        ids = len(self.member_id) + len(self.instance_id or "") + len(self.client_id)
-        return MEMBER_BYTES + ids + protocols_bytes(self.protocols) + len(self.assignment)
+        """What it counts for (:mod:`.memory`), the reserve for its assignment aside."""
+        ids = (self.member_id, self.instance_id or "", self.client_id)
+        return MEMBER_BYTES + sum(map(text_bytes, ids)) + protocols_bytes(self.protocols)
+
+    @property
+    def wanted_reserve_bytes(self) -> int:
+        """What its assignment takes, and what the metadata may that comes to name it."""
+        return max(RESERVE_BYTES, 2 * len(self.assignment))
 
     def vote(self, candidates: Collection[str]) -> str:
         """The candidate that it likes best; it knows all of them."""
@@ -77,8 +85,8 @@ class Member:
 
 
 def protocols_bytes(protocols: Sequence[tuple[str, bytes]]) -> int:
-    """What names and metadata count for."""
-    return sum(len(name) + len(metadata) for name, metadata in protocols)
+    """What protocols count for, each of which has another name."""
+    return sum(PROTOCOL_BYTES + text_bytes(name) + len(metadata) for name, metadata in protocols)
 
 
 def distinct(protocols: Sequence[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:

@@ -138,7 +138,8 @@ def current_generation(turn: Turn, member: Member) -> JoinResult:
 def fail_syncs(turn: Turn, error: ErrorCode) -> None:
     """The generation gets no assignment."""
     for member in turn.group.roster.members.values():
-        turn.group.roster.assign(member, b"")
+        # Its memory stays the group's, for the assignment that comes next.
+        member.assignment = b""
         if turn.answer_sync(member, SyncResult(error)):
             # While it waited its session did not count.
             turn.refresh_session(member)

@@ -10,13 +10,14 @@ Each event returns the machine that it went to, if any, and what is to be done.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.history import Rebalance
 from pyrklog.groups.loading import LoadedGroup
 from pyrklog.groups.machine import Effects, GroupMachine
-from pyrklog.groups.memory import GROUP_BYTES, GroupMemory
+from pyrklog.groups.memory import GROUP_BYTES, NO_HOST, GroupMemory, text_bytes
 from pyrklog.groups.placement import partition_of
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.values import (
@@ -64,6 +65,13 @@ class OwnedPartition(NamedTuple):
 
     epoch: int
     is_loading: bool
+
+
+def _host_of(loaded: LoadedGroup) -> str:
+    """The host that a loaded group counts for: its leader's."""
+    members = () if loaded.value is None else loaded.value.members
+    leaders = (one for one in members if loaded.value and one.member_id == loaded.value.leader)
+    return next((one.client_host for one in leaders), NO_HOST)
 
 
 def _no_group(token: int, result: Result) -> Outcome:
@@ -128,7 +136,7 @@ class Registry:
         for loaded in groups:
             if self.partition_for(loaded.group_id) != partition:
                 continue
-            machine = self._create(loaded.group_id, now_ms)
+            machine = self._create(loaded.group_id, now_ms, _host_of(loaded))
             try:
                 machine.restore(loaded.value, loaded.committed, loaded.transactions)
                 effects = machine.loaded(now_ms)
@@ -199,9 +207,24 @@ class Registry:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
-    def _create(self, group_id: str, now_ms: int) -> GroupMachine:
-        machine = self.groups[group_id] = GroupMachine(group_id, self.settings, now_ms, self.memory)
+    def _create(self, group_id: str, now_ms: int, host: str) -> GroupMachine:
+        machine = GroupMachine(group_id, self.settings, now_ms, self.memory, host)
+        self.groups[group_id] = machine
         return machine
+
+    def _has_room(self, group_id: str, host: str) -> bool:
+        """Whether a client of this host may found the group."""
+        return self.memory.has_room(host, GROUP_BYTES + text_bytes(group_id))
+
+    def _found(
+        self, group_id: str, host: str, now_ms: int, event: Callable[[GroupMachine], Effects]
+    ) -> Outcome:
+        """A group by its first event; nothing is left of one that was refused."""
+        machine = self._create(group_id, now_ms, host)
+        effects = event(machine)
+        if machine.is_unused:
+            self._forget(machine)
+        return Outcome(machine, effects)
 
     def _forget_if_dead(self, machine: GroupMachine) -> None:
         if machine.is_dead and self.groups.get(machine.group_id) is machine:
@@ -229,19 +252,12 @@ class Registry:
             if request.member_id:
                 error = ErrorCode.UNKNOWN_MEMBER_ID
                 return _no_group(token, JoinResult(error, request.member_id))
-            if not self.memory.has_room(GROUP_BYTES):
+            if not self._has_room(request.group_id, request.client_host):
                 error = ErrorCode.COORDINATOR_NOT_AVAILABLE
                 return _no_group(token, JoinResult(error, request.member_id))
-            return self._found(request, token, now_ms)
+            founding = partial(GroupMachine.join, request=request, token=token, now_ms=now_ms)
+            return self._found(request.group_id, request.client_host, now_ms, founding)
         return Outcome(machine, machine.join(request, token, now_ms))
-
-    def _found(self, request: JoinRequest, token: int, now_ms: int) -> Outcome:
-        """A group with its first member, if that is let in."""
-        machine = self._create(request.group_id, now_ms)
-        effects = machine.join(request, token, now_ms)
-        if machine.is_unused:
-            self._forget(machine)
-        return Outcome(machine, effects)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> Outcome:
         """SyncGroup. While the coordinator loads, the generation that the member knows is lost:
@@ -286,9 +302,12 @@ class Registry:
             error = self._refusal(request.group_id, may_be_empty=request.producer is None)
             if error is ErrorCode.NONE and request.generation >= 0 and request.producer is None:
                 error = ErrorCode.ILLEGAL_GENERATION
+            if not error and not self._has_room(request.group_id, request.client_host):
+                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
             if error is not ErrorCode.NONE:
                 return _no_group(token, CommitResult(dict.fromkeys(request.offsets, error)))
-            machine = self._create(request.group_id, now_ms)
+            founding = partial(GroupMachine.commit, request=request, token=token, now_ms=now_ms)
+            return self._found(request.group_id, request.client_host, now_ms, founding)
         return Outcome(machine, machine.commit(request, token, now_ms))
 
     def fetch_offsets(

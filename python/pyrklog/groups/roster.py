@@ -9,10 +9,10 @@ to a member that bears it; ``awaiting_count`` is the number of members whose Joi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyrklog.groups.member import Member, distinct, protocols_bytes
-from pyrklog.groups.memory import Share
+from pyrklog.groups.memory import RESERVE_BYTES, Share, text_bytes
 from pyrklog.groups.values import JoinedMember
 
 
@@ -55,18 +55,23 @@ class Roster:
         if member.instance_id is not None:
             assert member.instance_id not in self._by_instance
             self._by_instance[member.instance_id] = member.member_id
+        member.reserved_bytes = self.reserve_for_one_more
         self.members[member.member_id] = member
-        self._share.change(member.size_bytes)
+        self._share.change(member.size_bytes, member.client_host)
+        self._share.reserve(member.reserved_bytes, member.client_host)
         self._count_protocols(member, 1)
         if self.leader_id is None:
             self.leader_id = member.member_id
 
     def remove(self, member: Member) -> None:
-        """A member that waits for nothing. If it led, the oldest of the others leads."""
+        """A member that waits for nothing. If it led, the oldest of the others leads. What was
+        assigned to it stays in reserve: others will get it."""
         assert member.awaiting_join is None
         assert member.awaiting_sync is None
         del self.members[member.member_id]
-        self._share.change(-member.size_bytes)
+        self._share.change(-member.size_bytes, member.client_host)
+        if member.is_new:
+            self._share.reserve(-member.reserved_bytes, member.client_host)
         self._count_protocols(member, -1)
         if member.instance_id is not None:
             del self._by_instance[member.instance_id]
@@ -79,7 +84,7 @@ class Roster:
         del self.members[member.member_id]
         if self.leader_id == member.member_id:
             self.leader_id = member_id
-        self._share.change(len(member_id) - len(member.member_id))
+        self._share.change(text_bytes(member_id) - text_bytes(member.member_id), member.client_host)
         member.member_id = member_id
         self.members[member_id] = member
         self._by_instance[member.instance_id] = member_id
@@ -94,17 +99,37 @@ class Roster:
     ) -> None:
         """What a member says when it joins again."""
         self._count_protocols(member, -1)
-        self._share.change(-protocols_bytes(member.protocols))
+        before_bytes = protocols_bytes(member.protocols)
         member.protocols = distinct(protocols)
-        self._share.change(protocols_bytes(member.protocols))
+        self._share.grow(protocols_bytes(member.protocols) - before_bytes, member.client_host)
         self._count_protocols(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def assign(self, member: Member, assignment: bytes) -> None:
-        """What a member is to read, as its leader has put it."""
-        self._share.change(len(assignment) - len(member.assignment))
-        member.assignment = assignment
+    @property
+    def reserve_for_one_more(self) -> int:
+        """What is set aside for the assignment of a member that comes: as much as the others
+        have, which it may be given of."""
+        if not self.members:
+            return RESERVE_BYTES
+        return max(RESERVE_BYTES, self._share.reserved_bytes // len(self.members))
+
+    def take_memory_for(self, assignments: Mapping[str, bytes]) -> bool:
+        """Takes the memory for the assignments of all members; False where there is none."""
+        by_host: dict[str, int] = {}
+        for member in self.members.values():
+            taken = by_host.get(member.client_host, 0)
+            by_host[member.client_host] = taken + len(assignments[member.member_id])
+        return self._share.take_assignment(by_host)
+
+    def settle_memory(self, *, anyway: bool = False) -> None:
+        """The members have their assignments; ``anyway``: they had them before they came here."""
+        by_host: dict[str, tuple[int, int]] = {}
+        for member in self.members.values():
+            taken, wanted = by_host.get(member.client_host, (0, 0))
+            taken += len(member.assignment)
+            by_host[member.client_host] = (taken, wanted + member.wanted_reserve_bytes)
+        self._share.settle(by_host, anyway=anyway)
 
     def park_join(self, member: Member, token: int) -> int | None:
         """The member's JoinGroup waits; returns the token of an earlier one that it replaces."""

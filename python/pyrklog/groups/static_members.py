@@ -87,6 +87,7 @@ def _answer(turn: Turn, member: Member, request: JoinRequest, old_leader: str) -
         # Older clients assign when they find their own id: they are shown the leader's old one.
         result = result._replace(leader=old_leader, members=())
     turn.answer_join(member, result)
+    turn.group.roster.settle_memory()
     turn.refresh_session(member)
 
 

@@ -68,9 +68,7 @@ def _take_assignment(turn: Turn, request: SyncRequest) -> None:
     missing = len(assignments.keys() - request.assignments.keys())
     if missing:
         turn.notice("group_members_without_assignment", "warning", members=missing)
-    more_bytes = sum(map(len, assignments.values()))
-    more_bytes -= sum(len(member.assignment) for member in group.roster.members.values())
-    if not group.share.has_room(more_bytes):
+    if not group.roster.take_memory_for(assignments):
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         rebalance.fail_syncs(turn, error)
         rebalance.prepare(turn, "there is no memory for the assignment")
@@ -95,10 +93,11 @@ def _assign(turn: Turn, assignments: dict[str, bytes]) -> None:
     group = turn.group
     group.move_to(GroupState.STABLE, turn.now_ms)
     for member in group.roster.members.values():
-        group.roster.assign(member, assignments[member.member_id])
+        member.assignment = assignments[member.member_id]
         if turn.answer_sync(member, _assigned(group, member.assignment)):
             # While it waited its session did not count.
             turn.refresh_session(member)
+    group.roster.settle_memory()
     turn.notice("group_stable", generation=group.generation, members=len(group.roster))
 
 

@@ -71,6 +71,7 @@ class TimerQueue(Generic[Key]):
         self._entries += 1
         self._queued[key] = deadline
         heappush(self._heap, (deadline, self._entries, key))
+        self._shrink()
 
     def _drop_stale(self) -> None:
         """Removes entries at the top that belong to no timer, or to one with an earlier entry."""

@@ -120,6 +120,7 @@ class CommitRequest(NamedTuple):
     instance_id: str | None
     offsets: Mapping[TopicPartition, Offset]
     producer: Producer | None = None
+    client_host: str = ""
 
 
 # --- results -------------------------------------------------------------------------------------

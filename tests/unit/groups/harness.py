@@ -12,7 +12,13 @@ from typing import Any
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.loading import PartitionLoader
 from pyrklog.groups.machine import Effects, GroupMachine
-from pyrklog.groups.memory import GROUP_BYTES, PENDING_BYTES, REBALANCE_BYTES, GroupMemory
+from pyrklog.groups.memory import (
+    GROUP_BYTES,
+    PENDING_BYTES,
+    REBALANCE_BYTES,
+    TOPIC_BYTES,
+    GroupMemory,
+)
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.values import (
     Append,
@@ -55,7 +61,8 @@ class Play:
         group_id: str = "g",
         auto_append: bool = True,
     ) -> None:
-        self.machine = GroupMachine(group_id, settings, 1_000, GroupMemory(2**30))
+        self.memory = GroupMemory(2**30)
+        self.machine = GroupMachine(group_id, settings, 1_000, self.memory)
         self.now_ms = 1_000
         self.auto_append = auto_append
         self.replies: dict[int, Any] = {}
@@ -315,7 +322,7 @@ class Play:
         if group.state in (GroupState.EMPTY, GroupState.DEAD):
             assert not members or group.state is GroupState.DEAD
         assert group.pending_syncs <= members.keys()
-        assert not (group.pending_ids & members.keys())
+        assert not (group.pending_ids.keys() & members.keys())
         joins = [m for m in members.values() if m.awaiting_join is not None]
         assert group.roster.awaiting_count == len(joins)
         if group.state is GroupState.STABLE:
@@ -326,10 +333,19 @@ class Play:
     def _check_memory(self) -> None:
         group = self.machine.group
         expected = GROUP_BYTES + sum(m.size_bytes for m in group.roster.members.values())
+        expected += len(self.machine.group_id) + len(group.protocol_type or "")
         expected += sum(PENDING_BYTES + len(one) for one in group.pending_ids)
         rebalances = group.history.entries()
         expected += sum(REBALANCE_BYTES + len(one.reason) for one in rebalances)
-        assert group.share.used_bytes == expected
+        expected += sum(TOPIC_BYTES + len(one) for one in group.subscribed_topics or ())
+        share = group.share
+        assert share.used_bytes == self.memory.used_bytes == expected + share.reserved_bytes
+        assert share.reserved_bytes >= self._assigned_bytes()
+        if group.state is GroupState.EMPTY and not group.pending_ids:
+            assert not share.reserved_bytes
+
+    def _assigned_bytes(self) -> int:
+        return sum(len(m.assignment) for m in self.group.roster.members.values())
 
     def _check_tokens(self) -> None:
         members = self.machine.group.roster.members.values()
@@ -352,7 +368,9 @@ class Play:
         for member_id in members.keys() - sessions:
             member = members[member_id]
             assert member.awaiting_join is not None or member.awaiting_sync is not None
-        assert {m for timer, m in running if timer is Timer.PENDING_MEMBER} == group.pending_ids
+        assert {
+            m for timer, m in running if timer is Timer.PENDING_MEMBER
+        } == group.pending_ids.keys()
         preparing = group.state is GroupState.PREPARING
         delayed = group.initial_delay is not None
         assert ((Timer.INITIAL_DELAY, "") in running) == delayed

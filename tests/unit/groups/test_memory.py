@@ -6,13 +6,25 @@ from typing import Any
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.loading import LoadedGroup
-from pyrklog.groups.memory import GROUP_BYTES, MEMBER_BYTES, PENDING_BYTES
+from pyrklog.groups.memory import (
+    GROUP_BYTES,
+    MEMBER_BYTES,
+    PENDING_BYTES,
+    PROTOCOL_BYTES,
+    RESERVE_BYTES,
+    GroupMemory,
+    Share,
+)
 from pyrklog.groups.registry import Outcome, Registry
+from pyrklog.groups.states import GroupState
 from pyrklog.groups.values import (
     Append,
+    CommitRequest,
+    CommitResult,
     GroupSettings,
     JoinRequest,
     LeavingMember,
+    Offset,
     Reply,
     SetTimer,
     SyncRequest,
@@ -36,6 +48,7 @@ def _registry() -> Registry:
 
 def _request(group: str, fresh_id: str, **more: Any) -> JoinRequest:
     given: dict[str, Any] = {
+        "client_host": "/h",
         "member_id": "",
         "instance_id": None,
         "protocols": [("range", bytes(METADATA_BYTES))],
@@ -44,7 +57,6 @@ def _request(group: str, fresh_id: str, **more: Any) -> JoinRequest:
     return JoinRequest(
         group_id=group,
         client_id="c",
-        client_host="/h",
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         protocol_type="consumer",
@@ -71,24 +83,53 @@ def _join(registry: Registry, request: JoinRequest) -> ErrorCode | None:
     return _error(Outcome(machine, effects), 1)
 
 
-def _fill(registry: Registry) -> list[str]:
+def _fill(registry: Registry, host: str = "/h") -> list[str]:
     """A group of one member each, until none is let in any more: their names."""
     names: list[str] = []
     while True:
-        name = f"g{len(names)}"
-        error = _join(registry, _request(name, "0"))
+        name = f"g{len(names)}{host}"
+        error = _join(registry, _request(name, "0", client_host=host))
         if error is not ErrorCode.NONE:
             assert error is NO_ROOM
             return names
         names.append(name)
 
 
+def _fill_to_the_end(registry: Registry) -> None:
+    """What one host leaves free another takes, until hardly anything is left."""
+    for number in range(20):
+        small = [("range", bytes(10))]
+        for fresh in range(100):
+            request = _request(f"{number}-{fresh}", "0", client_host=f"/{number}", protocols=small)
+            if _join(registry, request) is NO_ROOM:
+                break
+    assert registry.memory.used_bytes > MAX_BYTES - 2 * (GROUP_BYTES + MEMBER_BYTES + 2_000)
+
+
+def _assign(
+    registry: Registry, generation: int, leader: str, given: dict[str, bytes], group: str = "g"
+) -> ErrorCode | None:
+    """The code of the leader's SyncGroup, whose record is written at once."""
+    request = SyncRequest(group, generation, leader, assignments=given)
+    machine, effects = registry.sync(request, 7, 0)
+    assert machine is not None
+    effects = list(effects)
+    for append in [effect for effect in effects if isinstance(effect, Append)]:
+        effects += machine.append_finished(append.ticket, AppendResult(ErrorCode.NONE), 0)
+    return _error(Outcome(machine, effects), 7)
+
+
+def _generation(registry: Registry) -> int:
+    return registry.groups["g"].group.generation
+
+
 def test_members_of_all_groups_share_one_bound_and_make_room_when_they_leave() -> None:
     registry = _registry()
     names = _fill(registry)
-    assert len(names) == MAX_BYTES // (GROUP_BYTES + MEMBER_BYTES + METADATA_BYTES)
-    assert registry.memory.used_bytes <= MAX_BYTES
-    assert f"g{len(names)}" not in registry.groups, "nothing is left of who was refused"
+    one_bytes = GROUP_BYTES + MEMBER_BYTES + METADATA_BYTES + PROTOCOL_BYTES + RESERVE_BYTES
+    assert MAX_BYTES // 2 // (one_bytes + 400) <= len(names) <= MAX_BYTES // 2 // one_bytes
+    assert registry.memory.used_bytes <= MAX_BYTES // 2
+    assert f"g{len(names)}/h" not in registry.groups, "nothing is left of who was refused"
     # Who is in may say the same again, and less, but not more.
     for size, code in ((METADATA_BYTES, ErrorCode.NONE), (5, ErrorCode.NONE), (100_000, NO_ROOM)):
         said = [("range", bytes(size))]
@@ -124,7 +165,8 @@ def test_an_assignment_that_finds_no_room_is_not_taken() -> None:
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     done = machine.append_finished(append.ticket, AppendResult(ErrorCode.NONE), 0)
     assert _error(Outcome(machine, done), 4) is ErrorCode.NONE
-    assert registry.memory.used_bytes == before_bytes + 1000
+    # Counted twice: a member may come to name in its metadata what it was given.
+    assert registry.memory.used_bytes == before_bytes + 2 * 1000 - RESERVE_BYTES
 
 
 def test_what_the_log_says_is_taken_in_and_a_partition_takes_its_part_along() -> None:
@@ -137,6 +179,9 @@ def test_what_the_log_says_is_taken_in_and_a_partition_takes_its_part_along() ->
     assert not loaded.failed
     assert registry.memory.used_bytes > MAX_BYTES
     assert _join(registry, _request("new", "0")) is NO_ROOM
+    other = _request("new", "0", client_host="/other")
+    assert _join(registry, other) is ErrorCode.NONE, "one host's log keeps another one out"
+    registry.set_aside("new")
     (machine,) = registry.unload(0)
     assert registry.memory.used_bytes == 0
     machine.unload(0)
@@ -149,3 +194,192 @@ def test_a_group_that_is_set_aside_counts_no_more() -> None:
     assert registry.memory.used_bytes > METADATA_BYTES
     registry.set_aside("g")
     assert registry.memory.used_bytes == 0
+
+
+def test_no_host_takes_what_others_need() -> None:
+    registry = _registry()
+    counts = [len(_fill(registry, f"/{number}")) for number in range(3)]
+    assert counts[0] > counts[1] > counts[2] > 0
+    assert counts[1] in (counts[0] // 2, counts[0] // 2 + 1)
+    assert registry.memory.of_host("/0") <= MAX_BYTES // 2
+    for name in list(registry.groups):
+        registry.set_aside(name)
+    assert registry.memory.used_bytes == registry.memory.of_host("/0") == 0
+
+
+def test_a_running_group_keeps_what_its_assignment_took_while_others_fill_the_memory() -> None:
+    registry = _registry()
+    _join(registry, _request("g", "0"))
+    given = {"c-0": bytes(30_000)}
+    assert _assign(registry, 1, "c-0", given) is ErrorCode.NONE
+    # The leader joins again, and then two generations in a row get no assignment.
+    for generation in (2, 3):
+        assert _join(registry, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
+        assert _generation(registry) == generation
+        if generation == 2:
+            too_much = {"c-0": bytes(MAX_BYTES)}
+            assert _assign(registry, generation, "c-0", too_much) is NO_ROOM
+            _fill_to_the_end(registry)
+    assert _assign(registry, 3, "c-0", given) is ErrorCode.NONE
+    assert registry.memory.used_bytes <= MAX_BYTES
+
+
+def test_what_a_member_leaves_is_there_for_the_others() -> None:
+    registry = _registry()
+    _join(registry, _request("g", "0"))
+    registry.join(_request("g", "1", client_host="/1"), 2, 0)
+    assert _join(registry, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
+    given = {"c-0": bytes(10_000), "c-1": bytes(10_000)}
+    assert _assign(registry, 2, "c-0", given) is ErrorCode.NONE
+    registry.sync(SyncRequest("g", 2, "c-1"), 8, 0)
+    registry.leave("g", [LeavingMember("c-1")], 3, 0)
+    _fill_to_the_end(registry)
+    assert _join(registry, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
+    assert _assign(registry, 3, "c-0", {"c-0": bytes(20_000)}) is ErrorCode.NONE
+    assert registry.memory.used_bytes <= MAX_BYTES
+
+
+def test_metadata_may_come_to_name_what_a_member_owns_however_full_the_memory_is() -> None:
+    registry = _registry()
+    _join(registry, _request("g", "0"))
+    given = {"c-0": bytes(10_000)}
+    assert _assign(registry, 1, "c-0", given) is ErrorCode.NONE
+    _fill_to_the_end(registry)
+    for generation, more in ((2, 10_000), (3, 0), (4, 10_000)):
+        said = [("range", bytes(METADATA_BYTES + more))]
+        request = _request("g", "0", member_id="c-0", protocols=said)
+        assert _join(registry, request) is ErrorCode.NONE
+        assert _assign(registry, generation, "c-0", given) is ErrorCode.NONE
+    said = [("range", bytes(METADATA_BYTES + 40_000))]
+    assert _join(registry, _request("g", "0", member_id="c-0", protocols=said)) is NO_ROOM
+    assert registry.memory.used_bytes <= MAX_BYTES
+
+
+def test_an_accepted_assignment_has_its_memory_before_it_is_written() -> None:
+    registry = _registry()
+    large = bytes(MAX_BYTES // 4)
+    codes = []
+    for name in ("a", "b", "c"):
+        _join(registry, _request(name, "0", client_host=f"/{name}"))
+    for name in ("a", "b", "c"):
+        request = SyncRequest(name, 1, "c-0", assignments={"c-0": large})
+        codes.append(_error(registry.sync(request, 2, 0), 2))
+    assert codes == [None, NO_ROOM, NO_ROOM]
+
+
+def test_strings_and_protocols_count_for_what_they_take() -> None:
+    registry = _registry()
+    many = [(str(number), b"") for number in range(1000)]
+    assert _join(registry, _request("g", "0", protocols=many)) is NO_ROOM
+    assert _join(registry, _request("\N{GRINNING FACE}" * (MAX_BYTES // 6), "0")) is NO_ROOM
+    assert _join(registry, _request("g" * (MAX_BYTES // 6), "0")) is ErrorCode.NONE
+
+
+def test_topics_that_members_subscribe_to_count() -> None:
+    registry = _registry()
+    names = [f"{number:03}".encode() for number in range(400)]
+    strings = b"".join(len(name).to_bytes(2, "big") + name for name in names)
+    metadata = bytes(2) + len(names).to_bytes(4, "big") + strings
+    _join(registry, _request("g", "0", protocols=[("range", metadata)]))
+    assert registry.memory.used_bytes > 50_000
+    assert registry.groups["g"].group.is_subscribed_to("000")
+    assert not registry.groups["g"].group.is_subscribed_to("none")
+    _join(registry, _request("h", "0", protocols=[("range", metadata)]))
+    assert registry.groups["h"].group.is_subscribed_to("none"), "too many: it may read any"
+
+
+def test_groups_that_commits_found_count_for_the_hosts_that_commit() -> None:
+    registry = _registry()
+    codes: list[ErrorCode] = []
+    for number in range(MAX_BYTES // GROUP_BYTES):
+        name = f"simple-{number}"
+        request = CommitRequest(name, -1, "", None, {("t", 0): Offset(1)}, client_host="/h")
+        machine, effects = registry.commit(request, number, 0)
+        if machine is None:
+            [reply] = effects
+            assert isinstance(reply, Reply)
+            assert isinstance(reply.result, CommitResult)
+            codes += reply.result.errors.values()
+    assert set(codes) == {NO_ROOM}
+    assert registry.memory.of_host("/h") <= MAX_BYTES // 2
+    assert _join(registry, _request("g", "0", client_host="/other")) is ErrorCode.NONE
+    # Who has founded a group may commit to it on and on.
+    request = CommitRequest("simple-0", -1, "", None, {("t", 0): Offset(2)}, client_host="/h")
+    assert registry.commit(request, 9, 0).group is not None
+
+
+def test_nothing_is_left_of_a_group_whose_first_commit_is_refused() -> None:
+    registry = _registry()
+    offset = Offset(1, metadata="x" * 10_000)
+    registry.commit(CommitRequest("g", -1, "", None, {("t", 0): offset}), 1, 0)
+    assert not registry.groups
+    assert registry.memory.used_bytes == 0
+
+
+def test_groups_of_the_log_that_nobody_answers_for_leave_room_for_members() -> None:
+    registry = _registry()
+    registry.unload(0)
+    registry.begin_load(0, 1)
+    loaded = (LoadedGroup(f"simple-{number}", None, {}, {}) for number in range(100))
+    registry.finish_load(0, loaded, 0)
+    assert registry.memory.used_bytes > 2 * MAX_BYTES
+    assert _join(registry, _request("g", "0")) is ErrorCode.NONE
+
+
+def test_hosts_that_have_left_are_not_remembered() -> None:
+    memory = GroupMemory(MAX_BYTES)
+    share = Share(memory, "/founder", "g")
+    for number in range(10):
+        share.change(100, f"/{number}")
+        share.reserve(100, f"/{number}")
+        share.reserve(-100, f"/{number}")
+        share.change(-100, f"/{number}")
+    assert share.hosts == {"/founder"}
+    share.close()
+    assert memory.used_bytes == 0
+
+
+def test_a_new_member_brings_room_for_as_much_as_the_others_have() -> None:
+    registry = _registry()
+    _join(registry, _request("g", "0"))
+    given = {"c-0": bytes(30_000)}
+    assert _assign(registry, 1, "c-0", given) is ErrorCode.NONE
+    said = [("range", bytes(10))]
+    assert _join(registry, _request("other", "1", protocols=said)) is ErrorCode.NONE
+    newcomer = _request("g", "1", protocols=said)
+    assert _join(registry, newcomer) is NO_ROOM
+    assert registry.groups["g"].group.state is GroupState.STABLE, "nobody in it has to join again"
+    assert registry.join(newcomer._replace(client_host="/1"), 2, 0).effects
+
+
+def test_a_loaded_group_has_its_reserve_however_full_the_memory_is() -> None:
+    registry = _registry()
+    members = [
+        MemberValue(name, None, "c", "/h", 10_000, 10_000, bytes(10), bytes(taken))
+        for name, taken in (("a", 10_000), ("b", MAX_BYTES))
+    ]
+    registry.unload(0)
+    registry.begin_load(0, 1)
+    loaded = [
+        LoadedGroup(
+            one.member_id, GroupValue("consumer", 3, "range", one.member_id, 0, [one]), {}, {}
+        )
+        for one in reversed(members)
+    ]
+    registry.finish_load(0, loaded, 0)
+    said = [("range", bytes(10_000))]
+    assert _join(registry, _request("a", "0", member_id="a", protocols=said)) is ErrorCode.NONE
+
+
+def test_who_is_not_in_is_told_so_however_full_the_memory_is() -> None:
+    registry = _registry()
+    _fill_to_the_end(registry)
+    ghost = _request("0-0", "0", member_id="ghost", protocols=[("range", bytes(METADATA_BYTES))])
+    assert _join(registry, ghost) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_commit_founds_no_group_whose_name_finds_no_room() -> None:
+    registry = _registry()
+    name = "g" * MAX_BYTES
+    assert registry.commit(CommitRequest(name, -1, "", None, {("t", 0): Offset(1)}), 1, 0)
+    assert not registry.groups

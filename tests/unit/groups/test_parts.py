@@ -116,6 +116,15 @@ def test_cancelled_timers_do_not_pile_up() -> None:
     assert len(queue._heap) <= STALE_ENTRIES_MIN + 1
 
 
+def test_timers_that_are_moved_up_do_not_pile_up() -> None:
+    queue: TimerQueue[str] = TimerQueue()
+    for step in range(10_000):
+        queue.set("session", 1_000_000.0 - step)
+    assert len(queue._heap) <= STALE_ENTRIES_MIN + 3
+    assert queue.pop_due(1_000_000) == "session"
+    assert queue.pop_due(1_000_000) is None
+
+
 def test_put_off_timers_cost_nothing() -> None:
     queue: TimerQueue[str] = TimerQueue()
     for now in range(1_000):
