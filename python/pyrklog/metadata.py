@@ -63,6 +63,8 @@ class Metadata:
         self.image = ClusterImage(self.defaults)
         self.changes = Changes()
         """Notified after each new image."""
+        self.on_published: Callable[[ImageDelta], None] | None = None
+        """Called with what a new image changed."""
         self.on_partitions_deleted: Callable[[Sequence[TopicPartition]], None] | None = None
         """Called when partitions are being deleted, before they leave the image."""
         self.on_options_changed: Callable[[], None] | None = None
@@ -236,6 +238,8 @@ class Metadata:
             self._publish_apart(delta)
         else:
             self._heading = delta
+        if self.on_published is not None:
+            self.on_published(delta)
         self.changes.notify()
 
     def _publish_apart(self, delta: ImageDelta) -> None:

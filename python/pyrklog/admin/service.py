@@ -70,6 +70,7 @@ class Administration:
         self._plane = plane
         self._metadata = metadata
         self._records = RecordDeletion(plane, metadata)
+        metadata.on_published = self._records.image_changed
         self._topics = topics
         self._configs = configs
         self._producer_ids = producer_ids
@@ -161,9 +162,9 @@ class Administration:
         return _info(entry) if entry else None
 
     async def delete_records(
-        self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int
+        self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int, host: str
     ) -> list[DeletedRecords]:
-        return await self._records.delete(targets, timeout_ms=timeout_ms)
+        return await self._records.delete(targets, timeout_ms=timeout_ms, host=host)
 
     def log_start_moved(self, topic: str, partition: int) -> None:
         """A follower of this broker has told where its log starts now."""

@@ -298,10 +298,11 @@ class ClusterService(Protocol):
         """One topic of the metadata."""
 
     async def delete_records(
-        self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int
+        self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int, host: str
     ) -> list[DeletedRecords]:
         """Moves log start offsets of partitions that this broker leads, each named once; done when
-        all live replicas have followed (or REQUEST_TIMED_OUT)."""
+        all live replicas have followed (or REQUEST_TIMED_OUT). What waits is bounded by ``host``,
+        the address that asks."""
 
     def log_start_moved(self, topic: str, partition: int) -> None:
         """A follower of this broker has told where its log starts now."""

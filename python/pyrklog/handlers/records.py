@@ -26,7 +26,9 @@ async def delete_records(context: Context, request: DeleteRecordsRequest) -> Del
         DeleteRecordsTarget(topic, partition, offset)
         for (topic, partition), offset in offsets.items()
     ]
-    deleted = await context.service.delete_records(targets, timeout_ms=request.timeout_ms)
+    deleted = await context.service.delete_records(
+        targets, timeout_ms=request.timeout_ms, host=context.session.host
+    )
     by_topic: dict[str, DeleteRecordsTopicResult] = {}
     for one in deleted:
         result = DeleteRecordsPartitionResult(one.partition, one.low_watermark, one.error)

@@ -1,6 +1,7 @@
 """DeleteRecords as the leader of replicas on other brokers answers it, over a fake plane."""
 
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pyrklog.admin import record_deletion
 from pyrklog.admin.record_deletion import RecordDeletion
 from pyrklog.config import load_config
 from pyrklog.controller.service import DeletedRecords, DeleteRecordsTarget
+from pyrklog.dataplane import LogStarts
 from pyrklog.errors import ErrorCode
 from pyrklog.image import BrokerImage, LeaderSpec, PartitionImage
 from pyrklog.membership.current_store import CurrentStore
@@ -31,6 +33,7 @@ class Leader:
         self.metadata = metadata
         self.plane = plane
         self.deletion = RecordDeletion(plane, metadata)
+        metadata.on_published = self.deletion.image_changed
         self.answers: list[DeletedRecords] = []
         self.answered_at: list[float] = []
         for index in (0, 1):
@@ -44,7 +47,7 @@ class Leader:
         self.metadata.image.set_brokers(1, shown)
         partitions = [PartitionImage(i, leader, 0, REPLICAS, REPLICAS, []) for i in (0, 1)]
         self.metadata.image.set_partitions("t", ID, partitions)
-        self.metadata.changes.notify()
+        self.metadata.publish()
 
     def lag(self, index: int, starts: dict[int, int]) -> None:
         """Where the logs of followers start."""
@@ -55,9 +58,11 @@ class Leader:
         self.lag(index, starts)
         self.deletion.log_start_moved("t", index)
 
-    async def delete(self, *places: tuple[int, int], timeout_ms: int = 10_000) -> None:
+    async def delete(
+        self, *places: tuple[int, int], timeout_ms: int = 10_000, host: str = "h"
+    ) -> None:
         targets = [DeleteRecordsTarget("t", *place) for place in places]
-        self.answers += await self.deletion.delete(targets, timeout_ms=timeout_ms)
+        self.answers += await self.deletion.delete(targets, timeout_ms=timeout_ms, host=host)
         self.answered_at.append(trio.current_time())
 
     @property
@@ -120,7 +125,7 @@ async def test_replicas_that_do_not_follow_in_time(
 
 
 async def test_what_waits_is_bounded(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_deletion, "AWAITED_MAX", 1)
+    monkeypatch.setattr(record_deletion, "AWAITED_MAX", 2)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leader.delete, (0, 5))
         await trio.testing.wait_all_tasks_blocked()
@@ -133,3 +138,61 @@ async def test_what_waits_is_bounded(leader: Leader, monkeypatch: pytest.MonkeyP
         await trio.testing.wait_all_tasks_blocked()
         leader.follow(1, {2: 5, 3: 5})
     assert leader.shown[2:] == [(ErrorCode.NONE, 5)]
+
+
+async def test_a_host_leaves_as_much_free_as_it_takes(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_deletion, "AWAITED_MAX", 4)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leader.delete, (0, 5), (1, 5))
+        await trio.testing.wait_all_tasks_blocked()
+        await leader.delete((0, 5))
+        assert leader.shown == [(LATE, 0)]
+        nursery.start_soon(partial(leader.delete, (0, 5), host="another"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(leader.shown) == 1, "of another host it waits"
+        await leader.delete((0, 5), host="another")
+        await leader.delete((0, 5), host="a third")
+        assert leader.shown == [(LATE, 0)] * 3
+        leader.follow(0, {2: 5, 3: 5})
+        leader.follow(1, {2: 5, 3: 5})
+    assert leader.shown[3:] == [(ErrorCode.NONE, 5)] * 3
+    assert not leader.deletion._waiting
+    assert not leader.deletion._awaited
+
+
+async def test_only_what_changed_is_looked_at(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leader.delete, (0, 5), (1, 5))
+        nursery.start_soon(leader.delete, (0, 5))
+        await trio.testing.wait_all_tasks_blocked()
+        looked_at: list[tuple[str, int]] = []
+        log_starts = leader.plane.log_starts
+
+        def counted(keys: Sequence[tuple[str, int]]) -> Sequence[LogStarts]:
+            looked_at.extend(keys)
+            return log_starts(keys)
+
+        monkeypatch.setattr(leader.plane, "log_starts", counted)
+        another = PartitionImage(0, 1, 0, REPLICAS, REPLICAS, [])
+        leader.metadata.image.set_partitions("another", bytes(16), [another])
+        leader.metadata.publish()
+        await trio.testing.wait_all_tasks_blocked()
+        assert looked_at == []
+        leader.follow(0, {2: 5, 3: 5})
+        await trio.testing.wait_all_tasks_blocked()
+        assert looked_at == [("t", 0)], "once for both who wait"
+        assert leader.shown == [(ErrorCode.NONE, 5)]
+        leader.follow(1, {2: 5, 3: 5})
+
+
+async def test_a_topic_that_goes_is_not_waited_for(leader: Leader) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leader.delete, (0, 5), (1, 5))
+        await trio.testing.wait_all_tasks_blocked()
+        leader.metadata.image.remove_partitions("t", [0, 1])
+        leader.metadata.publish()
+    assert leader.shown == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)] * 2

@@ -184,7 +184,7 @@ async def test_records_are_deleted_where_that_is_allowed(running: Running) -> No
         DeleteRecordsTarget("compacted", 0, 5),
         DeleteRecordsTarget("none", 0, 5),
     ]
-    results = await running.service.delete_records(targets, timeout_ms=1000)
+    results = await running.service.delete_records(targets, timeout_ms=1000, host="h")
     assert [(r.error, r.low_watermark) for r in results] == [
         (ErrorCode.NONE, 5),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),

@@ -176,9 +176,11 @@ class FakeService:
         return next((one for one in self.topics() if one.name == name), None)
 
     async def delete_records(
-        self, targets: Sequence[service.DeleteRecordsTarget], *, timeout_ms: int
+        self, targets: Sequence[service.DeleteRecordsTarget], *, timeout_ms: int, host: str
     ) -> list[service.DeletedRecords]:
-        result: list[service.DeletedRecords] = self._answer("delete_records", targets, timeout_ms)
+        result: list[service.DeletedRecords] = self._answer(
+            "delete_records", targets, timeout_ms, host=host
+        )
         return result
 
     def log_start_moved(self, topic: str, partition: int) -> None:
