@@ -128,3 +128,13 @@ def test_what_is_no_arena_is_told(cache_dir: Path) -> None:
     run("list", "--dir", str(cache_dir / "none"), code=NOT_FOUND)
     run("remove", str(cache_dir / "none"), code=NOT_FOUND)
     assert "meta.properties" in run("drain", str(cache_dir), code=FAILED)
+
+
+def test_what_nobody_will_take_up_is_shown_and_dropped(cache_dir: Path) -> None:
+    name = f"pyrklog-{'0' * 32}.arena"
+    (cache_dir / name).write_bytes(b"")
+    (cache_dir / f"{name}.damaged").write_bytes(b"nonsense" * 1000)
+    states = {Path(row["path"]).name: row["state"] for row in listed(cache_dir)}
+    assert states == {name: "unfinished", f"{name}.damaged": "set aside"}
+    assert run("drop", "--dir", str(cache_dir)).startswith("2 arenas dropped")
+    assert listed(cache_dir) == []

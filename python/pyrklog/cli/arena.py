@@ -32,7 +32,8 @@ def list_all(
 ) -> None:
     """List arenas: whose they are, how much they hold, and what of that is not in files.
 
-    KEPT is an arena that an orderly end left for the next start. All of it is in files, too.
+    A kept arena is one that an orderly end left for the next start. All of it is in files, too.
+    One that is unfinished or set aside is nobody's any more; the next start removes it.
     """
     from pyrklog.cache_place import SHARED_MEMORY
     from pyrklog.cli.output import Column, Listing, print_listing
@@ -79,7 +80,10 @@ def drop(
         typer.Option("--dir", metavar="DIR", help="As pyrklog.cache.dir; default /dev/shm."),
     ] = None,
 ) -> None:
-    """Free the memory that orderly ends left for the next start. Nothing is lost."""
+    """Free the memory that orderly ends left for the next start. Nothing is lost.
+
+    Arenas that a kill left unfinished, or that a start could not use and set aside, go as well.
+    """
     from pyrklog.cache_place import SHARED_MEMORY
     from pyrklog.offline import drop_arenas
 

@@ -20,6 +20,7 @@ use crate::header::{self, Header};
 use crate::layout::{
     CHUNK_BYTES, HEADER_BYTES, HEADER_LEFT, SLOT_BYTES, SLOTS_A_GROUP, file_bytes, slot_at,
 };
+use crate::leftover;
 use crate::memory::Memory;
 use crate::pool::Pool;
 use crate::segment::CachedSegment;
@@ -110,12 +111,7 @@ impl Arena {
         log_dir: &str,
         limit_bytes: u64,
     ) -> Result<Arc<Arena>, ArenaError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(OWNER_ONLY)
-            .open(path)?;
+        let file = create_locked(path)?;
         let made = Self::make(file, path, identity, log_dir, limit_bytes);
         if made.is_err() {
             let _nothing_in_it = std::fs::remove_file(path);
@@ -130,7 +126,6 @@ impl Arena {
         log_dir: &str,
         limit_bytes: u64,
     ) -> Result<Arc<Arena>, ArenaError> {
-        lock(&file, path)?;
         let capacity = chunks(limit_bytes).max(1);
         file.set_len(file_bytes(capacity) as u64)?;
         let memory = Memory::map(&file, file_bytes(capacity))?;
@@ -209,7 +204,7 @@ impl Arena {
     }
 
     pub(crate) fn open(path: &Path, identity: Identity) -> Result<(File, Header), ArenaError> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let file = leftover::open(path)?;
         lock(&file, path)?;
         if rustix::fs::fstat(&file).map_err(io::Error::from)?.st_nlink == 0 {
             // Whoever had the lock has removed it.
@@ -517,7 +512,24 @@ fn chunks(bytes: u64) -> u32 {
     u32::try_from(bytes / CHUNK_BYTES as u64).unwrap_or(u32::MAX / 2)
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), ArenaError> {
+/// A new file, locked. Who looks for what others left behind may have the lock for a moment, and finds
+/// nothing in the file, which it then removes.
+fn create_locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(OWNER_ONLY)
+            .open(path)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        if rustix::fs::fstat(&file)?.st_nlink > 0 {
+            return Ok(file);
+        }
+    }
+}
+
+pub(crate) fn lock(file: &File, path: &Path) -> Result<(), ArenaError> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(ArenaError::Locked(path.display().to_string())),

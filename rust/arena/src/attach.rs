@@ -74,10 +74,7 @@ pub(crate) fn look(memory: &Memory, file: Option<&File>, capacity: u32) -> Resul
     let ever = unguarded(memory.load_wide(HEADER_POPULATED))
         .filter(|count| *count <= capacity)
         .ok_or("the number of its chunks is damaged")?;
-    let slots = unguarded(memory.load_wide(HEADER_SLOTS))
-        .filter(|count| *count as usize <= SLOTS)
-        .ok_or("the number of its slots is damaged")?;
-    let names = scan_slots(memory, slots)?;
+    let (slots, names) = scan_slots(memory)?;
     let by_slot = by_slot(&names);
     let mut seen = Seen {
         slots,
@@ -118,7 +115,11 @@ fn by_slot(names: &HashMap<PartitionName, u32>) -> HashMap<u32, PartitionName> {
     pairs.map(|(name, slot)| (*slot, name.clone())).collect()
 }
 
-fn scan_slots(memory: &Memory, populated: u32) -> Result<HashMap<PartitionName, u32>, String> {
+/// How many slots have memory, and those that are somebody's.
+pub(crate) fn scan_slots(memory: &Memory) -> Result<(u32, HashMap<PartitionName, u32>), String> {
+    let populated = unguarded(memory.load_wide(HEADER_SLOTS))
+        .filter(|count| *count as usize <= SLOTS)
+        .ok_or("the number of its slots is damaged")?;
     let mut names = HashMap::new();
     for index in 0..populated {
         if let Some(name) = slots::load(memory, index)?
@@ -127,7 +128,7 @@ fn scan_slots(memory: &Memory, populated: u32) -> Result<HashMap<PartitionName, 
             return Err(format!("slot {index} repeats a partition"));
         }
     }
-    Ok(names)
+    Ok((populated, names))
 }
 
 fn scan_chunk(

@@ -102,7 +102,8 @@ pub fn read(file: &File) -> Result<Header, String> {
     let path = &page[HEADER_PATH.start..HEADER_PATH.start + path_len];
     let capacity = word(HEADER_CHUNKS);
     let len = file.metadata().map_or(0, |metadata| metadata.len());
-    if len != file_bytes(capacity) as u64 {
+    // A longer one was about to be enlarged.
+    if len < file_bytes(capacity) as u64 {
         return Err(format!(
             "it has {len} bytes instead of {}",
             file_bytes(capacity)
@@ -122,16 +123,17 @@ pub fn read(file: &File) -> Result<Header, String> {
 }
 
 /// Makes room for more chunks in an arena that an orderly end left and that nobody has taken up yet. A
-/// kill between leaves a file that is refused, and nothing in it would be missed.
+/// kill between leaves one that is as large as before in a file that is longer: the checksum and what
+/// is under it are one write within a page, of which a kill leaves all or nothing.
 pub(crate) fn enlarge(file: &File, capacity: u32) -> io::Result<()> {
-    let mut fixed = [0; HEADER_FIXED.end - HEADER_FIXED.start];
-    file.read_exact_at(&mut fixed, HEADER_FIXED.start as u64)?;
+    let mut fixed = [0; HEADER_FIXED.end - HEADER_CRC];
+    file.read_exact_at(&mut fixed, HEADER_CRC as u64)?;
     file.set_len(file_bytes(capacity) as u64)?;
-    let at = HEADER_CHUNKS - HEADER_FIXED.start;
+    let at = HEADER_CHUNKS - HEADER_CRC;
     fixed[at..at + 8].copy_from_slice(&u64::from(capacity).to_le_bytes());
-    let crc = crc_fast::crc32_iscsi(&fixed);
-    file.write_all_at(&fixed, HEADER_FIXED.start as u64)?;
-    file.write_all_at(&crc.to_le_bytes(), HEADER_CRC as u64)
+    let crc = crc_fast::crc32_iscsi(&fixed[HEADER_FIXED.start - HEADER_CRC..]);
+    fixed[..4].copy_from_slice(&crc.to_le_bytes());
+    file.write_all_at(&fixed, HEADER_CRC as u64)
 }
 
 /// The header of a file that must be the arena named `expected`.

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::arena::{Arena, ArenaError, Identity};
-use crate::attach::{FoundBlock, look};
-use crate::layout::{HEADER_LEFT, SLOT_FILES, file_bytes, guarded, slot_at};
+use crate::attach::{FoundBlock, look, scan_slots};
+use crate::layout::{HEADER_LEFT, HEADER_MARKER, SLOT_FILES, file_bytes, guarded, slot_at};
 use crate::memory::Memory;
 use crate::slots::{PartitionName, Slot};
 
@@ -25,7 +25,40 @@ pub struct Glance {
     _lock: File,
 }
 
+/// What an orderly end noted of the files beside an arena. While this lives nobody can take it up.
+#[derive(Debug)]
+pub struct LeftFiles {
+    /// Of the directory's marker; 0 = not known.
+    pub marker: u64,
+    /// Of each partition that has a slot; 0 = its log was not closed.
+    pub partitions: Vec<(PartitionName, u64)>,
+    _lock: File,
+}
+
 impl Arena {
+    /// What an orderly end noted in an arena that nobody uses; `None` where none left it. Changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`Arena::attach`].
+    pub fn left_files(path: &Path, identity: Identity) -> Result<Option<LeftFiles>, ArenaError> {
+        let (file, header) = Arena::open(path, identity)?;
+        if !header.is_kept {
+            return Ok(None);
+        }
+        let memory = Memory::map(&file, file_bytes(header.capacity))?;
+        let slots = scan_slots(&memory).map_err(ArenaError::Foreign)?.1;
+        let hash = |slot: u32| memory.load_wide(slot_at(slot) + SLOT_FILES);
+        Ok(Some(LeftFiles {
+            marker: memory.load_wide(HEADER_MARKER),
+            partitions: slots
+                .into_iter()
+                .map(|(name, slot)| (name, hash(slot)))
+                .collect(),
+            _lock: file,
+        }))
+    }
+
     /// Looks at an arena that nobody uses, and changes nothing.
     ///
     /// # Errors
@@ -59,15 +92,16 @@ impl Arena {
         (word != 0).then_some(word)
     }
 
-    /// Notes that everything in the arena is in the files, and what those of each partition were. The
-    /// blocks of a partition that is not named, or whose hash is 0, do not count for the next life.
+    /// Notes that everything in the arena is in the files, and what those of each partition and the
+    /// directory's marker were: `marker` is a hash that tells it from any other. The blocks of a partition that is not named, or whose hash is 0, do not count for the next life.
     /// Nothing is appended any more.
-    pub fn mark_left(&self, mut hash_of: impl FnMut(&PartitionName) -> u64) {
+    pub fn mark_left(&self, marker: u64, mut hash_of: impl FnMut(&PartitionName) -> u64) {
         self.close();
         for (name, slot) in self.partitions() {
             let at = slot_at(slot.index) + SLOT_FILES;
             self.memory().store_wide(at, hash_of(&name));
         }
+        self.memory().store_wide(HEADER_MARKER, marker);
         self.memory().store_wide(HEADER_LEFT, guarded(1));
     }
 

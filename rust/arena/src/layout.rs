@@ -33,6 +33,8 @@ pub const HEADER_POPULATED: usize = 352;
 pub const HEADER_SLOTS: usize = 360;
 /// Header field: how it was left, with its complement: 1 = by an orderly end.
 pub const HEADER_LEFT: usize = 368;
+/// Header field: hash of the directory's marker at an orderly end, 0 = none.
+pub const HEADER_MARKER: usize = 376;
 
 /// Partitions that one arena can hold; further ones are written through.
 pub const SLOTS: usize = 65_536;

@@ -21,6 +21,7 @@ mod header;
 mod janitor;
 mod keep;
 mod layout;
+mod leftover;
 pub mod limits;
 mod memory;
 #[cfg(test)]
@@ -40,6 +41,10 @@ pub use fuse::Fuse;
 pub use guard::Guard;
 pub use header::{Header, read as read_header};
 pub use janitor::{Janitor, Tended};
-pub use keep::Glance;
+pub use keep::{Glance, LeftFiles};
+pub use leftover::{
+    SET_ASIDE, is_arena_name, is_set_aside_name, is_unfinished, read_header_of, remove_unfinished,
+    remove_unlocked,
+};
 pub use segment::{CachedSegment, Rate};
 pub use slots::{PartitionName, Slot};

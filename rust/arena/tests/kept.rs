@@ -32,7 +32,7 @@ fn a_kill_at_any_store_of_the_mark_leaves_an_arena_with_all_hashes_or_without_th
             std::mem::forget(segment);
         }
         arena.fuse().burn_after(steps);
-        arena.mark_left(|name| 100 + name.partition as u64);
+        arena.mark_left(77, |name| 100 + name.partition as u64);
         let is_over = arena.fuse().left() >= 0;
         arena.let_go();
         let header = read_header(&File::open(&path).unwrap()).unwrap();

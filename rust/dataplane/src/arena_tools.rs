@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use pyrklog_arena::limits::memory_limits;
 use pyrklog_arena::{
-    Arena, ArenaError, FoundPartition, Identity as ArenaIdentity, PartitionName, read_header,
+    Arena, ArenaError, FoundPartition, Identity as ArenaIdentity, PartitionName, is_arena_name,
+    is_set_aside_name, is_unfinished, read_header_of, remove_unfinished, remove_unlocked,
 };
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::meta_properties::MetaProperties;
@@ -27,7 +28,8 @@ pub struct ArenaRow {
     /// Whose it is, as far as its header says.
     pub log_dir: String,
     /// `in use`, `kept` (an orderly end left it), `left over`, `abandoned` (its directory does not name
-    /// it), `stale` (of an earlier boot) or `damaged`.
+    /// it), `stale` (of an earlier boot), `unfinished` (whoever made it was killed before it was one),
+    /// `set aside` (its broker could not use it) or `damaged`.
     pub state: &'static str,
     /// Memory it takes.
     pub size_bytes: u64,
@@ -66,6 +68,17 @@ pub fn list(dir: &Path) -> io::Result<Vec<ArenaRow>> {
 }
 
 fn row(path: &Path) -> ArenaRow {
+    let mut row = look(path);
+    let name = path.file_name().and_then(|name| name.to_str());
+    if name.is_some_and(is_set_aside_name) && row.state != "in use" {
+        row.state = "set aside";
+    } else if name.is_some_and(is_arena_name) && is_unfinished(path) {
+        row.state = "unfinished";
+    }
+    row
+}
+
+fn look(path: &Path) -> ArenaRow {
     use std::os::unix::fs::MetadataExt;
     let size_bytes = fs::metadata(path).map_or(0, |file| file.blocks() * 512);
     let mut row = ArenaRow {
@@ -79,10 +92,7 @@ fn row(path: &Path) -> ArenaRow {
         unwritten_bytes: None,
         reason: None,
     };
-    let header = fs::File::open(path)
-        .map_err(|error| error.to_string())
-        .and_then(|file| read_header(&file));
-    let header = match header {
+    let header = match read_header_of(path) {
         Ok(header) => header,
         Err(reason) => {
             row.reason = Some(reason);
@@ -128,7 +138,7 @@ pub struct Dropped {
 }
 
 /// Removes the arenas in `dir` that orderly ends left: all, or that of one log directory. Whatever
-/// they hold is in the files.
+/// they hold is in the files. So goes what its broker has set aside, or a kill left unfinished.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -137,7 +147,14 @@ pub fn drop_kept(dir: &Path, log_dir: Option<&Path>) -> io::Result<Dropped> {
     let mut dropped = Dropped::default();
     for row in list(dir)? {
         let is_wanted = wanted.as_ref().is_none_or(|path| *path == row.log_dir);
-        if row.state == "kept" && is_wanted && remove(&row.path, false).is_ok() {
+        let is_gone = is_wanted
+            && match row.state {
+                "kept" => remove(&row.path, false).is_ok(),
+                "set aside" => remove_unlocked(&row.path),
+                "unfinished" => remove_unfinished(&row.path),
+                _ => false,
+            };
+        if is_gone {
             dropped.arenas += 1;
             dropped.bytes += row.size_bytes;
         }
@@ -187,6 +204,14 @@ pub fn drain(path: &Path) -> Result<Drained, String> {
     }
     let attached = Arena::attach(&marker.path, marker.identity, u64::MAX);
     let (arena, found) = attached.map_err(|error| error.to_string())?;
+    if !files.was_clean()
+        && let Some(reason) = files.lacks_written(&found)
+    {
+        return Err(format!(
+            "{} is an older copy than its arena: {reason}",
+            path.display()
+        ));
+    }
     let bytes = found
         .iter()
         .map(|(name, found)| (name.clone(), unwritten_bytes(found)));

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pyrklog_arena::limits::memory_limits;
-use pyrklog_arena::{Arena, ArenaError, Found, Identity, read_header};
+use pyrklog_arena::{Arena, ArenaError, Found, Identity, SET_ASIDE, remove_unlocked};
 use pyrklog_log::{ArenaMarker, LogDir, LogDirError, PartitionFolder, hex, parse_id};
 
 use crate::api::CacheConfig;
@@ -85,12 +85,12 @@ pub fn open(
         return Ok(notes);
     };
     let mut left = None;
-    let is_taken_up = match files.arena_marker() {
-        Ok(None) => false,
+    let taken_up = match files.arena_marker() {
+        Ok(None) => TakenUp::No,
         Ok(Some(marker)) if marker.identity.boot == boot => match marker.kept {
             Some(kept) => {
                 left = Some((marker, kept));
-                false
+                TakenUp::No
             }
             None => take_up(files, &marker, share_bytes, &mut notes)?,
         },
@@ -100,17 +100,17 @@ pub fn open(
                 note_unclean(files, "the machine went down", &mut notes);
             }
             drop_stale(&marker);
-            false
+            TakenUp::No
         }
         Err(error) => {
             if !files.was_clean() {
                 note_unclean(files, &error.to_string(), &mut notes);
             }
-            false
+            TakenUp::No
         }
     };
-    begin_recovery(files, folders, is_taken_up, &mut notes);
-    if is_taken_up {
+    begin_recovery(files, folders, taken_up == TakenUp::Whole, &mut notes);
+    if taken_up != TakenUp::No {
         if let (None, Some(arena)) = (&config.dir, files.env().arena()) {
             // Only what it holds is still wanted.
             arena.close();
@@ -136,6 +136,17 @@ pub fn open(
     Ok(notes)
 }
 
+/// What became of the arena that the directory's marker names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TakenUp {
+    /// The directory is without it.
+    No,
+    /// Directory and arena hold all that was acknowledged.
+    Whole,
+    /// The directory has it, and its files lack what was written to them.
+    OlderFiles,
+}
+
 /// Without an orderly end and without the arena of before nobody knows whether the machine went down.
 fn begin_recovery(
     files: &LogDir,
@@ -152,13 +163,12 @@ fn begin_recovery(
     }
 }
 
-/// True when the directory has its arena of before.
 fn take_up(
     files: &LogDir,
     marker: &ArenaMarker,
     share_bytes: u64,
     notes: &mut Vec<Note>,
-) -> Result<bool, LogDirError> {
+) -> Result<TakenUp, LogDirError> {
     if let Some(header) = kept_cache::header_of(&marker.path)
         && kept_cache::whose(&header, files.path()) == Whose::Original
     {
@@ -167,9 +177,17 @@ fn take_up(
             let reason = format!("the directory is a copy of {original}, whose arena has them");
             note_unclean(files, &reason, notes);
         }
-        return Ok(false);
+        return Ok(TakenUp::No);
     }
-    let attached = attach(marker, |identity| {
+    let left = patiently(marker, |identity| Arena::left_files(&marker.path, identity));
+    if let Ok(Some(left)) = left
+        && !kept_cache::is_as_left(files, &left)
+    {
+        drop(left);
+        drop_of_other_files(files, marker, notes);
+        return Ok(TakenUp::No);
+    }
+    let attached = patiently(marker, |identity| {
         Arena::attach(&marker.path, identity, share_bytes)
     });
     let (arena, mut found) = match attached {
@@ -186,22 +204,78 @@ fn take_up(
                 note_unclean(files, &reason, notes);
             }
             set_aside(&marker.path);
-            return Ok(false);
+            return Ok(TakenUp::No);
         }
     };
-    if files.was_clean() {
-        // Killed in the last moment of an orderly end, or closed by another broker since: what is in
-        // files was perhaps changed there.
-        found.retain(|_, found| {
-            let mut segments = found.segments.values();
-            let is_needed = found.damage.is_some()
-                || segments.any(|segment| segment.unwritten_from().is_some());
-            if !is_needed {
-                arena.release_slot(found.slot);
-            }
-            is_needed
-        });
+    let lacking = match files.was_clean() {
+        true => None,
+        false => files.lacks_written(&found),
+    };
+    if files.was_clean() || lacking.is_some() {
+        // Killed in the last moment of an orderly end, or closed by another broker since, or older:
+        // what is in files was perhaps changed there.
+        retain_unwritten(&arena, &mut found);
     }
+    tell_of_unwritten(marker, &found, notes);
+    let Some(reason) = lacking else {
+        files.env().set_cache(arena, true, found);
+        files.note_marker(marker);
+        return Ok(TakenUp::Whole);
+    };
+    note_unclean(files, &reason, notes);
+    mark_unregistered(files, marker)?;
+    files.env().set_cache(arena, false, found);
+    Ok(TakenUp::OlderFiles)
+}
+
+/// A kill before the cluster has heard that files are older must not make them whole.
+fn mark_unregistered(files: &LogDir, marker: &ArenaMarker) -> Result<(), LogDirError> {
+    let marker = ArenaMarker {
+        unregistered: Some(None),
+        ..marker.clone()
+    };
+    let written = files.write_arena_marker(&marker);
+    written.map_err(|error| LogDirError::Io {
+        path: files.path().display().to_string(),
+        error,
+    })
+}
+
+/// An orderly end left the arena beside other files than those that are there now: all that it holds was
+/// in those, and none of it counts for these.
+fn drop_of_other_files(files: &LogDir, marker: &ArenaMarker, notes: &mut Vec<Note>) {
+    let path = marker.path.display();
+    if files.was_clean() {
+        // Another broker has opened and closed them since.
+        let reason = format!("dropped {path}: the files were changed since it was left");
+        notes.push(("info", reason));
+    } else {
+        let reason = format!(
+            "the directory is an older copy: an orderly end left other files beside {path}"
+        );
+        note_unclean(files, &reason, notes);
+    }
+    // The marker first: an arena that is named and not there is an alarm.
+    if files.remove_arena_marker().is_ok() {
+        // Nothing in it would be missed; if it stays, it is swept away one day.
+        let _gone_or_not = remove_unlocked(&marker.path);
+    }
+}
+
+/// Blocks that are only a cache are dead.
+fn retain_unwritten(arena: &Arena, found: &mut Found) {
+    found.retain(|_, found| {
+        let mut segments = found.segments.values();
+        let is_needed =
+            found.damage.is_some() || segments.any(|segment| segment.unwritten_from().is_some());
+        if !is_needed {
+            arena.release_slot(found.slot);
+        }
+        is_needed
+    });
+}
+
+fn tell_of_unwritten(marker: &ArenaMarker, found: &Found, notes: &mut Vec<Note>) {
     let unwritten = found.values().filter(|found| {
         let mut segments = found.segments.values();
         segments.any(|segment| segment.unwritten_from().is_some())
@@ -214,19 +288,16 @@ fn take_up(
             format!("took up {path}: {count} partitions have records that are not in their files"),
         ));
     }
-    files.env().set_cache(arena, true, found);
-    files.note_marker(marker);
-    Ok(true)
 }
 
-/// Calls `attach` until nobody else has the arena, for a while.
-pub fn attach(
+/// Calls `attempt` until nobody else has the arena, for a while.
+pub fn patiently<T>(
     marker: &ArenaMarker,
-    attach: impl Fn(Identity) -> Result<(Arc<Arena>, Found), ArenaError>,
-) -> Result<(Arc<Arena>, Found), ArenaError> {
+    attempt: impl Fn(Identity) -> Result<T, ArenaError>,
+) -> Result<T, ArenaError> {
     let until = Instant::now() + LOCK_PATIENCE;
     loop {
-        match attach(marker.identity) {
+        match attempt(marker.identity) {
             Err(ArenaError::Locked(_)) if Instant::now() < until => thread::sleep(LOCK_LOOK),
             result => return result,
         }
@@ -285,7 +356,7 @@ fn fresh_uuid() -> [u8; 16] {
     (u128::from(half(0)) << 64 | u128::from(half(1))).to_be_bytes()
 }
 
-fn note_unclean(files: &LogDir, reason: &str, notes: &mut Vec<Note>) {
+pub fn note_unclean(files: &LogDir, reason: &str, notes: &mut Vec<Note>) {
     notes.push((
         "error",
         format!("acknowledged records that were not written yet may be lost: {reason}"),
@@ -297,9 +368,7 @@ fn note_unclean(files: &LogDir, reason: &str, notes: &mut Vec<Note>) {
 
 /// The arena of an earlier boot: nobody may use it.
 fn drop_stale(marker: &ArenaMarker) {
-    let is_it = fs::File::open(&marker.path)
-        .ok()
-        .and_then(|file| read_header(&file).ok())
+    let is_it = kept_cache::header_of(&marker.path)
         .is_some_and(|header| header.identity == marker.identity);
     if is_it {
         // It is in the way of nobody if it stays.
@@ -307,10 +376,10 @@ fn drop_stale(marker: &ArenaMarker) {
     }
 }
 
-/// An arena that cannot be used is kept for whoever wants to look at it.
+/// An arena that cannot be used is kept until the next start, for whoever wants to look at it.
 fn set_aside(path: &Path) {
     let mut aside = path.as_os_str().to_owned();
-    aside.push(".damaged");
+    aside.push(SET_ASIDE);
     let _gone_or_not = fs::rename(path, PathBuf::from(aside));
 }
 

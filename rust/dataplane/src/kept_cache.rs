@@ -4,15 +4,20 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyrklog_arena::limits::memory_limits;
-use pyrklog_arena::{Arena, ArenaError, Found, Header, read_header};
+use pyrklog_arena::{
+    Arena, ArenaError, Found, Glance, Header, LeftFiles, is_arena_name, is_set_aside_name,
+    read_header_of, remove_unfinished, remove_unlocked,
+};
 use pyrklog_log::{ArenaMarker, KeptMark, LogDir, hex};
+use rustix::process::geteuid;
 
 use crate::api::CacheConfig;
-use crate::block_cache::{Note, attach};
+use crate::block_cache::{Note, note_unclean, patiently};
 use crate::clock::Now;
 
 const MIB: u64 = 1 << 20;
@@ -22,7 +27,7 @@ const MIB: u64 = 1 << 20;
 const KEPT_SHARE: u64 = 2;
 
 /// Nobody has taken it up for so long: the next broker that looks removes it.
-const KEPT_MS: i64 = 3_600_000;
+const KEPT_MS: u64 = 3_600_000;
 
 /// Whose an arena is, seen from a log directory whose marker names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +59,6 @@ pub fn full_path(log_dir: &Path) -> String {
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
     let id = |path: &Path| Some(fs::metadata(path).ok()?).map(|dir| (dir.dev(), dir.ino()));
     id(one).is_some_and(|found| Some(found) == id(other))
 }
@@ -66,7 +70,7 @@ pub fn marker_of(log_dir: &Path) -> Option<ArenaMarker> {
 }
 
 pub fn header_of(path: &Path) -> Option<Header> {
-    read_header(&fs::File::open(path).ok()?).ok()
+    read_header_of(path).ok()
 }
 
 /// Takes up what an orderly end left; false where it must not be, and then it is gone.
@@ -77,6 +81,10 @@ pub fn take_up(
     share_bytes: u64,
     notes: &mut Vec<Note>,
 ) -> bool {
+    let lost = records_since(files, marker);
+    if let Some(reason) = &lost {
+        note_unclean(files, reason, notes);
+    }
     let reason = match try_take_up(config, files, (marker, kept), share_bytes) {
         Ok((arena, found)) => {
             let kept_bytes = arena.statistics().held_bytes;
@@ -92,15 +100,35 @@ pub fn take_up(
     };
     let path = marker.path.display();
     notes.push(("info", format!("dropped {path}: {reason}")));
-    let is_own = header_of(&marker.path).is_some_and(|header| {
+    // Nobody can use one whose header is damaged.
+    let is_own = header_of(&marker.path).is_none_or(|header| {
         header.identity == marker.identity && whose(&header, files.path()) == Whose::Own
     });
     // The marker first: an arena that is named and not there is an alarm.
-    if is_own && files.remove_arena_marker().is_ok() {
+    if is_own && files.remove_arena_marker().is_ok() && lost.is_none() {
         // Nothing in it would be missed; if it stays, it is swept away one day.
-        let _gone_or_not = fs::remove_file(&marker.path);
+        let _gone_or_not = remove_unlocked(&marker.path);
     }
     false
+}
+
+/// Half a sentence where a broker has used the arena after the end that the directory's marker tells
+/// of, and the directory knows nothing of that: an older copy of it was put in its place.
+fn records_since(files: &LogDir, marker: &ArenaMarker) -> Option<String> {
+    let header = header_of(&marker.path)?;
+    let is_own = header.identity == marker.identity && whose(&header, files.path()) == Whose::Own;
+    if header.is_kept || !is_own {
+        return None;
+    }
+    let glance = patiently(marker, |identity| Arena::peek(&marker.path, identity)).ok();
+    let has_unwritten = |glance: Glance| glance.damage.is_some() || glance.unwritten_bytes > 0;
+    // A start that was killed before it wrote its own marker has taken the mark of a clean end away, and
+    // has appended nothing.
+    let is_older = files.was_clean() || glance.is_none_or(has_unwritten);
+    is_older.then(|| {
+        let path = marker.path.display();
+        format!("the directory is an older copy: {path} was used after it was left")
+    })
 }
 
 /// The error is why not: half a sentence.
@@ -126,7 +154,7 @@ fn try_take_up(
         None | Some(Whose::Own) => {}
         Some(_) => return Err("the directory is a copy, or was moved".to_owned()),
     }
-    let (arena, mut found) = attach(marker, |identity| {
+    let (arena, mut found) = patiently(marker, |identity| {
         Arena::attach_kept(&marker.path, identity, share_bytes)
     })
     .map_err(|error: ArenaError| error.to_string())?;
@@ -141,6 +169,19 @@ fn try_take_up(
         .write_arena_marker(&in_use)
         .map_err(|error| format!("writing its marker: {error}"))?;
     Ok((arena, found))
+}
+
+/// Whether the directory is still what an orderly end left, that was killed before the marker said so:
+/// its marker of then, and the files of each log that it had closed.
+pub fn is_as_left(files: &LogDir, left: &LeftFiles) -> bool {
+    let marker = || files.arena_marker_hash();
+    let is_marker = left.marker == 0 || marker().is_ok_and(|hash| hash == left.marker);
+    let mut closed = left.partitions.iter().filter(|(_, hash)| *hash != 0);
+    is_marker
+        && closed.all(|(name, hash)| {
+            let now = files.files_hash(&name.topic, name.partition);
+            now.is_ok_and(|now| now == Some(*hash))
+        })
 }
 
 /// Blocks of partitions whose files are not those that were left.
@@ -175,7 +216,8 @@ pub fn prepare(config: &CacheConfig, files: &LogDir, closed: &HashSet<(String, i
     arena.trim(u32::try_from(free_bytes / KEPT_SHARE / MIB).unwrap_or(u32::MAX));
     let unopened: HashSet<_> = files.env().unclaimed_partitions().into_iter().collect();
     let mut holds_any = false;
-    arena.mark_left(|name| {
+    let marker = files.arena_marker_hash().unwrap_or(0);
+    arena.mark_left(marker, |name| {
         let folder = (name.topic.clone(), name.partition);
         let is_closed = closed.contains(&folder)
             || unopened.contains(name) && files.is_left_closed(&folder.0, folder.1);
@@ -208,19 +250,39 @@ pub fn keep(files: &LogDir) -> io::Result<()> {
 }
 
 /// Removes arenas in `dir` that nobody uses and nobody would miss: those of brokers that were killed
-/// and whose directory was removed, and those that were kept and not taken up for an hour.
+/// and whose directory was removed, or while they made one, and those that were kept and not taken up
+/// for an hour.
 pub fn sweep(dir: &Path) -> io::Result<usize> {
     let mut removed = 0;
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let is_arena =
-            name.is_some_and(|name| name.starts_with("pyrklog-") && name.ends_with(".arena"));
-        if is_arena && remove_abandoned(&path) {
+    for path in own_files(dir, geteuid().as_raw(), is_arena_name)? {
+        if remove_abandoned(&path) || remove_unfinished(&path) {
             removed += 1;
         }
     }
     Ok(removed)
+}
+
+/// Removes what earlier starts have set aside; before any directory is opened.
+pub fn sweep_set_aside(dir: &Path) {
+    // What cannot be read now, the next start reads.
+    let own = own_files(dir, geteuid().as_raw(), is_set_aside_name);
+    for path in own.into_iter().flatten() {
+        let _gone_or_in_use = remove_unlocked(&path);
+    }
+}
+
+/// Files of `owner` with such names. Anybody may make files in shared memory: what others made may be
+/// cut while it is looked at, which ends the process, and may name any path as its directory.
+fn own_files(dir: &Path, owner: u32, is_wanted: fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let is_own = |file: fs::Metadata| file.is_file() && file.uid() == owner;
+        if entry.file_name().to_str().is_some_and(is_wanted) && entry.metadata().is_ok_and(is_own) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 fn remove_abandoned(path: &Path) -> bool {
@@ -231,7 +293,8 @@ fn remove_abandoned(path: &Path) -> bool {
     let is_wanted = match marker_of(log_dir) {
         Some(marker) if marker.identity == header.identity => marker
             .kept
-            .is_none_or(|kept| Now::read().wall_ms.saturating_sub(kept.at_ms) < KEPT_MS),
+            // A clock that was set back says as little about its age as one that went on.
+            .is_none_or(|kept| Now::read().wall_ms.abs_diff(kept.at_ms) < KEPT_MS),
         // A marker that makes no sense may name it.
         Some(_) => false,
         None => fs::read_to_string(log_dir.join(".pyrklog-arena"))
@@ -245,4 +308,26 @@ fn remove_abandoned(path: &Path) -> bool {
         return false;
     };
     glance.damage.is_none() && glance.unwritten_bytes == 0 && fs::remove_file(path).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_others_and_what_is_no_file_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = |digit: &str| {
+            dir.path()
+                .join(format!("pyrklog-{}.arena", digit.repeat(32)))
+        };
+        fs::write(named("0"), b"").unwrap();
+        fs::create_dir(named("1")).unwrap();
+        std::os::unix::fs::symlink(named("0"), named("2")).unwrap();
+        fs::write(dir.path().join("other"), b"").unwrap();
+        let owner = geteuid().as_raw();
+        let found = |owner| own_files(dir.path(), owner, is_arena_name).unwrap();
+        assert_eq!(found(owner), [named("0")]);
+        assert!(found(owner + 1).is_empty());
+    }
 }

@@ -32,7 +32,8 @@ use crate::shared::Shared;
 use crate::syncer::Deletion;
 use crate::threads::Threads;
 use crate::{
-    block_cache, housekeeping, internal_append, internal_read, leadership, report, shutdown,
+    block_cache, housekeeping, internal_append, internal_read, kept_cache, leadership, report,
+    shutdown,
 };
 
 /// The kernel's queue of connections that wait to be accepted.
@@ -104,6 +105,9 @@ impl DataPlane {
         if !(1..=256).contains(&config.network_threads) {
             let message = "num.network.threads must be between 1 and 256";
             return Err(OpenError::Config(message.into()));
+        }
+        if let Some(dir) = &config.cache.dir {
+            kept_cache::sweep_set_aside(dir);
         }
         let placement = Placement::default();
         let mut dirs: Vec<Arc<LogDirState>> = Vec::new();

@@ -197,9 +197,11 @@ fn an_arena_that_is_gone_or_damaged_is_not_missed() {
         let dir = tempfile::tempdir().unwrap();
         let config = keeping(dir.path());
         let end = ended(&config, &["t"]);
-        damage(&arenas(dir.path())[0]).unwrap();
+        let left = arenas(dir.path()).remove(0);
+        damage(&left).unwrap();
         let test = again(&config, &["t"]);
         assert_eq!(read_counted(&test, "t", end).0, 0);
+        assert!(!left.exists(), "nobody else would remove it");
         assert!(!is_unclean(dir.path()));
     }
 }
@@ -307,6 +309,17 @@ fn what_nobody_took_up_for_an_hour_is_removed_by_another_broker() {
     drop(test);
     read_all(&again(&config, &["t"]), "t", end);
     assert!(!is_unclean(dir.path()));
+}
+
+#[test]
+fn nor_is_there_for_ever_what_was_left_before_the_clock_was_set_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = keeping(dir.path());
+    ended(&config, &["t"]);
+    let left = arenas(dir.path()).remove(0);
+    keep_since(dir.path(), 5_000_000_000_000);
+    let _other = start(&config_of(dir.path(), "other"));
+    eventually("sweeping", || (!left.exists()).then_some(()));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use pyrklog_arena::Identity;
 use crate::disk::{self, missing_is_fine};
 use crate::log_dir::LogDir;
 
-const MARKER: &str = ".pyrklog-arena";
+pub(super) const MARKER: &str = ".pyrklog-arena";
 const UNCLEAN: &str = ".pyrklog-unclean";
 const MARKER_BYTES_MAX: u64 = 64 * 1024;
 

@@ -4,10 +4,12 @@
 use std::io;
 use std::path::Path;
 
-use crate::disk::Stamp;
+use pyrklog_arena::{CachedSegment, Found};
+
+use crate::disk::{DirEntry, Stamp};
 use crate::env::LogEnv;
-use crate::log_dir::LogDir;
-use crate::names;
+use crate::log_dir::{LogDir, arena_marker};
+use crate::names::{self, FileKind, Suffix};
 
 /// FNV-1a: the same in every version of this program.
 struct Fnv(u64);
@@ -85,6 +87,58 @@ impl LogDir {
     /// The same of the one with which the directory was opened.
     pub fn clean_mark(&self) -> Option<u64> {
         self.clean_mark
+    }
+
+    /// Tells the marker that names the directory's arena from any other.
+    ///
+    /// # Errors
+    /// The disk's: it is not there, for one.
+    pub fn arena_marker_hash(&self) -> io::Result<u64> {
+        file_hash(&self.env, &self.path.join(arena_marker::MARKER))
+    }
+
+    /// Whether the files are older than what an arena says was written to them: an older copy was put
+    /// in the place of the directory. Half a sentence that names the first such file.
+    pub fn lacks_written(&self, found: &Found) -> Option<String> {
+        let mut partitions: Vec<_> = found.iter().collect();
+        partitions.sort_by_key(|(name, _)| (&name.topic, name.partition));
+        partitions.into_iter().find_map(|(name, found)| {
+            let folder = names::folder_name(&name.topic, name.partition);
+            let mut segments = found.segments.values();
+            segments.find_map(|segment| self.lacks_bytes(&folder, segment))
+        })
+    }
+
+    fn lacks_bytes(&self, folder: &str, segment: &CachedSegment) -> Option<String> {
+        let written = segment.unwritten_from().or(segment.end())?;
+        let base_offset = segment.base_offset();
+        let name = names::file_name(base_offset, FileKind::Log);
+        match self
+            .env
+            .disk()
+            .file_len(&self.path.join(folder).join(&name))
+        {
+            Ok(len) if len < u64::from(written) => Some(format!(
+                "{folder}/{name} has {len} bytes, but {written} were written to it"
+            )),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && written > 0 => {
+                // Retention takes the oldest first, and is done when their blocks are still there.
+                let is_hole = self.has_segment_before(folder, base_offset);
+                is_hole.then(|| format!("{folder}/{name} is not there"))
+            }
+            _ => None,
+        }
+    }
+
+    fn has_segment_before(&self, folder: &str, base_offset: i64) -> bool {
+        let entries = self.env.disk().read_dir(&self.path.join(folder));
+        let is_before = |entry: &DirEntry| {
+            names::parse_segment_file(&entry.name).is_some_and(|file| {
+                let is_log = file.kind == FileKind::Log && file.suffix == Suffix::None;
+                is_log && file.base_offset < base_offset
+            })
+        };
+        entries.is_ok_and(|entries| entries.iter().any(is_before))
     }
 
     /// Whether an orderly end now says of a log that nobody has opened that it was closed in order.
