@@ -28,15 +28,18 @@ class History:
 
     def __init__(self, share: Share) -> None:
         self._share = share
-        self._entries: deque[Rebalance] = deque(maxlen=REBALANCES_MAX)
+        self._entries: deque[Rebalance] = deque()
 
     def begin(self, now_ms: int, reason: str, members: int) -> None:
-        """A rebalance begins."""
+        """A rebalance begins. Where memory is short, fewer of those before it are kept."""
         reason = reason[:REASON_CHARACTERS_MAX]
-        forgotten = self._entries[0].reason if len(self._entries) == REBALANCES_MAX else None
-        self._share.change(REBALANCE_BYTES + text_bytes(reason))
-        if forgotten is not None:
+        size_bytes = REBALANCE_BYTES + text_bytes(reason)
+        while self._entries and not (
+            len(self._entries) < REBALANCES_MAX and self._share.has_room(size_bytes)
+        ):
+            forgotten = self._entries.popleft().reason
             self._share.change(-REBALANCE_BYTES - text_bytes(forgotten))
+        self._share.change(size_bytes)
         self._entries.append(Rebalance(now_ms, reason, members))
 
     def end(self, now_ms: int, generation: int, members: int) -> None:

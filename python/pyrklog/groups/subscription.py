@@ -11,17 +11,20 @@ from collections.abc import Iterable
 from pyrklog.protocol.primitives import DecodeError, string_reader
 
 CONSUMER = "consumer"
+TOPICS_MAX = 100_000
+"""Beyond it topics are not told apart: they take far more memory than the metadata."""
 _PREFIX_BYTES = 6
 _read_string = string_reader(flexible=False, nullable=False)
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics; None where these bytes are no subscription."""
+    """The topics; None where these bytes are no subscription, or one to too many."""
     if len(metadata) < _PREFIX_BYTES:
         return None
     version = int.from_bytes(metadata[:2], "big", signed=True)
     count = int.from_bytes(metadata[2:_PREFIX_BYTES], "big", signed=True)
-    if version < 0 or not 0 <= count <= (len(metadata) - _PREFIX_BYTES) // 2:
+    count_max = min(TOPICS_MAX, (len(metadata) - _PREFIX_BYTES) // 2)
+    if version < 0 or not 0 <= count <= count_max:
         return None
     topics = set()
     position = _PREFIX_BYTES
@@ -35,7 +38,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def all_subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all members; None where one of them cannot be read."""
+    """The topics of all members; None where one of them cannot be read, or they are too many."""
     found: set[str] = set()
     seen: set[bytes] = set()
     for one in metadata:
@@ -46,4 +49,6 @@ def all_subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
         if topics is None:
             return None
         found |= topics
+        if len(found) > TOPICS_MAX:
+            return None
     return frozenset(found)

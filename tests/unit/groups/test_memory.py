@@ -17,6 +17,7 @@ from pyrklog.groups.memory import (
 )
 from pyrklog.groups.registry import Outcome, Registry
 from pyrklog.groups.states import GroupState
+from pyrklog.groups.subscription import TOPICS_MAX, all_subscribed_topics, subscribed_topics
 from pyrklog.groups.values import (
     Append,
     CommitRequest,
@@ -383,3 +384,32 @@ def test_a_commit_founds_no_group_whose_name_finds_no_room() -> None:
     name = "g" * MAX_BYTES
     assert registry.commit(CommitRequest(name, -1, "", None, {("t", 0): Offset(1)}), 1, 0)
     assert not registry.groups
+
+
+def test_the_history_of_rebalances_keeps_to_the_bound() -> None:
+    registry = _registry()
+    _join(registry, _request("g", "0"))
+    _join(registry, _request("g", "0", member_id="c-0"))
+    reasons = registry.groups["g"].history()
+    assert len(reasons) == 1
+    _fill_to_the_end(registry)
+    for generation in range(1, 100):
+        assert _assign(registry, generation, "c-0", {}) is ErrorCode.NONE
+        said = _request("g", "0", member_id="c-0", reason="\N{GRINNING FACE}" * 500)
+        assert _join(registry, said) is ErrorCode.NONE
+    assert 1 <= len(registry.groups["g"].history()) < 10
+    assert "client reason" in registry.groups["g"].history()[-1].reason
+    assert registry.memory.used_bytes <= MAX_BYTES
+
+
+def _subscription(topics: range) -> bytes:
+    strings = b"".join(b"\0\6" + b"%06d" % number for number in topics)
+    return bytes(2) + len(topics).to_bytes(4, "big") + strings
+
+
+def test_a_subscription_to_too_many_topics_is_to_any() -> None:
+    assert subscribed_topics(_subscription(range(TOPICS_MAX))) is not None
+    assert subscribed_topics(_subscription(range(TOPICS_MAX + 1))) is None
+    parts = [_subscription(range(TOPICS_MAX)), _subscription(range(TOPICS_MAX, TOPICS_MAX + 1))]
+    assert all_subscribed_topics(parts[:1]) is not None
+    assert all_subscribed_topics(parts) is None
