@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -19,6 +21,19 @@ def children(pid: int) -> list[int]:
 def is_running(pid: int) -> bool:
     """Whether a process is there and has not ended."""
     return _state(pid)[0] not in "ZX"
+
+
+def is_connected(pid: int, port: int) -> bool:
+    """Whether a process has a connection to that port of 127.0.0.1, also one that nobody has
+    accepted yet."""
+    remote, established = f"0100007F:{port:04X}", "01"
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    sockets = {f"socket:[{row[9]}]" for row in rows if row[2:4] == [remote, established]}
+    held = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            held.add(os.readlink(entry))
+    return not sockets.isdisjoint(held)
 
 
 def _state(pid: int) -> tuple[str, int]:
