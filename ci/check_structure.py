@@ -1,6 +1,7 @@
 """The rules of docs/design.md that no other tool enforces, as a failing check.
 
-Who may import whom, the purity of machines, `unsafe`, and the length of files and functions.
+Who may import whom, the purity of machines, `unsafe`, the length of files and functions, and tests
+that sleep.
 `python ci/check_structure.py [ROOT]` prints one line a violation and exits with 1 if there is any.
 """
 
@@ -21,6 +22,7 @@ FUNCTION_LINES_MAX = 70
 
 RUST_ROOTS = ("rust", "benches")
 PYTHON_ROOTS = ("python", "tests", "ci", "benches", "demo")
+SLEEPER = "tests/support/waiting.py"
 CORE = "pyrklog._core"
 CORE_IMPORTERS = (
     "python/pyrklog/core_plane.py",
@@ -127,6 +129,8 @@ def _check_python(root: Path) -> Iterator[Violation]:
             source = path.read_text()
             yield from _check_file_length(name, source)
             trees[name] = ast.parse(source, name)
+            if name.startswith("tests/") and name != SLEEPER:
+                yield from _check_sleeps(name, source, trees[name])
     for name, tree in trees.items():
         yield from _check_python_functions(name, tree)
     package = {name: imports(name, tree) for name, tree in trees.items() if _in_package(name)}
@@ -237,6 +241,17 @@ def _impure_chain(
 
 def _named(module: str, names: frozenset[str]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in names)
+
+
+def _check_sleeps(name: str, source: str, tree: ast.Module) -> Iterator[Violation]:
+    """Whoever takes for granted what has come about in a while is wrong on a slow machine."""
+    lines = source.splitlines()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep":
+            said = lines[max(node.lineno - 2, 0)].lstrip()
+            if not said.startswith("#"):
+                message = f"sleeps, and no comment above says why; to wait there is {SLEEPER}"
+                yield Violation(name, node.lineno, message)
 
 
 def _check_python_functions(name: str, tree: ast.Module) -> Iterator[Violation]:

@@ -9,12 +9,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.checker.history import NONE, History, decode, encode, value_of
+from tests.support.waiting import wait_until
 
 IMPATIENT = {
     "socket.timeout.ms": 3_000,
@@ -28,7 +30,6 @@ IMPATIENT = {
 BATCH_BYTES_MAX = 16_384
 _PADDING_BYTES_MAX = 600
 _ASKS_S = 3
-_AGAIN_S = 0.2
 _SILENT_S = 10.0
 POLL_S = 0.1
 _OUT_OF_LOG = (
@@ -352,5 +353,5 @@ class Administrator(Client):
     def finish(self) -> None:
         """Deletes all, also what nobody knows to be there."""
         for number in range(1, self._numbers + 1):
-            while not self.delete(f"{self._prefix}-{number}"):
-                time.sleep(_AGAIN_S)
+            name = f"{self._prefix}-{number}"
+            wait_until(partial(self.delete, name), f"{name} cannot be deleted")

@@ -229,6 +229,7 @@ class RawWriter:
             try:
                 self.step()
             except (OSError, wire.ConnectionClosed):
+                # As clients do, before they try again.
                 time.sleep(RECONNECT_S)
 
     def _get_id(self) -> None:
@@ -277,6 +278,7 @@ class RawWriter:
         finally:
             if self._repeats:
                 self._waiting.extendleft(reversed(refused))
+        # As clients do, before they try again.
         time.sleep(RECONNECT_S)
         return False
 

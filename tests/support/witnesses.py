@@ -37,9 +37,6 @@ COORDINATOR_NOT_YET = (
     ErrorCode.NOT_COORDINATOR,
 )
 PAUSE_S = 0.02
-"""Between a client's requests: the broker is to be at work all the time, and not short of it."""
-DELETION_PAUSE_S = 0.3
-"""Between deletions of records; readers and writers get on meanwhile."""
 
 
 def _reading(bootstrap: str, group: str) -> dict[str, Any]:
@@ -129,6 +126,7 @@ class Committer:
             for _ in range(50):
                 partition = random.randrange(len(self._commits.sent))
                 self._commit(asker, partition)
+                # Others are to be served beside it.
                 time.sleep(PAUSE_S)
 
     def _commit(self, asker: Asker, partition: int) -> None:
@@ -216,6 +214,7 @@ class PassingTopics:
                 else:
                     self._delete(connection, asker, name)
                 self.changes += 1
+                # The topics are to live for a while: also when the broker is killed.
                 time.sleep(5 * PAUSE_S)
 
     def _compare(self, listed: set[str]) -> None:
@@ -292,7 +291,8 @@ class Deleter:
         """Two deletions over one connection."""
         with Asker(self._bootstrap, PATIENCE_S) as asker:
             for _ in range(2):
-                time.sleep(DELETION_PAUSE_S)
+                # Readers and writers are to get on before the next one.
+                time.sleep(0.3)
                 seen = self._ledger.seen_up_to(self._place)
                 self._delete(asker, random.randrange(self.requested, max(seen, self.requested) + 1))
 

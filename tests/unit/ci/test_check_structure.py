@@ -84,6 +84,7 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ("rust/new/Cargo.toml", "", "the crate new has no rules"),
         ("benches/new/Cargo.toml", "", "the crate new has no rules"),
         ("tests/test_a.py", "\n" * (FILE_LINES_MAX + 1), f"{FILE_LINES_MAX + 1} lines"),
+        ("tests/test_a.py", "import time\ntime.sleep(1)\n", ":2: sleeps, and no comment above"),
         ("rust/log/src/a.rs", "\n" * (FILE_LINES_MAX + 1), f"{FILE_LINES_MAX + 1} lines"),
         (
             "tests/test_a.py",
@@ -101,6 +102,12 @@ def test_a_planted_violation_is_found(tmp_path: Path, name: str, text: str, expe
     found = plant(tmp_path, {name: text})
     assert len(found) == 1, found
     assert expected in found[0]
+
+
+def test_pauses_that_say_why_and_those_of_the_helper_are_right(tmp_path: Path) -> None:
+    reasoned = "import time\n# As a client that is slow.\ntime.sleep(1)\n"
+    helper = "import time\ntime.sleep(1)\n"
+    assert plant(tmp_path, {"tests/test_a.py": reasoned, "tests/support/waiting.py": helper}) == []
 
 
 def test_imports_for_type_checkers_do_not_count(tmp_path: Path) -> None:
