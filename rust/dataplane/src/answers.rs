@@ -34,6 +34,10 @@ pub fn reply(
     borrow_memory(cx, conn);
     match (exclusive, answer) {
         (_, Answer::Close) => Err(Close::Silently),
+        (_, Answer::NoRoom(bytes)) => {
+            let reason = format!("no memory for its answer of {bytes} bytes");
+            Err(Close::Protocol(reason))
+        }
         (
             Exclusive::Control {
                 api_key,
@@ -85,6 +89,13 @@ pub fn tell_gone(shared: &Shared, conn: &Connection) {
 pub fn pass_turn(shared: &Shared) {
     if let Some(place) = shared.channel.next_waiting() {
         shared.inboxes[place.thread].send(Message::Unblock { token: place.token });
+    }
+}
+
+/// The same for a connection that has a turn, and does not use it.
+pub fn pass_unused_turn(shared: &Shared, conn: &mut Connection) {
+    if std::mem::take(&mut conn.has_turn) {
+        pass_turn(shared);
     }
 }
 

@@ -144,6 +144,8 @@ pub struct Connection {
     pub listener: Arc<str>,
     /// Who it is.
     pub principal: Arc<str>,
+    /// It is another broker's ([`crate::peers`]).
+    pub is_broker: bool,
     _permit: Permit,
 
     /// Received and not worked on.
@@ -178,6 +180,8 @@ pub struct Connection {
     pub exclusive: Option<Exclusive>,
     /// What holds back the next frame.
     pub hold: Option<Hold>,
+    /// It was woken for a place at the control plane, and has not tried to take it yet.
+    pub has_turn: bool,
     /// The produce request that waits for its log directory, and those behind it.
     pub parked: Option<Parked>,
     /// Nothing more is worked on; it closes once everything is answered.
@@ -209,6 +213,7 @@ impl Connection {
             host: new.host,
             listener: new.listener,
             principal,
+            is_broker: false,
             _permit: new.permit,
             received: Received::default(),
             readable: true,
@@ -225,6 +230,7 @@ impl Connection {
             unread_since_ms: NEVER_MS,
             exclusive: None,
             hold: None,
+            has_turn: false,
             parked: None,
             is_closing: false,
             last_wait: 0,

@@ -16,7 +16,8 @@ use crate::output::borrow_memory;
 use crate::replies;
 use crate::request_channel::{Asked, Place};
 use crate::{
-    answers, api_versions, fetch, list_offsets, offset_for_leader_epoch, produce, produce_old,
+    answers, api_versions, fetch, list_offsets, offset_for_leader_epoch, peers, produce,
+    produce_old,
 };
 
 use crate::produce::{ADMIN_CLIENT_ID, Arrival};
@@ -56,8 +57,12 @@ pub enum Step {
 /// Works on one frame (without its length prefix).
 pub fn dispatch(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Result<Step, Close> {
     let step = begin(cx, conn, frame);
-    if matches!(step, Ok(Step::Taken)) && cx.heavy.end_request() {
-        cx.statistics.heavy_requests.add(1);
+    if matches!(step, Ok(Step::Taken)) {
+        if cx.heavy.end_request() {
+            cx.statistics.heavy_requests.add(1);
+        }
+        // What it waited with needed no place after all.
+        answers::pass_unused_turn(&cx.shared, conn);
     }
     step
 }
@@ -76,6 +81,7 @@ fn begin(cx: &mut Context, conn: &mut Connection, frame: &mut [u8]) -> Result<St
     let Some(row) = served else {
         return Err(Close::Protocol(format!("API key {api_key} is unknown")));
     };
+    peers::recognise(cx, conn, row, api_version, &frame[body_start..]);
     if api_key == key::PRODUCE && row.serves(api_version) {
         if conn.pending.len() >= PENDING_MAX || conn.pending_bytes >= PENDING_MAX_BYTES {
             conn.hold = Some(Hold::Order);
@@ -265,6 +271,7 @@ fn begin_at_control_plane(
     api_key: i16,
     body_bytes: usize,
 ) -> Option<RequestId> {
+    conn.has_turn = false;
     let asked = Asked {
         place: Place {
             thread: cx.thread,
@@ -273,6 +280,7 @@ fn begin_at_control_plane(
         host: conn.host,
         body_bytes,
         is_commit: api_key == key::OFFSET_COMMIT,
+        is_broker: conn.is_broker,
     };
     let is_between_brokers = api::lookup(api_key).is_some_and(|row| row.is_between_brokers);
     if is_between_brokers || api_key == key::HEARTBEAT {

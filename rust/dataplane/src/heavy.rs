@@ -3,11 +3,17 @@
 //! The worst that is allowed takes a quarter of a second. A thread works on one of them in a turn,
 //! when everybody else has been served, so that a request that takes no time waits for one such
 //! request at most, however many there are.
+//!
+//! Other brokers go first: clients that ask for much must not keep a follower from its records, nor
+//! a broker from being told what it leads. Among clients hosts take turns, so that one with many
+//! connections does not keep the others out.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use crate::connection::{Connection, Hold};
 use crate::context::Context;
+use crate::hash::FastMap;
 use crate::inbox::Token;
 
 /// A request of more bytes than this counts as long, unless the bytes are records.
@@ -19,10 +25,15 @@ pub const PARTITIONS: usize = 5_000;
 /// And one with a larger answer of the broker's own making.
 pub const REPLY_BYTES: usize = 512 * 1024;
 
+/// Turns of other brokers in a row while clients wait: their fetches may all take long.
+const BROKERS_IN_A_ROW: usize = 4;
+
 /// What a network thread knows of them.
 #[derive(Debug, Default)]
 pub struct Heavy {
-    waiting: VecDeque<Token>,
+    brokers: VecDeque<Token>,
+    clients: ByHost,
+    brokers_in_a_row: usize,
     /// Whose turn it is.
     turn_of: Option<Token>,
     /// It is being worked on.
@@ -32,13 +43,31 @@ pub struct Heavy {
 impl Heavy {
     /// Whether connections wait for their turn.
     pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.brokers.is_empty() || !self.clients.is_empty()
     }
 
     /// The next connection, whose turn it is from now on.
     pub fn next(&mut self) -> Option<Token> {
-        self.turn_of = self.waiting.pop_front();
+        self.turn_of = self.pop();
         self.turn_of
+    }
+
+    fn pop(&mut self) -> Option<Token> {
+        let is_brokers = self.brokers_in_a_row < BROKERS_IN_A_ROW || self.clients.is_empty();
+        if is_brokers && let Some(broker) = self.brokers.pop_front() {
+            self.brokers_in_a_row += 1;
+            return Some(broker);
+        }
+        self.brokers_in_a_row = 0;
+        self.clients.pop()
+    }
+
+    fn wait(&mut self, conn: &Connection) {
+        if conn.is_broker {
+            self.brokers.push_back(conn.token);
+        } else {
+            self.clients.push(conn.host, conn.token);
+        }
     }
 
     /// A request was worked on: if it was a long one, that was it for this turn.
@@ -57,6 +86,40 @@ impl Heavy {
     }
 }
 
+/// Connections in their order, of which hosts have one each in turn.
+#[derive(Debug, Default)]
+struct ByHost {
+    /// Each that has some, once.
+    hosts: VecDeque<IpAddr>,
+    of_host: FastMap<IpAddr, VecDeque<Token>>,
+}
+
+impl ByHost {
+    fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    fn push(&mut self, host: IpAddr, token: Token) {
+        let own = self.of_host.entry(host).or_default();
+        if own.is_empty() {
+            self.hosts.push_back(host);
+        }
+        own.push_back(token);
+    }
+
+    fn pop(&mut self) -> Option<Token> {
+        let host = self.hosts.pop_front()?;
+        let own = self.of_host.get_mut(&host)?;
+        let token = own.pop_front();
+        if own.is_empty() {
+            self.of_host.remove(&host);
+        } else {
+            self.hosts.push_back(host);
+        }
+        token
+    }
+}
+
 /// Whether a request may go on that takes long if `is_heavy`; else its connection is held until it
 /// is its turn.
 pub fn admit(cx: &mut Context, conn: &mut Connection, is_heavy: bool) -> bool {
@@ -68,6 +131,27 @@ pub fn admit(cx: &mut Context, conn: &mut Connection, is_heavy: bool) -> bool {
         return true;
     }
     conn.hold = Some(Hold::Heavy);
-    cx.heavy.waiting.push_back(conn.token);
+    cx.heavy.wait(conn);
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_take_turns_and_brokers_go_first_but_not_for_ever() {
+        let mut heavy = Heavy::default();
+        let host = |number| IpAddr::from([127, 0, 0, number]);
+        for token in 10..15 {
+            heavy.clients.push(host(1), token);
+        }
+        heavy.clients.push(host(2), 20);
+        heavy.clients.push(host(3), 30);
+        heavy.brokers.extend(1..=6);
+        let order: Vec<Token> = std::iter::from_fn(|| heavy.next()).collect();
+        assert_eq!(order, [1, 2, 3, 4, 10, 5, 6, 20, 30, 11, 12, 13, 14]);
+        assert!(!heavy.has_waiting());
+        assert!(heavy.clients.of_host.is_empty());
+    }
 }

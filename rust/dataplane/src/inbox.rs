@@ -109,6 +109,8 @@ pub enum Answer {
     Resume(Vec<(String, i16)>),
     /// No answer fits: close the connection.
     Close,
+    /// The same, since there is no memory for the answer of so many bytes.
+    NoRoom(usize),
 }
 
 /// See the module.

@@ -59,9 +59,16 @@ impl MemoryBudget {
 
     /// Whether `connection` may have `bytes` more. They are not counted yet.
     pub fn fits(&self, connection: u64, bytes: usize) -> bool {
-        if self.used_bytes().saturating_add(bytes) <= self.max_bytes {
-            return true;
-        }
+        self.has_room(bytes) || self.exempts(connection)
+    }
+
+    /// Whether `bytes` more are within the bound.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.used_bytes().saturating_add(bytes) <= self.max_bytes
+    }
+
+    /// Whether `connection` may exceed the bound: it does from now on, unless another one does.
+    pub fn exempts(&self, connection: u64) -> bool {
         match self
             .exempt
             .compare_exchange(0, connection, Ordering::AcqRel, Ordering::Acquire)
@@ -74,13 +81,6 @@ impl MemoryBudget {
     /// The bound.
     pub fn max_bytes(&self) -> usize {
         self.max_bytes
-    }
-
-    /// Counts `bytes` where they fit, or where nothing else is counted.
-    pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        let used_bytes = self.used_bytes();
-        let has_room = used_bytes == 0 || used_bytes.saturating_add(bytes) <= self.max_bytes;
-        has_room.then(|| Held::new(self, bytes))
     }
 
     /// Whether `connection` is the one that may exceed the bound.

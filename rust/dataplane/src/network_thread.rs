@@ -327,6 +327,7 @@ impl NetworkThread {
             return;
         };
         if matches!(conn.hold, Some(Hold::Parked | Hold::ControlFull)) {
+            conn.has_turn |= conn.hold == Some(Hold::ControlFull);
             conn.hold = None;
         }
         self.list(token);
@@ -562,6 +563,7 @@ impl NetworkThread {
         if conn.hold == Some(Hold::ControlFull) {
             self.cx.shared.channel.forget(place);
         }
+        answers::pass_unused_turn(&self.cx.shared, &mut conn);
         parking::forget(&mut conn, place);
         replies::forget(&self.cx, &mut conn);
         for produce in &conn.pending {

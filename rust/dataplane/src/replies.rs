@@ -11,11 +11,14 @@
 //! [`UNREAD_MAX_MS`] is closed: a reply that nobody reads must not keep others from theirs. For the
 //! same reason a consumer's fetch that waits for records and is counted waits no longer than
 //! [`FETCH_WAIT_MAX_MS`] then.
+//!
+//! Other brokers have a share of their own ([`crate::reply_memory`]).
 
 use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
 use crate::context::Context;
 use crate::fetch;
 use crate::inbox::Message;
+use crate::reply_memory::UNREAD_MAX_MS;
 use crate::timers::NEVER_MS;
 
 /// What a connection may hold without being counted.
@@ -33,25 +36,25 @@ const REQUEST_SHARE: usize = 2;
 /// A request may name so many partitions in any case.
 const REQUEST_PARTITIONS_MIN: usize = 10_000;
 
-/// How long a reply may stay unread while requests wait for memory.
-const UNREAD_MAX_MS: i64 = 5_000;
-
 /// How long a counted fetch may wait for records while requests wait for memory; Kafka's clients
 /// do not ask for more by default.
 const FETCH_WAIT_MAX_MS: i64 = 500;
 
-/// For so long after a request had to wait, memory counts as short.
-const SHORT_MS: i64 = 1_000;
+/// The connection turns out to be another broker's.
+pub fn become_brokers(cx: &Context, conn: &mut Connection) {
+    forget(cx, conn);
+    conn.is_broker = true;
+}
 
 /// Whether a request may go on that will hold about `bytes`; else the connection is held.
 pub fn admit(cx: &mut Context, conn: &mut Connection, bytes: usize) -> bool {
-    let budget = &cx.shared.replies;
+    let memory = &cx.shared.replies;
     let is_little = bytes.saturating_add(conn.reply_bytes) <= FREE_BYTES;
-    if is_little || budget.fits(conn.id, bytes) {
+    if is_little || memory.fits(conn.is_broker, conn.id, bytes) {
         return true;
     }
     conn.hold = Some(Hold::Replies { bytes });
-    note_short(cx);
+    note_short(cx, conn.is_broker);
     false
 }
 
@@ -75,10 +78,9 @@ pub fn admit_partitions(
 }
 
 /// A request waits for memory. Other threads have connections that may give some up.
-fn note_short(cx: &mut Context) {
+fn note_short(cx: &mut Context, is_broker: bool) {
     cx.is_hungry = true;
-    let now_ms = cx.now.mono_ms;
-    if now_ms - cx.shared.note_short_of_replies(now_ms) < SHORT_MS {
+    if cx.shared.replies.note_waiting(is_broker, cx.now.mono_ms) {
         return;
     }
     for thread in 0..cx.shared.inboxes.len() {
@@ -88,8 +90,9 @@ fn note_short(cx: &mut Context) {
     }
 }
 
-fn is_short(cx: &Context) -> bool {
-    cx.now.mono_ms - cx.shared.short_of_replies_ms() < SHORT_MS
+fn is_short(cx: &Context, conn: &Connection) -> bool {
+    let now_ms = cx.now.mono_ms;
+    cx.shared.replies.is_short(conn.is_broker, now_ms)
 }
 
 /// Counts what the connection holds now.
@@ -110,17 +113,17 @@ pub fn count(cx: &mut Context, conn: &mut Connection) {
     };
     let bytes = conn.out.memory_bytes() + conn.pending_bytes + work_bytes;
     set(cx, conn, if bytes > FREE_BYTES { bytes } else { 0 });
-    cx.is_hungry |= conn.reply_bytes > 0 && is_short(cx);
+    cx.is_hungry |= conn.reply_bytes > 0 && is_short(cx, conn);
 }
 
 /// The connection is gone, and what it held.
 pub fn forget(cx: &Context, conn: &mut Connection) {
     set(cx, conn, 0);
-    cx.shared.replies.release(conn.id);
+    cx.shared.replies.of(conn.is_broker).release(conn.id);
 }
 
 fn set(cx: &Context, conn: &mut Connection, bytes: usize) {
-    let budget = &cx.shared.replies;
+    let budget = cx.shared.replies.of(conn.is_broker);
     if bytes != conn.reply_bytes {
         budget.change(conn.reply_bytes, bytes);
         conn.reply_bytes = bytes;
@@ -137,7 +140,7 @@ fn set(cx: &Context, conn: &mut Connection, bytes: usize) {
 /// Its reply stays unread while requests wait, or cannot be sent.
 pub fn look(cx: &mut Context, conn: &mut Connection) -> Result<bool, Close> {
     let now_ms = cx.now.mono_ms;
-    if conn.reply_bytes > 0 && is_short(cx) {
+    if conn.reply_bytes > 0 && is_short(cx, conn) {
         cx.is_hungry = true;
         let unread_ms = now_ms.saturating_sub(conn.unread_since_ms);
         if unread_ms > UNREAD_MAX_MS {
@@ -154,10 +157,11 @@ pub fn look(cx: &mut Context, conn: &mut Connection) -> Result<bool, Close> {
     let Some(Hold::Replies { bytes }) = conn.hold else {
         return Ok(false);
     };
-    if cx.shared.replies.fits(conn.id, bytes) {
+    let memory = &cx.shared.replies;
+    if memory.fits(conn.is_broker, conn.id, bytes) {
         conn.hold = None;
         return Ok(true);
     }
-    note_short(cx);
+    note_short(cx, conn.is_broker);
     Ok(false)
 }

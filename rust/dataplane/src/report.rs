@@ -74,6 +74,7 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
         ("command_queue_depth", shared.commands.depth()),
         ("receive_memory_bytes", shared.budget.used_bytes()),
         ("reply_memory_bytes", shared.replies.used_bytes()),
+        ("replies_refused", shared.replies.refused()),
         ("fetch_sessions", sessions.sessions),
         ("fetch_session_partitions", sessions.partitions),
     ];

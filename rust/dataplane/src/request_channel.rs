@@ -44,6 +44,8 @@ pub struct Asked {
     pub body_bytes: usize,
     /// Whether it commits offsets.
     pub is_commit: bool,
+    /// Whether another broker asks.
+    pub is_broker: bool,
 }
 
 /// The part of the receive memory (`queued.max.request.bytes`) that commits may wait in besides it,
@@ -118,6 +120,7 @@ struct Inner {
 #[derive(Debug)]
 struct Parked {
     place: Place,
+    is_broker: bool,
     _charge: Option<Charge>,
 }
 
@@ -192,6 +195,7 @@ impl RequestChannel {
         self.budget.subtract(request.body_bytes);
         let parked = Parked {
             place: request.place,
+            is_broker: request.is_broker,
             _charge: charge,
         };
         inner.parked.insert(id, parked);
@@ -218,6 +222,14 @@ impl RequestChannel {
     pub fn holds(&self, id: RequestId) -> bool {
         let inner = self.inner.lock();
         inner.in_flight.contains_key(&id) || inner.parked.contains_key(&id)
+    }
+
+    /// Whether another broker waits for the answer.
+    pub fn is_brokers(&self, id: RequestId) -> bool {
+        let inner = self.inner.lock();
+        let asked = inner.placeless.get(&id).or(inner.in_flight.get(&id));
+        let parked = || inner.parked.get(&id).map(|parked| parked.is_broker);
+        asked.map(|asked| asked.is_broker).or_else(parked) == Some(true)
     }
 
     /// The memory of what is parked.
@@ -282,6 +294,7 @@ mod tests {
             host: IpAddr::from([127, 0, 0, 1]),
             body_bytes,
             is_commit: false,
+            is_broker: false,
         }
     }
 

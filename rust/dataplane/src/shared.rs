@@ -29,6 +29,7 @@ use crate::placement::Placement;
 use crate::reader_pool::ReaderPool;
 use crate::registry::Registry;
 use crate::replication_quota::ReplicationQuotas;
+use crate::reply_memory::ReplyMemory;
 use crate::request_channel::{RequestChannel, Waiting};
 use crate::statistics::Statistics;
 use crate::validators::Validators;
@@ -73,9 +74,7 @@ pub struct Shared {
     /// The bound on receive memory.
     pub budget: Arc<MemoryBudget>,
     /// The bound on the memory of replies.
-    pub replies: Arc<MemoryBudget>,
-    /// When a request last had to wait for memory of replies.
-    short_of_replies_ms: AtomicI64,
+    pub replies: ReplyMemory,
     /// The bounds on connections.
     pub limits: Arc<ConnectionLimits>,
     /// Sockets to accept from.
@@ -143,8 +142,7 @@ impl Shared {
                 config.receive_buffers_max_bytes / 2,
             )),
             budget,
-            replies: Arc::new(MemoryBudget::new(config.receive_buffers_max_bytes)),
-            short_of_replies_ms: AtomicI64::new(i64::MIN / 2),
+            replies: ReplyMemory::new(config.receive_buffers_max_bytes, config.cluster.is_some()),
             limits: ConnectionLimits::new(
                 connections_max(config.max_connections),
                 config.max_connections_per_ip,
@@ -168,16 +166,6 @@ impl Shared {
         let count = self.session_count.fetch_add(1, Ordering::Relaxed);
         let id = (self.session_seed.hash_one(count) & 0x7fff_ffff) as i32;
         id.max(1)
-    }
-
-    /// A request has to wait for memory of replies; when one last had to, monotonic milliseconds.
-    pub fn note_short_of_replies(&self, now_ms: i64) -> i64 {
-        self.short_of_replies_ms.swap(now_ms, Ordering::Relaxed)
-    }
-
-    /// When one last had to; monotonic milliseconds.
-    pub fn short_of_replies_ms(&self) -> i64 {
-        self.short_of_replies_ms.load(Ordering::Relaxed)
     }
 
     /// A number that names nothing else (names of deleted folders).

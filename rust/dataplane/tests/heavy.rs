@@ -3,11 +3,13 @@
 mod harness;
 
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use harness::*;
 use pyrklog_dataplane::testing::{Moment, NetworkHook};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::api::key;
+use rustix::net::sockopt::set_socket_linger;
 
 /// Lets a network thread go on turn by turn.
 #[derive(Default)]
@@ -64,6 +66,122 @@ impl Drop for Opened {
     fn drop(&mut self) {
         self.0.set(None);
     }
+}
+
+/// A plane of a cluster with one network thread, which ends no turn before its gate lets it.
+fn start_gated(dir: &std::path::Path, gate: &Arc<Gate>) -> TestPlane {
+    let mut config = config(vec![dir.join("logs")]);
+    config.network_threads = 1;
+    config.control_queue_max_requests = 1;
+    config.cluster = Some(cluster());
+    let hook: NetworkHook = Box::new({
+        let gate = Arc::clone(gate);
+        move |_, moment| {
+            if moment == Moment::Turn {
+                gate.pass();
+            }
+        }
+    });
+    TestPlane::start_hooked(config, Arc::new(RealDisk), hook)
+}
+
+fn has_bytes(client: &Client) -> bool {
+    client.stream.set_nonblocking(true).unwrap();
+    let has_bytes = client.stream.peek(&mut [0]).is_ok_and(|count| count > 0);
+    client.stream.set_nonblocking(false).unwrap();
+    has_bytes
+}
+
+#[test]
+fn long_requests_of_brokers_go_first_and_hosts_take_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let mut test = start_gated(dir.path(), &gate);
+    let gate = Opened(gate);
+    let port = test.port;
+    test.know(&[(1, port), (2, port)]);
+    test.describe_topic("wide", 30_000, &topic_config());
+    let mut clients: Vec<Client> = (0..6).map(|_| test.client_from(1)).collect();
+    clients.push(test.client_from(2));
+    clients.push(test.client_from(1));
+    let (modest, broker) = (6, 7);
+    let mut ask = Ask::one("wide", 0, 0).version(17);
+    ask.replica_id = 2;
+    clients[broker].call(key::FETCH, 17, &ask.encode());
+    for client in &mut clients {
+        client.call(key::API_VERSIONS, 0, &[]);
+    }
+    gate.0.set(Some(0));
+    // Wakes it, should it sleep.
+    let mut other = test.client();
+    other.send(key::API_VERSIONS, 0, &[]);
+    gate.0.wait();
+    let wide = metadata_body("wide");
+    for client in &mut clients {
+        client.send(key::METADATA, 12, &wide);
+    }
+    let mut served: Vec<usize> = Vec::new();
+    while served.len() < clients.len() {
+        gate.0.set(Some(1));
+        gate.0.wait();
+        let fresh =
+            (0..clients.len()).filter(|at| !served.contains(at) && has_bytes(&clients[*at]));
+        let fresh: Vec<usize> = fresh.collect();
+        assert!(fresh.len() <= 1, "{fresh:?} in one turn");
+        served.extend(fresh);
+    }
+    assert_eq!(served[0], broker, "{served:?}");
+    assert!(served[1..3].contains(&modest), "{served:?}");
+}
+
+#[test]
+fn a_connection_that_ends_before_its_turn_at_the_control_plane_passes_it_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let mut test = start_gated(dir.path(), &gate);
+    let gate = Opened(gate);
+    test.describe_topic("wide", 30_000, &topic_config());
+    let mut first = test.client();
+    first.send(key::DESCRIBE_CLUSTER, 0, &[0]);
+    let ahead = test.wait_for_request();
+    let waiting = |count| {
+        eventually("those that wait", || {
+            (test.statistic("control_queue_waiting") == count).then_some(())
+        });
+    };
+    let mut leaving = test.client();
+    leaving.send(key::JOIN_GROUP, 0, &vec![0; 100_000]);
+    waiting(1);
+    let mut last = test.client();
+    last.send(key::DESCRIBE_CLUSTER, 0, &[7]);
+    waiting(2);
+    let mut busy: Vec<Client> = (0..4).map(|_| test.client()).collect();
+    for client in &mut busy {
+        client.call(key::API_VERSIONS, 0, &[]);
+    }
+    gate.0.set(Some(0));
+    let mut other = test.client();
+    other.send(key::API_VERSIONS, 0, &[]);
+    gate.0.wait();
+    let wide = metadata_body("wide");
+    for client in &mut busy {
+        client.send(key::METADATA, 12, &wide);
+    }
+    gate.0.set(Some(1));
+    gate.0.wait();
+    // It may go on now, behind others whose requests take long, and goes.
+    test.plane.reply(ahead.id, vec![9]);
+    gate.0.set(Some(1));
+    gate.0.wait();
+    assert_eq!(test.statistic("control_queue_waiting"), 1);
+    set_socket_linger(&leaving.stream, Some(Duration::ZERO)).unwrap();
+    drop(leaving);
+    gate.0.set(None);
+    let request = test.wait_for_request();
+    assert_eq!(
+        (request.api_key, &request.body[..]),
+        (key::DESCRIBE_CLUSTER, &[7][..])
+    );
 }
 
 #[test]

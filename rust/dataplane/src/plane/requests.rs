@@ -2,19 +2,27 @@
 
 use super::DataPlane;
 use crate::api::RequestId;
+use crate::clock::mono_ms;
 use crate::inbox::{Answer, Message};
 use crate::replies::FREE_BYTES;
 use crate::request_channel::{Parking, Place};
 
 impl DataPlane {
     /// Answers a request with the body after the response header. An id that is unknown or
-    /// answered already is ignored. Where a large answer finds no memory the connection is closed.
+    /// answered already is ignored. Where a large answer finds no memory the connection is closed,
+    /// unless it is another broker's.
     pub fn reply(&self, request: RequestId, body: Vec<u8>) {
         let answer = if body.len() <= FREE_BYTES {
             Answer::Body(body, None)
         } else {
-            match self.shared.replies.hold(body.len()) {
-                None => Answer::Close,
+            let is_broker = self.shared.channel.is_brokers(request);
+            let memory = &self.shared.replies;
+            let held = memory.hold(is_broker, body.len()).or_else(|| {
+                self.note_short_of_replies(is_broker);
+                memory.hold_beyond(is_broker, body.len())
+            });
+            match held {
+                None => Answer::NoRoom(body.len()),
                 held => Answer::Body(body, held),
             }
         };
@@ -59,6 +67,16 @@ impl DataPlane {
         });
         if let Some(next) = next {
             self.unblock(next);
+        }
+    }
+
+    /// Connections that do not take what they asked for are closed, so that the next answer has room.
+    fn note_short_of_replies(&self, is_broker: bool) {
+        if self.shared.replies.note_refused(is_broker, mono_ms()) {
+            return;
+        }
+        for inbox in &self.shared.inboxes {
+            inbox.send(Message::Hungry);
         }
     }
 

@@ -1,0 +1,167 @@
+//! How much memory replies have: one share for clients, and one for other brokers.
+//!
+//! Clients cannot fill the brokers' share; brokers have what clients leave free besides. So replies that they leave unread keep no follower from its
+//! records and no broker from what it is told. Answers of the control plane are made when they come
+//! here: a client's that finds no room is refused, a broker's never. Either way memory counts as short
+//! then, as it does when a request has to wait for some.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use crate::memory_budget::{Held, MemoryBudget};
+
+/// The part of the memory that is kept for what other brokers are sent.
+const BROKERS_SHARE: usize = 8;
+
+/// For so long after a request had to wait memory counts as short.
+const WAITING_SHORT_MS: i64 = 1_000;
+
+/// How long a reply may stay unread while memory is short.
+pub const UNREAD_MAX_MS: i64 = 5_000;
+
+/// See the module.
+#[derive(Debug)]
+pub struct ReplyMemory {
+    clients: Pool,
+    brokers: Pool,
+    refused: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Pool {
+    budget: Arc<MemoryBudget>,
+    /// Until when memory counts as short; monotonic milliseconds.
+    short_until_ms: AtomicI64,
+}
+
+impl Pool {
+    fn new(max_bytes: usize) -> Pool {
+        Pool {
+            budget: Arc::new(MemoryBudget::new(max_bytes)),
+            short_until_ms: AtomicI64::new(i64::MIN),
+        }
+    }
+}
+
+impl ReplyMemory {
+    /// Of `max_bytes`; brokers have a part of it where there are others.
+    pub fn new(max_bytes: usize, in_cluster: bool) -> ReplyMemory {
+        let brokers_bytes = match in_cluster {
+            true => max_bytes / BROKERS_SHARE,
+            false => 0,
+        };
+        ReplyMemory {
+            clients: Pool::new(max_bytes - brokers_bytes),
+            brokers: Pool::new(brokers_bytes),
+            refused: AtomicUsize::new(0),
+        }
+    }
+
+    fn pool(&self, is_broker: bool) -> &Pool {
+        match is_broker {
+            true => &self.brokers,
+            false => &self.clients,
+        }
+    }
+
+    /// What connections of brokers share, or those of clients.
+    pub fn of(&self, is_broker: bool) -> &Arc<MemoryBudget> {
+        &self.pool(is_broker).budget
+    }
+
+    /// Both shares.
+    pub fn max_bytes(&self) -> usize {
+        self.clients.budget.max_bytes() + self.brokers.budget.max_bytes()
+    }
+
+    /// Bytes in use.
+    pub fn used_bytes(&self) -> usize {
+        self.clients.budget.used_bytes() + self.brokers.budget.used_bytes()
+    }
+
+    /// A request waits for memory; it says so again as long as it does. Whether memory was short
+    /// already.
+    pub fn note_waiting(&self, is_broker: bool, now_ms: i64) -> bool {
+        self.note_short(is_broker, now_ms, WAITING_SHORT_MS)
+    }
+
+    /// An answer found no room, and says so once: the same.
+    pub fn note_refused(&self, is_broker: bool, now_ms: i64) -> bool {
+        self.note_short(is_broker, now_ms, UNREAD_MAX_MS + WAITING_SHORT_MS)
+    }
+
+    fn note_short(&self, is_broker: bool, now_ms: i64, for_ms: i64) -> bool {
+        let until_ms = &self.pool(is_broker).short_until_ms;
+        until_ms.fetch_max(now_ms + for_ms, Ordering::Relaxed) > now_ms
+    }
+
+    /// Whether there was no room for something lately.
+    pub fn is_short(&self, is_broker: bool, now_ms: i64) -> bool {
+        let until_ms = &self.pool(is_broker).short_until_ms;
+        until_ms.load(Ordering::Relaxed) > now_ms
+    }
+
+    /// Whether a connection may have `bytes` more. They are not counted yet.
+    pub fn fits(&self, is_broker: bool, connection: u64, bytes: usize) -> bool {
+        let own = self.of(is_broker);
+        self.has_room(is_broker, bytes) || own.exempts(connection)
+    }
+
+    /// Brokers have their share and what clients leave free, clients have no more than theirs.
+    fn has_room(&self, is_broker: bool, bytes: usize) -> bool {
+        let fits_in_all = self.used_bytes().saturating_add(bytes) <= self.max_bytes();
+        let fits_in_own = self.of(is_broker).has_room(bytes);
+        match is_broker {
+            true => fits_in_all || fits_in_own,
+            false => fits_in_all && fits_in_own,
+        }
+    }
+
+    /// Counts an answer of the control plane, if there is room for it, or if nothing else is counted.
+    pub fn hold(&self, is_broker: bool, bytes: usize) -> Option<Held> {
+        let own = self.of(is_broker);
+        let may_hold = own.used_bytes() == 0 || self.has_room(is_broker, bytes);
+        may_hold.then(|| Held::new(own, bytes))
+    }
+
+    /// The same where there is none: a client's answer is refused.
+    pub fn hold_beyond(&self, is_broker: bool, bytes: usize) -> Option<Held> {
+        if !is_broker {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Held::new(self.of(is_broker), bytes))
+    }
+
+    /// Answers that were refused so far.
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brokers_have_their_share_and_what_clients_leave_free() {
+        let memory = ReplyMemory::new(800, true);
+        assert!(memory.fits(true, 1, 800));
+        let clients = memory.hold(false, 700).unwrap();
+        assert!(memory.fits(false, 2, 1), "one goes beyond the bound");
+        assert!(!memory.fits(false, 3, 1));
+        assert!(
+            memory.hold(false, 1).is_none(),
+            "its eighth is the brokers'"
+        );
+        let brokers = memory.hold(true, 100).unwrap();
+        assert!(memory.hold(true, 1).is_none());
+        drop(clients);
+        let borrowed = memory.hold(true, 600).unwrap();
+        let beside = memory.hold(false, 100);
+        assert!(beside.is_some());
+        assert!(memory.hold(false, 1).is_none(), "brokers have the rest");
+        drop((brokers, borrowed, beside));
+        assert_eq!(memory.used_bytes(), 0);
+    }
+}

@@ -1,0 +1,130 @@
+//! What other brokers are sent does not wait for clients, nor is it refused for their sake.
+
+mod harness;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use harness::*;
+use pyrklog_dataplane::api::{Event, PlaneConfig};
+use pyrklog_log::disk::RealDisk;
+use pyrklog_wire::api::key;
+use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse, FetchTopicToWrite};
+
+/// The memory of replies in these tests: an eighth of it is for brokers.
+const REPLIES_MAX_BYTES: usize = 4 << 20;
+
+/// An answer that fills what clients have.
+const LARGE_BYTES: usize = REPLIES_MAX_BYTES - 1000;
+
+fn small(dir: &Path) -> PlaneConfig {
+    let mut config = config(vec![dir.join("logs")]);
+    config.receive_buffers_max_bytes = REPLIES_MAX_BYTES;
+    config.socket_send_buffer_bytes = 16 << 10;
+    config.cluster = Some(cluster());
+    config
+}
+
+/// A client asks, and leaves its large answer unread.
+fn leave_unread(test: &mut TestPlane) -> Client {
+    let mut client = test.client();
+    client.send(key::DESCRIBE_GROUPS, 0, &[0; 4]);
+    let request = test.wait_for_request();
+    test.plane.reply(request.id, vec![7; LARGE_BYTES]);
+    client
+}
+
+fn is_full(test: &TestPlane) {
+    eventually("no memory left for clients", || {
+        let used_bytes = test.statistic("reply_memory_bytes") as usize;
+        (used_bytes >= REPLIES_MAX_BYTES / 8 * 7 - LARGE_BYTES / 4).then_some(())
+    });
+}
+
+fn is_refusal(event: &Event, why: &str) -> bool {
+    let Event::Notice { event, fields, .. } = event else {
+        return false;
+    };
+    *event == "connection_refused" && fields.iter().any(|(_, text)| text.contains(why))
+}
+
+#[test]
+fn who_leaves_replies_unread_is_closed_for_an_answer_that_was_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
+    let _silent = leave_unread(&mut test);
+    is_full(&test);
+    let mut client = test.client();
+    client.send(key::DESCRIBE_GROUPS, 0, &[0; 4]);
+    let request = test.wait_for_request();
+    test.plane.reply(request.id, vec![7; LARGE_BYTES]);
+    assert!(client.is_closed());
+    assert_eq!(test.statistic("replies_refused"), 1);
+    test.wait_for("why", |event| is_refusal(event, "no memory for its answer"));
+    test.wait_for("why", |event| is_refusal(event, "stayed unread"));
+    eventually("the memory given back", || {
+        (test.statistic("reply_memory_bytes") == 0).then_some(())
+    });
+    client = test.client();
+    client.send(key::DESCRIBE_GROUPS, 0, &[0; 4]);
+    let request = test.wait_for_request();
+    test.plane.reply(request.id, vec![7; LARGE_BYTES]);
+    assert_eq!(client.receive(key::DESCRIBE_GROUPS, 0).1.len(), LARGE_BYTES);
+}
+
+#[test]
+fn answers_to_brokers_are_never_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
+    let _silent = leave_unread(&mut test);
+    is_full(&test);
+    let mut brokers: Vec<Client> = (0..3).map(|_| test.client()).collect();
+    for broker in &mut brokers {
+        broker.send(key::LEADER_AND_ISR, 7, &[7]);
+        let order = test.wait_for_request();
+        test.plane.reply(order.id, vec![8; LARGE_BYTES]);
+    }
+    for broker in &mut brokers {
+        assert_eq!(broker.receive(key::LEADER_AND_ISR, 7).1.len(), LARGE_BYTES);
+    }
+    assert_eq!(test.statistic("replies_refused"), 0);
+}
+
+#[test]
+fn followers_do_not_wait_for_memory_that_clients_fill() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
+    let port = test.port;
+    test.know(&[(1, port), (2, port)]);
+    test.describe_topic("wide", 100_000, &topic_config());
+    let _silent = leave_unread(&mut test);
+    is_full(&test);
+    // And one has what is allowed beyond the bound.
+    let mut beyond = test.client();
+    beyond.send(key::METADATA, 12, &metadata_body("wide"));
+    eventually("more than there is", || {
+        let used_bytes = test.statistic("reply_memory_bytes") as usize;
+        (used_bytes > REPLIES_MAX_BYTES).then_some(())
+    });
+    let wanted: Vec<_> = (0..1000).map(|index| partition(index, 0)).collect();
+    let topics = [FetchTopicToWrite {
+        name: "nothing",
+        id: [0; 16],
+        partitions: &wanted,
+    }];
+    for version in [12, 17] {
+        let request = FetchRequestToWrite {
+            replica_id: 2,
+            replica_epoch: 1,
+            max_wait_ms: 0,
+            topics: &topics,
+            ..FetchRequestToWrite::default()
+        };
+        let mut body = Vec::new();
+        request.encode(&mut body, version);
+        let answer = test.client().call(key::FETCH, version, &body);
+        let response = FetchResponse::decode(&answer, version).unwrap();
+        assert_eq!(response.topics[0].partitions.len(), 1000);
+    }
+    assert_eq!(test.statistic("protocol_errors"), 0, "nobody had to go");
+}
