@@ -361,7 +361,7 @@ class Broker:
             plane=plane,
             metadata=metadata,
             topics=TopicAdmin(store, metadata, replication.replicas, controller),
-            configs=ConfigAdmin(node_id, store, metadata),
+            configs=ConfigAdmin(node_id, store, metadata, memory_bytes()),
             producer_ids=producer_ids,
             controller_id=lambda: controller.controller_id,
             state_log=self._state_log,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from pyrklog.config.broker import OPTIONS, is_dynamic
+from pyrklog.config.broker import OPTIONS, BrokerConfig, is_dynamic
 from pyrklog.config.dynamic import PER_LISTENER_ONLY, dynamic_without_effect
 from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
 from pyrklog.config.option import PER_BROKER, InvalidValueError, Option
@@ -108,6 +108,8 @@ class NotYet(NamedTuple):
     without_effect: list[str]
     at_start: list[str]
     """They act from the next start on."""
+    secret: list[str]
+    """They cannot be kept."""
 
 
 def check_broker(options: Mapping[str, str], before: Mapping[str, str], *, for_all: bool) -> NotYet:
@@ -115,14 +117,14 @@ def check_broker(options: Mapping[str, str], before: Mapping[str, str], *, for_a
 
     A bad value is INVALID_REQUEST, as in Kafka 3.9 (KAFKA-13609); of topics it is INVALID_CONFIG.
     """
-    not_yet = NotYet([], [])
+    not_yet = NotYet([], [], [])
     for name, value in options.items():
         if before.get(name) == value:
             continue
         option = OPTIONS.get(name)
         if option is None:
             option = _check_without_effect(name, for_all)
-            not_yet.without_effect.append(name)
+            (not_yet.secret if option.is_secret else not_yet.without_effect).append(name)
         elif not is_dynamic(name):
             raise _refused("Cannot update these configs dynamically", name)
         elif option.at_start:
@@ -156,10 +158,47 @@ def _check_without_effect(name: str, for_all: bool) -> Option:
             "Cannot update these configs at default cluster level, broker id must be specified",
             name,
         )
-    if option.is_secret:
-        # Kafka encrypts it with password.encoder.secret, and refuses it without one.
-        raise _refused("Password configs cannot be updated: they would be kept in the clear", name)
     return option
+
+
+def check_kept(not_yet: NotYet) -> None:
+    """Whether what is valid may be kept. Kafka encrypts passwords with ``password.encoder.secret``
+    as it writes them, and refuses them without one; who only validates does not hear of it."""
+    if not_yet.secret:
+        why = "Password configs cannot be updated: they would be kept in the clear"
+        raise _refused(why, not_yet.secret[0])
+
+
+THREAD_COUNTS = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+)
+
+
+def check_thread_counts(
+    config: BrokerConfig, before: Mapping[str, str], after: Mapping[str, str], *, for_all: bool
+) -> None:
+    """Kafka lets numbers of threads at most double or halve at a time."""
+    for name in THREAD_COUNTS:
+        if before.get(name) == after.get(name):
+            continue
+        levels = (config.dynamic_broker, after) if for_all else (after, config.dynamic_default)
+        static = [config.given[name].text] if name in config.given else []
+        texts = [*(level[name] for level in levels if name in level), *static]
+        option = OPTIONS[name]
+        new = option.parse(texts[0]) if texts else option.default
+        old = config.integer(name)
+        assert isinstance(new, int)
+        failed = f"Dynamic thread count update validation failed for {name}={new}, value should"
+        if new < old // 2:
+            why = f"{failed} be at least half the current value {old}"
+        elif new > old * 2:
+            why = f"{failed} not be greater than double the current value {old}"
+        else:
+            continue
+        raise ApiError(ErrorCode.INVALID_REQUEST, why)
 
 
 def _refused(why: str, name: str) -> ApiError:

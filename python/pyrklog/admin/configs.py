@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -13,6 +13,8 @@ from pyrklog.admin.alteration import (
     apply_incremental,
     broker_option,
     check_broker,
+    check_kept,
+    check_thread_counts,
     check_topic,
     replacement,
     topic_option,
@@ -21,6 +23,7 @@ from pyrklog.admin.names import wrong_with_name
 from pyrklog.admin.topic_writes import store_error
 from pyrklog.admin.underway import Underway
 from pyrklog.config.broker import OPTIONS
+from pyrklog.config.dynamic import OF_EACH_LISTENER, without_listener
 from pyrklog.config.topic import (
     TOPIC_OPTIONS,
     describe_broker_options,
@@ -29,8 +32,10 @@ from pyrklog.config.topic import (
 from pyrklog.controller.service import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
+    SOURCE_DEFAULT,
     SOURCE_DYNAMIC_BROKER,
     SOURCE_DYNAMIC_DEFAULT_BROKER,
+    SOURCE_STATIC_BROKER,
     TYPE_UNKNOWN,
     AlteredConfigs,
     ConfigAlteration,
@@ -72,8 +77,11 @@ Change = Callable[[Mapping[str, str]], dict[str, str]]
 class ConfigAdmin:
     """The part of ``ClusterService`` that deals in options."""
 
-    def __init__(self, node_id: int, store: Metastore, metadata: Metadata) -> None:
+    def __init__(
+        self, node_id: int, store: Metastore, metadata: Metadata, memory_bytes: int
+    ) -> None:
         self._node_id = node_id
+        self._memory_bytes = memory_bytes
         self._store = store
         self._metadata = metadata
         self._underway = Underway()
@@ -124,14 +132,25 @@ class ConfigAdmin:
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
                 node_id=self._node_id,
+                memory_bytes=self._memory_bytes,
             )
             of_all, _ = await self._read(znodes.broker_config_path(znodes.DEFAULT_ENTITY))
-            levels = [(options, SOURCE_DYNAMIC_BROKER), (of_all, SOURCE_DYNAMIC_DEFAULT_BROKER)]
-            kept = [({n: t for n, t in o.items() if n not in OPTIONS}, s) for o, s in levels]
+            levels: list[tuple[Mapping[str, str], int]] = [
+                (options, SOURCE_DYNAMIC_BROKER),
+                (of_all, SOURCE_DYNAMIC_DEFAULT_BROKER),
+            ]
+            config = self._metadata.config
+            given = {name: one.text for name, one in config.given.items()}
+            defaults = {name: config.candidates(name)[-1].text or "" for name in OF_EACH_LISTENER}
+            levels += [(given, SOURCE_STATIC_BROKER), (defaults, SOURCE_DEFAULT)]
+            shown = [name for level, _ in levels[:2] for name in level if name not in OPTIONS]
         else:
             effective = []
-            kept = [(options, SOURCE_DYNAMIC_DEFAULT_BROKER)]
-        return effective + _describe_changed(kept, names, include_synonyms, include_documentation)
+            levels = [(options, SOURCE_DYNAMIC_DEFAULT_BROKER)]
+            shown = list(options)
+        if names is not None:
+            shown = [name for name in shown if name in names]
+        return effective + _describe_changed(levels, shown, include_synonyms, include_documentation)
 
     def _path(self, resource: ConfigResource) -> str:
         """The znode of a resource that may be described and altered here."""
@@ -281,7 +300,7 @@ class ConfigAdmin:
         path = self._path(resource)
         before, version = await self._read(path)
         operations: list[Operation] = []
-        not_yet = NotYet([], [])
+        not_yet = NotYet([], [], [])
         after = change(before)
         if resource.type == RESOURCE_TOPIC:
             check_topic(after)
@@ -289,10 +308,13 @@ class ConfigAdmin:
             # A topic that is deleted meanwhile leaves no options behind.
             operations.append(Check(znodes.topic_path(resource.name), ANY_VERSION))
         else:
-            not_yet = check_broker(after, before, for_all=not resource.name)
+            for_all = not resource.name
+            not_yet = check_broker(after, before, for_all=for_all)
+            check_thread_counts(self._metadata.config, before, after, for_all=for_all)
             entity = f"brokers/{resource.name or znodes.DEFAULT_ENTITY}"
         if validate_only:
             return None
+        check_kept(not_yet)
         data = znodes.encode_config(after)
         operations.append(Create(path, data) if version is None else Set(path, data, version))
         announcement = znodes.encode_config_change(entity)
@@ -316,27 +338,30 @@ def _unknown_topic() -> ApiError:
 
 def _describe_changed(
     levels: Sequence[tuple[Mapping[str, str], int]],
-    names: Sequence[str] | None,
+    names: Collection[str],
     include_synonyms: bool,
     include_documentation: bool,
 ) -> list[ConfigEntry]:
-    """What was set at run time, and nothing else: ``levels`` of (options, source), strongest first.
+    """What was set at run time: ``levels`` of (options, source), strongest first.
 
-    What nobody knows may be secret, as in Kafka.
+    As in Kafka: what nobody knows may be secret; what has a listener's prefix falls back to the
+    name without it, and passes for read-only, although it may be altered.
     """
-    found: dict[str, list[Synonym]] = {}
-    for options, source in levels:
-        for name, value in options.items():
-            if names is None or name in names:
-                found.setdefault(name, []).append(Synonym(name, value, source))
     entries = []
-    for name, synonyms in sorted(found.items()):
+    for name in sorted(set(names)):
         option = broker_option(name)
+        base = without_listener(name)
+        synonyms = [
+            Synonym(one, options[one], source)
+            for options, source in levels
+            for one in (name, base)
+            if one is not None and one in options
+        ]
         entries.append(
             ConfigEntry(
                 name=name,
-                value=synonyms[0].value,
-                read_only=option is None,
+                value=next(one.value for one in synonyms if one.name == name),
+                read_only=option is None or base is not None,
                 source=synonyms[0].source,
                 sensitive=option is None or option.is_secret,
                 synonyms=synonyms if include_synonyms else (),

@@ -29,6 +29,7 @@ DEFAULTS_ALONE: Mapping[str, Value] = {"group.initial.rebalance.delay.ms": 0}
 
 NODE_ID_NAMES = ("broker.id", "node.id")
 DEFAULT_DATA_DIR = "~/.local/share/pyrklog/default"
+REQUEST_MAX_BYTES = "socket.request.max.bytes"
 REQUEST_MIN_BYTES = 16 * 2**20
 """The largest request that is taken in any case, where no option says otherwise."""
 RECEIVE_BUFFERS_MIN_BYTES = 16 * 2**20
@@ -218,10 +219,15 @@ class BrokerConfig:
 
     def request_max_bytes(self, memory_bytes: int) -> int:
         """``socket.request.max.bytes``; its default is less where there is little memory."""
-        largest = self.integer("socket.request.max.bytes")
-        if "socket.request.max.bytes" in self.given:
-            return largest
-        return min(largest, max(memory_bytes // 16, REQUEST_MIN_BYTES))
+        if REQUEST_MAX_BYTES in self.given:
+            return self.integer(REQUEST_MAX_BYTES)
+        return self.request_max_bytes_default(memory_bytes)
+
+    def request_max_bytes_default(self, memory_bytes: int) -> int:
+        """What it is where nobody gives it."""
+        default = OPTIONS[REQUEST_MAX_BYTES].default
+        assert isinstance(default, int)
+        return min(default, max(memory_bytes // 16, REQUEST_MIN_BYTES))
 
     def receive_buffers_max_bytes(self, memory_bytes: int) -> int:
         """``queued.max.request.bytes``; its default depends on the machine's memory."""

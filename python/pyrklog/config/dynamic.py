@@ -118,16 +118,20 @@ PER_LISTENER_ONLY = frozenset(_PER_LISTENER_ONLY.split())
 """Those that Kafka changes only under a listener's prefix (its ``DynamicSecurityConfigs``)."""
 
 
-def dynamic_without_effect(name: str) -> Option | None:
-    """The option of this name, which may stand behind ``listener.name.NAME.`` (and, for SASL, the
-    mechanism's name); None where there is no such option."""
-    option = DYNAMIC_WITHOUT_EFFECT.get(name)
-    if option is not None or not name.startswith(LISTENER_PREFIX):
-        return option
+def without_listener(name: str) -> str | None:
+    """What stands behind ``listener.name.NAME.`` (and, for SASL, the mechanism's name); None where
+    the name has no such prefix."""
+    if not name.startswith(LISTENER_PREFIX):
+        return None
     _, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
+    return "sasl.jaas.config" if rest.endswith(".sasl.jaas.config") else rest
+
+
+def dynamic_without_effect(name: str) -> Option | None:
+    """The option of this name, which may have a listener's prefix; None where there is none."""
+    rest = without_listener(name)
+    if rest is None:
+        return DYNAMIC_WITHOUT_EFFECT.get(name)
     option = OF_EACH_LISTENER.get(rest) or DYNAMIC_WITHOUT_EFFECT.get(rest)
-    if option is None:
-        _, _, rest = rest.partition(".")
-        option = DYNAMIC_WITHOUT_EFFECT.get(rest) if rest == "sasl.jaas.config" else None
     mode = CLUSTER_WIDE if rest in FOR_ALL_BROKERS else PER_BROKER
     return None if option is None else option._replace(name=name, update_mode=mode)

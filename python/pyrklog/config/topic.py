@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyrklog.config.broker import NODE_ID_NAMES, OPTIONS, BrokerConfig, Candidate
+from pyrklog.config.broker import (
+    NODE_ID_NAMES,
+    OPTIONS,
+    REQUEST_MAX_BYTES,
+    BrokerConfig,
+    Candidate,
+)
 from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
 from pyrklog.config.log_options import Fallback, TopicOption
 from pyrklog.config.option import LONG_MAX, InvalidValueError, Value
@@ -212,12 +218,17 @@ def describe_broker_options(
     include_synonyms: bool,
     include_documentation: bool,
     node_id: int | None = None,
+    memory_bytes: int | None = None,
 ) -> list[ConfigEntry]:
     """All options of this broker as DescribeConfigs shows them.
 
     Tools look for the directories under log.dirs and for the number under broker.id, so those show
-    what is in use wherever it comes from (``node_id`` may be remembered instead of given).
+    what is in use wherever it comes from (``node_id`` may be remembered instead of given), and so
+    do defaults that follow from ``memory_bytes``.
     """
+    defaults = {}
+    if memory_bytes is not None:
+        defaults[REQUEST_MAX_BYTES] = str(broker.request_max_bytes_default(memory_bytes))
     settled = broker.places
     if node_id is not None:
         settled |= dict.fromkeys(NODE_ID_NAMES, Candidate(str(node_id), SOURCE_STATIC_BROKER))
@@ -233,11 +244,15 @@ def describe_broker_options(
         if name in settled:
             default = [item for item in candidates if item.source == SOURCE_DEFAULT]
             candidates = [settled[name], *default]
+        if name in defaults:
+            candidates[-1] = Candidate(defaults[name], SOURCE_DEFAULT)
         secret = option.is_secret
         synonyms = [
             Synonym(name, None if secret else item.text, item.source) for item in candidates
         ]
         value = settled[name].text if name in settled else option.format(broker.value(name))
+        if name in defaults and len(candidates) == 1:
+            value = defaults[name]
         entries.append(
             ConfigEntry(
                 name=name,

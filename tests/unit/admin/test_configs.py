@@ -227,7 +227,8 @@ async def test_options_that_kafka_changes_at_run_time_are_kept_without_effect(
 ) -> None:
     assert await alter(running, resource, (OP_SET, name, value)) is ErrorCode.NONE
     mine = (await entries(running, resource))[name]
-    assert (mine.value, mine.read_only) == (value, False)
+    # Kafka shows what has a listener's prefix as read-only, although it may be altered.
+    assert (mine.value, mine.read_only) == (value, name.startswith("listener.name."))
     is_own = resource == BROKER
     assert mine.source == (SOURCE_DYNAMIC_BROKER if is_own else SOURCE_DYNAMIC_DEFAULT_BROKER)
     assert await alter(running, resource, (OP_DELETE, name, None)) is ErrorCode.NONE
@@ -277,6 +278,74 @@ async def test_broker_options_that_are_refused(
     assert result.error is code
     assert why in (result.message or "")
     assert name not in await entries(running, resource)
+
+
+async def test_a_password_is_refused_when_it_would_be_kept(running: Running) -> None:
+    """As by a Kafka without ``password.encoder.secret``, which comes to that when it writes."""
+    item = ConfigAlteration(OP_SET, "listener.name.x.ssl.key.password", "secret")
+    codes = {}
+    for validate_only in (True, False):
+        (result,) = await running.service.incremental_alter_configs(
+            [(BROKER, [item])], validate_only=validate_only
+        )
+        codes[validate_only] = result.error
+    assert codes == {True: ErrorCode.NONE, False: ErrorCode.INVALID_REQUEST}
+    assert item.name not in await entries(running, BROKER)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("num.io.threads", 4, 16),
+        ("num.network.threads", 1, 6),
+        ("num.replica.fetchers", 1, 2),
+        ("num.recovery.threads.per.data.dir", 8, 32),
+    ],
+)
+@pytest.mark.parametrize("resource", [BROKER, ALL_BROKERS])
+async def test_numbers_of_threads_double_or_halve_at_most(
+    running: Running, resource: ConfigResource, name: str, least: int, most: int
+) -> None:
+    async def answer(value: int) -> str:
+        item = ConfigAlteration(OP_SET, name, str(value))
+        (result,) = await running.service.incremental_alter_configs(
+            [(resource, [item])], validate_only=False
+        )
+        assert result.error is (ErrorCode.INVALID_REQUEST if result.message else ErrorCode.NONE)
+        return result.message or ""
+
+    assert "greater than double the current value" in await answer(most + 1)
+    assert "at least" in await answer(least - 1)
+    assert name not in await entries(running, ALL_BROKERS)
+    assert await answer(most) == ""
+    # From there on.
+    assert await answer(2 * most) == ""
+    assert "greater than double" in await answer(4 * most + 1)
+
+
+async def test_going_back_to_the_default_is_a_change_of_threads_too(running: Running) -> None:
+    name = "num.io.threads"
+    for value in ("16", "32"):
+        assert await alter(running, BROKER, (OP_SET, name, value)) is ErrorCode.NONE
+    assert await alter(running, BROKER, (OP_DELETE, name, None)) is ErrorCode.INVALID_REQUEST
+    # What all brokers have is nothing to one that has its own.
+    assert await alter(running, ALL_BROKERS, (OP_SET, name, "1")) is ErrorCode.NONE
+    assert await alter(running, ALL_BROKERS, (OP_SET, name, "20")) is ErrorCode.NONE
+    assert await alter(running, BROKER, (OP_DELETE, name, None)) is ErrorCode.NONE
+
+
+async def test_behind_a_listeners_prefix_the_plain_name_is_a_synonym(running: Running) -> None:
+    name, plain = "listener.name.x.max.connections", "max.connections"
+    assert await alter(running, BROKER, (OP_SET, name, "5")) is ErrorCode.NONE
+    assert await alter(running, ALL_BROKERS, (OP_SET, name, "6"), (OP_SET, plain, "7")) == 0
+    synonyms = [
+        Synonym(name, "5", SOURCE_DYNAMIC_BROKER),
+        Synonym(name, "6", SOURCE_DYNAMIC_DEFAULT_BROKER),
+        Synonym(plain, "7", SOURCE_DYNAMIC_DEFAULT_BROKER),
+        Synonym(plain, str(2**31 - 1), SOURCE_DEFAULT),
+    ]
+    assert (await entries(running, BROKER))[name].synonyms == synonyms
+    assert (await entries(running, ALL_BROKERS))[name].synonyms == synonyms[1:3]
 
 
 async def test_what_is_set_for_all_brokers_is_shown_of_each(running: Running) -> None:

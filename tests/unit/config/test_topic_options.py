@@ -204,3 +204,20 @@ def test_broker_options_say_whether_they_may_change() -> None:
     assert count.synonyms[1] == Synonym("num.partitions", "1", SOURCE_DEFAULT)
     retention = entry(entries, "log.retention.ms")
     assert (retention.value, retention.read_only) == (None, False)
+
+
+@pytest.mark.parametrize("given", [None, "52428800"])
+def test_the_largest_request_is_shown_as_it_is_in_force(given: str | None) -> None:
+    name, mib = "socket.request.max.bytes", 2**20
+    overrides = [] if given is None else [f"{name}={given}"]
+    (entry,) = describe_broker_options(
+        load_config(overrides=overrides),
+        [name],
+        include_synonyms=True,
+        include_documentation=False,
+        memory_bytes=512 * mib,
+    )
+    default = Synonym(name, str(32 * mib), SOURCE_DEFAULT)
+    static = [] if given is None else [Synonym(name, given, SOURCE_STATIC_BROKER)]
+    assert list(entry.synonyms) == [*static, default]
+    assert entry.value == (given or default.value)
