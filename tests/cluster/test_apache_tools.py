@@ -337,19 +337,20 @@ def verification(cluster: BrokerCluster, topic: str) -> str:
         *["--broker-list", cluster.bootstrap, "--topics-include", topic],
         *["--report-interval-ms", "100"],
     )
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    killer = threading.Timer(60, process.kill)
-    killer.start()
     lines = []
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line)
-            if "max lag is" in line and "at offset 50" in line:
-                break
-    finally:
-        killer.cancel()
-        process.kill()
-        process.wait()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        killer = threading.Timer(60, process.kill)
+        killer.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append(line)
+                if "max lag is" in line and "at offset 50" in line:
+                    break
+        finally:
+            killer.cancel()
+            process.kill()
     assert lines, "it said nothing"
     return lines[-1]

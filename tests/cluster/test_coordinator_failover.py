@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -62,6 +63,7 @@ class Watched:
     def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster
         self.on_frame: list[Callable[[int, Passing], None]] = []
+        self._dead: set[int] = set()
         self._ports = {number: free_port() for number in cluster.brokers}
         self._proxies: dict[int, WatchingProxy] = {}
         for number, port in self._ports.items():
@@ -85,6 +87,7 @@ class Watched:
 
     def kill(self, number: int) -> None:
         """Kills a broker; its address refuses connections from then on, as a dead one's does."""
+        self._dead.add(number)
         self.cluster.brokers[number].kill()
         self._proxies[number].stop()
 
@@ -106,11 +109,15 @@ class Watched:
         create(self.cluster, topic, PARTITIONS, 3, bootstrap=self.bootstrap)
         fill(self.bootstrap, topic, PARTITIONS, EACH)
 
-    def started_again(self, number: int) -> None:
-        """Starts a broker that was killed; each leads a partition of the offsets again."""
-        self._proxies[number].__exit__()
-        self._open(number)
-        self.cluster.brokers[number].start()
+    def start_again(self) -> None:
+        """Starts what was killed; each leads a partition of the offsets again."""
+        if not self._dead:
+            return
+        for number in self._dead:
+            self._proxies[number].__exit__()
+            self._open(number)
+            self.cluster.brokers[number].start()
+        self._dead.clear()
         wait_until(self._is_whole, "it does not come back")
         places = [TopicPartition(OFFSETS_TOPIC, p) for p in range(OFFSETS_PARTITIONS)]
 
@@ -121,11 +128,19 @@ class Watched:
         wait_until(is_spread, "the preferred leaders do not lead")
 
 
+@pytest.fixture
+def watched(all_tests: Watched) -> Iterator[Watched]:
+    """Three brokers that run: what a test has killed is started again, also where it failed."""
+    yield all_tests
+    all_tests.on_frame.clear()
+    all_tests.start_again()
+
+
 @pytest.fixture(scope="module")
-def watched(
+def all_tests(
     zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Watched]:
-    """One cluster for all tests here; each leaves three brokers that run."""
+    """One cluster for all tests here."""
     folder = tmp_path_factory.mktemp("coordinators")
     cluster = BrokerCluster(f"{zookeeper.address}/coordinators", folder, **OPTIONS)
     running = Watched(cluster)
@@ -191,7 +206,7 @@ def test_killed_in_a_phase_of_a_rebalance(
         assert described.state is ConsumerGroupState.STABLE
         assert len(described.members) == 3
         assert described.coordinator.id != victim
-    watched.started_again(victim)
+    watched.start_again()
     check_generations(watched.bootstrap, topic, {group: 2}, OFFSETS_PARTITIONS)
 
 
@@ -273,7 +288,6 @@ def test_a_group_is_taken_over_as_it_is(watched: Watched, topic: str) -> None:
             for beat in before.seen[victim]:
                 request = HeartbeatRequest(group, generation, beat.member_id)
                 assert asker.ask(HEARTBEAT, 2, request).error_code == ErrorCode.NONE
-    watched.started_again(victim)
 
 
 def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
@@ -293,31 +307,33 @@ def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
         )
         for heir in heirs
     }
-    askers = {heir: Asker(watched.cluster.brokers[heir].bootstrap) for heir in heirs}
-    watched.kill(victim)
     told: dict[int, list[int]] = {heir: [] for heir in heirs}
     others: set[int] = set()
     offset = -1
-    deadline = time.monotonic() + PATIENCE_S
-    while offset < 0:
-        assert time.monotonic() < deadline, told
-        for heir, asker in askers.items():
-            error, found = _fetch_offset(asker, topic)
-            if error not in (ErrorCode.NOT_COORDINATOR, *told[heir][-1:]):
-                told[heir].append(error)
-            if error == ErrorCode.NONE:
-                offset = found
-            if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                others.add(_fetch_offset(asker, elsewhere[heir])[0])
-    for asker in askers.values():
-        asker.close()
+    with ExitStack() as closed:
+        askers = {
+            heir: closed.enter_context(Asker(watched.cluster.brokers[heir].bootstrap))
+            for heir in heirs
+        }
+        watched.kill(victim)
+        deadline = time.monotonic() + PATIENCE_S
+        while offset < 0:
+            # Without a pause: a load is over soon.
+            assert time.monotonic() < deadline, told
+            for heir, asker in askers.items():
+                error, found = _fetch_offset(asker, topic)
+                if error not in (ErrorCode.NOT_COORDINATOR, *told[heir][-1:]):
+                    told[heir].append(error)
+                if error == ErrorCode.NONE:
+                    offset = found
+                if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    others.add(_fetch_offset(asker, elsewhere[heir])[0])
     assert sorted(told.values()) == [
         [],
         [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE],
     ]
     assert others == {ErrorCode.NONE}
     assert offset == OFFSETS_LOADED - 1
-    watched.started_again(victim)
 
 
 def test_a_coordinator_keeps_its_groups_when_another_broker_dies(
@@ -349,7 +365,6 @@ def test_a_coordinator_keeps_its_groups_when_another_broker_dies(
         assert crew.members[0].committed(0) == (done, "")
         unloaded.append(_has_unloaded(watched, coordinator, place))
     assert unloaded[0] == unloaded[1]
-    watched.started_again(victim)
 
 
 def _has_unloaded(watched: Watched, broker: int, place: int) -> int:
