@@ -1,0 +1,221 @@
+"""Whatever members of several hosts do with little memory: the bound holds, and who is in stays in.
+
+What a running group could assign once it can assign again, and a member may say again what it said
+in the last generation, whoever has taken memory in between.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.machine import GroupMachine
+from pyrklog.groups.registry import Outcome, Registry
+from pyrklog.groups.states import GroupState
+from pyrklog.groups.values import (
+    Append,
+    GroupSettings,
+    JoinRequest,
+    LeavingMember,
+    Reply,
+    SyncRequest,
+    Timer,
+)
+from pyrklog.internal_log import AppendResult
+
+MAX_BYTES = 60_000
+NO_ROOM = ErrorCode.COORDINATOR_NOT_AVAILABLE
+GROUPS = st.sampled_from(["a", "b"])
+HOSTS = st.sampled_from(["/1", "/2", "/3"])
+SIZES = st.sampled_from([0, 100, 2_000, 10_000])
+
+
+class LittleMemory(RuleBasedStateMachine):
+    """Two groups, members of three hosts; writes are safe at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        given = GroupSettings(initial_rebalance_delay_ms=0, memory_max_bytes=MAX_BYTES)
+        self.registry = Registry(given, 1)
+        self.registry.begin_load(0, 0)
+        self.registry.finish_load(0, [], 0)
+        self.fresh = 0
+        self.others: list[tuple[str, int]] = []
+        """Hosts whose groups are not played, and what they take."""
+        self.answers: dict[int, Any] = {}
+        self.running: dict[str, dict[str, int]] = {}
+        """Of each group: what its last assignment gave whom."""
+        self.said: dict[tuple[str, str], int] = {}
+        """What a member said in the last generation that got an assignment."""
+
+    def _take(self, outcome: Outcome) -> None:
+        machine, effects = outcome
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self.answers[effect.token] = effect.result
+            elif isinstance(effect, Append):
+                assert machine is not None
+                done = AppendResult(ErrorCode.NONE)
+                self._take(Outcome(machine, machine.append_finished(effect.ticket, done, 0)))
+        memory = self.registry.memory
+        shares = [one.group.share for one in self.registry.groups.values()]
+        others = sum(size for _, size in self.others)
+        assert memory.used_bytes == others + sum(share.used_bytes for share in shares)
+        assert memory.used_bytes <= MAX_BYTES + 1_000 * len(shares)  # one rebalance each
+        for name in self.running.keys() - self.registry.groups.keys():
+            del self.running[name]
+
+    def _join(self, group: str, host: str, size: int, member_id: str = "") -> Any:
+        self.fresh += 1
+        request = JoinRequest(
+            group,
+            member_id,
+            None,
+            "c",
+            host,
+            10_000,
+            10_000,
+            "consumer",
+            [("range", bytes(size))],
+            fresh_id=str(self.fresh),
+        )
+        token = self.fresh
+        self._take(self.registry.join(request, token, 0))
+        machine = self.registry.groups.get(group)
+        if machine is not None and machine.group.initial_delay is not None:
+            self._take(Outcome(machine, machine.timer_fired(Timer.INITIAL_DELAY, "", 0)))
+        return self.answers.get(token)
+
+    def _machine(self, group: str) -> GroupMachine | None:
+        return self.registry.groups.get(group)
+
+    @rule(group=GROUPS, host=HOSTS, size=SIZES)
+    def somebody_joins(self, group: str, host: str, size: int) -> None:
+        self._join(group, host, size)
+
+    @rule(group=GROUPS, sizes=st.none() | SIZES)
+    def all_join_again(self, group: str, sizes: int | None, promised: bool = False) -> None:
+        """None: with what each said in the last generation."""
+        machine = self._machine(group)
+        if machine is None:
+            return
+        for member in list(machine.group.roster.members.values()):
+            known = self.said.get((group, member.member_id))
+            size = known if sizes is None else sizes
+            if size is None or machine.group.roster.get(member.member_id) is not member:
+                continue
+            answer = self._join(group, member.client_host, size, member.member_id)
+            if promised and answer is not None:
+                assert answer.error is not NO_ROOM
+
+    @rule(group=GROUPS, data=st.data())
+    def one_leaves(self, group: str, data: st.DataObject) -> None:
+        machine = self._machine(group)
+        if machine is None or not len(machine.group.roster):
+            return
+        member_id = data.draw(st.sampled_from(list(machine.group.roster.members)))
+        self.fresh += 1
+        self._take(self.registry.leave(group, [LeavingMember(member_id)], self.fresh, 0))
+        if not len(machine.group.roster):
+            self.running.pop(group, None)
+
+    @rule()
+    def others_take_what_is_free(self) -> None:
+        free = self.registry.memory.max_bytes - self.registry.memory.used_bytes
+        for number in range(4):
+            if free >= 4:
+                self.others.append((f"/other{number}", free // 4))
+                self.registry.memory.change(*self.others[-1])
+
+    @precondition(lambda self: self.others)
+    @rule()
+    def others_leave(self) -> None:
+        for host, size in self.others:
+            self.registry.memory.change(host, -size)
+        self.others.clear()
+
+    @rule(group=GROUPS, said=SIZES, size=SIZES)
+    def a_whole_rebalance(self, group: str, said: int, size: int) -> None:
+        self.all_join_again(group, said)
+        self.the_rebalance_is_over(group)
+        self._assign(group, {}, size)
+
+    @precondition(lambda self: self.running)
+    @rule(group=GROUPS, data=st.data(), twice=st.booleans(), leaves=st.booleans())
+    def a_rebalance_that_others_use(
+        self, group: str, data: st.DataObject, twice: bool, leaves: bool
+    ) -> None:
+        machine = self._machine(group)
+        if machine is None or machine.group.state is not GroupState.STABLE:
+            return
+        if twice:  # before there is an assignment, the next rebalance begins
+            self.all_join_again(group, None, promised=True)
+            self.all_join_again(group, 0, promised=True)
+        if leaves:
+            self.one_leaves(group, data)
+        self.others_take_what_is_free()
+        self.all_join_again(group, None, promised=True)
+        self.the_rebalance_is_over(group)
+        self.the_leader_assigns_what_there_was(group, data)
+
+    @rule(group=GROUPS)
+    def the_rebalance_is_over(self, group: str) -> None:
+        machine = self._machine(group)
+        if machine is not None and machine.group.state is GroupState.PREPARING:
+            self._take(Outcome(machine, machine.timer_fired(Timer.REBALANCE, "", 0)))
+            if not len(machine.group.roster):
+                self.running.pop(group, None)
+
+    @rule(group=GROUPS, size=SIZES)
+    def the_leader_assigns(self, group: str, size: int) -> None:
+        self._assign(group, {}, size)
+
+    @precondition(lambda self: self.running)
+    @rule(group=GROUPS, data=st.data())
+    def the_leader_assigns_what_there_was(self, group: str, data: st.DataObject) -> None:
+        """To whoever is there now, in one lump: what members have left others get."""
+        total = sum(self.running.get(group, {}).values())
+        machine = self._machine(group)
+        if machine is None or group not in self.running or not len(machine.group.roster):
+            return
+        lucky = data.draw(st.sampled_from(list(machine.group.roster.members)))
+        error = self._assign(group, {lucky: total}, 0)
+        assert error in (None, ErrorCode.NONE)
+
+    def _assign(self, group: str, given: dict[str, int], size: int) -> ErrorCode | None:
+        """The code of the leader's answer; None where nobody waits for an assignment."""
+        machine = self._machine(group)
+        if machine is None or machine.group.state is not GroupState.COMPLETING:
+            return None
+        members = machine.group.roster.members
+        sizes = {name: given.get(name, size) for name in members}
+        self.fresh += 1
+        request = SyncRequest(
+            group,
+            machine.group.generation,
+            machine.group.roster.leader,
+            assignments={name: bytes(one) for name, one in sizes.items()},
+        )
+        self._take(self.registry.sync(request, self.fresh, 0))
+        error: ErrorCode = self.answers[self.fresh].error
+        if error is ErrorCode.NONE:
+            self.running[group] = sizes
+            for name, member in members.items():
+                self.said[group, name] = len(member.protocols[0][1])
+        return error
+
+    def teardown(self) -> None:
+        self.others_leave()
+        for machine in self.registry.unload(0):
+            machine.unload(0)
+        memory = self.registry.memory
+        assert memory.used_bytes == 0
+        assert not any(memory.of_host(host) for host in ("/1", "/2", "/3"))
+
+
+TestLittleMemory = LittleMemory.TestCase
+TestLittleMemory.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
