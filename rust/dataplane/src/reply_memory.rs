@@ -1,9 +1,10 @@
 //! How much memory replies have: one share for clients, and one for other brokers.
 //!
-//! Clients cannot fill the brokers' share; brokers have what clients leave free besides. So replies that they leave unread keep no follower from its
-//! records and no broker from what it is told. Answers of the control plane are made when they come
-//! here: a client's that finds no room is refused, a broker's never. Either way memory counts as short
-//! then, as it does when a request has to wait for some.
+//! Clients cannot fill the brokers' share; brokers have what clients leave free besides. So replies
+//! that clients leave unread keep no follower from its records and no broker from what it is told.
+//! Answers of the control plane are made when they come here: a client's that finds no room is
+//! refused, a broker's only where brokers have as much as all together may have. Either way memory
+//! counts as short then, as it does when a request has to wait for some.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -124,13 +125,15 @@ impl ReplyMemory {
         may_hold.then(|| Held::new(own, bytes))
     }
 
-    /// The same where there is none: a client's answer is refused.
+    /// The same where there is none: a client's answer is refused, and a broker's where brokers have
+    /// as much as all together may have, since a client can pretend to be one.
     pub fn hold_beyond(&self, is_broker: bool, bytes: usize) -> Option<Held> {
-        if !is_broker {
+        let own = self.of(is_broker);
+        if !is_broker || own.used_bytes() > self.max_bytes() {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        Some(Held::new(self.of(is_broker), bytes))
+        Some(Held::new(own, bytes))
     }
 
     /// Answers that were refused so far.
@@ -157,6 +160,10 @@ mod tests {
         let brokers = memory.hold(true, 100).unwrap();
         assert!(memory.hold(true, 1).is_none());
         drop(clients);
+        let beyond = memory.hold_beyond(true, 701);
+        assert!(beyond.is_some(), "what other brokers are told goes on");
+        assert!(memory.hold_beyond(true, 1).is_none(), "but not for ever");
+        drop(beyond);
         let borrowed = memory.hold(true, 600).unwrap();
         let beside = memory.hold(false, 100);
         assert!(beside.is_some());
