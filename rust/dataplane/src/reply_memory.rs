@@ -3,8 +3,8 @@
 //! Clients cannot fill the brokers' share; brokers have what clients leave free besides. So replies
 //! that clients leave unread keep no follower from its records and no broker from what it is told.
 //! Answers of the control plane are made when they come here: a client's that finds no room is
-//! refused, a broker's only where brokers have as much as all together may have. Either way memory
-//! counts as short then, as it does when a request has to wait for some.
+//! refused, a broker's may go beyond the bound by a little. Either way memory counts as short then,
+//! as it does when a request has to wait for some.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -13,6 +13,9 @@ use crate::memory_budget::{Held, MemoryBudget};
 
 /// The part of the memory that is kept for what other brokers are sent.
 const BROKERS_SHARE: usize = 8;
+
+/// What answers to brokers may take beyond the bound: as much as their share, and no more than this.
+const BEYOND_MAX_BYTES: usize = 32 << 20;
 
 /// For so long after a request had to wait memory counts as short.
 const WAITING_SHORT_MS: i64 = 1_000;
@@ -125,15 +128,15 @@ impl ReplyMemory {
         may_hold.then(|| Held::new(own, bytes))
     }
 
-    /// The same where there is none: a client's answer is refused, and a broker's where brokers have
-    /// as much as all together may have, since a client can pretend to be one.
+    /// The same where there is none: a client's answer is refused, and a broker's where those beyond
+    /// the bound have all that they may, since a client can pretend to be a broker.
     pub fn hold_beyond(&self, is_broker: bool, bytes: usize) -> Option<Held> {
-        let own = self.of(is_broker);
-        if !is_broker || own.used_bytes() > self.max_bytes() {
+        let beyond_bytes = self.brokers.budget.max_bytes().min(BEYOND_MAX_BYTES);
+        if !is_broker || self.used_bytes() >= self.max_bytes() + beyond_bytes {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        Some(Held::new(own, bytes))
+        Some(Held::new(self.of(is_broker), bytes))
     }
 
     /// Answers that were refused so far.
@@ -160,7 +163,7 @@ mod tests {
         let brokers = memory.hold(true, 100).unwrap();
         assert!(memory.hold(true, 1).is_none());
         drop(clients);
-        let beyond = memory.hold_beyond(true, 701);
+        let beyond = memory.hold_beyond(true, 100);
         assert!(beyond.is_some(), "what other brokers are told goes on");
         assert!(memory.hold_beyond(true, 1).is_none(), "but not for ever");
         drop(beyond);

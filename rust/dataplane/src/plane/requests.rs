@@ -9,8 +9,8 @@ use crate::request_channel::{Parking, Place};
 
 impl DataPlane {
     /// Answers a request with the body after the response header. An id that is unknown or
-    /// answered already is ignored. Where a large answer finds no memory the connection is closed,
-    /// unless it is another broker's.
+    /// answered already is ignored. Where a large answer finds no memory the connection is closed;
+    /// another broker's may go beyond the bound by a little.
     pub fn reply(&self, request: RequestId, body: Vec<u8>) {
         let answer = if body.len() <= FREE_BYTES {
             Answer::Body(body, None)
