@@ -99,10 +99,13 @@ impl ReplyMemory {
         until_ms.fetch_max(now_ms + for_ms, Ordering::Relaxed) > now_ms
     }
 
-    /// Whether there was no room for something lately.
+    /// Whether there was no room for something lately. What brokers have beyond their share is
+    /// borrowed: clients that find no room want it back.
     pub fn is_short(&self, is_broker: bool, now_ms: i64) -> bool {
-        let until_ms = &self.pool(is_broker).short_until_ms;
-        until_ms.load(Ordering::Relaxed) > now_ms
+        let is_short = |pool: &Pool| pool.short_until_ms.load(Ordering::Relaxed) > now_ms;
+        let own = self.pool(is_broker);
+        let has_borrowed = is_broker && own.budget.used_bytes() > own.budget.max_bytes();
+        is_short(own) || (has_borrowed && is_short(&self.clients))
     }
 
     /// Whether a connection may have `bytes` more. They are not counted yet.

@@ -17,6 +17,9 @@ const REPLIES_MAX_BYTES: usize = 4 << 20;
 /// An answer that fills what clients have.
 const LARGE_BYTES: usize = REPLIES_MAX_BYTES - 1000;
 
+/// Two such answers find room in what is kept for brokers.
+const BROKERS_BYTES: usize = 200 << 10;
+
 fn small(dir: &Path) -> PlaneConfig {
     let mut config = config(vec![dir.join("logs")]);
     config.receive_buffers_max_bytes = REPLIES_MAX_BYTES;
@@ -73,7 +76,7 @@ fn who_leaves_replies_unread_is_closed_for_an_answer_that_was_refused() {
 }
 
 #[test]
-fn answers_to_brokers_are_never_refused() {
+fn answers_to_brokers_are_not_refused_for_what_clients_leave_unread() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
     let _silent = leave_unread(&mut test);
@@ -82,12 +85,33 @@ fn answers_to_brokers_are_never_refused() {
     for broker in &mut brokers {
         broker.send(key::LEADER_AND_ISR, 7, &[7]);
         let order = test.wait_for_request();
-        test.plane.reply(order.id, vec![8; LARGE_BYTES]);
+        test.plane.reply(order.id, vec![8; BROKERS_BYTES]);
     }
     for broker in &mut brokers {
-        assert_eq!(broker.receive(key::LEADER_AND_ISR, 7).1.len(), LARGE_BYTES);
+        let answer = broker.receive(key::LEADER_AND_ISR, 7).1;
+        assert_eq!(answer.len(), BROKERS_BYTES);
     }
     assert_eq!(test.statistic("replies_refused"), 0);
+}
+
+#[test]
+fn brokers_that_leave_replies_unread_give_back_what_they_have_borrowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
+    let mut silent = test.client();
+    silent.send(key::LEADER_AND_ISR, 7, &[7]);
+    let order = test.wait_for_request();
+    test.plane.reply(order.id, vec![8; LARGE_BYTES]);
+    is_full(&test);
+    let mut client = test.client();
+    client.send(key::DESCRIBE_GROUPS, 0, &[0; 4]);
+    let request = test.wait_for_request();
+    test.plane.reply(request.id, vec![7; LARGE_BYTES]);
+    test.wait_for("why", |event| is_refusal(event, "no memory for its answer"));
+    test.wait_for("why", |event| is_refusal(event, "stayed unread"));
+    eventually("the memory given back", || {
+        (test.statistic("reply_memory_bytes") == 0).then_some(())
+    });
 }
 
 #[test]
