@@ -129,7 +129,9 @@ def _serve(options: ServeOptions, data: str | None) -> int:
         flags=flags,
     )
     if options.print_config:
-        for name, value, source in config.explain():
+        from pyrklog.core_plane import memory_bytes
+
+        for name, value, source in config.explain(memory_bytes()):
             print(f"{name}={value}  # {source}")
         return 0
     if options.check:

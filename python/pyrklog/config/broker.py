@@ -237,12 +237,13 @@ class BrokerConfig:
             return max(given, largest)
         return max(memory_bytes // 8, largest + RECEIVE_BUFFERS_MIN_BYTES)
 
-    def explain(self) -> list[tuple[str, str, str]]:
-        """(name, value, origin) of every option, for people."""
+    def explain(self, memory_bytes: int) -> list[tuple[str, str, str]]:
+        """(name, value, origin) of every option, for people; the values are those in force."""
         rows = []
-        places = self.places
+        settled = {name: place.text for name, place in self.places.items()}
+        settled[REQUEST_MAX_BYTES] = str(self.request_max_bytes(memory_bytes))
         for name, option in sorted(OPTIONS.items()):
-            value = places[name].text if name in places else option.format(self._values[name])
+            value = settled[name] if name in settled else option.format(self._values[name])
             if option.is_secret and value:
                 value = "[hidden]"
             given = self.given.get(name)

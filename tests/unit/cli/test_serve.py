@@ -93,6 +93,24 @@ def test_a_configuration_is_checked_and_printed(tmp_path: Path) -> None:
     assert not (tmp_path / "d").exists()
 
 
+@pytest.mark.parametrize(
+    ("sets", "line"),
+    [
+        ([], "socket.request.max.bytes=33554432  # default"),
+        (["socket.request.max.bytes=50000000"], "socket.request.max.bytes=50000000  # --set"),
+    ],
+)
+def test_a_bound_that_follows_from_the_memory_is_printed_as_it_acts(
+    sets: list[str],
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("pyrklog.core_plane.memory_bytes", lambda: 512 * 2**20)
+    assert serve._serve(ServeOptions(sets=sets, print_config=True), None) == 0
+    assert line in capsys.readouterr().out.splitlines()
+
+
 def test_an_unknown_option_names_the_nearest() -> None:
     done = run("serve", "--set", "num.partition=3", "--check")
     assert done.returncode == 78

@@ -12,6 +12,8 @@ from pyrklog.controller.service import SOURCE_DEFAULT
 from pyrklog.errors import ConfigError
 from pyrklog.groups.options import group_settings
 
+MEMORY_BYTES = 8 * 2**30
+
 ZOOKEEPER_MODE = """
 broker.id=4
 num.network.threads=3
@@ -70,7 +72,7 @@ def test_flags_before_environment_before_file_before_default(tmp_path: Path) -> 
     assert config.integer("num.io.threads") == 3
     assert config.integer("min.insync.replicas") == 2
     assert config.integer("num.network.threads") == 3
-    origins = {name: origin for name, _, origin in config.explain()}
+    origins = {name: origin for name, _, origin in config.explain(MEMORY_BYTES)}
     assert origins["num.partitions"] == "--set"
     assert origins["num.io.threads"] == "environment PYRKLOG_NUM_IO_THREADS"
     assert origins["min.insync.replicas"] == "server.properties line 3"
@@ -110,7 +112,7 @@ def test_kafkas_own_file_for_kraft_mode_is_read_unchanged(tmp_path: Path) -> Non
 def test_passwords_are_shown_to_nobody() -> None:
     config = load_config(overrides=["pyrklog.zookeeper.digest=me:secret"])
     assert config.string("pyrklog.zookeeper.digest") == "me:secret"
-    assert "secret" not in str(config.explain())
+    assert "secret" not in str(config.explain(MEMORY_BYTES))
     shown = describe_broker_options(
         config,
         ["pyrklog.zookeeper.digest"],
