@@ -241,8 +241,8 @@ PLACES = (
     string(
         "pyrklog.meta.dir",
         None,
-        "Directory of the embedded metadata store. Default: meta/ in pyrklog.data.dir; beside "
-        "the first of log.dirs where only those are given.",
+        "Directory of the embedded metadata store and of the state-change log. Default: meta/ in "
+        "pyrklog.data.dir; beside the first of log.dirs where only those are given.",
     ),
     string(
         "pyrklog.adopt.zookeeper",
@@ -407,8 +407,9 @@ STORAGE = (
         "pyrklog.cache.max.bytes",
         -1,
         "The most memory that the block cache takes, over all log directories; 0 switches it off, "
-        "-1 stands for 60 percent of the machine's memory or of the memory group's limit, "
-        "with little memory for less.",
+        "-1 stands for 60 percent of the machine's memory, or of the limit of its memory group "
+        "(cgroup) where that is less; of less than 1.1 GB for what lies beyond 448 MB, and for an "
+        "eighth at least.",
         minimum=-1,
     ),
     boolean(

@@ -1,4 +1,4 @@
-"""Where options come from: flags, then the environment, then the file, then the defaults."""
+"""Where options come from: --set, then other flags, the environment, the file, the defaults."""
 
 from __future__ import annotations
 
