@@ -1,6 +1,7 @@
 # The only commands a newcomer needs. Each sets up what it needs in .venv, .cache and target, and
 # nothing outside this checkout but the package managers' own caches. Needed: Python 3.11+ with
-# venv, a Rust toolchain and a C compiler; JDK 17 and Maven for test, bench and demo.
+# venv, Rust 1.89+ and a C compiler; JDK 17 and Maven for test, test-faults,
+# test-long, bench, demo and zookeeper; JDK 17 for test-checker.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -11,9 +11,10 @@ class ArenaRow(NamedTuple):
 
     ``state``: ``in use``, ``kept`` (its broker ended in order), ``left over`` (its broker was
     killed), ``abandoned`` (its log directory does not name it), ``stale`` (of an earlier boot),
-    ``damaged``. ``held_bytes``: of records, None where that is unknown. ``kept_since_ms``: when it
-    was left, since the epoch. ``partitions``: those with records that are not in their files, None
-    where that is unknown.
+    ``damaged``, ``set aside`` (a start found it damaged), ``unfinished`` (its broker was killed
+    while it made it). ``held_bytes``: of records, None where that is unknown. ``kept_since_ms``:
+    when it was left, since the epoch. ``partitions``: those with records that are not in their
+    files, None where that is unknown.
     """
 
     path: str

@@ -272,7 +272,7 @@ def lose_broker(runner: Runner) -> None:
 
 
 def test_a_controller_dies_at_each_step_of_a_brokers_fail_over() -> None:
-    """Seed 000: which partitions it had, their leaders, ISRs and epochs, then LeaderAndIsr."""
+    """Which partitions it had, their leaders, ISRs and epochs, then LeaderAndIsr."""
     replicas = [(3, 1), (3, 2), (1, 3), (2, 3), (3,), (1, 2)]
     crashes = 0
     while True:

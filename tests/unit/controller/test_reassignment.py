@@ -81,11 +81,11 @@ def znode(runner: Runner) -> tuple[object, ...]:
     return node.replicas[0], node.adding.get(0, ()), node.removing.get(0, ())
 
 
-# --- the seed's example --------------------------------------------------------------------------
+# --- an example, step by step --------------------------------------------------------------------
 
 
 def test_from_1_2_3_to_4_5_6_step_by_step() -> None:
-    """The seed's table: topic znode first, then who leads and who is in sync, topic znode last."""
+    """Each write and order: topic znode first, then who leads and is in sync, topic znode last."""
     runner = cluster()
     assert without_metadata(move(runner, {T0: NEW})) == [
         "assign t-0 4,5,6,1,2,3 +4,5,6 -1,2,3",
