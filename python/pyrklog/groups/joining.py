@@ -67,6 +67,7 @@ def _has_memory(group: Group, request: JoinRequest) -> bool:
         return True  # it is not let in
     ids = 2 * text_bytes(request.client_id) + 2 * text_bytes(request.instance_id or "")
     more_bytes = MEMBER_BYTES + ids + protocols + group.roster.reserve_for_one_more
+    more_bytes += group.share.unfounded_bytes
     if not len(group.roster):
         more_bytes += group.protocol_type_bytes_more(request.protocol_type)
     if known_id:

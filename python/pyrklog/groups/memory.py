@@ -3,7 +3,7 @@
 Counted are groups, members with their metadata and assignments, member ids that were handed out,
 topics that members subscribe to, and the history of rebalances. Committed offsets are not: the log
 keeps them, and they expire. Each byte counts for the host of the client that caused it; a group
-counts for the host that founded it, or no host where only the log knows it.
+counts for the host that founded it, or no host where only the log knows it, until a member comes.
 
 No host may have more than it leaves free, so that nobody takes all of it: a lone one gets a half,
 the next one a quarter. Beyond that nothing more is taken in. What the log says is, whatever it
@@ -32,7 +32,8 @@ TOPIC_BYTES = 128
 RESERVE_BYTES = 1024
 """What is set aside for a member's assignment before there has been any."""
 NO_HOST = ""
-"""Of a group that the log knows without members."""
+"""Of a group that the log knows without members. It takes no room from others: what there is of it
+the log bounds."""
 
 
 def text_bytes(text: str) -> int:
@@ -48,7 +49,7 @@ class GroupMemory:
         self.used_bytes = 0
         self._by_host: dict[str, int] = {}
         self._counted_bytes = 0
-        """What takes room from others: of each host no more than a half."""
+        """What takes room from others: of each host no more than a half, and nothing of no host."""
 
     def has_room(self, host: str, more_bytes: int, total_bytes: int | None = None) -> bool:
         """Whether the host may take so much more, while all hosts together take ``total_bytes``
@@ -64,11 +65,13 @@ class GroupMemory:
 
     def change(self, host: str, bytes_more: int) -> None:
         """The host takes so much more, or less."""
-        half_bytes = self.max_bytes // 2
-        self._counted_bytes -= min(self.of_host(host), half_bytes)
+        self._counted_bytes -= self._counted(host)
         _add(self._by_host, host, bytes_more)
-        self._counted_bytes += min(self.of_host(host), half_bytes)
+        self._counted_bytes += self._counted(host)
         self.used_bytes += bytes_more
+
+    def _counted(self, host: str) -> int:
+        return 0 if host == NO_HOST else min(self.of_host(host), self.max_bytes // 2)
 
 
 class Share:
@@ -83,6 +86,8 @@ class Share:
         self._memory: GroupMemory | None = memory
         self.host = host
         """That the group itself counts for."""
+        self._own_bytes = 0
+        """What the group takes itself, its members aside."""
         self.used_bytes = 0
         """The reserve included."""
         self.reserved_bytes = 0
@@ -95,7 +100,9 @@ class Share:
         """The group takes so much more, or less."""
         if self._memory is None:
             return
-        host = self.host if host is None else host
+        if host is None:
+            host = self.host
+            self._own_bytes += bytes_more
         self.used_bytes += bytes_more
         _add(self._by_host, host, bytes_more)
         self._memory.change(host, bytes_more)
@@ -104,6 +111,18 @@ class Share:
         """Whether the group may take so much more, its reserve aside."""
         host = self.host if host is None else host
         return self._memory is None or self._memory.has_room(host, more_bytes)
+
+    @property
+    def unfounded_bytes(self) -> int:
+        """What of it counts for no host, until the first member comes."""
+        return self._own_bytes if self.host == NO_HOST else 0
+
+    def found(self, host: str) -> None:
+        """A member comes: a group that only the log knew counts for its host from now on."""
+        unfounded_bytes = self.unfounded_bytes
+        self.change(-unfounded_bytes, NO_HOST)
+        self.change(unfounded_bytes, host)
+        self.host = self.host or host
 
     @property
     def hosts(self) -> set[str]:

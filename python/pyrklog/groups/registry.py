@@ -68,7 +68,8 @@ class OwnedPartition(NamedTuple):
 
 
 def _host_of(loaded: LoadedGroup) -> str:
-    """The host that a loaded group counts for: its leader's."""
+    """The host that a loaded group counts for: its leader's. Where it has none, its first member
+    says it later, be it one of the log."""
     members = () if loaded.value is None else loaded.value.members
     leaders = (one for one in members if loaded.value and one.member_id == loaded.value.leader)
     return next((one.client_host for one in leaders), NO_HOST)

@@ -26,6 +26,8 @@ class Roster:
         self.awaiting_count = 0
         self._by_instance: dict[str, str] = {}
         self._protocol_counts: Counter[str] = Counter()
+        self._settled_reserve_bytes = 0
+        """What the last assignment left in reserve for each member."""
 
     def __len__(self) -> int:
         return len(self.members)
@@ -57,6 +59,7 @@ class Roster:
             self._by_instance[member.instance_id] = member.member_id
         member.reserved_bytes = self.reserve_for_one_more
         self.members[member.member_id] = member
+        self._share.found(member.client_host)
         self._share.change(member.size_bytes, member.client_host)
         self._share.reserve(member.reserved_bytes, member.client_host)
         self._count_protocols(member, 1)
@@ -108,11 +111,12 @@ class Roster:
 
     @property
     def reserve_for_one_more(self) -> int:
-        """What is set aside for the assignment of a member that comes: as much as the others
-        have, which it may be given of."""
-        if not self.members:
-            return RESERVE_BYTES
-        return max(RESERVE_BYTES, self._share.reserved_bytes // len(self.members))
+        """What is set aside for the assignment of a member that comes: as much as each had in the
+        last generation, which it may be given of, as far as members that left do not leave it.
+        Were it a part of what is in reserve now, that would multiply while most leave and come."""
+        each_bytes = max(RESERVE_BYTES, self._settled_reserve_bytes)
+        lacking_bytes = each_bytes * (len(self.members) + 1) - self._share.reserved_bytes
+        return max(0, min(each_bytes, lacking_bytes))
 
     def take_memory_for(self, assignments: Mapping[str, bytes]) -> bool:
         """Takes the memory for the assignments of all members; False where there is none."""
@@ -130,6 +134,7 @@ class Roster:
             taken += len(member.assignment)
             by_host[member.client_host] = (taken, wanted + member.wanted_reserve_bytes)
         self._share.settle(by_host, anyway=anyway)
+        self._settled_reserve_bytes = self._share.reserved_bytes // max(1, len(self.members))
 
     def park_join(self, member: Member, token: int) -> int | None:
         """The member's JoinGroup waits; returns the token of an earlier one that it replaces."""

@@ -327,6 +327,86 @@ def test_groups_of_the_log_that_nobody_answers_for_leave_room_for_members() -> N
     assert _join(registry, _request("g", "0")) is ErrorCode.NONE
 
 
+def _with_groups_of_the_log() -> Registry:
+    """Groups without members that take all there is."""
+    registry = _registry()
+    registry.unload(0)
+    registry.begin_load(0, 1)
+    count = MAX_BYTES // GROUP_BYTES
+    loaded = (LoadedGroup(f"simple-{number}", None, {}, {}) for number in range(count))
+    registry.finish_load(0, loaded, 0)
+    return registry
+
+
+def test_groups_of_the_log_that_nobody_answers_for_take_no_room_at_all() -> None:
+    registry = _with_groups_of_the_log()
+    alone = _registry()
+    assert [len(_fill(registry, host)) for host in ("/1", "/2")] == [
+        len(_fill(alone, host)) for host in ("/1", "/2")
+    ]
+
+
+def test_a_group_of_the_log_counts_for_the_host_of_the_first_member_that_comes() -> None:
+    registry = _with_groups_of_the_log()
+    said = [("range", _subscription(range(3)))]
+    request = _request("simple-0", "0", client_host="/1", protocols=said)
+    assert _join(registry, request) is ErrorCode.NONE
+    assert registry.memory.of_host("/1") > GROUP_BYTES + MEMBER_BYTES
+    group = registry.groups["simple-0"].group
+    assert group.is_subscribed_to("000000")
+    assert not group.is_subscribed_to("none"), "its offsets would never expire"
+    registry.join(request._replace(client_host="/2", fresh_id="1"), 2, 0)
+    assert len(group.roster) == 2
+    assert group.share.host == "/1"
+    registry.set_aside("simple-0")
+    assert registry.memory.of_host("/1") == registry.memory.of_host("/2") == 0
+
+
+def test_who_comes_to_a_group_of_the_log_needs_room_for_it_too() -> None:
+    registry = _with_groups_of_the_log()
+    rest = MEMBER_BYTES + PROTOCOL_BYTES + RESERVE_BYTES + len("range" + "c" * 2 + "consumer")
+    request = _request("simple-0", "0", client_host="/1")
+    size = MAX_BYTES // 2 - rest
+    assert _join(registry, request._replace(protocols=[("range", bytes(size))])) is NO_ROOM
+    size -= GROUP_BYTES + len("simple-0")
+    assert _join(registry, request._replace(protocols=[("range", bytes(size))])) is ErrorCode.NONE
+
+
+def test_a_loaded_group_without_a_leader_counts_for_its_first_member() -> None:
+    registry = _registry()
+    registry.unload(0)
+    registry.begin_load(0, 1)
+    member = MemberValue("m", None, "c", "/h", 10_000, 10_000, bytes(10), b"")
+    value = GroupValue("consumer", 3, "range", None, 0, [member])
+    registry.finish_load(0, [LoadedGroup("g", value, {}, {})], 0)
+    assert registry.memory.of_host("/h") == registry.memory.used_bytes
+
+
+def test_the_reserve_does_not_multiply_while_most_members_leave_and_come() -> None:
+    registry = _registry()
+    small = [("range", bytes(10))]
+    count = 10
+    given = {f"c-{number}": bytes(1_500) for number in range(count)}
+    assert _join(registry, _request("g", "0", protocols=small)) is ErrorCode.NONE
+    share = registry.groups["g"].group.share
+    for number in range(1, count):
+        registry.join(_request("g", str(number), protocols=small), number, 0)
+    assert _join(registry, _request("g", "0", member_id="c-0", protocols=small)) is ErrorCode.NONE
+    assert _assign(registry, 2, "c-0", given) is ErrorCode.NONE
+    settled_bytes = 2 * sum(map(len, given.values()))
+    assert share.reserved_bytes == settled_bytes
+
+    leaving = [LeavingMember(f"c-{number}") for number in range(1, count)]
+    registry.leave("g", leaving, 50, 0)
+    for number in range(count, 2 * count - 1):
+        registry.join(_request("g", str(number), protocols=small), number, 0)
+    assert len(registry.groups["g"].group.roster) == count
+    assert share.reserved_bytes == settled_bytes
+    # Beyond as many as there were each brings its part.
+    registry.join(_request("g", "30", protocols=small), 30, 0)
+    assert share.reserved_bytes == settled_bytes + 2 * 1_500
+
+
 def test_hosts_that_have_left_are_not_remembered() -> None:
     memory = GroupMemory(MAX_BYTES)
     share = Share(memory, "/founder", "g")

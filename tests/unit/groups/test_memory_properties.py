@@ -1,7 +1,8 @@
 """Whatever members of several hosts do with little memory: the bound holds, and who is in stays in.
 
 What a running group could assign once it can assign again, and a member may say again what it said
-in the last generation, whoever has taken memory in between.
+in the last generation, whoever has taken memory in between. A running group whose members are
+replaced takes no more for it, so that others get in as before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.machine import GroupMachine
+from pyrklog.groups.memory import RESERVE_BYTES
 from pyrklog.groups.registry import Outcome, Registry
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.values import (
@@ -32,6 +34,7 @@ NO_ROOM = ErrorCode.COORDINATOR_NOT_AVAILABLE
 GROUPS = st.sampled_from(["a", "b"])
 HOSTS = st.sampled_from(["/1", "/2", "/3"])
 SIZES = st.sampled_from([0, 100, 2_000, 10_000])
+ROOM_BYTES = 10_000
 
 
 class LittleMemory(RuleBasedStateMachine):
@@ -161,6 +164,31 @@ class LittleMemory(RuleBasedStateMachine):
         self.all_join_again(group, None, promised=True)
         self.the_rebalance_is_over(group)
         self.the_leader_assigns_what_there_was(group, data)
+
+    @rule(group=GROUPS, hosts=st.lists(HOSTS, max_size=3), size=SIZES)
+    def all_but_one_are_replaced(self, group: str, hosts: list[str], size: int) -> None:
+        """Of as many members as there are, the new ones among them, each says what another one
+        said, from the same host."""
+        for host in hosts:
+            self._join(group, host, 0)
+        self.a_whole_rebalance(group, 0, size)
+        machine = self._machine(group)
+        if machine is None or machine.group.state is not GroupState.STABLE:
+            return
+        share = machine.group.share
+        members = list(machine.group.roster.members.values())
+        reserved_bytes = max(share.reserved_bytes, RESERVE_BYTES * len(members))
+        had_room = self.registry.memory.has_room("/new", ROOM_BYTES)
+        leaving = [(one.client_host, len(one.protocols[0][1])) for one in members[1:]]
+        gone = [LeavingMember(one.member_id) for one in members[1:]]
+        self.fresh += 1
+        self._take(self.registry.leave(group, gone, self.fresh, 0))
+        for host, said in leaving:
+            self._join(group, host, said)
+        assert share.reserved_bytes <= reserved_bytes
+        assert not had_room or self.registry.memory.has_room("/new", ROOM_BYTES // 2)
+        self.the_rebalance_is_over(group)
+        self._assign(group, {}, size)
 
     @rule(group=GROUPS)
     def the_rebalance_is_over(self, group: str) -> None:
