@@ -133,7 +133,7 @@ impl CacheKeeper {
         }
         self.swept_ms = Some(now_ms);
         if let Some(dir) = &self.shared.config.cache.dir
-            && let Err(error) = kept_cache::sweep(dir)
+            && let Err(error) = kept_cache::sweep(dir, &self.shared.config.log_dirs)
         {
             self.tell("warning", format!("looking for abandoned arenas: {error}"));
         }

@@ -22,6 +22,9 @@ use crate::clock::Now;
 
 const MIB: u64 = 1 << 20;
 
+/// Names the arena of a log directory.
+const MARKER: &str = ".pyrklog-arena";
+
 /// Of the memory that were free without it, an arena that nobody uses keeps no more than this part:
 /// nobody would give it back.
 const KEPT_SHARE: u64 = 2;
@@ -65,7 +68,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// The marker of a log directory that this process may not have opened.
 pub fn marker_of(log_dir: &Path) -> Option<ArenaMarker> {
-    let text = fs::read_to_string(log_dir.join(".pyrklog-arena")).ok()?;
+    let text = fs::read_to_string(log_dir.join(MARKER)).ok()?;
     ArenaMarker::parse(&text)
 }
 
@@ -251,11 +254,11 @@ pub fn keep(files: &LogDir) -> io::Result<()> {
 
 /// Removes arenas in `dir` that nobody uses and nobody would miss: those of brokers that were killed
 /// and whose directory was removed, or while they made one, and those that were kept and not taken up
-/// for an hour.
-pub fn sweep(dir: &Path) -> io::Result<usize> {
+/// for an hour. `log_dirs` are the broker's own: the disk of one may be away at this start.
+pub fn sweep(dir: &Path, log_dirs: &[PathBuf]) -> io::Result<usize> {
     let mut removed = 0;
     for path in own_files(dir, geteuid().as_raw(), is_arena_name)? {
-        if remove_abandoned(&path) || remove_unfinished(&path) {
+        if remove_abandoned(&path, log_dirs) || remove_unfinished(&path) {
             removed += 1;
         }
     }
@@ -285,7 +288,7 @@ fn own_files(dir: &Path, owner: u32, is_wanted: fn(&str) -> bool) -> io::Result<
     Ok(found)
 }
 
-fn remove_abandoned(path: &Path) -> bool {
+fn remove_abandoned(path: &Path, log_dirs: &[PathBuf]) -> bool {
     let Some(header) = header_of(path) else {
         return false;
     };
@@ -297,8 +300,14 @@ fn remove_abandoned(path: &Path) -> bool {
             .is_none_or(|kept| Now::read().wall_ms.abs_diff(kept.at_ms) < KEPT_MS),
         // A marker that makes no sense may name it.
         Some(_) => false,
-        None => fs::read_to_string(log_dir.join(".pyrklog-arena"))
-            .is_ok_and(|text| text.contains(&hex(&header.identity.uuid))),
+        None => match fs::read_to_string(log_dir.join(MARKER)) {
+            Ok(text) => text.contains(&hex(&header.identity.uuid)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut own = log_dirs.iter();
+                own.any(|dir| header.is_of(&full_path(dir))) || may_be_away(log_dir)
+            }
+            Err(_) => true,
+        },
     };
     if is_wanted {
         return false;
@@ -310,8 +319,22 @@ fn remove_abandoned(path: &Path) -> bool {
     glance.damage.is_none() && glance.unwritten_bytes == 0 && fs::remove_file(path).is_ok()
 }
 
+/// Whether a directory without a marker may be on a disk that is away: a link leads nowhere, or the place
+/// where a disk may be mounted is empty.
+fn may_be_away(log_dir: &Path) -> bool {
+    if log_dir.is_dir() {
+        return false;
+    }
+    let mut ancestors = log_dir.ancestors();
+    let there = ancestors.find(|path| fs::symlink_metadata(path).is_ok());
+    let entries = there.and_then(|path| fs::read_dir(path).ok());
+    entries.is_none_or(|mut entries| !matches!(entries.next(), Some(Ok(_))))
+}
+
 #[cfg(test)]
 mod tests {
+    use pyrklog_arena::Identity;
+
     use super::*;
 
     #[test]
@@ -329,5 +352,53 @@ mod tests {
         let found = |owner| own_files(dir.path(), owner, is_arena_name).unwrap();
         assert_eq!(found(owner), [named("0")]);
         assert!(found(owner + 1).is_empty());
+    }
+
+    /// An arena that nobody has, made for a log directory.
+    fn left_of(dir: &Path, log_dir: &Path) -> PathBuf {
+        let identity = Identity {
+            uuid: [3; 16],
+            boot: [4; 16],
+        };
+        let path = dir.join(format!("pyrklog-{}.arena", hex(&identity.uuid)));
+        drop(Arena::create(&path, identity, &full_path(log_dir), MIB).unwrap());
+        path
+    }
+
+    #[test]
+    fn an_arena_goes_with_its_directory_unless_that_is_the_brokers_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let log_dir = dir.path().join("gone/logs");
+        let path = left_of(dir.path(), &log_dir);
+        assert_eq!(
+            sweep(dir.path(), std::slice::from_ref(&log_dir)).unwrap(),
+            0
+        );
+        assert!(path.exists());
+        assert_eq!(sweep(dir.path(), &[]).unwrap(), 1);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_where_a_disk_may_be_mounted_is_not_taken_for_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("mnt");
+        fs::create_dir(&place).unwrap();
+        let path = left_of(dir.path(), &place.join("broker/logs"));
+        assert_eq!(sweep(dir.path(), &[]).unwrap(), 0);
+        fs::write(place.join("other"), b"").unwrap();
+        assert_eq!(sweep(dir.path(), &[]).unwrap(), 1);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_marker_that_cannot_be_read_may_name_the_arena() {
+        let dir = tempfile::tempdir().unwrap();
+        let marker = dir.path().join(MARKER);
+        fs::create_dir(&marker).unwrap();
+        left_of(dir.path(), dir.path());
+        assert_eq!(sweep(dir.path(), &[]).unwrap(), 0);
+        fs::remove_dir(&marker).unwrap();
+        assert_eq!(sweep(dir.path(), &[]).unwrap(), 1);
     }
 }

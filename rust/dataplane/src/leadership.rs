@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
+use pyrklog_arena::PartitionName;
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
@@ -500,6 +501,7 @@ fn delete(
         // Should the folder stay, nobody will close its log.
         dir.env().leave_open(&spec.topic, spec.partition);
     }
+    let topic_id = dir.files.stored_topic_id(&spec.topic, spec.partition);
     let folder = dir.delete_folder(&spec.topic, spec.partition, shared.unique())?;
     let Some(folder) = folder else { return Ok(()) };
     if let Some(log) = log {
@@ -507,6 +509,12 @@ fn delete(
         log.folder_moved(&folder.path);
         log.release_blocks();
     }
+    // Whoever closed the log before has left its blocks.
+    dir.env().forget_closed(&PartitionName {
+        topic: spec.topic.clone(),
+        partition: spec.partition,
+        topic_id: topic_id.unwrap_or_default(),
+    });
     dir.env().forget_folder(&spec.topic, spec.partition);
     dir.syncer
         .delete_later(Now::read().wall_ms, Deletion::Folder(folder));

@@ -154,3 +154,47 @@ fn a_pipe_with_the_name_of_an_arena_holds_nobody_up() {
     );
     drop(test);
 }
+
+/// Runs a broker until it has looked at every arena in `dir`.
+fn sweep_with(dir: &Path, config: &PlaneConfig) {
+    let unfinished = uuid_path(dir, "0");
+    fs::write(&unfinished, b"").unwrap();
+    let test = start(config);
+    eventually("sweeping", || (!unfinished.exists()).then_some(()));
+    // Not in order where a directory is away. It joins whoever looked.
+    test.shutdown();
+}
+
+/// Of two log directories the disk of one is away at one start, or while another broker looks.
+#[test]
+fn an_arena_whose_disk_is_away_for_a_while_is_there_when_it_is_back() {
+    for is_own in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let in_dir = |name: &str| dir.path().join(name);
+        fs::create_dir(in_dir("disk")).unwrap();
+        std::os::unix::fs::symlink(in_dir("disk"), in_dir("mounted")).unwrap();
+        let away = config_of(dir.path(), "mounted/more");
+        let mut both = away.clone();
+        both.log_dirs.insert(0, in_dir("logs"));
+        both.cache.dir = Some(dir.path().to_owned());
+        let mut one = both.clone();
+        one.log_dirs.truncate(1);
+        let mut before = away.clone();
+        before.cache.dir = Some(dir.path().to_owned());
+        let mut test = start(&before);
+        test.create("t", 1);
+        append(&test, "t", 0, 10);
+        eventually("writing", || {
+            (test.statistic("unwritten_bytes") == 0).then_some(())
+        });
+        drop(test);
+        let left = arenas(dir.path()).remove(0);
+        fs::rename(in_dir("disk"), in_dir("elsewhere")).unwrap();
+        sweep_with(dir.path(), if is_own { &both } else { &one });
+        assert!(left.exists());
+        fs::rename(in_dir("elsewhere"), in_dir("disk")).unwrap();
+        let test = again(&before, &["t"]);
+        assert!(!in_dir("disk/more/.pyrklog-unclean").exists());
+        read_all(&test, "t", 10);
+    }
+}

@@ -8,9 +8,10 @@ use std::path::Path;
 
 use harness::kept::*;
 use harness::*;
-use pyrklog_dataplane::api::PlaneConfig;
+use pyrklog_arena::Arena;
+use pyrklog_dataplane::api::{PlaneConfig, StopSpec, TicketOutcome};
 use pyrklog_dataplane::arena_tools;
-use pyrklog_log::Left;
+use pyrklog_log::{ArenaMarker, Left};
 use pyrklog_wire::ErrorCode;
 
 const UNKNOWN: Left = Left {
@@ -233,4 +234,60 @@ fn a_copy_from_before_there_was_an_arena_is_read_from_its_files() {
     let test = again(&config, &["t"]);
     assert_eq!(read_counted(&test, "t", end).0, 0);
     assert_eq!(state(dir.path(), &left), "abandoned", "it alone has them");
+}
+
+fn stop(test: &mut TestPlane, delete: bool) {
+    let stop = StopSpec {
+        topic: "t".into(),
+        partition: 0,
+        delete,
+    };
+    let ticket = test.plane.stop_partitions(vec![stop]).unwrap();
+    let stopped = test.ticket(ticket);
+    assert!(
+        matches!(&stopped, TicketOutcome::Partitions(codes) if *codes == [0]),
+        "{stopped:?}"
+    );
+}
+
+/// No copy: the partition went to another broker, and its topic was made anew.
+#[test]
+fn a_replica_that_was_taken_away_leaves_nothing_for_a_later_topic_to_lack() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = keeping(dir.path());
+    let mut test = start(&config);
+    test.topic_id = Some([1; 16]);
+    test.create("t", 1);
+    append(&test, "t", 0, 10);
+    stop(&mut test, false);
+    stop(&mut test, true);
+    test.topic_id = Some([2; 16]);
+    test.create("t", 1);
+    append(&test, "t", 0, 1);
+    wait_until_written(&test);
+    drop(test);
+    let marker = ArenaMarker::parse(&marker(dir.path())).unwrap();
+    let (arena, found) = Arena::attach(&marker.path, marker.identity, u64::MAX).unwrap();
+    let ids: Vec<_> = found.keys().map(|name| name.topic_id).collect();
+    assert_eq!(ids, [[2; 16]], "the other's place is free");
+    drop((arena, found));
+    drop(start(&config));
+    assert!(!is_unclean(dir.path()));
+}
+
+/// No copy: somebody has removed the folder, and its topic was made anew.
+#[test]
+fn files_of_a_later_topic_do_not_lack_what_was_written_to_those_of_an_earlier_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = keeping(dir.path());
+    let test = copied_while_running(dir.path(), &config);
+    append(&test, "t", 10, 10);
+    wait_until_written(&test);
+    drop(test);
+    put_back(dir.path());
+    let metadata = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n";
+    fs::write(dir.path().join("logs/t-0/partition.metadata"), metadata).unwrap();
+    let test = start(&config);
+    assert!(!is_unclean(dir.path()));
+    assert!(test.plane.pasts()[0].is_taken_up);
 }

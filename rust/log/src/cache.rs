@@ -31,17 +31,11 @@ pub(crate) fn may_go_behind(config: &LogConfig) -> bool {
 }
 
 impl LogCache {
-    /// For a log that has no blocks. Those that an earlier opening left are dead from now on.
+    /// For a log that has no blocks. Those that an earlier opening left were written when that ended,
+    /// and are dead from now on: the files may be cut, and a kill would find them shorter.
     pub fn new(arena: &Arc<Arena>, name: PartitionName, has_producers: bool) -> LogCache {
-        LogCache {
-            arena: Arc::clone(arena),
-            name,
-            slot: None,
-            has_producers,
-            rate: Rate::default(),
-            now_ms: 0,
-            is_transient: false,
-        }
+        let slot = arena.known_slot(&name).map(|slot| arena.kill_blocks(slot));
+        LogCache::of(arena, name, slot, has_producers)
     }
 
     /// For a log whose blocks were found.
@@ -51,10 +45,26 @@ impl LogCache {
         slot: Slot,
         has_producers: bool,
     ) -> LogCache {
-        arena.set_producers(slot, has_producers);
+        LogCache::of(arena, name, Some(slot), has_producers)
+    }
+
+    fn of(
+        arena: &Arc<Arena>,
+        name: PartitionName,
+        slot: Option<Slot>,
+        has_producers: bool,
+    ) -> LogCache {
+        if let Some(slot) = slot {
+            arena.set_producers(slot, has_producers);
+        }
         LogCache {
-            slot: Some(slot),
-            ..LogCache::new(arena, name, has_producers)
+            arena: Arc::clone(arena),
+            name,
+            slot,
+            has_producers,
+            rate: Rate::default(),
+            now_ms: 0,
+            is_transient: false,
         }
     }
 
@@ -99,9 +109,7 @@ impl LogCache {
 
     fn slot(&mut self) -> Option<Slot> {
         if self.slot.is_none() {
-            // Blocks of an earlier opening were written when that ended.
             let slot = self.arena.slot(&self.name)?;
-            let slot = self.arena.kill_blocks(slot);
             self.arena.set_producers(slot, self.has_producers);
             self.slot = Some(slot);
         }
@@ -110,9 +118,7 @@ impl LogCache {
 
     /// The partition is gone.
     pub fn release(&self) {
-        // Whoever did not append since the log was opened has not asked for it.
-        let slot = self.slot.or_else(|| self.arena.known_slot(&self.name));
-        if let Some(slot) = slot {
+        if let Some(slot) = self.slot {
             self.arena.release_slot(slot);
         }
     }

@@ -205,6 +205,17 @@ impl LogEnv {
         }
     }
 
+    /// Gives up the blocks of a log that was closed before its folder was deleted.
+    pub fn forget_closed(&self, name: &PartitionName) {
+        let Some(cache) = self.cache.get() else {
+            return;
+        };
+        let arena = Arc::clone(&cache.lock().arena);
+        if let Some(slot) = arena.known_slot(name) {
+            arena.release_slot(slot);
+        }
+    }
+
     /// What the arena holds of a log, if there is an arena.
     ///
     /// # Errors

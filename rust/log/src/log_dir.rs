@@ -219,6 +219,12 @@ impl LogDir {
         Ok(found)
     }
 
+    /// The topic id in the folder of a partition; `None` where there is none that can be read.
+    pub fn stored_topic_id(&self, topic: &str, partition: i32) -> Option<TopicId> {
+        let folder = names::folder_name(topic, partition);
+        self.topic_id(&folder).ok().flatten()
+    }
+
     fn topic_id(&self, folder: &str) -> io::Result<Option<TopicId>> {
         let path = self.path.join(folder).join(names::PARTITION_METADATA);
         match disk::read_file(self.env.disk(), &path, FILE_BYTES_MAX) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::cached::Life;
 use common::{DIR, Rig, batch};
 use pyrklog_arena::PartitionName;
-use pyrklog_log::{Log, LogConfig, OpenRequest};
+use pyrklog_log::{Identity, Log, LogConfig, LogDir, LogEnv, OpenRequest, SyncScope};
 
 const LOG: &str = "00000000000000000000.log";
 
@@ -105,14 +105,8 @@ fn a_transaction_index_that_makes_no_sense_is_built_anew() {
     assert_eq!(rig.contents(), before);
 }
 
-#[test]
-fn a_log_that_is_deleted_without_another_append_gives_its_slot_back() {
-    let mut rig = cached(true);
-    let name = PartitionName {
-        topic: "t".to_owned(),
-        partition: 0,
-        topic_id: [7; 16],
-    };
+/// Closes the log and opens it again in the same process.
+fn opened_again(rig: &mut Rig) {
     rig.log.close_cleanly().unwrap();
     let request = OpenRequest {
         env: Arc::clone(rig.log.env()),
@@ -125,9 +119,47 @@ fn a_log_that_is_deleted_without_another_append_gives_its_slot_back() {
         now_ms: 1_000,
         producer_id_expiration_ms: 1_000,
     };
-    let (again, _) = Log::open(request).unwrap();
+    rig.log = Log::open(request).unwrap().0;
+}
+
+#[test]
+fn a_log_that_is_deleted_without_another_append_gives_its_slot_back() {
+    let mut rig = cached(true);
+    let name = PartitionName {
+        topic: "t".to_owned(),
+        partition: 0,
+        topic_id: [7; 16],
+    };
+    opened_again(&mut rig);
     let arena = rig.cache.as_ref().unwrap().arena();
     assert!(arena.known_slot(&name).is_some());
-    again.release_blocks();
+    rig.log.release_blocks();
     assert!(arena.known_slot(&name).is_none());
+}
+
+/// A follower that was told to stop and follows again is cut before it appends.
+#[test]
+fn what_an_earlier_opening_cached_does_not_come_back_after_a_truncation() {
+    let mut rig = cached(true);
+    rig.sync(SyncScope::Written);
+    opened_again(&mut rig);
+    let before = rig.contents();
+    let job = rig.log.begin_truncation(5, 1_000, 1_000);
+    let mut job = job.unwrap().unwrap();
+    let result = job.execute();
+    rig.log.complete_truncation(job, result);
+    let kept = &before[..5];
+    assert_eq!(rig.contents(), kept);
+    let found = rig.cache.as_mut().unwrap().found();
+    let env = LogEnv::new(Arc::new(rig.disk.clone()), 16);
+    let identity = Identity {
+        node_id: 1,
+        cluster_id: "abc".to_owned(),
+    };
+    let files = LogDir::open(env, Path::new(DIR), &identity).unwrap();
+    assert_eq!(files.lacks_written(&found), None);
+    drop((files, found));
+    rig.restart_killed();
+    assert_eq!(rig.contents(), kept);
+    goes_on(rig);
 }

@@ -4,12 +4,16 @@
 use std::io;
 use std::path::Path;
 
-use pyrklog_arena::{CachedSegment, Found};
+use pyrklog_arena::{CachedSegment, Found, PartitionName};
 
 use crate::disk::{DirEntry, Stamp};
 use crate::env::LogEnv;
 use crate::log_dir::{LogDir, arena_marker};
+
 use crate::names::{self, FileKind, Suffix};
+use crate::open::TopicId;
+
+const NO_ID: TopicId = [0; 16];
 
 /// FNV-1a: the same in every version of this program.
 struct Fnv(u64);
@@ -102,11 +106,23 @@ impl LogDir {
     pub fn lacks_written(&self, found: &Found) -> Option<String> {
         let mut partitions: Vec<_> = found.iter().collect();
         partitions.sort_by_key(|(name, _)| (&name.topic, name.partition));
-        partitions.into_iter().find_map(|(name, found)| {
+        let mut partitions = partitions.into_iter();
+        partitions.find_map(|(name, found)| {
+            if self.has_other_topic(name) {
+                return None;
+            }
             let folder = names::folder_name(&name.topic, name.partition);
             let mut segments = found.segments.values();
             segments.find_map(|segment| self.lacks_bytes(&folder, segment))
         })
+    }
+
+    /// Whether the folder is that of another topic of the same name by now: nothing of this one was ever
+    /// written to its files.
+    fn has_other_topic(&self, name: &PartitionName) -> bool {
+        let stored = self.stored_topic_id(&name.topic, name.partition);
+        let mut ids = stored.into_iter().filter(|id| *id != NO_ID);
+        name.topic_id != NO_ID && ids.any(|id| id != name.topic_id)
     }
 
     fn lacks_bytes(&self, folder: &str, segment: &CachedSegment) -> Option<String> {
