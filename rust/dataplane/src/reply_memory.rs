@@ -165,11 +165,11 @@ mod tests {
         );
         let brokers = memory.hold(true, 100).unwrap();
         assert!(memory.hold(true, 1).is_none());
-        drop(clients);
         let beyond = memory.hold_beyond(true, 100);
         assert!(beyond.is_some(), "what other brokers are told goes on");
         assert!(memory.hold_beyond(true, 1).is_none(), "but not for ever");
         drop(beyond);
+        drop(clients);
         let borrowed = memory.hold(true, 600).unwrap();
         let beside = memory.hold(false, 100);
         assert!(beside.is_some());
