@@ -253,7 +253,7 @@ class Kafka(Broker):
         format_command = [
             *java(self.folder),
             "kafka.tools.StorageTool",
-            *("format", "--cluster-id", cluster_id),
+            *("format", f"--cluster-id={cluster_id}"),  # it may begin with a hyphen
             *("--config", str(self.folder / "server.properties")),
         ]
         done = subprocess.run(format_command, capture_output=True, text=True, cwd=self.folder)
