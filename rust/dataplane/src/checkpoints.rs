@@ -10,6 +10,25 @@ use crate::shared::Shared;
 
 type Row = (Arc<str>, i32, i64);
 
+/// What the checkpoints say of a log that was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutLog {
+    /// Everything below was synced.
+    pub recovery_point: i64,
+    /// Records below were deleted.
+    pub log_start_offset: i64,
+}
+
+impl CutLog {
+    /// Of a log as it is now.
+    pub fn of(log: &Log) -> CutLog {
+        CutLog {
+            recovery_point: log.recovery_point(),
+            log_start_offset: log.log_start_offset(),
+        }
+    }
+}
+
 impl LogDirState {
     /// Writes `recovery-point-offset-checkpoint`.
     pub fn write_recovery_points(&self, shared: &Shared) -> io::Result<()> {
@@ -18,18 +37,19 @@ impl LogDirState {
         self.files.write_recovery_points(&borrowed(&rows))
     }
 
-    /// Writes the row of one log, which has just been cut. Rows that were gathered before are written
-    /// before.
-    pub fn write_recovery_point(&self, topic: &str, index: i32, offset: i64) -> io::Result<()> {
+    /// Writes the recovery point and the log start offset of one log, which has just been cut. Rows that
+    /// were gathered before are written before.
+    pub fn write_cut(&self, topic: &str, index: i32, cut: CutLog) -> io::Result<()> {
         let _nothing_gathered_before = self.checkpoints.lock();
-        self.files.write_recovery_points(&[(topic, index, offset)])
+        let rows = |offset| [(topic, index, offset)];
+        self.files.write_log_starts(&rows(cut.log_start_offset))?;
+        self.files.write_recovery_points(&rows(cut.recovery_point))
     }
 
-    /// Writes `log-start-offset-checkpoint`, for the logs that do not start at 0.
+    /// Writes `log-start-offset-checkpoint`.
     pub fn write_log_starts(&self, shared: &Shared) -> io::Result<()> {
         let _no_deletion_between = self.checkpoints.lock();
-        let mut rows = self.rows(shared, Log::log_start_offset);
-        rows.retain(|(_, _, offset)| *offset > 0);
+        let rows = self.rows(shared, Log::log_start_offset);
         self.files.write_log_starts(&borrowed(&rows))
     }
 

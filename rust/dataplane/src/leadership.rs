@@ -15,9 +15,10 @@ use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
 use crate::api::{FollowerSpec, LeaderSpec, StopSpec, TicketId};
+use crate::checkpoints::CutLog;
 use crate::clock::{Now, mono_ms};
 use crate::commands::{Command, Gathering};
-use crate::follower::{to_high_watermark, write_recovery_point};
+use crate::follower::{to_high_watermark, write_cut};
 use crate::image::{Image, TopicState};
 use crate::log_dir::LogDirState;
 use crate::outbox::Outbox;
@@ -258,7 +259,7 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
             shared.placement.opened(&topic.name, index, topic.id);
             report_opening(shared, partition, &report);
             if report.checkpoint_is_stale {
-                write_recovery_point(shared, partition, log.recovery_point());
+                write_cut(shared, partition, CutLog::of(&log));
             }
             serve(shared, partition, log);
             outcome(partition)

@@ -257,12 +257,21 @@ impl LogDir {
         self.write_table(&self.recovery_points, rows)
     }
 
-    /// The same for log start offsets.
+    /// The same for log start offsets. A log that starts at 0 has no row, and loses the one that it had.
     ///
     /// # Errors
     /// The disk's, or that the directory is poisoned.
     pub fn write_log_starts(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
-        self.write_table(&self.log_starts, rows)
+        self.refuse_if_poisoned()?;
+        let mut table = self.log_starts.lock();
+        for (topic, partition, offset) in rows {
+            if *offset > 0 {
+                table.set(topic, *partition, *offset);
+            } else {
+                table.remove(topic, *partition);
+            }
+        }
+        table.write(&self.env, &self.path)
     }
 
     /// The same for high watermarks.

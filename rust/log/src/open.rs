@@ -100,8 +100,8 @@ pub struct OpenReport {
     pub truncated_bytes: u64,
     /// Indexes of the active segment that had to be built anew.
     pub rebuilt_indexes: usize,
-    /// The recovery point checkpoint lies behind the log's end, which was cut: it has to be written
-    /// before anything is appended.
+    /// The checkpoints are wrong: the recovery point lies behind the log's end, which was cut, or the rows
+    /// are of an earlier log of the name. They have to be written before anything is appended.
     pub checkpoint_is_stale: bool,
     /// What else an operator may want to read, one sentence each.
     pub notes: Vec<String>,
@@ -193,7 +193,15 @@ impl Log {
             is_same_boot: claim.is_same_boot,
             had_no_producers: claim.has_no_producers(),
         };
-        let loaded = match loader.load(request.state, &mut report) {
+        // What the checkpoints say is of a log that had the name before, whose folder somebody removed.
+        let state = match report.created {
+            true => OpenState {
+                clean: request.state.clean,
+                ..OpenState::default()
+            },
+            false => request.state,
+        };
+        let loaded = match loader.load(state, &mut report) {
             Ok(loaded) => loaded,
             Err(error) => {
                 claim.end(&request.env, &error);
@@ -214,6 +222,7 @@ impl Log {
             claim.end(&request.env, &error);
             return Err(error);
         }
+        report.checkpoint_is_stale |= state != request.state;
         let has_producers = !log.producers.is_empty();
         log.cache = claim.into_cache(&log.segments, has_producers);
         let (topic, partition) = (request.topic, request.partition);

@@ -146,6 +146,15 @@ fn checkpoints_keep_rows_of_logs_that_nobody_opened() {
 }
 
 #[test]
+fn a_log_that_starts_at_0_loses_its_row() {
+    let disk = MemDisk::default();
+    let dir = open(&disk).unwrap();
+    dir.write_log_starts(&[("a", 0, 2), ("b", 3, 7)]).unwrap();
+    dir.write_log_starts(&[("a", 0, 0), ("c", 1, 0)]).unwrap();
+    assert_eq!(text(&disk, "log-start-offset-checkpoint"), "0\n1\nb 3 7\n");
+}
+
+#[test]
 fn an_unchanged_checkpoint_is_not_written() {
     let faulty = FaultyDisk::new(Arc::new(MemDisk::default()));
     let env = LogEnv::new(Arc::new(faulty.clone()), 16);

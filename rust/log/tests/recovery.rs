@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{FOLDER, Rig, batch, open, produced, records_in, small, transactional};
+use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::Operation;
 use pyrklog_log::{
     BatchInfo, Isolation, LogConfig, OpenError, OpenState, Origin, SyncScope, TimeSpec, Wait,
@@ -561,4 +564,26 @@ fn an_index_of_the_active_segment_that_leads_astray_is_not_followed() {
         assert_eq!(found.offset, offset);
     }
     assert_eq!(rig.contents(), before);
+}
+
+/// Somebody removed the folder while the broker was stopped: what the checkpoints say is of the old log.
+#[test]
+fn a_folder_that_is_made_anew_takes_over_no_row_of_the_old_log() {
+    let mut rig = filled();
+    let rows = OpenState {
+        recovery_point: 20,
+        log_start_offset: 15,
+        high_watermark: 18,
+        ..rig.state(true)
+    };
+    rig.memory.remove_dir_all(Path::new(FOLDER)).unwrap();
+    let report = rig.reopen(rows);
+    assert!(report.created && report.checkpoint_is_stale);
+    assert_eq!(
+        (rig.log.log_start_offset(), rig.log.log_end_offset()),
+        (0, 0)
+    );
+    assert_eq!((rig.log.recovery_point(), rig.log.high_watermark()), (0, 0));
+    let state = rig.state(true);
+    assert!(!rig.reopen(state).checkpoint_is_stale);
 }

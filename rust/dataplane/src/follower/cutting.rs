@@ -9,6 +9,7 @@ use pyrklog_wire::fetch::EpochEndOffset;
 
 use super::asking::Ask;
 use super::taking::Carried;
+use crate::checkpoints::CutLog;
 use crate::clock::Now;
 use crate::commands::Command;
 use crate::partition::{Partition, PartitionState, Role};
@@ -95,12 +96,11 @@ fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, ask: &Ask, cut: C
         log.complete_truncation(job, result);
     }
     state.count_unwritten(&partition.dir);
-    let recovery_point = state.log.as_ref().map(Log::recovery_point);
+    let cut_log = state.log.as_ref().map(CutLog::of);
     drop(state);
-    match (failure, recovery_point) {
-        (None, Some(offset)) => {
-            write_recovery_point(shared, partition, offset);
-            partition.dir.syncer.log_start_moved();
+    match (failure, cut_log) {
+        (None, Some(cut_log)) => {
+            write_cut(shared, partition, cut_log);
             tell(shared, partition, cut.reason(), plan, end);
             if let Cut::BeginsAt(carried) = cut {
                 carried.take(shared, partition);
@@ -178,7 +178,14 @@ fn plan(log: &Log, cut: &Cut) -> Plan {
             (_, end) => end,
         },
     };
-    if offset < own_end {
+    if offset < log.log_start_offset() {
+        // Nothing of it is left, and below the cut the leader may have records that this one never had:
+        // from the leader's start on, which is asked for where it is not known.
+        match cut {
+            Cut::Outside { start, .. } => Plan::RestartAt(*start),
+            _ => Plan::RestartAt(0),
+        }
+    } else if offset < own_end {
         Plan::To(offset.max(0))
     } else {
         Plan::Keep
@@ -201,18 +208,19 @@ fn execute(
     }
 }
 
-/// A recovery point behind the end would let the next start take for synced what is not: until it can be
-/// written. The directory fails where that is not for lack of space, descriptors or memory.
-pub fn write_recovery_point(shared: &Arc<Shared>, partition: &Partition, offset: i64) {
+/// A recovery point behind the end would let the next start take for synced what is not, and a log start
+/// behind what is appended next would let it remove that: until both can be written. The directory fails
+/// where that is not for lack of space, descriptors or memory.
+pub fn write_cut(shared: &Arc<Shared>, partition: &Partition, cut_log: CutLog) {
     let (topic, index) = (&*partition.topic.name, partition.index);
     loop {
-        let reason = match partition.dir.write_recovery_point(topic, index, offset) {
+        let reason = match partition.dir.write_cut(topic, index, cut_log) {
             Ok(()) => return,
             Err(error) if may_pass(&error) && !shared.is_ending() => {
                 wait_for_better(shared, partition, &error.to_string());
                 continue;
             }
-            Err(error) => format!("writing the recovery point of {topic}-{index}: {error}"),
+            Err(error) => format!("writing the checkpoints of {topic}-{index}: {error}"),
         };
         return shared.fail_dir(&partition.dir, reason);
     }

@@ -206,3 +206,44 @@ fn a_cut_writes_its_recovery_point_behind_rows_that_were_gathered_before() {
     });
     assert!(row() <= 1, "{}", row());
 }
+
+/// The story: retention had removed the first records here, then the leader began anew from 0 on another
+/// disk. Cut to its end, the replica copied only what came behind; its row of the log start stayed, and the
+/// next start removed what had been copied.
+#[test]
+fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
+    let outside = Cut::Outside { start: 0, end: 1 };
+    for cut in [DIVERGING, outside] {
+        let folder = tempfile::tempdir().unwrap();
+        let follower = Follower::start(folder.path());
+        (0..3).for_each(|_| follower.append(0));
+        let partition = &follower.partition;
+        let starts = || {
+            let start = partition.lock().log.as_ref().unwrap().log_start_offset();
+            (
+                start,
+                partition.dir.files.open_state("t", 0).log_start_offset,
+            )
+        };
+        eventually("the writing of what stays", || {
+            let mut state = partition.lock();
+            let log = state.log.as_mut().unwrap();
+            log.advance_high_watermark(3);
+            log.advance_log_start(2).ok()
+        });
+        partition
+            .dir
+            .write_log_starts(follower.plane.shared())
+            .unwrap();
+        assert_eq!(starts(), (2, 2));
+        follower.follow(1);
+        assert_eq!(follower.cut(&follower.ask(), cut), 0);
+        assert_eq!(starts(), (0, 0));
+        follower.append(1);
+        partition
+            .dir
+            .write_log_starts(follower.plane.shared())
+            .unwrap();
+        assert_eq!(starts(), (0, 0));
+    }
+}
