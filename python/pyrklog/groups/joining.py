@@ -11,6 +11,9 @@ from pyrklog.groups.states import GroupState
 from pyrklog.groups.turn import Turn
 from pyrklog.groups.values import NO_MEMBER_ID, JoinRequest, JoinResult, Timer
 
+MEMBER_ID_BYTES_MAX = 0x7FFF
+"""The longest string of the protocol and of the group's record: members are told each other's ids."""
+
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member's JoinGroup may wait: its client, which has no id yet, may be gone."""
 
@@ -88,7 +91,9 @@ def _join_new(turn: Turn, request: JoinRequest, token: int) -> None:
     group = turn.group
     instance_id = request.instance_id
     member_id = f"{instance_id or request.client_id}-{request.fresh_id}"
-    if instance_id is not None:
+    if len(member_id.encode()) > MEMBER_ID_BYTES_MAX:
+        turn.reply(token, JoinResult(ErrorCode.INVALID_REQUEST, NO_MEMBER_ID))
+    elif instance_id is not None:
         old_id = group.roster.member_of_instance(instance_id)
         if old_id is not None:
             static_members.replace(turn, request, token, old_id, member_id)

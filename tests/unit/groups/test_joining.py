@@ -30,6 +30,22 @@ def test_an_id_that_nobody_was_given_is_unknown() -> None:
     assert play.joined(play.join("app-77")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_an_id_that_no_answer_could_hold_is_refused() -> None:
+    """The leader is told all ids, and the group's record has them: neither could be encoded."""
+    play = Play()
+    [first] = play.stable()
+    for named in ({"client": "c" * 0x7FFF}, {"instance": "\u20ac" * 0x2AAA}):
+        for v4 in (False, True):
+            refused = play.joined(play.join(v4=v4, **named))
+            assert (refused.error, refused.member_id) == (ErrorCode.INVALID_REQUEST, "")
+    assert (play.state_name, list(play.group.roster.members)) == ("Stable", [first])
+    assert not play.group.pending_ids
+    # "-1" behind it.
+    longest = play.join(client="c" * (0x7FFF - 2))
+    assert longest not in play.replies
+    assert play.state_name == "PreparingRebalance"
+
+
 def test_a_generation_waits_for_ids_that_were_handed_out_but_not_for_ever() -> None:
     play = Play()
     [first] = play.stable()
