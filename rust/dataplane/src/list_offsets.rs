@@ -60,6 +60,9 @@ struct Query {
     partition: usize,
     dir: usize,
     time: TimeQuery,
+    /// See [`Found::Later`].
+    shows_less: bool,
+    /// "Try again" at first.
     answer: ListOffsetsPartitionResponse,
 }
 
@@ -71,6 +74,8 @@ enum Found {
         dir: usize,
         /// The look-up.
         time: TimeQuery,
+        /// The leader is new and may show less than the one before did: what it does not find may be there.
+        shows_less: bool,
     },
 }
 
@@ -139,13 +144,18 @@ fn look_all(
             };
             answers.push(match found {
                 Ok(Found::Answer(answer)) => answer,
-                Ok(Found::Later { dir, time }) => {
+                Ok(Found::Later {
+                    dir,
+                    time,
+                    shows_less,
+                }) => {
                     let answer = work.not_in_time(wanted.index);
                     queries.push(Query {
                         topic: work.topics.len(),
                         partition: answers.len(),
                         dir,
                         time,
+                        shows_less,
                         answer,
                     });
                     answer
@@ -216,12 +226,10 @@ fn look(
     let mut state = partition.lock();
     state.led()?;
     state.check_epoch(wanted.current_leader_epoch)?;
-    if wanted.timestamp == LATEST_TIMESTAMP
-        && isolation != Isolation::LogEnd
-        && !state.knows_latest()
-    {
-        // What the leader of an earlier epoch has shown as latest may lie above.
-        return Err(ErrorCode::OFFSET_NOT_AVAILABLE);
+    // What the leader of an earlier epoch has shown may lie above the high watermark.
+    let shows_less = isolation != Isolation::LogEnd && !state.knows_latest();
+    if wanted.timestamp == LATEST_TIMESTAMP && shows_less {
+        return Err(not_available(api_version));
     }
     let log = state.led()?;
     if wanted.timestamp == LATEST_TIERED_TIMESTAMP {
@@ -239,11 +247,19 @@ fn look(
         EARLIEST_TIMESTAMP | LATEST_TIMESTAMP | EARLIEST_LOCAL_TIMESTAMP => {
             match answer(wanted.index, &query, Wait::Nowait) {
                 Ok(answer) => Ok(Found::Answer(answer)),
-                Err(ReadError::WouldBlock) => Ok(Found::Later { dir, time: query }),
+                Err(ReadError::WouldBlock) => Ok(Found::Later {
+                    dir,
+                    time: query,
+                    shows_less: false,
+                }),
                 Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             }
         }
-        _ => Ok(Found::Later { dir, time: query }),
+        _ => Ok(Found::Later {
+            dir,
+            time: query,
+            shows_less,
+        }),
     }
 }
 
@@ -261,15 +277,19 @@ fn answer(
     Ok(answer)
 }
 
+/// "Try again", in the words of the request's version.
+fn not_available(api_version: i16) -> ErrorCode {
+    if api_version >= NOT_AVAILABLE_SINCE {
+        ErrorCode::OFFSET_NOT_AVAILABLE
+    } else {
+        ErrorCode::LEADER_NOT_AVAILABLE
+    }
+}
+
 impl ListOffsetsWork {
-    /// "Try again", in the words of the request's version.
+    /// The answer while nothing is found yet.
     fn not_in_time(&self, index: i32) -> ListOffsetsPartitionResponse {
-        let error = if self.api_version >= NOT_AVAILABLE_SINCE {
-            ErrorCode::OFFSET_NOT_AVAILABLE
-        } else {
-            ErrorCode::LEADER_NOT_AVAILABLE
-        };
-        ListOffsetsPartitionResponse::none(index, error)
+        ListOffsetsPartitionResponse::none(index, not_available(self.api_version))
     }
 
     /// Partitions that were asked about.
@@ -299,9 +319,13 @@ impl LookUpJob {
             }
             self.ticket.step(desk);
             let index = query.answer.index;
-            query.answer = answer(index, &query.time, Wait::Blocking).unwrap_or_else(|_| {
+            let found = answer(index, &query.time, Wait::Blocking).unwrap_or_else(|_| {
                 ListOffsetsPartitionResponse::none(index, ErrorCode::KAFKA_STORAGE_ERROR)
             });
+            let is_missing = found.error_code == ErrorCode::NONE && found.offset < 0;
+            if !(is_missing && query.shows_less) {
+                query.answer = found;
+            }
         }
     }
 }

@@ -444,11 +444,27 @@ fn a_new_leader_does_not_show_less_than_the_old_one() {
     pair.wait_copied();
     // Its high watermark is what the old leader told last, which may be less than it showed.
     pair.lead(2, 1, &BOTH);
-    let latest = pair.plane(2).client().list_offset("t", 0, -1);
-    assert_eq!(latest.error_code, ErrorCode::OFFSET_NOT_AVAILABLE);
+    // By time (0, -3), too: none that is found may only be none that it shows yet.
+    for timestamp in [-1, 0, -3] {
+        let latest = pair.plane(2).client().list_offset("t", 0, timestamp);
+        assert_eq!(latest.error_code, ErrorCode::OFFSET_NOT_AVAILABLE);
+    }
+    let mut older = |version, timestamp| {
+        let mut client = pair.plane(2).client();
+        client.list_offset_error(version, timestamp)
+    };
+    assert_eq!(older(4, -1), ErrorCode::LEADER_NOT_AVAILABLE);
+    assert_eq!(older(4, 0), ErrorCode::LEADER_NOT_AVAILABLE);
+    assert_eq!(older(4, -2), ErrorCode::NONE);
+    assert_eq!(older(5, -1), ErrorCode::OFFSET_NOT_AVAILABLE);
     pair.follow(1, 2, 1);
     pair.wait_visible(2, 1);
-    assert_eq!(pair.plane(2).client().list_offset("t", 0, -1).offset, 1);
+    for (timestamp, offset) in [(-1, 1), (0, 0), (-3, 0)] {
+        let found = pair.plane(2).client().list_offset("t", 0, timestamp);
+        assert_eq!((found.error_code, found.offset), (ErrorCode::NONE, offset));
+    }
+    let later = pair.plane(2).client().list_offset("t", 0, i64::MAX);
+    assert_eq!((later.error_code, later.offset), (ErrorCode::NONE, -1));
 }
 
 #[test]

@@ -381,6 +381,10 @@ impl Client {
 
     /// A request for one time.
     pub fn list_offsets_body(topic: &str, index: i32, timestamp: i64) -> Vec<u8> {
+        Client::list_offsets_body_as(LIST_OFFSETS_VERSION, topic, index, timestamp)
+    }
+
+    fn list_offsets_body_as(version: i16, topic: &str, index: i32, timestamp: i64) -> Vec<u8> {
         let wanted = ListOffsetsPartition {
             index,
             current_leader_epoch: -1,
@@ -395,7 +399,7 @@ impl Client {
             }],
         };
         let mut body = Vec::new();
-        request.encode(&mut body, LIST_OFFSETS_VERSION);
+        request.encode(&mut body, version);
         body
     }
 
@@ -408,6 +412,14 @@ impl Client {
         let body = Client::list_offsets_body(topic, index, timestamp);
         let answer = self.call(key::LIST_OFFSETS, LIST_OFFSETS_VERSION, &body);
         listed_offset(&answer)
+    }
+
+    /// The error of an older client's question.
+    pub fn list_offset_error(&mut self, version: i16, timestamp: i64) -> ErrorCode {
+        let body = Client::list_offsets_body_as(version, "t", 0, timestamp);
+        let answer = self.call(key::LIST_OFFSETS, version, &body);
+        let response = ListOffsetsResponse::decode(&answer, version).unwrap();
+        response.topics[0].partitions[0].error_code
     }
 }
 
