@@ -163,8 +163,9 @@ impl LogDirState {
     /// A partition has other batches that are not in files than before.
     pub fn count(&self, before: Unwritten, now: Unwritten) {
         let unwritten_bytes = moved(&self.unwritten_bytes, before.bytes, now.bytes);
-        if before.heap_bytes != now.heap_bytes {
-            moved(&self.heap_bytes, before.heap_bytes, now.heap_bytes);
+        let on_heap = |unwritten: Unwritten| unwritten.heap_bytes + unwritten.snapshot_bytes;
+        if on_heap(before) != on_heap(now) {
+            moved(&self.heap_bytes, on_heap(before), on_heap(now));
         }
         if now.bytes > before.bytes && unwritten_bytes > self.short_from_bytes() {
             self.writer.press();

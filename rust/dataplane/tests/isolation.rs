@@ -239,6 +239,38 @@ fn a_parked_request_is_refused_when_its_time_is_over_and_so_are_those_behind_it(
     assert_eq!(test.statistic("produce_park_bytes.0"), 0);
 }
 
+/// Each roll saves all producers: of small segments and many producers the snapshots take far more than
+/// the batches.
+#[test]
+fn producers_wait_for_the_snapshots_of_small_segments_too() {
+    let (mut test, disk, _dir) = narrow(200_000, 64 << 20);
+    let mut small = topic_config();
+    small.log.segment_bytes = 200;
+    assert_eq!(test.lead("small", 1, &small), [0]);
+    disk.stall("/logs/small-0/");
+    let of_producer = |id: i64| {
+        let mut builder = BatchBuilder::new().producer(id, 0, 0);
+        builder.append(1_700_000_000_000, None, Some(b"v"));
+        builder.build()
+    };
+    let mut client = test.client();
+    let mut sent_bytes = 0;
+    for id in 0..300 {
+        let record = of_producer(id);
+        sent_bytes += record.len() as u64;
+        let partitions = [(0, Some(&*record))];
+        let body = produce_body(PRODUCE_VERSION, 1, 30_000, "small", &partitions);
+        client.send(key::PRODUCE, PRODUCE_VERSION, &body);
+    }
+    assert!(sent_bytes < 50_000);
+    wait_for_statistic(&test, "produce_park_waiting.0", |count| count == 1);
+    disk.resume();
+    for offset in 0..300 {
+        assert_eq!(answer(&mut client), (ErrorCode::NONE, offset));
+    }
+    wait_for_statistic(&test, "produce_park_waiting.0", |count| count == 0);
+}
+
 #[test]
 fn a_later_batch_of_a_producer_never_overtakes_one_that_was_refused() {
     let (test, disk, _dir) = narrow(50_000, 64 << 20);

@@ -73,13 +73,16 @@ pub struct Log {
     pub(crate) jitter_seed: u64,
 }
 
-/// Bytes of batches that are not in files.
+/// What is not in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unwritten {
-    /// All of them.
+    /// Bytes of batches.
     pub bytes: usize,
     /// Those that are nowhere but on the heap; the block cache holds the others.
     pub heap_bytes: usize,
+    /// Beside batches: producer snapshots that wait, on the heap. Each roll of a log with very many
+    /// producers makes a large one of a small batch.
+    pub snapshot_bytes: usize,
 }
 
 /// After so many bytes the producers' state is saved, so that a start after a kill need not walk a
@@ -291,6 +294,7 @@ impl Log {
         Unwritten {
             bytes: waiting.bytes + in_flight.bytes,
             heap_bytes: waiting.heap_bytes + in_flight.heap_bytes,
+            snapshot_bytes: waiting.snapshot_bytes + in_flight.snapshot_bytes,
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Tail {
     /// Bytes of batches that lie here, and those that lie in the block cache instead.
     heap_bytes: usize,
     cached_bytes: usize,
+    /// What producer snapshots take, on the heap.
+    snapshot_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,7 @@ impl Tail {
         Unwritten {
             bytes: self.batch_bytes(),
             heap_bytes: self.heap_bytes,
+            snapshot_bytes: self.snapshot_bytes,
         }
     }
 
@@ -121,6 +124,7 @@ impl Tail {
         self.steps.clear();
         self.heap_bytes = 0;
         self.cached_bytes = 0;
+        self.snapshot_bytes = 0;
     }
 
     /// A batch at the end of `segment`, at `position`.
@@ -292,6 +296,7 @@ impl Tail {
 
     /// A producer snapshot.
     pub fn push_snapshot(&mut self, name: String, entries: Vec<ProducerEntry>) {
+        self.snapshot_bytes += entries.capacity() * size_of::<ProducerEntry>();
         self.steps.push(Step::Snapshot { name, entries });
     }
 

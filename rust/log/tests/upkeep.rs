@@ -553,3 +553,21 @@ fn producers_are_saved_again_and_again_within_a_segment() {
     put(&mut rig, 9);
     assert_eq!(snapshots(&rig), ["00000000000000000027.snapshot"]);
 }
+
+#[test]
+fn snapshots_that_wait_are_counted() {
+    let mut rig = Rig::new(small());
+    let value = "x".repeat(600);
+    for producer_id in 0..100 {
+        rig.append(&mut produced(producer_id, 0, &[&value]))
+            .unwrap();
+    }
+    // 99 rolls, of 1 to 99 producers: as many entries of more than 50 bytes.
+    let waiting = rig.log.unwritten();
+    assert!(waiting.snapshot_bytes > 50 * 99 * 100 / 2, "{waiting:?}");
+    let job = rig.log.take_writes().unwrap();
+    assert_eq!(rig.log.unwritten(), waiting, "they are on their way");
+    rig.log.complete_writes(job, Ok(()));
+    rig.drain();
+    assert_eq!(rig.log.unwritten(), Default::default());
+}
