@@ -1,6 +1,5 @@
 """From a request's bytes to its answer's bytes. The table of handlers is :data:`ROUTES`."""
 
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -73,6 +72,9 @@ ELEMENT_BYTES = 4096
 WHOLE_PLANS = frozenset((45,))
 PLAN_FACTOR = 4
 """Kafka's tool sends a plan for all partitions at once, with every broker id an element."""
+ORDERS_MAX = 8 * ELEMENTS_MAX
+"""A controller may name all replicas of a cluster at once; no valid request of 16 MiB names more. With
+less memory the bound is that of plans."""
 LIMIT_SECONDS = 20.0
 """How long an answer may take; shorter than the clients' request time-outs."""
 LIMIT_LEAST_SECONDS = 5.0
@@ -135,9 +137,12 @@ class Handlers:
         orders: BrokerChannel,
         controller: ControllerAdmin,
         elements_max: int = ELEMENTS_MAX,
+        orders_max: int = ORDERS_MAX,
     ) -> None:
-        """``elements_max``: what a client's request may name in all its arrays together."""
+        """``elements_max``: what a client's request may name in all its arrays together;
+        ``orders_max``: another broker's."""
         self._elements_max = elements_max
+        self._orders_max = orders_max
         self._service = service
         self._groups = groups
         self._orders = orders
@@ -224,7 +229,7 @@ class Handlers:
     def _decode(self, route: Route, request: Request) -> Any:
         elements_max = self._elements_max
         if route.api.key in BETWEEN_BROKERS:
-            elements_max = sys.maxsize
+            elements_max = self._orders_max
         elif route.api.key in WHOLE_PLANS:
             elements_max *= PLAN_FACTOR
         return route.api.decode_request(
@@ -246,8 +251,10 @@ def build_handlers(
     memory_bytes: int = ELEMENTS_MAX * ELEMENT_BYTES,
 ) -> Handlers:
     """The handlers of a broker whose control plane these are, and which has so much memory."""
-    elements_max = min(ELEMENTS_MAX, max(ELEMENTS_MIN, memory_bytes // ELEMENT_BYTES))
-    return Handlers(service, groups, orders, controller, elements_max)
+    affordable = max(ELEMENTS_MIN, memory_bytes // ELEMENT_BYTES)
+    elements_max = min(ELEMENTS_MAX, affordable)
+    orders_max = min(ORDERS_MAX, PLAN_FACTOR * affordable)
+    return Handlers(service, groups, orders, controller, elements_max, orders_max)
 
 
 async def _encode_later(route: Route, context: Context, answer: Later[Any]) -> bytes:

@@ -275,6 +275,7 @@ def make_handlers(
     fake: FakeService,
     groups: GroupService | None = None,
     controller: FakeController | None = None,
+    **bounds: int,
 ) -> Handlers:
     """Handlers over a control plane; without ``groups`` there are none."""
     topic = FakeTopic(None, {})
@@ -287,7 +288,7 @@ def make_handlers(
         fresh_id=lambda: "id",
     )
     controller = controller or FakeController()
-    return build_handlers(fake, groups or idle, ReplicaOrders(), controller)
+    return build_handlers(fake, groups or idle, ReplicaOrders(), controller, **bounds)
 
 
 async def ask(

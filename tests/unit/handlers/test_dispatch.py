@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from pyrklog import core_plane
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.context import Later
-from pyrklog.handlers.dispatch import ROUTES, load_route
+from pyrklog.handlers.dispatch import ELEMENTS_MIN, PLAN_FACTOR, ROUTES, load_route
 from pyrklog.metastore.interface import SessionExpiredError
 from pyrklog.protocol import DecodeError, configs, topics
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.groups import HeartbeatRequest
+from pyrklog.protocol.inter_broker import StopReplicaRequest, StopReplicaTopicState
 from pyrklog.protocol.offsets import OffsetFetchRequest
 from pyrklog.protocol.reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -78,6 +79,21 @@ async def test_what_never_waits_is_answered_at_once_and_alike(api: Api[Any, Any]
         assert at_once == await handlers.handle(request)
         with pytest.raises(DecodeError):
             handlers.begin(FakeRequest(api.key, version, body + b"\0"))
+
+
+def test_what_another_broker_may_name_is_bounded_too() -> None:
+    """Any client can say that it is one: three bytes a topic would be millions of objects."""
+    handlers = make_handlers(FakeService(), memory_bytes=1 << 20)
+
+    def request(topics: int) -> FakeRequest:
+        states = [StopReplicaTopicState("", [])] * topics
+        body = find_api(5).encode_request(StopReplicaRequest(1, topic_states=states), 4)
+        return FakeRequest(5, 4, body)
+
+    most = PLAN_FACTOR * ELEMENTS_MIN
+    handlers.begin(request(most))
+    with pytest.raises(DecodeError):
+        handlers.begin(request(most + 1))
 
 
 def _smallest(api: Api[Any, Any]) -> Any:
