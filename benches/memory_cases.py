@@ -6,6 +6,7 @@ neighbour case is for our broker alone, since nobody else holds memory that it c
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,9 @@ _NEIGHBOUR_SHARE = 0.5
 _NEIGHBOUR_SECONDS = 5
 # What is cached before the neighbour comes, of all memory: 10 of 24 GB.
 _CACHED_SHARE = 10 / 24
+# A virtual machine gives free memory back to its host within this time. Then the neighbour touches
+# all of its memory for the first time, with a broker and without.
+_GIVEN_BACK_SECONDS = 60
 # Beside the neighbour it is produced at a rate that leaves it a processor.
 _BESIDE_BYTES_PER_S = 40_000_000
 _BESIDE_BATCH_BYTES = 16_384
@@ -112,11 +116,13 @@ def neighbour(stage: Stage, _: Effort) -> Row:
     if stage.name != "pyrklog":
         raise Unavailable("its page cache is the kernel's")
     wanted = round(_memory_bytes() * _NEIGHBOUR_SHARE)
+    time.sleep(_GIVEN_BACK_SECONDS)
     empty = _take(wanted, lambda: None)
     broker = _started(stage)
     topics.create(broker, TOPIC)
     sent = _produce(broker, round(_memory_bytes() * _CACHED_SHARE))
     cached = _arena_bytes(broker)
+    time.sleep(_GIVEN_BACK_SECONDS)
     left: list[int] = []
     with loadgen.Running(
         *("produce", broker.bootstrap, TOPIC),

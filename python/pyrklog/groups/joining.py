@@ -12,7 +12,7 @@ from pyrklog.groups.turn import Turn
 from pyrklog.groups.values import NO_MEMBER_ID, JoinRequest, JoinResult, Timer
 
 MEMBER_ID_BYTES_MAX = 0x7FFF
-"""The longest string of the protocol and of the group's record: members are told each other's ids."""
+"""The longest string of the protocol and of the group's record, which both hold all ids."""
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member's JoinGroup may wait: its client, which has no id yet, may be gone."""

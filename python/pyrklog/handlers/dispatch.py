@@ -73,8 +73,8 @@ WHOLE_PLANS = frozenset((45,))
 PLAN_FACTOR = 4
 """Kafka's tool sends a plan for all partitions at once, with every broker id an element."""
 ORDERS_MAX = 8 * ELEMENTS_MAX
-"""A controller may name all replicas of a cluster at once; no valid request of 16 MiB names more. With
-less memory the bound is that of plans."""
+"""A controller may name all replicas of a cluster at once; no valid request of 16 MiB names more.
+With less memory the bound is that of plans."""
 LIMIT_SECONDS = 20.0
 """How long an answer may take; shorter than the clients' request time-outs."""
 LIMIT_LEAST_SECONDS = 5.0

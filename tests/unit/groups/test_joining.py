@@ -34,9 +34,11 @@ def test_an_id_that_no_answer_could_hold_is_refused() -> None:
     """The leader is told all ids, and the group's record has them: neither could be encoded."""
     play = Play()
     [first] = play.stable()
-    for named in ({"client": "c" * 0x7FFF}, {"instance": "\u20ac" * 0x2AAA}):
-        for v4 in (False, True):
-            refused = play.joined(play.join(v4=v4, **named))
+    for v4 in (False, True):
+        for refused in (
+            play.joined(play.join(v4=v4, client="c" * 0x7FFF)),
+            play.joined(play.join(v4=v4, instance="\u20ac" * 0x2AAA)),
+        ):
             assert (refused.error, refused.member_id) == (ErrorCode.INVALID_REQUEST, "")
     assert (play.state_name, list(play.group.roster.members)) == ("Stable", [first])
     assert not play.group.pending_ids
