@@ -66,7 +66,8 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
             let target = work.context.target(position);
             let part = &work.parts[position];
             let read = &part.read;
-            writer.partition_head(&partition_head(target, read), Some(read.len()));
+            let head = partition_head(target, read, work.api_version);
+            writer.partition_head(&head, Some(read.len()));
             if let (Some(slice), Ok(partition)) = (&read.slice, &part.partition) {
                 let queue = readers_of(cx, partition);
                 let is_inline = put_records(writer.out(), slice, queue, inline_max, &mut files);
@@ -92,10 +93,23 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
     }
 }
 
-fn partition_head<'a>(target: &Target, read: &'a PartitionRead) -> FetchPartitionHead<'a> {
+/// The first version whose clients know `KAFKA_STORAGE_ERROR`; earlier ones are sent to another leader.
+const STORAGE_ERROR_SINCE: i16 = 6;
+
+fn partition_head<'a>(
+    target: &Target,
+    read: &'a PartitionRead,
+    api_version: i16,
+) -> FetchPartitionHead<'a> {
+    let error_code = match read.error {
+        ErrorCode::KAFKA_STORAGE_ERROR if api_version < STORAGE_ERROR_SINCE => {
+            ErrorCode::NOT_LEADER_OR_FOLLOWER
+        }
+        error => error,
+    };
     FetchPartitionHead {
         index: target.partition,
-        error_code: read.error,
+        error_code,
         high_watermark: read.high_watermark,
         last_stable_offset: read.last_stable_offset,
         log_start_offset: read.log_start_offset,

@@ -79,6 +79,7 @@ fn topics_that_come_and_go_take_no_more_memory_each_time() {
         });
         populated.push(test.statistic("cache_populated_bytes"));
     }
-    // How much of one run is still to be written when the next begins is a matter of time.
-    assert!(populated[7] <= populated[2] + 4 * MIB, "{populated:?}");
+    // How much of one run is still to be written when the next begins is a matter of time; were nothing
+    // used again, the last would have eight times the first.
+    assert!(populated[7] <= populated[0] * 3 / 2, "{populated:?}");
 }

@@ -210,6 +210,13 @@ fn a_failed_write_takes_its_directory_offline_and_others_serve() {
         client.fetch_one("t", broken, 0).error,
         ErrorCode::KAFKA_STORAGE_ERROR
     );
+    for (version, told) in [
+        (5, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        (6, ErrorCode::KAFKA_STORAGE_ERROR),
+    ] {
+        let reply = client.fetch(&Ask::one("t", broken, 0).version(version));
+        assert_eq!(reply.partitions[0].error, told, "{version}");
+    }
     let listed = client.list_offset("t", broken, -1);
     assert_eq!(listed.error_code, ErrorCode::KAFKA_STORAGE_ERROR);
     assert_eq!(client.produce("t", served, &record), (ErrorCode::NONE, 1));
