@@ -347,8 +347,3 @@ BUGS = {
     ),
 }
 """All that have to be found."""
-
-STORIES = {
-    "before KIP-279": Planted(("answer_for_unknown_epoch",)),
-    "before KIP-320": Planted(("accept_any_leader_epoch",)),
-}

@@ -153,10 +153,46 @@ def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
     assert error == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+def a_consumer_that_has_just_come_asks_one_that_leads_no_more(stage: Stage) -> None:
+    """It has the group's offset, which lies beyond A's end, and has heard of A's epoch only."""
+    assert stage.produce(A) == NONE
+    for broker in (B, CONTROLLER, OTHER):
+        stage.cut(A, broker)
+    stage.elect(B)
+    stage.until("B leads", lambda: stage.role(B) == ("Leader", 1))
+    stage.until("B alone in sync", lambda: stage.state().isr == (B,))
+    assert stage.produce(B) == NONE
+    assert stage.role(A) == ("Leader", 0)
+    error, size = stage.fetch(A, 2, 0)
+    if error == OUT_OF_RANGE:
+        stage.world.checker.violated("the consumer would begin anew: nothing is at 2, it was told")
+    assert (error, size) == (NONE, 0)
+    # Who knows that it leads says so of what is nowhere.
+    assert stage.fetch(B, 9, 1) == (OUT_OF_RANGE, 0)
+    stage.heal()
+    stage.until("A follows", lambda: stage.role(A) == ("Follower", 1))
+    assert stage.fetch(A, 2, 0)[0] == ErrorCode.FENCED_LEADER_EPOCH
+    stage.until("both in sync", lambda: set(stage.state().isr) == {A, B})
+    assert stage.fetch(B, 9, 1) == (OUT_OF_RANGE, 0)
+
+
+def test_who_leads_no_more_does_not_say_that_nothing_is_there() -> None:
+    tell(a_consumer_that_has_just_come_asks_one_that_leads_no_more)
+
+
+def test_a_consumer_was_sent_back_by_one_that_led_no_more() -> None:
+    with pytest.raises(Violation, match="would begin anew"):
+        tell(a_consumer_that_has_just_come_asks_one_that_leads_no_more, "out_of_range_in_doubt")
+
+
 def test_who_leads_no_more_says_that_it_does_not_know_the_epoch() -> None:
     tell(a_consumer_asks_one_that_leads_no_more)
 
 
 def test_a_consumer_was_sent_back_when_nobody_looked_at_its_epoch() -> None:
     with pytest.raises(Violation, match="would begin anew"):
-        tell(a_consumer_asks_one_that_leads_no_more, "accept_any_leader_epoch")
+        tell(
+            a_consumer_asks_one_that_leads_no_more,
+            "accept_any_leader_epoch",
+            "out_of_range_in_doubt",
+        )

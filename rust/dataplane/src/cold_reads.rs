@@ -110,6 +110,11 @@ impl Reading {
         is_own
     }
 
+    /// Whether it is this wait of the connection.
+    pub fn is_number(&self, number: u64) -> bool {
+        self.number == number
+    }
+
     /// Whether everything is back.
     pub fn is_done(&self) -> bool {
         self.out.is_empty()

@@ -90,7 +90,7 @@ pub fn handle(
     let limit = cx.shared.config.fetch_max_bytes;
     let max_wait_ms = i64::from(request.max_wait_ms.max(0));
     let asker = Asker::of(cx, &request, frame, api_version);
-    let parts = find_parts(cx, conn, &context, &asker);
+    let (parts, is_to_confirm) = find_parts(cx, conn, &context, &asker);
     let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0);
     let max_bytes = bytes(request.max_bytes).min(limit);
     let terms = Terms {
@@ -103,6 +103,7 @@ pub fn handle(
         max_bytes,
         // More than may be sent cannot be waited for.
         min_bytes: bytes(request.min_bytes).min(max_bytes),
+        must_answer: is_to_confirm,
     };
     let work = Box::new(FetchWork::new(terms, context, parts, now_ms));
     cx.fetch_request = request;
@@ -155,24 +156,28 @@ impl<'f> Asker<'f> {
                 isolation,
                 of_leader_only,
                 marks_only: false,
+                asked_ms: cx.now.mono_ms,
             },
             tells_marks: by_rack && is_replica,
         }
     }
 }
 
+/// The partitions, and whether a replica is to be answered at once, so that it fetches again.
 fn find_parts(
     cx: &mut Context,
     conn: &Connection,
     context: &FetchContext,
     asker: &Asker<'_>,
-) -> Vec<FetchPart> {
+) -> (Vec<FetchPart>, bool) {
     let Asker { replica, rack, .. } = *asker;
+    let mut is_to_confirm = false;
     let mut parts = Vec::with_capacity(context.len());
     for position in 0..context.len() {
         let partition = find_part(cx, conn, context, position).and_then(|partition| {
             if replica.0 >= 0 {
-                follower_fetches(cx, &partition, replica, context.target(position))?;
+                is_to_confirm |=
+                    follower_fetches(cx, &partition, replica, context.target(position))?;
             }
             Ok(partition)
         });
@@ -183,7 +188,7 @@ fn find_parts(
         };
         parts.push(FetchPart::new(partition, preferred_replica));
     }
-    parts
+    (parts, is_to_confirm)
 }
 
 fn find_part(
@@ -229,13 +234,13 @@ fn nearest_replica(
 }
 
 /// The fetch of a replica (broker id and epoch) tells how far its log reaches, which may raise the
-/// high watermark, and may make it one that is in sync.
+/// high watermark, and may make it one that is in sync. True where it is to fetch again at once.
 fn follower_fetches(
     cx: &mut Context,
     partition: &Partition,
     replica: (i32, i64),
     target: &Target,
-) -> Result<(), ErrorCode> {
+) -> Result<bool, ErrorCode> {
     let (broker, broker_epoch) = replica;
     let mut state = partition.lock();
     state.led()?;
@@ -244,7 +249,7 @@ fn follower_fetches(
     // end says nothing about ours.
     let (offset, last_epoch) = (target.fetch_offset, target.last_fetched_epoch);
     if state.is_follower(broker) && !agrees(state.led()?, offset, last_epoch) {
-        return Ok(());
+        return Ok(false);
     }
     let log_start = target.log_start_offset;
     let now_ms = cx.now.mono_ms;
@@ -261,6 +266,9 @@ fn follower_fetches(
     if state.release_replicated(&mut cx.outbox) {
         partition.dir.syncer.high_watermark_moved();
     }
+    if told.ends_doubt {
+        state.wake_consumers(&mut cx.outbox);
+    }
     if told.has_caught_up {
         cx.shared.events.push(Event::FollowerCaughtUp(CaughtUp {
             topic: partition.topic.name.to_string(),
@@ -275,7 +283,7 @@ fn follower_fetches(
         let told = Event::FollowerLogStart(topic, partition.index);
         cx.shared.events.push(told);
     }
-    Ok(())
+    Ok(told.is_to_confirm)
 }
 
 /// Whether a log that ends at `offset`, with a record of `last_epoch`, is the beginning of ours.
@@ -302,6 +310,7 @@ fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) ->
             work.begin_wait(cx, conn)
         };
         if is_under_way {
+            work.ask_followers(cx);
             conn.exclusive = Some(Exclusive::Fetch(work));
             return Ok(());
         }
@@ -314,13 +323,19 @@ fn has_ended(conn: &Connection) -> bool {
     conn.hung_up || conn.ended
 }
 
-/// One of the partitions of the waiting fetch has news.
-pub fn wake(cx: &mut Context, conn: &mut Connection, wait: u64) -> Result<(), Close> {
+/// One of the partitions of the waiting fetch has news, or wants the next fetch.
+pub fn wake(
+    cx: &mut Context,
+    conn: &mut Connection,
+    wait: u64,
+    must_answer: bool,
+) -> Result<(), Close> {
     if !matches!(&conn.exclusive, Some(Exclusive::Fetch(work)) if work.is_waiting(wait)) {
         return Ok(());
     }
-    if let Some(Exclusive::Fetch(work)) = conn.exclusive.take() {
+    if let Some(Exclusive::Fetch(mut work)) = conn.exclusive.take() {
         work.remove_waiters(conn.token);
+        work.must_answer |= must_answer;
         advance(cx, conn, work)?;
     }
     Ok(())
@@ -374,6 +389,7 @@ pub fn abandon(cx: &Context, token: Token, work: FetchWork) {
 }
 
 fn respond(cx: &mut Context, conn: &mut Connection, mut work: FetchWork) -> Result<(), Close> {
+    work.ask_followers(cx);
     borrow_memory(cx, conn);
     policy::charge(&cx.image, &conn.principal, Quota::Fetch, work.bytes);
     work.count_throttled(&cx.shared, cx.now.mono_ms);

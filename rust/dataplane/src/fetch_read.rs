@@ -17,6 +17,8 @@ pub struct View {
     pub of_leader_only: bool,
     /// Everything but the records.
     pub marks_only: bool,
+    /// When the request came, monotonic milliseconds.
+    pub asked_ms: i64,
 }
 
 /// What a read of one partition gave.
@@ -46,6 +48,9 @@ pub struct PartitionRead {
     pub bound: Option<i64>,
     /// There are records that are not resident: only a read that may wait finds them.
     pub is_cold: bool,
+    /// The offset lies beyond the end of the log, and nobody has confirmed of late that this broker
+    /// still leads: as if nothing were there yet.
+    pub is_doubtful: bool,
 }
 
 impl Default for PartitionRead {
@@ -70,6 +75,7 @@ impl PartitionRead {
             diverging: None,
             bound: None,
             is_cold: false,
+            is_doubtful: false,
         }
     }
 
@@ -156,6 +162,17 @@ fn read_once(
         return Ok(Some(read));
     }
     let is_led = state.leader.is_none();
+    match look_beyond(&state, target, view) {
+        Beyond::Certain => {}
+        Beyond::Doubtful => {
+            read.is_doubtful = true;
+            return Ok(Some(read));
+        }
+        Beyond::NotHere => {
+            let error = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+            return Ok(Some(PartitionRead::failed(error)));
+        }
+    }
     let log = match state.shown(view.of_leader_only) {
         Ok(log) => log,
         Err(error) => return Ok(Some(PartitionRead::failed(error))),
@@ -204,6 +221,33 @@ fn read_once(
     read.goes_on = slice.goes_on();
     read.slice = Some(slice).filter(|slice| !slice.is_empty());
     Ok(Some(read))
+}
+
+/// What can be said of an offset that a consumer asks for.
+enum Beyond {
+    /// It is in the log, or certainly not.
+    Certain,
+    /// It is beyond the end, and this broker may have been led around.
+    Doubtful,
+    /// It is beyond the end of a follower's log, and the consumer may take this broker for the leader.
+    NotHere,
+}
+
+/// Kafka answers OFFSET_OUT_OF_RANGE here, at which clients begin anew elsewhere: consumers that ask
+/// one that leads no more, and does not know it yet, would skip records or read them twice.
+fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Beyond {
+    let end = state.log.as_ref().map_or(-1, Log::log_end_offset);
+    let is_within = view.isolation == Isolation::LogEnd || target.fetch_offset <= end;
+    if is_within || is_planted(Bug::OutOfRangeInDoubt) {
+        return Beyond::Certain;
+    }
+    match state.leader {
+        None if state.is_confirmed(view.asked_ms) => Beyond::Certain,
+        None => Beyond::Doubtful,
+        Some(_) if target.current_leader_epoch < 0 => Beyond::NotHere,
+        // It knows who leads in this epoch, and asks there (KIP-392).
+        Some(_) => Beyond::Certain,
+    }
 }
 
 /// The checks, and the marks of the log; no records.

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::fetch_read::{PartitionRead, View, bound, read_partition, redirect};
 use crate::fetch_session::FetchContext;
 use crate::inbox::Token;
-use crate::partition::{FetchWaiter, Partition};
+use crate::partition::{CONFIRMED_WITHIN_MS, FetchWaiter, Partition};
 use crate::reader::Job;
 use crate::reader_pool::{QueueId, ReaderPool};
 use crate::request_channel::Place;
@@ -48,7 +48,11 @@ pub struct FetchWork {
     max_bytes: usize,
     min_bytes: usize,
     /// It is answered with what there is.
-    must_answer: bool,
+    pub must_answer: bool,
+    /// Nothing is waited for any more.
+    is_given_up: bool,
+    /// Followers have to confirm that this broker leads a partition.
+    is_doubtful: bool,
     missing_bytes: Arc<AtomicI64>,
     /// What readers have of it.
     reading: Option<Reading>,
@@ -77,6 +81,8 @@ pub struct Terms {
     pub max_bytes: usize,
     /// Record bytes that are worth an answer.
     pub min_bytes: usize,
+    /// It is not to wait.
+    pub must_answer: bool,
 }
 
 /// One partition of a fetch.
@@ -133,7 +139,9 @@ impl FetchWork {
             wait: 0,
             max_bytes: terms.max_bytes,
             min_bytes: terms.min_bytes,
-            must_answer: parts.is_empty() || terms.max_wait_ms == 0,
+            must_answer: parts.is_empty() || terms.max_wait_ms == 0 || terms.must_answer,
+            is_given_up: false,
+            is_doubtful: false,
             missing_bytes: Arc::default(),
             reading: None,
             has_event: false,
@@ -165,6 +173,10 @@ impl FetchWork {
 
     /// Whether it is to be answered now.
     pub fn is_due(&self, cx: &Context) -> bool {
+        let has_nothing = self.bytes == 0 && !self.has_event;
+        if self.is_doubtful && has_nothing && !self.is_given_up {
+            return self.deadline_ms <= cx.now.mono_ms || cx.is_draining;
+        }
         self.must_answer
             || self.is_behind
             || self.enough_bytes() >= self.min_bytes
@@ -198,6 +210,7 @@ impl FetchWork {
         let mut cold = Vec::new();
         let mut reserved = 0;
         (self.bytes, self.available_bytes, self.is_behind) = (0, 0, false);
+        self.is_doubtful = false;
         for position in 0..self.parts.len() {
             let left = self.max_bytes.saturating_sub(self.bytes + reserved);
             let min_one = self.bytes + reserved == 0;
@@ -214,6 +227,9 @@ impl FetchWork {
             self.note(position);
         }
         self.must_answer |= self.has_event && cold.is_empty();
+        if self.is_doubtful {
+            self.deadline_ms = self.deadline_ms.max(self.began_ms + CONFIRMED_WITHIN_MS);
+        }
         cold
     }
 
@@ -222,6 +238,7 @@ impl FetchWork {
         let read = &self.parts[position].read;
         self.bytes += read.len();
         self.is_behind |= read.goes_on;
+        self.is_doubtful |= read.is_doubtful;
         let most = usize::try_from(self.context.target(position).max_bytes).unwrap_or(0);
         self.available_bytes += read.available_bytes.min(most);
         self.has_event |= read.is_event()
@@ -386,9 +403,19 @@ impl FetchWork {
         is_whole
     }
 
+    /// Asks those to confirm that this broker leads who can.
+    pub fn ask_followers(&self, cx: &mut Context) {
+        let doubtful = self.parts.iter().filter(|part| part.read.is_doubtful);
+        for partition in doubtful.filter_map(|part| part.partition.as_ref().ok()) {
+            let asked_ms = self.view.asked_ms;
+            partition.lock().ask_followers(asked_ms, &mut cx.outbox);
+        }
+    }
+
     /// Waits for nothing more.
     pub fn give_up(&mut self) {
         self.must_answer = true;
+        self.is_given_up = true;
         if self.reading.take().is_some() {
             for part in &mut self.parts {
                 part.is_given_up |= part.read.is_cold || part.read.slice.is_none();
@@ -416,14 +443,16 @@ impl FetchWork {
     /// Leaves a waiter at each partition; false (and none left) when one has changed since it was
     /// read.
     fn leave_waiters(&self, place: Place) -> bool {
-        let missing = i64::try_from(self.min_bytes - self.enough_bytes()).unwrap_or(i64::MAX);
+        let missing_bytes = self.min_bytes.saturating_sub(self.enough_bytes());
+        let missing = i64::try_from(missing_bytes).unwrap_or(i64::MAX);
         self.missing_bytes.store(missing, Ordering::Relaxed);
         for (position, part) in self.parts.iter().enumerate() {
             let Ok(partition) = &part.partition else {
                 continue;
             };
             let mut state = partition.lock();
-            let has_moved = self.tells_marks && part.read.high_watermark != state.high_watermark();
+            let has_moved = self.tells_marks && part.read.high_watermark != state.high_watermark()
+                || part.read.is_doubtful && state.is_confirmed(self.view.asked_ms);
             if has_moved || part.read.bound != bound(&mut state, self.view) {
                 drop(state);
                 for part in &self.parts[..position] {

@@ -5,6 +5,9 @@
 
 use crate::replica_selector::Candidate;
 
+/// Before any time.
+pub const NEVER_MS: i64 = i64::MIN;
+
 /// One follower in one leader epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follower {
@@ -21,6 +24,9 @@ pub struct Follower {
     /// When it last fetched, and where the leader's log ended then.
     fetched_ms: i64,
     leader_end: i64,
+    /// When it fetched the time before, [`NEVER_MS`] before it has fetched twice: it has sent its last
+    /// fetch after the answer to that one, and followed this broker then.
+    pub confirmed_ms: i64,
     /// The control plane was told that it may join the in-sync replicas.
     is_told: bool,
 }
@@ -37,6 +43,7 @@ impl Follower {
             caught_up_ms: now_ms,
             fetched_ms: now_ms,
             leader_end: -1,
+            confirmed_ms: NEVER_MS,
             is_told: false,
         }
     }
@@ -48,6 +55,9 @@ impl Follower {
         } else if self.leader_end >= 0 && offset >= self.leader_end {
             // It has all that there was at its last fetch: it was caught up then.
             self.caught_up_ms = self.caught_up_ms.max(self.fetched_ms);
+        }
+        if self.leader_end >= 0 {
+            self.confirmed_ms = self.fetched_ms;
         }
         self.log_end_offset = offset;
         self.broker_epoch = broker_epoch;
@@ -68,6 +78,11 @@ impl Follower {
     /// Whether it has not been caught up for longer than `max_lag_ms`.
     pub fn is_behind(&self, leader_end: i64, now_ms: i64, max_lag_ms: i64) -> bool {
         self.log_end_offset < leader_end && now_ms - self.caught_up_ms > max_lag_ms
+    }
+
+    /// Whether it has not fetched for longer than `max_ms`.
+    pub fn is_silent(&self, now_ms: i64, max_ms: i64) -> bool {
+        now_ms - self.fetched_ms > max_ms
     }
 
     /// Whether the control plane is to be told that its log reaches `needed`; once, until
@@ -176,6 +191,17 @@ mod tests {
             "the epoch has just begun"
         );
         assert!(follower.is_behind(5, 1_501, 500));
+    }
+
+    #[test]
+    fn a_fetch_confirms_what_was_answered_before_it() {
+        let mut follower = Follower::new(2, 0);
+        follower.fetches(0, 10, 7, 100);
+        assert_eq!(follower.confirmed_ms, NEVER_MS, "it may have lain about");
+        follower.fetches(0, 10, 7, 300);
+        assert_eq!(follower.confirmed_ms, 100);
+        follower.fetches(0, 10, 7, 450);
+        assert_eq!(follower.confirmed_ms, 300);
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub enum Message {
         token: Token,
         /// Which of its waits.
         wait: u64,
+        /// It is answered, with whatever there is.
+        must_answer: bool,
         /// The network thread that found it out, if it was one.
         by: Option<usize>,
     },

@@ -1,8 +1,12 @@
 //! ListOffsets: the ends of a log from memory, look-ups by time through the readers, those of each
 //! log directory apart. A look-up that a directory does not answer in time gets an error that
 //! clients try again after, so that the answers of others are not kept waiting.
+//!
+//! Where this broker may have been led around, the end that it knows is not the latest: its followers
+//! confirm that it leads first (docs/cluster.md, section 7), or the client is to try again.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use pyrklog_log::{Isolation, ReadError, TimeQuery, TimeSpec, Wait};
 use pyrklog_wire::ErrorCode;
@@ -18,7 +22,9 @@ use crate::cold_reads::{ReadTicket, Reading};
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::dispatch::Step;
+use crate::inbox::Token;
 use crate::output::borrow_memory;
+use crate::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter, Partition};
 use crate::policy::{self, Operation, Resource};
 use crate::produce::why_not_held;
 use crate::reader::Job;
@@ -44,6 +50,19 @@ pub struct ListOffsetsWork {
     pub deadline_ms: i64,
     topics: Vec<(String, Vec<ListOffsetsPartitionResponse>)>,
     reading: Reading,
+    isolation: Isolation,
+    asked_ms: i64,
+    /// What waits for its followers; the last one is looked at first.
+    doubtful: Vec<Doubtful>,
+}
+
+/// The latest offset of a partition, for which its followers have to confirm that this broker leads.
+#[derive(Debug)]
+struct Doubtful {
+    held: Arc<Partition>,
+    topic: usize,
+    partition: usize,
+    current_leader_epoch: i32,
 }
 
 /// Look-ups of one request in one log directory.
@@ -77,6 +96,8 @@ enum Found {
         /// The leader is new and may show less than the one before did: what it does not find may be there.
         shows_less: bool,
     },
+    /// The followers are to confirm that this broker leads.
+    Doubtful(Arc<Partition>),
 }
 
 /// Serves a request.
@@ -107,14 +128,20 @@ pub fn handle(
         deadline_ms: now_ms + LOOK_UP_MAX_MS,
         topics: Vec::new(),
         reading: Reading::new(conn.last_wait, now_ms),
+        isolation: isolation(&request),
+        asked_ms: now_ms,
+        doubtful: Vec::new(),
     };
     let queries = look_all(cx, conn, &request, &mut work);
     hand_over(cx, conn, &mut work, queries);
-    if work.reading.is_done() {
+    work.ask_followers(cx, conn);
+    work.take_confirmed();
+    if work.is_done() {
+        work.forget_doubts(conn.token);
         finish(conn, &work)?;
     } else {
         cx.timers
-            .want(conn.token, work.deadline_ms, &mut conn.timer_ms);
+            .want(conn.token, work.due_ms(), &mut conn.timer_ms);
         conn.exclusive = Some(Exclusive::ListOffsets(Box::new(work)));
     }
     Ok(Step::Taken)
@@ -127,18 +154,13 @@ fn look_all(
     request: &ListOffsetsRequest<'_>,
     work: &mut ListOffsetsWork,
 ) -> Vec<Query> {
-    let isolation = match (request.replica_id, request.isolation_level) {
-        (CONSUMER_REPLICA_ID, 0) => Isolation::HighWatermark,
-        (CONSUMER_REPLICA_ID, _) => Isolation::Committed,
-        _ => Isolation::LogEnd,
-    };
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
     for topic in &request.topics {
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for wanted in &topic.partitions {
             let found = if seen.insert((topic.name, wanted.index)) {
-                look(cx, conn, topic.name, wanted, isolation, work.api_version)
+                look(cx, conn, topic.name, wanted, work)
             } else {
                 Err(ErrorCode::INVALID_REQUEST)
             };
@@ -160,12 +182,29 @@ fn look_all(
                     });
                     answer
                 }
+                Ok(Found::Doubtful(held)) => {
+                    work.doubtful.push(Doubtful {
+                        held,
+                        topic: work.topics.len(),
+                        partition: answers.len(),
+                        current_leader_epoch: wanted.current_leader_epoch,
+                    });
+                    work.not_in_time(wanted.index)
+                }
                 Err(error) => ListOffsetsPartitionResponse::none(wanted.index, error),
             });
         }
         work.topics.push((topic.name.to_owned(), answers));
     }
     queries
+}
+
+fn isolation(request: &ListOffsetsRequest<'_>) -> Isolation {
+    match (request.replica_id, request.isolation_level) {
+        (CONSUMER_REPLICA_ID, 0) => Isolation::HighWatermark,
+        (CONSUMER_REPLICA_ID, _) => Isolation::Committed,
+        _ => Isolation::LogEnd,
+    }
 }
 
 /// Gives each directory's look-ups to its readers, unless they stand still.
@@ -209,9 +248,9 @@ fn look(
     conn: &Connection,
     topic: &str,
     wanted: &ListOffsetsPartition,
-    isolation: Isolation,
-    api_version: i16,
+    work: &ListOffsetsWork,
 ) -> Result<Found, ErrorCode> {
+    let (isolation, api_version) = (work.isolation, work.api_version);
     let resource = Resource::Topic(topic);
     if !policy::authorize(&cx.image, &conn.principal, Operation::Describe, resource) {
         return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
@@ -230,6 +269,10 @@ fn look(
     let shows_less = isolation != Isolation::LogEnd && !state.knows_latest();
     if wanted.timestamp == LATEST_TIMESTAMP && shows_less {
         return Err(not_available(api_version));
+    }
+    let is_latest = wanted.timestamp == LATEST_TIMESTAMP && isolation != Isolation::LogEnd;
+    if is_latest && state.is_in_doubt(work.asked_ms) {
+        return Ok(Found::Doubtful(Arc::clone(partition)));
     }
     let log = state.led()?;
     if wanted.timestamp == LATEST_TIERED_TIMESTAMP {
@@ -292,6 +335,76 @@ impl ListOffsetsWork {
         ListOffsetsPartitionResponse::none(index, not_available(self.api_version))
     }
 
+    fn is_done(&self) -> bool {
+        self.reading.is_done() && self.doubtful.is_empty()
+    }
+
+    /// When to answer with what there is.
+    pub fn due_ms(&self) -> i64 {
+        match self.doubtful.is_empty() {
+            true => self.deadline_ms,
+            false => self.deadline_ms.min(self.asked_ms + CONFIRMED_WITHIN_MS),
+        }
+    }
+
+    fn ask_followers(&self, cx: &mut Context, conn: &Connection) {
+        let place = Place {
+            thread: cx.thread,
+            token: conn.token,
+        };
+        let waiter = DoubtWaiter {
+            place,
+            wait: conn.last_wait,
+        };
+        for one in &self.doubtful {
+            let mut state = one.held.lock();
+            state.ask_followers_for(waiter, self.asked_ms, &mut cx.outbox);
+        }
+    }
+
+    /// Answers what is in doubt no longer. Each one that is brings the request here, so that it is enough to
+    /// look at the last.
+    fn take_confirmed(&mut self) {
+        while let Some(last) = self.doubtful.last() {
+            let Some(answer) = self.look_again(last) else {
+                return;
+            };
+            self.topics[last.topic].1[last.partition] = answer;
+            self.doubtful.pop();
+        }
+    }
+
+    /// `None` while it is in doubt.
+    fn look_again(&self, one: &Doubtful) -> Option<ListOffsetsPartitionResponse> {
+        let index = one.held.index;
+        let failed = |error| Some(ListOffsetsPartitionResponse::none(index, error));
+        let mut state = one.held.lock();
+        let checked = state.check_epoch(one.current_leader_epoch);
+        if let Err(error) = state.led().map(|_| ()).and(checked) {
+            return failed(error);
+        }
+        if state.is_in_doubt(self.asked_ms) {
+            return None;
+        }
+        if !state.knows_latest() {
+            return failed(not_available(self.api_version));
+        }
+        let log = state.led().ok()?;
+        let query = log.offset_for_time(TimeSpec::Latest, self.isolation);
+        drop(state);
+        match answer(index, &query, Wait::Nowait) {
+            Ok(answer) => Some(answer),
+            Err(_) => failed(not_available(self.api_version)),
+        }
+    }
+
+    /// Nobody waits for followers any more.
+    pub fn forget_doubts(&self, token: Token) {
+        for one in &self.doubtful {
+            one.held.lock().remove_doubt_waiter(token);
+        }
+    }
+
     /// Partitions that were asked about.
     pub fn partition_count(&self) -> usize {
         let topics = self.topics.iter();
@@ -306,7 +419,7 @@ impl ListOffsetsWork {
         for query in &job.queries {
             self.topics[query.topic].1[query.partition] = query.answer;
         }
-        self.reading.is_done()
+        self.is_done()
     }
 }
 
@@ -346,9 +459,38 @@ pub fn finish_look_up(
     Ok(())
 }
 
+/// Followers have confirmed that this broker leads a partition, or it leads no more.
+pub fn wake(cx: &mut Context, conn: &mut Connection, wait: u64) -> Result<(), Close> {
+    let Some(Exclusive::ListOffsets(work)) = &mut conn.exclusive else {
+        return Ok(());
+    };
+    if !work.reading.is_number(wait) {
+        return Ok(());
+    }
+    work.take_confirmed();
+    match work.is_done() {
+        true => answer_now(cx, conn),
+        false => Ok(()),
+    }
+}
+
+/// Followers have not confirmed in time, or readers have not: those partitions are to be asked for again.
+pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
+    let Some(Exclusive::ListOffsets(work)) = &mut conn.exclusive else {
+        return Ok(());
+    };
+    work.forget_doubts(conn.token);
+    work.doubtful.clear();
+    match work.is_done() || work.deadline_ms <= cx.now.mono_ms {
+        true => answer_now(cx, conn),
+        false => Ok(()),
+    }
+}
+
 /// Answers the request under way with what there is.
 pub fn answer_now(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     if let Some(Exclusive::ListOffsets(work)) = conn.exclusive.take() {
+        work.forget_doubts(conn.token);
         borrow_memory(cx, conn);
         finish(conn, &work)?;
     }

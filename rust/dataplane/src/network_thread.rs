@@ -265,12 +265,20 @@ impl NetworkThread {
                     }
                 }
             }
-            Message::FetchWake { token, wait, by } => {
+            Message::FetchWake {
+                token,
+                wait,
+                must_answer,
+                by,
+            } => {
                 if let (Some(by), Some(conn)) = (by, self.connections.get_mut(token)) {
                     let now_ms = self.cx.now.mono_ms;
                     self.steering.woken(&mut conn.course, by, now_ms);
                 }
-                self.with(token, |cx, conn| fetch::wake(cx, conn, wait));
+                self.with(token, |cx, conn| {
+                    list_offsets::wake(cx, conn, wait)?;
+                    fetch::wake(cx, conn, wait, must_answer)
+                });
             }
             Message::FetchRead { token, job } => {
                 self.with(token, |cx, conn| fetch::finish_reading(cx, conn, *job));
@@ -553,8 +561,10 @@ impl NetworkThread {
         if !conn.hung_up {
             answers::tell_gone(&self.cx.shared, &conn);
         }
-        if let Some(Exclusive::Fetch(work)) = conn.exclusive.take() {
-            fetch::abandon(&self.cx, conn.token, *work);
+        match conn.exclusive.take() {
+            Some(Exclusive::Fetch(work)) => fetch::abandon(&self.cx, conn.token, *work),
+            Some(Exclusive::ListOffsets(work)) => work.forget_doubts(conn.token),
+            _ => {}
         }
         let place = Place {
             thread: self.cx.thread,

@@ -4,15 +4,18 @@
 //! mutex finds out for others (a produce request is done, a fetch may go on) goes to an [`Outbox`]
 //! that is delivered after the mutex is released.
 
+mod fetch_waiters;
 mod in_sync;
+
+pub use fetch_waiters::FetchWaiter;
+pub use in_sync::{CONFIRMED_WITHIN_MS, DoubtWaiter};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
-use pyrklog_log::{Appended, Isolation, Log, LogConfig, Unwritten};
+use pyrklog_log::{Appended, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
 use crate::api::{Throttled, TopicId};
@@ -126,25 +129,6 @@ pub struct ProduceWaiter {
     pub sequence: u64,
 }
 
-/// A fetch that found too little, as one of its partitions knows it.
-#[derive(Debug)]
-pub struct FetchWaiter {
-    /// Network thread.
-    pub thread: u32,
-    /// Connection.
-    pub token: Token,
-    /// Number of the wait on its connection.
-    pub wait: u64,
-    /// What the fetch may see.
-    pub isolation: Isolation,
-    /// It sees to the log's end, and is to hear of the high watermark, too.
-    pub tells_marks: bool,
-    /// The segment in which it could see last; a later one makes it look again.
-    pub bound_segment: Option<i64>,
-    /// Bytes that the fetch still lacks, over all of its partitions.
-    pub missing_bytes: Arc<AtomicI64>,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Partition {
@@ -204,6 +188,9 @@ pub struct PartitionState {
     fetch_waiters: FastMap<Token, FetchWaiter>,
     /// The control plane is to be told when a follower's log starts elsewhere.
     tells_log_starts: bool,
+    /// Since when a consumer waits for the followers to confirm that this broker leads.
+    doubt_ms: Option<i64>,
+    doubt_waiters: FastMap<Token, DoubtWaiter>,
 }
 
 /// What a produce request waits for.
@@ -244,6 +231,8 @@ impl Partition {
             replication_waiters: BTreeSet::new(),
             fetch_waiters: FastMap::default(),
             tells_log_starts: false,
+            doubt_ms: None,
+            doubt_waiters: FastMap::default(),
         };
         Partition {
             topic,
@@ -348,6 +337,7 @@ impl PartitionState {
             return false;
         }
         let is_new_epoch = decision.leader_epoch > self.leader_epoch;
+        self.doubt_ms = None;
         self.leader_epoch = decision.leader_epoch;
         self.leader = decision.leader;
         self.replicas = decision.replicas.to_vec();
@@ -426,16 +416,6 @@ impl PartitionState {
         };
     }
 
-    /// Adds a fetch that waits; one of the same connection is replaced.
-    pub fn add_fetch_waiter(&mut self, waiter: FetchWaiter) {
-        self.fetch_waiters.insert(waiter.token, waiter);
-    }
-
-    /// The fetch of a connection waits no longer.
-    pub fn remove_fetch_waiter(&mut self, token: Token) {
-        self.fetch_waiters.remove(&token);
-    }
-
     /// (produce waiters, fetch waiters).
     pub fn waiting(&self) -> (usize, usize) {
         (
@@ -504,43 +484,6 @@ impl PartitionState {
         moved
     }
 
-    fn notify_fetches(
-        &mut self,
-        new_bytes: usize,
-        has_grown: bool,
-        visible: bool,
-        outbox: &mut Outbox,
-    ) {
-        if self.fetch_waiters.is_empty() {
-            return;
-        }
-        let new_bytes = i64::try_from(new_bytes).unwrap_or(i64::MAX);
-        let log = self.log.as_ref();
-        let segment_of = |isolation| log.map(|log| log.bound_segment(isolation));
-        self.fetch_waiters.retain(|_, waiter| {
-            let concerns = match waiter.isolation {
-                Isolation::LogEnd => has_grown || visible && waiter.tells_marks,
-                _ => visible,
-            };
-            if !concerns {
-                return true;
-            }
-            let is_short = waiter.missing_bytes.fetch_sub(new_bytes, Ordering::Relaxed) > new_bytes;
-            if is_short && waiter.bound_segment == segment_of(waiter.isolation) {
-                return true;
-            }
-            wake_fetch(waiter, outbox);
-            false
-        });
-    }
-
-    /// The partition changed in a way that every waiting fetch must look at.
-    pub fn wake_fetches(&mut self, outbox: &mut Outbox) {
-        for (_, waiter) in self.fetch_waiters.drain() {
-            wake_fetch(&waiter, outbox);
-        }
-    }
-
     /// Ends all waiting: produce requests and tickets fail with `error`, fetches look again.
     pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
         let of_gate = std::mem::take(&mut self.gate_waiters);
@@ -579,15 +522,6 @@ fn answer(waiter: &ProduceWaiter, error: ErrorCode, outbox: &mut Outbox) {
         sequence: waiter.sequence,
         index: waiter.index,
         error,
-    };
-    outbox.push(waiter.thread as usize, message);
-}
-
-fn wake_fetch(waiter: &FetchWaiter, outbox: &mut Outbox) {
-    let message = Message::FetchWake {
-        token: waiter.token,
-        wait: waiter.wait,
-        by: outbox.network_thread(),
     };
     outbox.push(waiter.thread as usize, message);
 }

@@ -23,6 +23,8 @@ pub enum Bug {
     MoveWhileHeld,
     /// A follower asks for what comes next while a write is under way: it tells that it has it.
     AskWhileWriting,
+    /// The leader says of any offset beyond its end that nothing is there, whoever leads by now.
+    OutOfRangeInDoubt,
     /// A directory is marked clean although records lie in the block cache alone.
     CloseOverUnwritten,
 }
@@ -45,7 +47,7 @@ mod planting {
 
     static PLANTED: AtomicU32 = AtomicU32::new(0);
 
-    const NAMES: [(&str, Bug); 10] = [
+    const NAMES: [(&str, Bug); 11] = [
         ("truncate_to_high_watermark", Bug::TruncateToHighWatermark),
         ("join_before_epoch_start", Bug::JoinBeforeEpochStart),
         ("high_watermark_above_gate", Bug::HighWatermarkAboveGate),
@@ -55,6 +57,7 @@ mod planting {
         ("accept_any_leader_epoch", Bug::AcceptAnyLeaderEpoch),
         ("move_while_held", Bug::MoveWhileHeld),
         ("ask_while_writing", Bug::AskWhileWriting),
+        ("out_of_range_in_doubt", Bug::OutOfRangeInDoubt),
         ("close_over_unwritten", Bug::CloseOverUnwritten),
     ];
 

@@ -48,8 +48,8 @@ pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     }
     match &conn.exclusive {
         Some(Exclusive::Fetch(work)) if work.due_ms() <= now_ms => fetch::expire(cx, conn)?,
-        Some(Exclusive::ListOffsets(work)) if work.deadline_ms <= now_ms => {
-            list_offsets::answer_now(cx, conn)?;
+        Some(Exclusive::ListOffsets(work)) if work.due_ms() <= now_ms => {
+            list_offsets::expire(cx, conn)?;
         }
         _ => {}
     }
@@ -66,7 +66,7 @@ fn next_due_ms(conn: &Connection) -> i64 {
     let produce_ms = waiting.map(|produce| produce.deadline_ms).min();
     let exclusive_ms = match &conn.exclusive {
         Some(Exclusive::Fetch(work)) => work.due_ms(),
-        Some(Exclusive::ListOffsets(work)) => work.deadline_ms,
+        Some(Exclusive::ListOffsets(work)) => work.due_ms(),
         _ => NEVER_MS,
     };
     produce_ms

@@ -128,8 +128,14 @@ fn a_follower_shows_what_the_leader_has_shown_it() {
     }
     let latest = pair.plane(2).client().list_offset("t", 0, -1);
     assert_eq!(latest.error_code, ErrorCode::NOT_LEADER_OR_FOLLOWER);
-    // Beyond its end it cannot say whether there is something.
+    // Beyond its end it cannot say whether there is something: who may take it for the leader is
+    // told that it is none.
     let mut beyond = ask(4);
+    assert_eq!(
+        fetch(&mut pair, 2, &beyond).error,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+    );
+    beyond.partitions[0].1.current_leader_epoch = 0;
     assert_eq!(
         fetch(&mut pair, 2, &beyond).error,
         ErrorCode::OFFSET_OUT_OF_RANGE

@@ -481,3 +481,48 @@ fn it_ends_in_order_while_it_follows() {
     assert!(follower.shutdown());
     assert!(leader.shutdown());
 }
+
+#[test]
+fn a_leader_says_that_nothing_is_there_while_its_followers_follow() {
+    let mut pair = Pair::start();
+    pair.lead(1, 0, &BOTH);
+    pair.follow(2, 1, 0);
+    pair.produce(1, b"value");
+    pair.wait_visible(1, 1);
+    let beyond = |pair: &mut Pair, wait_ms| {
+        let ask = Ask::one("t", 0, 5).wait(wait_ms, 1);
+        let mut found = pair.plane(1).client().fetch(&ask);
+        found.partitions.remove(0)
+    };
+    for wait_ms in [0, 60_000] {
+        // The follower has no news, and waits itself.
+        eventually("its wait", || {
+            (pair.plane(1).statistic("purgatory_fetch") > 0).then_some(())
+        });
+        // What it has confirmed has passed.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let found = beyond(&mut pair, wait_ms);
+        assert_eq!(found.error, ErrorCode::OFFSET_OUT_OF_RANGE, "{wait_ms}");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let latest = pair.plane(1).client().list_offset("t", 0, -1);
+        assert_eq!((latest.error_code, latest.offset), (ErrorCode::NONE, 1));
+    }
+    // It is gone, or has heard of another leader: nobody can tell.
+    pair.follow(2, -1, 1);
+    eventually("its last confirmation", || {
+        let found = beyond(&mut pair, 0);
+        (found.error == ErrorCode::NONE).then_some(found)
+    });
+    let found = beyond(&mut pair, 0);
+    assert_eq!((found.error, found.high_watermark), (ErrorCode::NONE, 1));
+    assert!(found.records.is_empty());
+    let latest = pair.plane(1).client().list_offset("t", 0, -1);
+    assert_eq!(latest.error_code, ErrorCode::OFFSET_NOT_AVAILABLE);
+    assert_eq!(pair.plane(1).client().list_offset("t", 0, -2).offset, 0);
+    // Alone it is certain.
+    pair.lead(1, 2, &[1]);
+    let found = beyond(&mut pair, 0);
+    assert_eq!(found.error, ErrorCode::OFFSET_OUT_OF_RANGE);
+    let latest = pair.plane(1).client().list_offset("t", 0, -1);
+    assert_eq!((latest.error_code, latest.offset), (ErrorCode::NONE, 1));
+}

@@ -1,19 +1,49 @@
 //! Who is in sync, as the leader of a partition sees it.
 
-use pyrklog_log::Log;
+use pyrklog_log::{Isolation, Log};
 
 use super::{PartitionState, Role};
-use crate::followers::Follower;
+use crate::followers::{Follower, NEVER_MS};
+use crate::inbox::{Message, Token};
+use crate::outbox::Outbox;
 use crate::planted::{Bug, is_planted};
 use crate::replica_selector::Candidate;
+use crate::request_channel::Place;
 
-/// What the control plane is to be told after a follower's fetch.
+/// How long a confirmation holds. A leader that nobody hears is led around after 250 ms at the
+/// earliest (docs/cluster.md, section 7).
+const CONFIRMED_FOR_MS: i64 = 150;
+
+/// Followers are asked to confirm at most so often.
+const ASK_AGAIN_MS: i64 = 100;
+
+/// What waits for followers to confirm that this broker leads waits so long.
+pub const CONFIRMED_WITHIN_MS: i64 = 500;
+
+/// A follower that is silent for longer, and in sync all the same, hangs, rather than that everybody
+/// else leads around this broker.
+const SILENT_MAX_MS: i64 = 10_000;
+
+/// What follows from a follower's fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// The follower may join the in-sync replicas.
     pub has_caught_up: bool,
     /// Its log starts elsewhere, and somebody waits for that.
     pub log_start_moved: bool,
+    /// It is to fetch again at once, which confirms that it still follows this broker.
+    pub is_to_confirm: bool,
+    /// All in-sync followers have confirmed what a consumer waits for.
+    pub ends_doubt: bool,
+}
+
+/// A request that waits for followers to confirm that this broker leads.
+#[derive(Clone, Copy, Debug)]
+pub struct DoubtWaiter {
+    /// Its connection.
+    pub place: Place,
+    /// Number of the wait on the connection.
+    pub wait: u64,
 }
 
 impl PartitionState {
@@ -118,10 +148,84 @@ impl PartitionState {
         let log_start_moved = follower.log_start_offset != log_start_offset;
         follower.log_start_offset = log_start_offset;
         follower.fetches(offset.min(end), end, broker_epoch, now_ms);
+        let confirmed_ms = follower.confirmed_ms;
+        let is_member = self.members.contains(&id);
+        let has_caught_up = !is_member && follower.tells_of_reaching(needed);
+        let log_start_moved = log_start_moved && std::mem::take(&mut self.tells_log_starts);
+        let is_before = |ms: i64| self.doubt_ms.is_some_and(|doubt_ms| ms < doubt_ms);
+        let is_to_confirm = is_member && is_before(confirmed_ms);
+        let ends_doubt = self.doubt_ms.is_some() && !is_before(self.confirmed_ms());
+        if ends_doubt {
+            self.doubt_ms = None;
+        }
         Some(Fetched {
-            has_caught_up: !self.members.contains(&id) && follower.tells_of_reaching(needed),
-            log_start_moved: log_start_moved && std::mem::take(&mut self.tells_log_starts),
+            has_caught_up,
+            log_start_moved,
+            is_to_confirm,
+            ends_doubt,
         })
+    }
+
+    /// Whether this broker led at `asked_ms`, or shortly before, as all confirm that are in sync. One
+    /// that does not know that it was led around cannot say of an offset that nothing is there.
+    pub fn is_confirmed(&self, asked_ms: i64) -> bool {
+        self.confirmed_ms() > asked_ms - CONFIRMED_FOR_MS
+    }
+
+    /// Whether an in-sync follower that has not confirmed it may be one that follows somebody else. As
+    /// [`PartitionState::is_confirmed`], but a follower that hangs does not count for ever.
+    pub fn is_in_doubt(&self, asked_ms: i64) -> bool {
+        let others = self
+            .followers
+            .iter()
+            .filter(|f| self.members.contains(&f.id));
+        let is_silent = |f: &Follower| f.is_silent(asked_ms, SILENT_MAX_MS);
+        !self.is_confirmed(asked_ms) && !others.into_iter().any(is_silent)
+    }
+
+    /// When the last of the in-sync followers is known to have followed this broker.
+    fn confirmed_ms(&self) -> i64 {
+        let others = self.members.iter().filter(|id| **id != self.node_id);
+        let confirmed = others.map(|id| {
+            let follower = self.followers.iter().find(|follower| follower.id == *id);
+            follower.map_or(NEVER_MS, |follower| follower.confirmed_ms)
+        });
+        confirmed.min().unwrap_or(i64::MAX)
+    }
+
+    /// Asks the followers to confirm that this broker leads: answers those of their fetches that
+    /// wait.
+    pub fn ask_followers(&mut self, asked_ms: i64, outbox: &mut Outbox) {
+        let is_asked = |doubt_ms| asked_ms - doubt_ms < ASK_AGAIN_MS;
+        if !self.doubt_ms.is_some_and(is_asked) {
+            self.doubt_ms = Some(asked_ms);
+            self.wake_some_fetches(true, |isolation| isolation == Isolation::LogEnd, outbox);
+        }
+    }
+
+    /// The same for a request of a connection that is no fetch, and that is woken as one.
+    pub fn ask_followers_for(&mut self, waiter: DoubtWaiter, asked_ms: i64, outbox: &mut Outbox) {
+        self.doubt_waiters.insert(waiter.place.token, waiter);
+        self.ask_followers(asked_ms, outbox);
+    }
+
+    /// It waits no longer.
+    pub fn remove_doubt_waiter(&mut self, token: Token) {
+        self.doubt_waiters.remove(&token);
+    }
+
+    /// The doubt has ended: consumers look again.
+    pub fn wake_consumers(&mut self, outbox: &mut Outbox) {
+        for (_, waiter) in self.doubt_waiters.drain() {
+            let message = Message::FetchWake {
+                token: waiter.place.token,
+                wait: waiter.wait,
+                must_answer: false,
+                by: None,
+            };
+            outbox.push(waiter.place.thread, message);
+        }
+        self.wake_some_fetches(false, |isolation| isolation != Isolation::LogEnd, outbox);
     }
 
     /// Where the followers' logs start, as their last fetches said; -1 unknown. The control plane is

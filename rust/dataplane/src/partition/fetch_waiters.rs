@@ -1,0 +1,105 @@
+//! Fetches that wait for a partition.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use pyrklog_log::Isolation;
+
+use super::PartitionState;
+use crate::inbox::{Message, Token};
+use crate::outbox::Outbox;
+
+/// A fetch that found too little, as one of its partitions knows it.
+#[derive(Debug)]
+pub struct FetchWaiter {
+    /// Network thread.
+    pub thread: u32,
+    /// Connection.
+    pub token: Token,
+    /// Number of the wait on its connection.
+    pub wait: u64,
+    /// What the fetch may see.
+    pub isolation: Isolation,
+    /// It sees to the log's end, and is to hear of the high watermark, too.
+    pub tells_marks: bool,
+    /// The segment in which it could see last; a later one makes it look again.
+    pub bound_segment: Option<i64>,
+    /// Bytes that the fetch still lacks, over all of its partitions.
+    pub missing_bytes: Arc<AtomicI64>,
+}
+
+impl PartitionState {
+    /// Adds a fetch that waits; one of the same connection is replaced.
+    pub fn add_fetch_waiter(&mut self, waiter: FetchWaiter) {
+        self.fetch_waiters.insert(waiter.token, waiter);
+    }
+
+    /// The fetch of a connection waits no longer.
+    pub fn remove_fetch_waiter(&mut self, token: Token) {
+        self.fetch_waiters.remove(&token);
+    }
+
+    pub(super) fn notify_fetches(
+        &mut self,
+        new_bytes: usize,
+        has_grown: bool,
+        visible: bool,
+        outbox: &mut Outbox,
+    ) {
+        if self.fetch_waiters.is_empty() {
+            return;
+        }
+        let new_bytes = i64::try_from(new_bytes).unwrap_or(i64::MAX);
+        let log = self.log.as_ref();
+        let segment_of = |isolation| log.map(|log| log.bound_segment(isolation));
+        self.fetch_waiters.retain(|_, waiter| {
+            let concerns = match waiter.isolation {
+                Isolation::LogEnd => has_grown || visible && waiter.tells_marks,
+                _ => visible,
+            };
+            if !concerns {
+                return true;
+            }
+            let is_short = waiter.missing_bytes.fetch_sub(new_bytes, Ordering::Relaxed) > new_bytes;
+            if is_short && waiter.bound_segment == segment_of(waiter.isolation) {
+                return true;
+            }
+            wake_fetch(waiter, false, outbox);
+            false
+        });
+    }
+
+    /// The partition changed in a way that every waiting fetch must look at.
+    pub fn wake_fetches(&mut self, outbox: &mut Outbox) {
+        self.wake_consumers(outbox);
+        for (_, waiter) in self.fetch_waiters.drain() {
+            wake_fetch(&waiter, false, outbox);
+        }
+    }
+
+    /// Wakes those who see as far as `concerns` says.
+    pub(super) fn wake_some_fetches(
+        &mut self,
+        must_answer: bool,
+        concerns: impl Fn(Isolation) -> bool,
+        outbox: &mut Outbox,
+    ) {
+        self.fetch_waiters.retain(|_, waiter| {
+            let is_woken = concerns(waiter.isolation);
+            if is_woken {
+                wake_fetch(waiter, must_answer, outbox);
+            }
+            !is_woken
+        });
+    }
+}
+
+fn wake_fetch(waiter: &FetchWaiter, must_answer: bool, outbox: &mut Outbox) {
+    let message = Message::FetchWake {
+        token: waiter.token,
+        wait: waiter.wait,
+        must_answer,
+        by: outbox.network_thread(),
+    };
+    outbox.push(waiter.thread as usize, message);
+}
