@@ -162,16 +162,8 @@ fn read_once(
         return Ok(Some(read));
     }
     let is_led = state.leader.is_none();
-    match look_beyond(&state, target, view) {
-        Beyond::Certain => {}
-        Beyond::Doubtful => {
-            read.is_doubtful = true;
-            return Ok(Some(read));
-        }
-        Beyond::NotHere => {
-            let error = ErrorCode::NOT_LEADER_OR_FOLLOWER;
-            return Ok(Some(PartitionRead::failed(error)));
-        }
+    if let Err(beyond) = look_beyond(&state, target, view) {
+        return Ok(Some(beyond.answer(read)));
     }
     let log = match state.shown(view.of_leader_only) {
         Ok(log) => log,
@@ -223,30 +215,40 @@ fn read_once(
     Ok(Some(read))
 }
 
-/// What can be said of an offset that a consumer asks for.
+/// Why nothing can be said of an offset that a consumer asks for.
 enum Beyond {
-    /// It is in the log, or certainly not.
-    Certain,
     /// It is beyond the end, and this broker may have been led around.
     Doubtful,
     /// It is beyond the end of a follower's log, and the consumer may take this broker for the leader.
     NotHere,
 }
 
+impl Beyond {
+    fn answer(self, read: PartitionRead) -> PartitionRead {
+        match self {
+            Beyond::Doubtful => PartitionRead {
+                is_doubtful: true,
+                ..read
+            },
+            Beyond::NotHere => PartitionRead::failed(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
+    }
+}
+
 /// Kafka answers OFFSET_OUT_OF_RANGE here, at which clients begin anew elsewhere: consumers that ask
 /// one that leads no more, and does not know it yet, would skip records or read them twice.
-fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Beyond {
+fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<(), Beyond> {
     let end = state.log.as_ref().map_or(-1, Log::log_end_offset);
     let is_within = view.isolation == Isolation::LogEnd || target.fetch_offset <= end;
     if is_within || is_planted(Bug::OutOfRangeInDoubt) {
-        return Beyond::Certain;
+        return Ok(());
     }
     match state.leader {
-        None if state.is_confirmed(view.asked_ms) => Beyond::Certain,
-        None => Beyond::Doubtful,
-        Some(_) if target.current_leader_epoch < 0 => Beyond::NotHere,
+        None if state.is_confirmed(view.asked_ms) => Ok(()),
+        None => Err(Beyond::Doubtful),
+        Some(_) if target.current_leader_epoch < 0 => Err(Beyond::NotHere),
         // It knows who leads in this epoch, and asks there (KIP-392).
-        Some(_) => Beyond::Certain,
+        Some(_) => Ok(()),
     }
 }
 

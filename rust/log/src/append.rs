@@ -10,12 +10,13 @@ use crate::cache::may_go_behind;
 use crate::log::Log;
 use crate::position::{LogPosition, Place};
 use crate::producer_state::{Check, Origin, ProducerError};
-use crate::segment::{ActiveSegment, BatchFacts, Segment};
+use crate::segment::{ActiveSegment, BatchFacts, Crowd, Segment};
 use crate::transaction_index::TransactionIndex;
 use crate::write_behind::snapshot_name;
 
 /// A log that has so many segments yet to be synced, each with its file open, rolls none because of
-/// its age: batches whose timestamps leap would roll one each. Its directory has a bound, too.
+/// its age: batches whose timestamps leap would roll one each. Its directory has a bound, too, and
+/// beyond that one small segments grow: those of a few bytes would take all descriptors.
 const UNSYNCED_SEGMENTS_MAX: usize = 16;
 
 /// What became of a batch.
@@ -123,9 +124,8 @@ impl Log {
             last_offset: base_offset + i64::from(info.last_offset_delta),
             max_timestamp: info.max_timestamp,
         };
-        let may_wait =
-            self.sync.segments.len() >= UNSYNCED_SEGMENTS_MAX || self.env.has_many_unsynced();
-        if self.active.must_roll(facts, &self.config, now_ms, may_wait) {
+        let crowd = self.crowd();
+        if self.active.must_roll(facts, &self.config, now_ms, crowd) {
             self.roll(base_offset, now_ms);
         }
         if let Some(cache) = &mut self.cache {
@@ -155,6 +155,14 @@ impl Log {
             wake_writer,
             is_gated,
         })
+    }
+
+    fn crowd(&self) -> Crowd {
+        let is_crowded = self.env.has_many_unsynced();
+        Crowd {
+            may_age: is_crowded || self.sync.segments.len() >= UNSYNCED_SEGMENTS_MAX,
+            may_grow: is_crowded,
+        }
     }
 
     /// The batch's base offset, patched in with the epoch where this broker leads.

@@ -24,7 +24,7 @@ mod active;
 mod bytes;
 mod indexes;
 mod removal;
-pub(crate) use active::ActiveSegment;
+pub(crate) use active::{ActiveSegment, Crowd};
 pub use bytes::{Place as BytesPlace, SegmentBytes};
 pub(crate) use indexes::{BatchFacts, SegmentIndexes};
 

@@ -264,6 +264,25 @@ fn the_logs_of_a_directory_roll_together_only_as_many_segments_as_are_synced() {
     assert!(segments(&logs) <= before + open_segments_max);
 }
 
+/// Segments of a few bytes would take every descriptor, too.
+#[test]
+fn small_segments_grow_while_too_many_are_not_synced() {
+    let mut rig = Rig::new(LogConfig {
+        segment_bytes: 100,
+        segment_index_bytes: 12,
+        index_interval_bytes: 0,
+        ..LogConfig::default()
+    });
+    for turn in 1..4 {
+        for _ in 0..200 {
+            rig.put(&["small"]);
+        }
+        assert_eq!(rig.log.segment_count(), turn * 16 + 1);
+        rig.sync(SyncScope::ClosedSegments);
+    }
+    assert_eq!(rig.contents().len(), 600);
+}
+
 /// The same of one log.
 #[test]
 fn batches_whose_timestamps_leap_roll_only_as_many_segments_as_are_synced() {

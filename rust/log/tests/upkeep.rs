@@ -374,7 +374,7 @@ fn an_epoch_that_never_got_a_batch_leaves_the_file_before_the_next_batch() {
 
 #[test]
 fn many_closed_segments_are_synced_a_few_at_a_time() {
-    let mut rig = Rig::new(small());
+    let mut rig = Rig::with_open_segments(small(), 100);
     let value = "x".repeat(900);
     for _ in 0..50 {
         rig.put(&[&value]);
@@ -505,9 +505,9 @@ fn few_files_are_open_however_many_segments_are_read() {
     });
     for i in 0..200 {
         rig.put(&[&format!("{i}"), "0123456789"]);
+        rig.sync(SyncScope::ClosedSegments);
     }
     assert!(rig.log.segment_count() > 90);
-    rig.sync(SyncScope::ClosedSegments);
     for _ in 0..2 {
         assert_eq!(rig.contents().len(), 400);
         for offset in (0..400).rev().step_by(7) {
@@ -556,7 +556,7 @@ fn producers_are_saved_again_and_again_within_a_segment() {
 
 #[test]
 fn snapshots_that_wait_are_counted() {
-    let mut rig = Rig::new(small());
+    let mut rig = Rig::with_open_segments(small(), 100);
     let value = "x".repeat(600);
     for producer_id in 0..100 {
         rig.append(&mut produced(producer_id, 0, &[&value]))

@@ -27,6 +27,18 @@ pub(crate) struct ActiveSegment {
     pub jitter_ms: i64,
 }
 
+/// Beyond this a segment that is full rolls, however many others are yet to be synced.
+const CROWDED_SEGMENT_BYTES: u64 = 16 << 20;
+
+/// What is put up with while many segments are yet to be synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crowd {
+    /// The segment's age is no reason to roll it.
+    pub may_age: bool,
+    /// Nor that it or one of its indexes is full, while it is small: index entries are left out then.
+    pub may_grow: bool,
+}
+
 impl ActiveSegment {
     /// An empty one.
     pub fn new(segment: Arc<Segment>, config: &LogConfig, jitter_seed: u64, now_ms: i64) -> Self {
@@ -48,23 +60,25 @@ impl ActiveSegment {
         self.segment.base_offset()
     }
 
-    /// Kafka's rule: whether the batch has to go into a new segment. With `may_age` the segment's age
-    /// is no reason.
+    /// Kafka's rule: whether the batch has to go into a new segment, but for what `crowd` allows.
     pub fn must_roll(
         &self,
         batch: BatchFacts,
         config: &LogConfig,
         now_ms: i64,
-        may_age: bool,
+        crowd: Crowd,
     ) -> bool {
         if self.size == 0 {
             return !fits_relative(batch.last_offset, self.base_offset());
         }
-        u64::from(self.size) + u64::from(batch.size) > u64::from(config.segment_bytes)
-            || !may_age
-                && self.waited_ms(batch.max_timestamp, now_ms) > config.segment_ms - self.jitter_ms
+        let size = u64::from(self.size) + u64::from(batch.size);
+        let is_small = crowd.may_grow && size <= CROWDED_SEGMENT_BYTES;
+        let is_full = size > u64::from(config.segment_bytes)
             || self.indexes.offsets.is_full()
-            || self.indexes.times.is_full()
+            || self.indexes.times.is_full();
+        is_full && !is_small
+            || !crowd.may_age
+                && self.waited_ms(batch.max_timestamp, now_ms) > config.segment_ms - self.jitter_ms
             || !fits_relative(batch.last_offset, self.base_offset())
     }
 

@@ -49,11 +49,21 @@ pub fn small() -> LogConfig {
     }
 }
 
+const OPEN_SEGMENTS: usize = 16;
+
 impl Rig {
     pub fn new(config: LogConfig) -> Self {
         let memory = MemDisk::default();
         let disk = FaultyDisk::new(Arc::new(memory.clone()));
-        Self::start(memory, disk, config, None)
+        Self::start(memory, disk, config, None, OPEN_SEGMENTS)
+    }
+
+    /// The same with so many segments that may be open, for reading or not synced yet, before small
+    /// ones grow.
+    pub fn with_open_segments(config: LogConfig, open_segments: usize) -> Self {
+        let memory = MemDisk::default();
+        let disk = FaultyDisk::new(Arc::new(memory.clone()));
+        Self::start(memory, disk, config, None, open_segments)
     }
 
     /// The same with a block cache.
@@ -65,7 +75,7 @@ impl Rig {
             fuse: cache.fuse.clone(),
         };
         let disk = FaultyDisk::new(Arc::new(inner));
-        Self::start(memory, disk, config, Some(cache))
+        Self::start(memory, disk, config, Some(cache), OPEN_SEGMENTS)
     }
 
     fn start(
@@ -73,9 +83,10 @@ impl Rig {
         disk: FaultyDisk,
         config: LogConfig,
         mut cache: Option<CacheRig>,
+        open_segments: usize,
     ) -> Self {
         memory.create_dir_all(Path::new(DIR)).unwrap();
-        let env = LogEnv::new(Arc::new(disk.clone()), 16);
+        let env = LogEnv::new(Arc::new(disk.clone()), open_segments);
         if let Some(cache) = &mut cache {
             cache.give(&env, Life::Fresh);
         }
@@ -108,7 +119,7 @@ impl Rig {
         state: OpenState,
         life: Life,
     ) -> Result<(Log, OpenReport), pyrklog_log::OpenError> {
-        let env = LogEnv::new(Arc::new(self.disk.clone()), 16);
+        let env = LogEnv::new(Arc::new(self.disk.clone()), OPEN_SEGMENTS);
         if let Some(cache) = &mut self.cache {
             cache.give(&env, life);
         }
