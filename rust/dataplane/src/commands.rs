@@ -3,7 +3,8 @@
 //! They run on `num.recovery.threads.per.data.dir` threads a directory, started when there is
 //! work and ended when there is none; no directory has more of them at a time, so that one that
 //! hangs leaves the others theirs. Commands for the same partition run one after another in the
-//! order given; those for different partitions side by side.
+//! order given; those for different partitions side by side. One that waits for space lends its
+//! place: a topic can be deleted meanwhile, which makes some.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,6 +15,9 @@ use parking_lot::Mutex;
 
 use crate::api::{Event, TicketId, TicketOutcome};
 use crate::shared::Shared;
+
+/// Commands of a directory that may lend their places at a time: each keeps a thread.
+const LENT_MAX: usize = 16;
 
 /// What a command is about; two with the same key never run at the same time.
 pub type Key = (Arc<str>, i32);
@@ -44,7 +48,9 @@ impl std::fmt::Debug for Command {
 struct OfDir {
     /// Each with its number.
     waiting: VecDeque<(u64, Command)>,
+    /// Those that have lent their places do not count.
     running: usize,
+    lent: usize,
 }
 
 #[derive(Debug, Default)]
@@ -135,6 +141,18 @@ impl CommandQueue {
         inner.threads -= 1;
     }
 
+    /// Waits, for a command of the log directory `dir` that runs, while others run in its place.
+    pub fn lend_place(&self, shared: &Arc<Shared>, dir: usize, wait: impl FnOnce()) {
+        let is_lent = self.inner.lock().lend(dir);
+        if is_lent {
+            self.submit(shared, []);
+        }
+        wait();
+        if is_lent {
+            self.inner.lock().take_back(dir);
+        }
+    }
+
     /// Runs the next command on the caller's thread; false where there is none.
     #[cfg(feature = "sim")]
     pub fn run_next(&self, shared: &Arc<Shared>) -> bool {
@@ -205,6 +223,25 @@ impl Inner {
             }
         }
         None
+    }
+
+    /// A command that runs, and its thread, count no longer; false where too many do not already.
+    fn lend(&mut self, dir: usize) -> bool {
+        let of_dir = &mut self.dirs[dir];
+        let is_lent = of_dir.lent < LENT_MAX;
+        if is_lent {
+            of_dir.lent += 1;
+            of_dir.running -= 1;
+            self.threads -= 1;
+        }
+        is_lent
+    }
+
+    /// It goes on, beside those that took its place.
+    fn take_back(&mut self, dir: usize) {
+        self.dirs[dir].lent -= 1;
+        self.dirs[dir].running += 1;
+        self.threads += 1;
     }
 
     /// A command for `key` has come to its end.
@@ -293,6 +330,31 @@ mod tests {
         assert_eq!(next(&mut inner).as_deref(), Some("d"), "not b, behind a");
         inner.done(&(Arc::from("a"), 0), 0);
         assert_eq!(next(&mut inner).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_command_that_waits_for_space_lends_its_place() {
+        let mut inner = queue(1, &[("cut", 0), ("deleted", 0), ("cut", 0), ("last", 0)]);
+        inner.threads = 1;
+        assert_eq!(next(&mut inner).as_deref(), Some("cut"));
+        assert_eq!(next(&mut inner), None);
+        assert!(inner.lend(0));
+        assert_eq!((inner.threads, inner.threads_wanted(1)), (0, 1));
+        inner.threads = 1;
+        assert_eq!(next(&mut inner).as_deref(), Some("deleted"));
+        inner.done(&(Arc::from("deleted"), 0), 0);
+        assert_eq!(next(&mut inner).as_deref(), Some("last"), "not what is cut");
+        inner.take_back(0);
+        assert_eq!((inner.threads, inner.dirs[0].running), (2, 2));
+        inner.done(&(Arc::from("last"), 0), 0);
+        inner.done(&(Arc::from("cut"), 0), 0);
+        assert_eq!(next(&mut inner).as_deref(), Some("cut"));
+        for _ in 0..LENT_MAX {
+            inner.dirs[0].running = 1;
+            inner.threads = 1;
+            assert!(inner.lend(0));
+        }
+        assert!(!inner.lend(0));
     }
 
     #[test]

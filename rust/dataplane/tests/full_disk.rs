@@ -377,3 +377,33 @@ fn an_opening_that_gets_no_descriptor_for_the_recovery_point_waits() {
     assert!(!test.events.iter().any(has_failed));
     assert!(!std::fs::read_to_string(&points).unwrap().contains("100"));
 }
+
+/// Its place is free for others meanwhile: for deletions, which make space, too.
+#[test]
+fn others_are_opened_while_an_opening_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let (mut config, disk) = (config(vec![logs.clone()]), faulty());
+    config.recovery_threads_per_dir = 1;
+    let mut test = start(&config, &disk);
+    test.create("t", 1);
+    test.client().produce("t", 0, &batch(&[b"first"]));
+    assert!(test.shutdown());
+    std::fs::remove_file(logs.join(".kafka_cleanshutdown")).unwrap();
+    let points = logs.join("recovery-point-offset-checkpoint");
+    std::fs::write(&points, "0\n1\nt 0 100\n").unwrap();
+    let name = "recovery-point-offset-checkpoint.tmp";
+    disk.fail(Operation::Open, name, 0, 1_000_000, Fault::NoDescriptor);
+    let mut test = start(&config, &disk);
+    test.describe_topic("t", 1, &topic_config());
+    let spec = TestPlane::leader_spec("t", 0, 0);
+    let waiting = test.plane.become_leaders(vec![spec]).unwrap();
+    test.wait_for_notice("log_dir_full");
+    test.create("other", 1);
+    disk.heal();
+    let TicketOutcome::Partitions(codes) = test.ticket(waiting) else {
+        panic!()
+    };
+    assert_eq!(codes, [0]);
+    assert_eq!(high_watermark(&test, "t"), 1);
+}

@@ -231,7 +231,10 @@ fn wait_for_better(shared: &Arc<Shared>, partition: &Partition, reason: &str) {
     let (topic, index) = (&*partition.topic.name, partition.index);
     let reason = format!("cutting {topic}-{index}: {reason}");
     shared.disk_full(&partition.dir, reason);
-    shared.await_writers(AGAIN);
+    let wait = || shared.await_writers(AGAIN);
+    shared
+        .commands
+        .lend_place(shared, partition.dir.index, wait);
 }
 
 fn tell(shared: &Shared, partition: &Partition, reason: &str, plan: Plan, end: i64) {
