@@ -133,9 +133,16 @@ def play(place: Place, folder: Path) -> Told:
         "topics --alter --topic t --partitions 4",
         "configs --alter --entity-type brokers --entity-name 1 "
         "--add-config replica.alter.log.dirs.io.max.bytes.per.second=77",
-        "configs --describe --entity-type brokers --entity-name 1",
-        "topics --create --topic gone --replica-assignment 1:2:3",
     )
+    describe = "configs --describe --entity-type brokers --entity-name 1"
+
+    def is_described() -> bool:
+        go(describe)
+        return "per.second=77" in outputs[describe].text
+
+    # Apache's broker hears of it by way of ZooKeeper, later than the tool of its success.
+    wait_until(is_described, "the option is not described", 30)
+    go("topics --create --topic gone --replica-assignment 1:2:3")
     wait_until_each(place.bootstrap, lambda told: leaders_of(told, "gone") != {}, "it is unknown")
     go("topics --delete --topic gone")
     with place.store() as store:

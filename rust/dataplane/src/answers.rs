@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::dispatch::answer_metadata;
 use crate::inbox::{Answer, Message};
 use crate::output::borrow_memory;
+use crate::replies;
 use crate::shared::Shared;
 
 /// The control plane answers the request under way. An answer to another one is ignored: its
@@ -45,13 +46,17 @@ pub fn reply(
                 correlation_id,
                 ..
             },
-            Answer::Body(body, _held),
+            Answer::Body(body, held),
         ) => {
             let frame = conn.out.begin_frame();
             let out = conn.out.memory();
             encode_response_header(out, api_key, api_version, correlation_id);
             out.extend_from_slice(&body);
-            conn.out.end_frame(frame)
+            let ended = conn.out.end_frame(frame);
+            // The connection holds it from now on: it is never counted by nobody.
+            replies::count(cx, conn);
+            drop(held);
+            ended
         }
         (
             Exclusive::Metadata {
