@@ -48,6 +48,7 @@ from pyrklog.identity import (
     read_identities,
 )
 from pyrklog.membership.current_store import CurrentStore
+from pyrklog.membership.life import LastLife, has_all
 from pyrklog.membership.member import Member
 from pyrklog.membership.place import metadata_place
 from pyrklog.metadata import Metadata, with_kept_options
@@ -57,6 +58,7 @@ from pyrklog.peers.own_channel import Channels, OwnChannel
 from pyrklog.peers.standby import Patience, Standby
 from pyrklog.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
+from pyrklog.uncompacted import warn_of_uncompacted
 
 if TYPE_CHECKING:
     from pyrklog.controller.requests import TopicPartition
@@ -143,6 +145,7 @@ class Broker:
                 node_id, cluster_id = await self._identify(identities, store)
                 kept = await with_kept_options(self.config, node_id, store) or self.config
                 plane = self._make_plane(plane_settings(kept, node_id, cluster_id))
+                log_dirs = list(map(str, self.config.log_dirs))
                 member = Member(
                     node_id,
                     cluster_id,
@@ -150,7 +153,8 @@ class Broker:
                     connect,
                     self._registration,
                     registration_wait_seconds=self._registration_wait_seconds(),
-                    is_whole=partial(_is_whole, plane),
+                    is_whole=partial(_is_whole, plane, log_dirs),
+                    log_dirs=log_dirs,
                 )
                 known_dirs = {item.directory for item in identities}
                 await self._run_with(member, cluster_id, plane, known_dirs)
@@ -276,6 +280,7 @@ class Broker:
         )
         service.reserve_topics(unknown)
         warn_of_unconfirmed(metadata.image)
+        warn_of_uncompacted(metadata.image, metadata.defaults)
         warn_of_full_disks(self.config.log_dirs)
 
     async def _adopt(self, node_id: int, cluster_id: str, store: Metastore, plane: Plane) -> None:
@@ -363,7 +368,8 @@ class Broker:
             topics=TopicAdmin(store, metadata, replication.replicas, controller),
             configs=ConfigAdmin(node_id, store, metadata, memory_bytes()),
             producer_ids=producer_ids,
-            controller_id=lambda: controller.controller_id,
+            # Without the store nobody can say who leads, not even the last one that did.
+            controller_id=lambda: controller.controller_id if store.is_reachable else -1,
             state_log=self._state_log,
             observe=self._witness(metadata),
         )
@@ -523,11 +529,8 @@ def _producer_ids(peers: Peers | None, asked: AskedController, member: Member) -
     return ProducerIds(lambda: asked.allocate_producer_ids(member.node_id, member.broker_epoch))
 
 
-def _is_whole(plane: Plane, last_epoch: int) -> bool:
-    """Whether all log directories have what they had in the broker's last life: closed in order at
-    its end, or with the block cache of before (KIP-966).
-    """
-    return all(past.is_taken_up or past.closed_at_epoch == last_epoch for past in plane.pasts())
+def _is_whole(plane: Plane, log_dirs: Sequence[str], last: LastLife) -> bool:
+    return has_all(last, log_dirs, plane.pasts(), {one.log_dir for one in plane.found_partitions()})
 
 
 def _import_groups() -> None:

@@ -442,7 +442,12 @@ def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartE
             f"{where} is taken by {port_holder(port) or 'another program'}.",
             fix=f"stop it, or choose another port with --listen {host}:{port + 1}",
         )
-    if error.errno in (errno.EADDRNOTAVAIL, None):  # None: a name that cannot be looked up
+    if error.errno is None:  # so is the error of a name that cannot be looked up
+        return ConfigError(
+            f"{host} is no name that can be resolved (listener {listener}): {error}.",
+            fix="listen on a name or an address of this machine, or on 0.0.0.0 for all of them",
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
         return ConfigError(
             f"{where} is no address of this machine (listener {listener}).",
             fix="listen on one of its own, or on 0.0.0.0 for all of them",

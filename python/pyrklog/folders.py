@@ -134,7 +134,7 @@ def warn_of_full_disks(log_dirs: Sequence[Path]) -> None:
                 used_percent=used_percent,
                 free_bytes=usage.free,
                 fix="free some space, or lower retention.ms or retention.bytes of the largest "
-                "topics; without space the log directory goes offline",
+                "topics; without space the log directory becomes read-only",
             )
 
 

@@ -138,3 +138,24 @@ def test_what_nobody_will_take_up_is_shown_and_dropped(cache_dir: Path) -> None:
     assert states == {name: "unfinished", f"{name}.damaged": "set aside"}
     assert run("drop", "--dir", str(cache_dir)).startswith("2 arenas dropped")
     assert listed(cache_dir) == []
+
+
+def test_a_directory_that_is_not_there_is_told(cache_dir: Path) -> None:
+    gone = cache_dir / "none"
+    told = run("drop", str(gone), "--dir", str(cache_dir), code=NOT_FOUND)
+    assert told.startswith(f"error: there is no directory {gone}")
+    assert run("drop", str(cache_dir), "--dir", str(cache_dir)).startswith("0 arenas dropped")
+
+
+def test_what_is_not_dropped_is_told(new_broker: Make, cache_dir: Path, topic: str) -> None:
+    broker, _ = filled(new_broker, cache_dir, topic)
+    logs = broker.data / "logs"
+    broker.kill()
+    (row,) = listed(cache_dir)
+    told = run("drop", str(logs), "--dir", str(cache_dir), code=FAILED)
+    assert "is left over, and not dropped" in told
+    assert f"`pyrklog arena drain {logs}`" in told
+    assert f"`pyrklog arena remove {row['path']}`" in told
+    (logs / ".pyrklog-arena").unlink()  # what names it
+    told = run("drop", str(logs), "--dir", str(cache_dir), code=FAILED)
+    assert f"is abandoned, and not dropped; fix: `pyrklog arena remove {row['path']}`" in told

@@ -109,6 +109,19 @@ def test_the_broker_s_refusals_are_told(run: Run, topic: str) -> None:
     assert f"did you mean {topic}?" in run("topic", "describe", topic + "x", code=4)
 
 
+def test_advice_about_names_is_given_for_illegal_names(run: Run, topic: str) -> None:
+    advice = "fix: names have up to 249 letters"
+    assert advice in run("topic", "create", "no/slash", code=1)
+    assert advice in run("produce", "no/slash", "x", code=1)
+    run("topic", "create", f"{topic}_x")
+    like = f"{topic}.x"  # legal, but metrics would show both under one name
+    told = run("topic", "create", like, code=1)
+    assert "collides" in told
+    assert "fix:" not in told
+    told = run("produce", like, "x", code=1)
+    assert f"fix: `pyrklog topic create {like}` tells why" in told
+
+
 def test_records_come_back_as_they_went(run: Run, topic: str) -> None:
     run("topic", "create", topic, "-p", "2")
     lines = "k1:v1\nk2:v:2\nplain\n"

@@ -156,7 +156,9 @@ def test_seeking_in_vain(run: Run, group: str, tmp_path: Path) -> None:
     torn = tmp_path / "torn.csv"
     torn.write_text(f"{group},0\n")
     assert "line 1 is not TOPIC,PARTITION" in run("group", "seek", group, "--to", str(torn), code=2)
-    assert "cannot read" in run("group", "seek", group, "--to", "nowhere", code=2)
+    told = run("group", "seek", group, "--to", "nowhere", code=2)
+    assert "--to takes start, end, current, @TIME, +N, -N, N, FILE" in told
+    assert "not 'nowhere': there is no such file" in told
     assert "is no time" in run("group", "seek", group, "--to", "@noon", code=2)
     missing = ["--topic", f"{group}:7"]
     assert "no partition 7, only 3" in run("group", "seek", group, "--to", "end", *missing, code=4)

@@ -10,6 +10,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from pyrklog.cli.cluster_state import examine
+from pyrklog.cli.cluster_views import read_state
+from pyrklog.cli.connection import Connection
+from pyrklog.cli.options import Settings
 from pyrklog.errors import ErrorCode
 from pyrklog.testing import BrokerExited, TestBroker
 from tests.support.cluster import BrokerCluster
@@ -131,6 +135,28 @@ def test_a_zookeeper_that_starts_again_ends_nothing(
         wait_until(lambda: cluster.registered() == {1, 2, 3}, "not all are registered")
         create(cluster, f"{topic}-later", 3)
         wait_until(lambda: -1 not in leaders(admin, topic).values(), "not all are led")
+    finally:
+        server.kill()
+
+
+def test_health_tells_of_a_zookeeper_that_is_away(
+    new_cluster: Callable[..., BrokerCluster], tmp_path: Path, topic: str
+) -> None:
+    server = ZooKeeperServer(tmp_path / "own-zookeeper")
+    server.start()
+    try:
+        cluster = new_cluster(server.address).start()
+        create(cluster, topic, 3)
+        connection = Connection(Settings(cluster.bootstrap))
+
+        def kinds() -> set[str]:
+            return {reason.kind for reason in examine(read_state(connection, log_dirs=True))}
+
+        wait_until(lambda: not kinds(), "it is not well at first")
+        server.kill()
+        wait_until(lambda: kinds() == {"zookeeper_lost"}, "nobody says that ZooKeeper is away")
+        server.start()
+        wait_until(lambda: not kinds(), "it is not well again")
     finally:
         server.kill()
 

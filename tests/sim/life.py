@@ -18,6 +18,7 @@ from pyrklog.errors import ErrorCode, StartError
 from pyrklog.events import EventHandler
 from pyrklog.handlers import build_handlers
 from pyrklog.membership.current_store import CurrentStore
+from pyrklog.membership.life import LastLife
 from pyrklog.membership.member import Member
 from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
@@ -242,12 +243,12 @@ class Life:
             self._peers, self._member = peers, member
             await world.scheduler.sleep_forever()
 
-    def _is_whole(self, last_epoch: int) -> bool:
+    def _is_whole(self, last: LastLife) -> bool:
         """Without a block cache as a broker that has one, and takes it up again as long as its
         machine stays up."""
         has_kept_power = not (self.world.settings.caches or self.broker.has_lost_power)
         return has_kept_power or all(
-            past.is_taken_up or past.closed_at_epoch == last_epoch for past in self.plane.pasts()
+            past.is_taken_up or past.closed_at_epoch == last.epoch for past in self.plane.pasts()
         )
 
     def _controller_of(

@@ -190,7 +190,11 @@ class World:
         return {
             "pyrklog.peers.channels": peers,
             "pyrklog.peers.controller_link": peers,
-            "pyrklog.peers.observer": {**sockets, "PROBE_SECONDS": PROBE_SECONDS},
+            "pyrklog.peers.observer": {
+                **sockets,
+                "PROBE_SECONDS": PROBE_SECONDS,
+                "worked_seconds": lambda: 0.0,
+            },
             "pyrklog.peers.witness": sockets,
             "pyrklog.peers.witnesses": peers,
         }

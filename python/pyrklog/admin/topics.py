@@ -28,7 +28,7 @@ from pyrklog.admin.topic_writes import (
 )
 from pyrklog.admin.underway import Underway
 from pyrklog.changes import Changes
-from pyrklog.config.topic import describe_topic_options
+from pyrklog.config.topic import TopicDefaults, describe_topic_options
 from pyrklog.controller.requests import NO_TOPIC_ID
 from pyrklog.controller.service import (
     DeletedTopic,
@@ -52,6 +52,7 @@ from pyrklog.metastore.interface import (
     WatchEvent,
 )
 from pyrklog.replication.machine import Replicas
+from pyrklog.uncompacted import tell_of_topics
 
 AUTO_CREATE_WAIT_SECONDS = 5.0
 """For the leaders of a topic that was written into the store."""
@@ -91,6 +92,10 @@ class TopicAdmin:
         self.reserved: frozenset[str] = frozenset()
         """Names of partition folders that belong to no topic of the metadata."""
 
+    @property
+    def _defaults(self) -> TopicDefaults:
+        return self._metadata.defaults  # other ones after each change of the broker's options
+
     # --- create ----------------------------------------------------------------------------------
 
     async def create(
@@ -117,6 +122,7 @@ class TopicAdmin:
             if (why := refused.get(specs[index].name)) is not None:
                 results[index] = TopicResult(specs[index].name, why.code, why.message)
         created = [i for i in planned if specs[i].name not in refused]
+        tell_of_topics({specs[i].name: topics[specs[i].name][0] for i in created}, self._defaults)
         ids = {specs[i].name: planned[i].topic_id for i in created}
         counts = {specs[i].name: len(planned[i].replicas) for i in created}
         late = await self._wait_served(ids, counts, timeout_ms)
@@ -194,7 +200,7 @@ class TopicAdmin:
             len(plan.replicas[0]),
             describe_topic_options(
                 _overrides(spec),
-                self._metadata.defaults,
+                self._defaults,
                 None,
                 include_synonyms=False,
                 include_documentation=False,

@@ -6,6 +6,7 @@ import typer
 
 from pyrklog.cli import arena, cluster, consume, dev, group, log, produce, serve, topic
 from pyrklog.cli.failures import ending, guarded
+from pyrklog.cli.hints import HintingGroup
 from pyrklog.cli.options import (
     AdoptZooKeeper,
     Bootstrap,
@@ -26,6 +27,7 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 not found, 5 exists, 6 den
 """
 
 app = typer.Typer(
+    cls=HintingGroup,
     help=HELP,
     no_args_is_help=True,
     rich_markup_mode=None,

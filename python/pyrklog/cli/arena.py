@@ -1,5 +1,6 @@
 """``pyrklog arena``: what brokers keep in shared memory, without a broker."""
 
+import os
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -92,7 +93,31 @@ def drop(
         count, size = drop_arenas(str(place), None if log_dir is None else str(log_dir))
     except OSError as error:
         raise CliError(Exit.NOT_FOUND, f"{place}: {error.strerror or error}") from error
+    if log_dir is not None and not count:
+        _refuse_undropped(place, log_dir)
     typer.echo(f"{count} arenas dropped, {size} bytes freed")
+
+
+def _refuse_undropped(place: Path, log_dir: Path) -> None:
+    """Says why nothing of the directory went, where it is not that there is nothing."""
+    from pyrklog.offline import list_arenas
+
+    # An arena may outlive its directory.
+    found = [row for row in list_arenas(str(place)) if Path(row.log_dir) == log_dir.resolve()]
+    if not found and not os.path.isdir(log_dir):
+        raise CliError(
+            Exit.NOT_FOUND, f"there is no directory {log_dir}", "see `pyrklog arena list`"
+        )
+    for row in found:
+        what = f"{row.path}, the arena of {log_dir}, is {row.state}, and not dropped"
+        if row.state == "left over":
+            fix = (
+                f"start its broker, or `pyrklog arena drain {log_dir}`; where it holds nothing "
+                f"that the files lack, `pyrklog arena remove {row.path}` frees it"
+            )
+            raise CliError(Exit.FAILED, what, fix)
+        if row.state in ("abandoned", "stale", "damaged"):
+            raise CliError(Exit.FAILED, what, f"`pyrklog arena remove {row.path}`")
 
 
 @app.command("drain")

@@ -30,6 +30,7 @@ ADVERTISED_FIX = (
     "known here"
 )
 FULL_FIX = "free space there, or lower retention.ms or retention.bytes of its largest topics"
+ZOOKEEPER_FIX = "see whether ZooKeeper runs, and whether brokers reach zookeeper.connect"
 FAILED_FIX = "see the broker's log, replace the disk, and restart the broker"
 
 
@@ -92,6 +93,8 @@ class ClusterState:
     partitions: Sequence[Partition]
     log_dirs: Sequence[LogDir] = ()
     """Those that take no records, where that was asked for."""
+    without_store: Sequence[int] = ()
+    """Brokers that answer and do not reach ZooKeeper, where that was asked for."""
 
     @property
     def alive(self) -> list[int]:
@@ -130,7 +133,7 @@ class Reason:
 
 def examine(state: ClusterState) -> list[Reason]:
     """What is not as it should be, the worst first; an empty list for a cluster that is well."""
-    found = _silent(state)
+    found = [*_silent(state), *_without_store(state)]
     if state.controller not in state.alive:
         found.append(Reason("no_controller", "error", "no broker is the controller"))
     offline = [one for one in state.partitions if one.leader == NO_BROKER]
@@ -170,6 +173,25 @@ def _silent(state: ClusterState) -> list[Reason]:
             "silent", "error", f"broker {one.number} does not answer at {one.address}", one.number
         )
         for one in silent
+    ]
+
+
+def _without_store(state: ClusterState) -> list[Reason]:
+    """One reason where it is all that answer: then it is ZooKeeper, and not the way there."""
+    answering = [one.number for one in state.brokers if one.answers]
+    lost = [number for number in answering if number in state.without_store]
+    if lost and lost == answering:
+        what = "no broker reaches ZooKeeper: no leader is replaced, and no topic made or altered"
+        return [Reason("zookeeper_lost", "error", what, fix=ZOOKEEPER_FIX)]
+    return [
+        Reason(
+            "zookeeper_unreached",
+            "degraded",
+            f"broker {number} does not reach ZooKeeper",
+            number,
+            fix=ZOOKEEPER_FIX,
+        )
+        for number in lost
     ]
 
 

@@ -27,6 +27,7 @@ from pyrklog.cli.connection import Connection, addresses
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import Settings
 from pyrklog.cli.topic_details import describe_configs
+from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, NO_CONTROLLER, DescribeClusterRequest
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -61,7 +62,8 @@ class View(NamedTuple):
 def read_state(
     connection: Connection, matters: Matters = lambda _: False, *, log_dirs: bool = False
 ) -> ClusterState:
-    """Asks the cluster; with ``log_dirs`` also each broker for directories that take no records.
+    """Asks the cluster; with ``log_dirs`` also each broker for directories that take no records,
+    and whether it has lost ZooKeeper.
 
     ``matters`` says whether a partition's ``min.insync.replicas`` is wanted; the options of
     thousands of topics are much to ask for. It is 1 elsewhere.
@@ -72,7 +74,12 @@ def read_state(
     view, silent = newest_view(settings)
     state = _state(view.metadata, silent)
     if log_dirs:
-        state = replace(state, log_dirs=unable_log_dirs(state, _timeout_s(settings)))
+        timeout_s = _timeout_s(settings)
+        state = replace(
+            state,
+            log_dirs=unable_log_dirs(state, timeout_s),
+            without_store=without_store(state, timeout_s),
+        )
     asked = _topics(state, matters)
     limits = _min_insync(view.address, asked, _timeout_s(settings)) if asked else {}
     return _with_limits(state, limits)
@@ -184,6 +191,33 @@ def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
     asked = [one for one in state.brokers if one.answers]
     with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(asked)) or 1) as pool:
         return [one for found in pool.map(ask, asked) for one in found]
+
+
+def without_store(state: ClusterState, timeout_s: float) -> list[int]:
+    """The brokers that answer and do not reach ZooKeeper.
+
+    Such a broker knows no controller, as DescribeCluster tells, but goes on telling clients by
+    Metadata of the one that it knew last. Between two controllers neither names one. Metadata is
+    asked for afterwards: whoever has been told of a new controller in between knows another one.
+    """
+
+    def has_lost_it(broker: Broker) -> bool:
+        try:
+            with BrokerConnection((broker.host, broker.port), timeout_s) as asked:
+                found = asked.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
+                if found.error_code or found.controller_id != NO_CONTROLLER:
+                    return False
+                told = asked.ask(METADATA, _METADATA_VERSION, MetadataRequest(topics=[]))
+        except (OSError, UnicodeError):
+            return False  # a Kafka before 2.8 has no such request
+        return told.controller_id == state.controller
+
+    if state.controller not in state.alive:
+        return []  # they have none for another reason, or none that is alive
+    answering = [one for one in state.brokers if one.answers]
+    with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(answering)) or 1) as pool:
+        lost = pool.map(has_lost_it, answering)
+        return [broker.number for broker, is_lost in zip(answering, lost, strict=True) if is_lost]
 
 
 def _state(metadata: MetadataResponse, silent: Mapping[int, str]) -> ClusterState:

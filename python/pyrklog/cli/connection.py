@@ -9,13 +9,14 @@ from typing import Any
 from pyrklog.cli.failures import CliError, Exit, cli_error
 from pyrklog.cli.interrupts import waited_for
 from pyrklog.cli.options import Settings
-from pyrklog.cli.peer_protocol import fix_for, foreign
+from pyrklog.cli.peer_protocol import WITHOUT_TLS, fix_for, foreign, is_without_tls
 from pyrklog.hosts import host_and_port
 
 PROBE_TIMEOUT_S = 3.0
 DEFAULT_PORT = 9092
 SAID_MAX = 20
 _NO_KAFKA = "Invalid response size"
+_NO_SASL = "SASL Handshake not supported by broker"
 _LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """What `advertised.listeners` may begin with, as people copy it."""
 _EXPLAINED = ("KAFKA_STORAGE_ERROR",)
@@ -50,9 +51,7 @@ def probe(settings: Settings) -> None:
     for host, port in addresses(settings.bootstrap):
         where = f"{host}:{port}"
         try:
-            timeout_s = min(PROBE_TIMEOUT_S, settings.timeout_s)
-            with socket.create_connection((host, port), timeout=timeout_s) as connection:
-                found = foreign(connection) if is_readable(settings) else None
+            found = _foreign((host, port), settings)
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             reasons.append(f"{where}: {reason}")
@@ -60,8 +59,17 @@ def probe(settings: Settings) -> None:
         if found is None:
             return
         reasons.append(f"{where} {found}")
-        fix = fix_for(found)
+        fix = fix_for(found, settings.properties.get("security.protocol", ""))
     raise CliError(Exit.UNREACHABLE, f"no broker reached ({', '.join(reasons)})", fix)
+
+
+def _foreign(address: tuple[str, int], settings: Settings) -> str | None:
+    """What is there instead of a broker that speaks as the settings say. Raises OSError."""
+    timeout_s = min(PROBE_TIMEOUT_S, settings.timeout_s)
+    if settings.security_protocol in ("ssl", "sasl_ssl"):
+        return WITHOUT_TLS if is_without_tls(address, timeout_s) else None
+    with socket.create_connection(address, timeout=timeout_s) as connection:
+        return foreign(connection) if is_readable(settings) else None
 
 
 def is_readable(settings: Settings) -> bool:
@@ -176,7 +184,8 @@ class Connection:
         if self._admin is not None:
             self._admin.poll(0)
         said = [line for line in self._said if line]
-        error = cli_error(kafka_error, about)
+        topic = next(iter(topics)) if len(topics) == 1 else None
+        error = cli_error(kafka_error, about, topic=topic)
         is_over = error.code in (Exit.UNREACHABLE, Exit.TIMED_OUT)
         if is_over or kafka_error.name() in _EXPLAINED:
             found = self.cause(topics)
@@ -186,6 +195,9 @@ class Connection:
         if any(_NO_KAFKA in line for line in said):
             what = f"what answers at {self.settings.bootstrap} does not speak Kafka's protocol"
             return CliError(Exit.UNREACHABLE, what, "check the port given with -b")
+        if any(_NO_SASL in line for line in said):
+            what = f"{about}: the broker at {self.settings.bootstrap} knows no SASL"
+            return CliError(error.code, what, "leave out -X security.protocol, or give another -b")
         if said and error.code in (Exit.UNREACHABLE, Exit.TIMED_OUT):
             return CliError(error.code, f"{error.what} ({said[0]})", error.fix)
         return error
@@ -213,7 +225,7 @@ class Connection:
             if topic is None:
                 raise missing_topic(name, list(topics), fix)
             if topic.error is not None:
-                raise cli_error(topic.error, f"topic {name}")
+                raise cli_error(topic.error, f"topic {name}", topic=name)
             found[name] = sorted(topic.partitions)
         return found
 

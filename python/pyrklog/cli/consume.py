@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import INT32_MAX, Bootstrap, Properties, Quiet, Timeout, Verbose, settings
 
@@ -113,6 +113,7 @@ def consume(
     from pyrklog.cli.sending import argument_bytes
 
     options = settings(context, bootstrap, properties, timeout, verbose, quiet)
+    refuse_empty("TOPIC", "topic", topics)
     try:
         wanted = parse_range(offset or [], time.time_ns() // 1_000_000)
         reading = _reading(options, topics, partitions, wanted, group, read_committed)
@@ -148,8 +149,7 @@ def _reading(
         return Reading(options, topics, partitions, wanted, read_committed=read_committed)
     from pyrklog.cli.member_reading import MemberReading
 
-    if not group:
-        raise CliError(Exit.USAGE, "-g takes the name of a group, not an empty text")
+    refuse_empty("-g", "group", [group])
     if partitions:
         raise CliError(Exit.USAGE, "-g and -p exclude each other: the group gives out partitions")
     if wanted.stop is not None:

@@ -76,11 +76,13 @@ _FIXES: dict[Exit, str] = {
 }
 
 _SPECIAL_FIXES = {
-    "TOPIC_EXCEPTION": "names have up to 249 letters, digits, dots, underscores and hyphens",
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, and -X message.max.bytes=N here",
     "_UNKNOWN_PARTITION": "see `pyrklog topic describe TOPIC`",
 }
 """Of errors by name."""
+
+_NAME_REFUSED = "TOPIC_EXCEPTION"
+_NAME_FIX = "names have up to 249 letters, digits, dots, underscores and hyphens"
 
 
 def exit_code(kafka_error: Any) -> Exit:
@@ -88,11 +90,28 @@ def exit_code(kafka_error: Any) -> Exit:
     return _CODES.get(kafka_error.name(), Exit.FAILED)
 
 
-def cli_error(kafka_error: Any, about: str, fix: str | None = None) -> CliError:
-    """A ``confluent_kafka.KafkaError`` as an error of ours; ``about`` begins the sentence."""
+def cli_error(
+    kafka_error: Any, about: str, fix: str | None = None, *, topic: str | None = None
+) -> CliError:
+    """A ``confluent_kafka.KafkaError`` as an error of ours; ``about`` begins the sentence.
+
+    ``topic``: whose name the broker may have refused.
+    """
     code, name = exit_code(kafka_error), kafka_error.name()
     reason = kafka_error.str() or name
+    if name == _NAME_REFUSED and topic is not None:
+        fix = fix or _fix_of_name(topic, reason)
     return CliError(code, f"{about}: {reason}", fix or _SPECIAL_FIXES.get(name) or _FIXES.get(code))
+
+
+def _fix_of_name(topic: str, reason: str) -> str | None:
+    """What to do about a topic that is refused: the name is wrong, or something is in its way."""
+    from pyrklog.admin.names import wrong_with_name
+
+    if wrong_with_name(topic) is not None:
+        return _NAME_FIX
+    # Answers without a text of the broker's have librdkafka's, which is the same for all causes.
+    return f"`pyrklog topic create {topic}` tells why" if reason.startswith("Broker: ") else None
 
 
 def worst(codes: Iterable[Exit]) -> Exit:
@@ -144,6 +163,12 @@ def refuse_non_text(value: str) -> None:
     except UnicodeEncodeError:
         what = f"the argument {value!a} is not UTF-8"
         raise CliError(Exit.USAGE, what, "set the terminal and the locale to UTF-8") from None
+
+
+def refuse_empty(argument: str, kind: str, names: Iterable[str]) -> None:
+    """Raises :class:`CliError` for an empty name, as an unset variable of a shell makes one."""
+    if not all(names):
+        raise CliError(Exit.USAGE, f"{argument} takes the name of a {kind}, not an empty text")
 
 
 def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
 from pyrklog.cli.options import (
     Bootstrap,
     Output,
@@ -102,6 +102,7 @@ def describe(
     """
     from pyrklog.cli import group_state, group_tables
 
+    _refuse_empty(*names)
     connection = connect(settings(context, bootstrap, properties, timeout))
     wanted = list(dict.fromkeys(names))
 
@@ -113,6 +114,10 @@ def describe(
         return found
 
     _repeat(once, watch)
+
+
+def _refuse_empty(*names: str) -> None:
+    refuse_empty("GROUP", "group", names)
 
 
 def _pause(seconds: float) -> None:
@@ -168,6 +173,7 @@ def seek(
     from pyrklog.cli import group_seek, group_state, group_tables
     from pyrklog.cli.output import print_listing
 
+    _refuse_empty(name)
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = connect(options)
     group = group_state.describe_group(connection, name)
@@ -227,6 +233,7 @@ def export(
     """Print committed offsets as `group seek --to FILE` reads them."""
     from pyrklog.cli import group_seek, group_state
 
+    _refuse_empty(name)
     connection = connect(settings(context, bootstrap, properties, timeout))
     group_state.existing_group(connection, name)
     offsets = group_state.committed_offsets(connection, name)
@@ -254,6 +261,7 @@ def history(
     from pyrklog.cli.group_history import read_history
     from pyrklog.cli.output import print_listing
 
+    _refuse_empty(name)
     listing = read_history(connect(settings(context, bootstrap, properties, timeout)), name)
     if count is not None:
         listing = replace(listing, items=listing.items[-count:])
@@ -275,6 +283,7 @@ def delete(
     """Delete groups with all their offsets. Refused while a group has members."""
     from pyrklog.cli import group_state
 
+    _refuse_empty(*names)
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = connect(options)
     wanted = list(dict.fromkeys(names))
@@ -314,6 +323,7 @@ def delete_offsets(
     """Forget a group's offsets of topics that none of its members reads."""
     from pyrklog.cli import group_seek, group_state
 
+    _refuse_empty(name)
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = connect(options)
     group_state.existing_group(connection, name)

@@ -5,17 +5,19 @@ exports it; a heading and lines that begin with ``#`` are skipped.
 """
 
 import csv
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit, cli_error
+from pyrklog.cli.failures import CliError, Exit, cli_error, refuse_empty
 from pyrklog.cli.group_state import Key, committed_offsets, patiently
 from pyrklog.cli.topic_details import query_offsets
 
 HEADING = ("topic", "partition", "offset")
+TARGETS = "start, end, current, @TIME, +N, -N, N, FILE (see `group export`) or group:OTHER"
 _SELECTION = re.compile(r"([^:]+)(?::([\d,]+))?")
 
 
@@ -134,12 +136,16 @@ def _given(connection: Connection, target: str) -> dict[Key, int] | None:
     """Offsets that the target itself lists: those of a file, or of another group."""
     if target.startswith("group:"):
         other = target.removeprefix("group:")
+        refuse_empty("--to group:", "group", [other])
         offsets = {key: offset for key, (offset, _) in committed_offsets(connection, other).items()}
         if not offsets:
             raise CliError(Exit.NOT_FOUND, f"group {other} has committed nothing")
         return offsets
     if _is_simple(target):
         return None
+    if not os.path.exists(target) or os.path.isdir(target):
+        what = f"--to takes {TARGETS}, not {target!r}: there is no such file"
+        raise CliError(Exit.USAGE, what)
     return read_file(Path(target))
 
 

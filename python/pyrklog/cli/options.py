@@ -129,7 +129,7 @@ def settings(
     if timeout_s is not None and not timeout_s <= TIMEOUT_MAX_S:
         what = f"--timeout takes up to {TIMEOUT_MAX_S:g} seconds, not {timeout_s:g}"
         raise CliError(Exit.USAGE, what)
-    return replace(
+    found = replace(
         base,
         bootstrap=base.bootstrap if bootstrap is None else bootstrap,
         properties={**base.properties, **parse_pairs(properties, "-X")},
@@ -137,6 +137,22 @@ def settings(
         verbose=base.verbose or verbose,
         quiet=base.quiet or quiet,
     )
+    if context.parent is not None and not found.quiet:
+        _tell_unknown_variables()
+    return found
+
+
+def _tell_unknown_variables() -> None:
+    """A misspelled ``PYRKLOG_BOOTSTRAP`` would lead to another broker without a word."""
+    import os
+
+    ours = [name for name in os.environ if name.startswith("PYRKLOG_")]
+    if set(ours) <= {"PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK"}:
+        return  # the table of options takes a while to load
+    from pyrklog.config.load import unknown_variables
+
+    for notice in unknown_variables(ours):
+        typer.echo(f"note: {notice}", err=True)
 
 
 def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:

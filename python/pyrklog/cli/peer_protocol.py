@@ -4,12 +4,14 @@ import socket
 import struct
 
 ANSWER_TIMEOUT_S = 3.0
+WITHOUT_TLS = "speaks PLAINTEXT, without TLS"
 _API_VERSIONS = 18
 _CORRELATION_ID = 1
 _CLIENT_ID = b"pyrklog-cli"
 _ANSWER_BYTES_MAX = 1024 * 1024
 _HEAD_BYTES = 8
 _TLS_ALERT = 0x15
+_TLS_HANDSHAKE = 0x16
 _TLS_MAJOR = 0x03
 
 
@@ -20,19 +22,70 @@ def foreign(connection: socket.socket) -> str | None:
     that says nothing within ``ANSWER_TIMEOUT_S``, or the socket's own time-out if that is less: it
     may be a busy broker. Raises :class:`OSError` for a connection that ends.
     """
+    try:
+        return _protocol_told(connection)
+    except TimeoutError:
+        return None
+
+
+def is_without_tls(address: tuple[str, int], timeout_s: float) -> bool:
+    """Whether a broker answers there that cannot make anything of TLS.
+
+    False for a side that says nothing, and for one that nobody can tell. Raises :class:`OSError`
+    where no connection is made.
+    """
+    with socket.create_connection(address, timeout=timeout_s) as connection:
+        if _answers_tls(connection):
+            return False
+    with socket.create_connection(address, timeout=timeout_s) as connection:
+        try:
+            return _protocol_told(connection) is None
+        except OSError:
+            return False
+
+
+def _answers_tls(connection: socket.socket) -> bool:
+    """Whether the other side may speak TLS: it answers the beginning of a handshake, or is silent.
+
+    The handshake goes no further: a broker that wants a certificate would log that there is none.
+    """
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    outgoing = ssl.MemoryBIO()
+    try:
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    except ssl.SSLWantReadError:
+        pass  # it has said hello, and wants an answer
+    _limit(connection)
+    try:
+        connection.sendall(outgoing.read())
+        head = connection.recv(1)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return head[:1] in (bytes([_TLS_HANDSHAKE]), bytes([_TLS_ALERT]))
+
+
+def _limit(connection: socket.socket) -> None:
     timeout_s = connection.gettimeout()
     connection.settimeout(min(ANSWER_TIMEOUT_S, timeout_s or ANSWER_TIMEOUT_S))
+
+
+def _protocol_told(connection: socket.socket) -> str | None:
+    """As :func:`foreign`, but a side that says nothing is a :class:`TimeoutError`."""
+    _limit(connection)
     header = struct.pack(">hhih", _API_VERSIONS, 0, _CORRELATION_ID, len(_CLIENT_ID))
     request = header + _CLIENT_ID
     connection.sendall(struct.pack(">i", len(request)) + request)
-    try:
-        head = _received(connection, _HEAD_BYTES)
-        found = _protocol_of(head)
-        if found is None:
-            # What is left unread when a connection is closed resets it, which brokers log.
-            _received(connection, struct.unpack_from(">i", head)[0] - 4)
-    except TimeoutError:
-        return None
+    head = _received(connection, _HEAD_BYTES)
+    found = _protocol_of(head)
+    if found is None:
+        # What is left unread when a connection is closed resets it, which brokers log.
+        _received(connection, struct.unpack_from(">i", head)[0] - 4)
     return found
 
 
@@ -64,8 +117,13 @@ def _protocol_of(head: bytes) -> str | None:
     return "does not speak Kafka's protocol"
 
 
-def fix_for(foreign: str) -> str:
-    """What to do about it."""
+def fix_for(foreign: str, security_protocol: str) -> str:
+    """What to do about it, by one who has given this ``security.protocol``."""
+    if foreign == WITHOUT_TLS:
+        given = f"-X security.protocol={security_protocol}"
+        if security_protocol.lower().startswith("sasl"):
+            return f"the broker speaks without TLS: leave out {given}, or give sasl_plaintext"
+        return f"the broker speaks PLAINTEXT: leave out {given}"
     if "TLS" in foreign:
         return "give -X security.protocol=ssl, or the port of a plain listener with -b"
     return "give the port of a broker's Kafka listener with -b"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
 from pyrklog.cli.options import INT32_MAX, Bootstrap, Properties, Quiet, Timeout, Verbose, settings
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -72,6 +72,7 @@ def produce(
 ) -> None:
     """Write records: one a value, or one a line. With -v, print where each one went."""
     options = settings(context, bootstrap, properties, timeout, verbose, quiet)
+    refuse_empty("TOPIC", "topic", [topic])
     if codec not in CODECS:
         raise CliError(Exit.USAGE, f"-z {codec} is no codec", f"one of {', '.join(CODECS)}")
     if acks not in ACKS:

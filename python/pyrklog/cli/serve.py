@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+PORT_MAX = 65535
 _VALUES = {
     "--data": "data",
     "--listen": "listen",
@@ -105,7 +106,8 @@ def _serve_temporarily(options: ServeOptions) -> int:
 def _serve(options: ServeOptions, data: str | None) -> int:
     from pyrklog.config import load_config
 
-    _one_of("--log-level", options.log_level, ("debug", "info", "warning", "error"))
+    log_level = options.log_level.lower()
+    _one_of("--log-level", log_level, ("debug", "info", "warning", "error"))
     _one_of("--log-format", options.log_format, ("auto", "json", "text"))
     flags: dict[str, str] = {}
     for name, option, text in (
@@ -132,18 +134,23 @@ def _serve(options: ServeOptions, data: str | None) -> int:
         from pyrklog.core_plane import memory_bytes
 
         for name, value, source in config.explain(memory_bytes()):
-            print(f"{name}={value}  # {source}")
+            print(_printable(f"{name}={value}  # {source}"))
         return 0
     if options.check:
         for notice in config.notices:
-            print(f"note: {notice}")
+            print(_printable(f"note: {notice}"))
         print("configuration is good")
         return 0
     from pyrklog import logs
     from pyrklog.broker import run_broker
 
-    logs.choose(level=options.log_level, format_=options.log_format)
+    logs.choose(level=log_level, format_=options.log_format)
     return run_broker(config)
+
+
+def _printable(text: str) -> str:
+    """Names of files need not be UTF-8, what is printed must be."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _not_empty(option: str, text: str) -> str:
@@ -175,7 +182,13 @@ def _listeners(listen: str) -> str:
     if "://" in listen:
         return listen
     host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    if colon and port.isdecimal() and int(port) > PORT_MAX:
+        raise ConfigError(
+            f"--listen takes HOST:PORT, and the port of {listen!r} is out of range: "
+            f"0 to {PORT_MAX}",
+            fix="for example --listen 127.0.0.1:9092",
+        )
+    if not colon or not port.isdecimal():
         raise ConfigError(
             f"--listen takes HOST:PORT, not {listen!r}", fix="for example --listen 127.0.0.1:9092"
         )

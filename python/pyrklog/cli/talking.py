@@ -68,7 +68,9 @@ def report_each(
                 continue
             codes.append(exit_code(kafka_error))
             fix = (fixes or {}).get(kafka_error.name())
-            typer.echo(cli_error(kafka_error, f"{kind} {name}", fix).line(), err=True)
+            topic = name if kind == "topic" else None
+            refused = cli_error(kafka_error, f"{kind} {name}", fix, topic=topic)
+            typer.echo(refused.line(), err=True)
         else:
             codes.append(Exit.OK)
             say(options, f"{name}: {done if isinstance(done, str) else done[name]}")

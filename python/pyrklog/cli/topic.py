@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
 from pyrklog.cli.options import (
     Bootstrap,
     DryRun,
@@ -70,6 +70,7 @@ def create(
 ) -> None:
     """Create topics and wait until they are usable."""
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
+    _refuse_empty(names)
     configs = parse_pairs(config, "-c")
     _check_count("--partitions", partitions, PARTITIONS_MAX, or_default=True)
     _check_count("--replication-factor", replication_factor, REPLICAS_MAX, or_default=True)
@@ -116,6 +117,7 @@ def list_topics(
     timeout: Timeout = None,
 ) -> None:
     """List topics."""
+    _refuse_empty(names or [])
     pattern = _pattern(regex)
     connection = connect(settings(context, bootstrap, properties, timeout))
     from pyrklog.cli import topic_details
@@ -159,6 +161,7 @@ def describe(
     """Describe topics: partitions with leader, replicas and offsets, and options."""
     from pyrklog.cli import topic_details
 
+    _refuse_empty(names)
     connection = connect(settings(context, bootstrap, properties, timeout))
     described = topic_details.describe_topics(connection, list(dict.fromkeys(names)), configs)
     topic_details.print_described(described, output)
@@ -195,6 +198,7 @@ def alter(
     quiet: Quiet = False,
 ) -> None:
     """Change options of topics, or add partitions. Options not named stay as they are."""
+    _refuse_empty(names)
     changes = parse_pairs(set_, "--set")
     if not changes and not unset and partitions is None and not confirm_adopted:
         raise CliError(Exit.USAGE, "nothing to change", "give --set, --unset or --partitions")
@@ -213,6 +217,10 @@ def alter(
     if changes or unset:
         lines = topic_details.alter_configs(connection, names, changes, unset or [], dry_run)
         say(options, *lines)
+
+
+def _refuse_empty(names: list[str]) -> None:
+    refuse_empty("TOPIC", "topic", names)
 
 
 def _check_count(option: str, count: int, most: int, *, or_default: bool = False) -> None:
@@ -253,6 +261,7 @@ def delete(
     quiet: Quiet = False,
 ) -> None:
     """Delete topics with all their records. Asks for the name, unless -y is given."""
+    _refuse_empty(names)
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = connect(options)
     names = list(dict.fromkeys(names))

@@ -417,7 +417,7 @@ STORAGE = (
         True,
         "An orderly end leaves the block cache in memory, and the next start on the same boot of "
         "the machine serves from it. It keeps half of what would be free without it at most; "
-        "`pyrklog arena list` shows it, `pyrklog arena drop` removes it.",
+        "`pyrklog arena list` shows it, `pyrklog arena drop LOG_DIR` removes it.",
     ),
     boolean(
         "pyrklog.cache.drop",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pyrklog.config.broker import OPTIONS, BrokerConfig, Given
+from pyrklog.config.places import check_places
 from pyrklog.config.properties import PropertiesError, parse_properties
 from pyrklog.config.zookeeper_connect import parse_connect
 from pyrklog.errors import ConfigError
@@ -16,7 +17,7 @@ _REFUSED = {
     "them would be open to everyone",
 }
 
-_OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
+OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
 """In the environment for the command line's other commands; nothing to mention."""
 
 
@@ -33,34 +34,47 @@ def load_config(
     for. Raises :class:`ConfigError` with one sentence.
     """
     given: dict[str, Given] = {}
+    refused: dict[str, Given] = {}
     notices: list[str] = []
     if file is not None:
-        _take(given, notices, _from_file(file, notices))
-    _take(given, notices, _from_environment(environ or {}, notices))
+        _take(given, refused, notices, _from_file(file, notices))
+    _take(given, refused, notices, _from_environment(environ or {}, notices))
     flag_origin = ((name, Given(text, "flag")) for name, text in (flags or {}).items())
-    _take(given, notices, [*flag_origin, *_from_overrides(overrides)])
+    _take(given, refused, notices, [*flag_origin, *_from_overrides(overrides)])
+    _check_refused(refused)
     config = BrokerConfig(given, notices=notices)
     _check_together(config)
     return config
 
 
-def _take(given: dict[str, Given], notices: list[str], found: Iterable[tuple[str, Given]]) -> None:
+def _take(
+    given: dict[str, Given],
+    refused: dict[str, Given],
+    notices: list[str],
+    found: Iterable[tuple[str, Given]],
+) -> None:
     for name, value in found:
         if name in OPTIONS:
             given[name] = value
+            continue
+        if name in _REFUSED:
+            refused[name] = value
             continue
         notice = _notice_about(name, value)
         if notice is not None:
             notices.append(notice)
 
 
+def _check_refused(given: Mapping[str, Given]) -> None:
+    """Only values in force count: an empty ``--set`` takes back what a file says."""
+    for name, value in given.items():
+        if value.text.strip():
+            raise ConfigError(f"{name} ({value.origin}) is refused: {_REFUSED[name]}.")
+
+
 def _notice_about(name: str, value: Given) -> str | None:
     from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
 
-    if name in _REFUSED and value.text.strip():
-        raise ConfigError(f"{name} ({value.origin}) is refused: {_REFUSED[name]}.")
-    if name in _REFUSED:
-        return None
     if name in JVM_ONLY:
         return f"{name} ({value.origin}) concerns the Java virtual machine only; ignored"
     if name in WITHOUT_EFFECT or name.startswith(PREFIXES):
@@ -115,19 +129,26 @@ def _from_environment(environ: Mapping[str, str], notices: list[str]) -> list[tu
     if not relevant:
         return []
     names = {environment_name(name): name for name in OPTIONS}
-    found = []
-    for key, text in sorted(relevant.items()):
-        name = names.get(key)
-        if name is not None:
-            found.append((name, Given(text, f"environment {key}")))
+    # Other programs of ours may use the prefix, so an unknown one is not an error.
+    notices += unknown_variables(relevant)
+    return [
+        (names[key], Given(text, f"environment {key}"))
+        for key, text in sorted(relevant.items())
+        if key in names
+    ]
+
+
+def unknown_variables(environ: Iterable[str]) -> list[str]:
+    """What is to be said of variables with our prefix that are neither options nor a command's."""
+    known = [*map(environment_name, OPTIONS), *OF_COMMANDS]
+    told = []
+    for key in sorted(environ):
+        if not key.startswith(ENVIRONMENT_PREFIX) or key in known:
             continue
-        if key in _OF_COMMANDS:
-            continue
-        near = nearest(key, list(names))
-        # Other programs of ours may use the prefix, so this is not an error.
+        near = nearest(key, known)
         hint = f"; did you mean {near}?" if near else ""
-        notices.append(f"the environment variable {key} names no broker option; ignored{hint}")
-    return found
+        told.append(f"the environment variable {key} names no option; ignored{hint}")
+    return told
 
 
 def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
@@ -142,7 +163,8 @@ def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
 
 def _check_together(config: BrokerConfig) -> None:
     """What only shows when options are taken together; each property raises its own error."""
-    _ = config.configured_node_id, config.log_dirs, config.meta_dir
+    _ = config.configured_node_id
+    check_places(config)
     if config.zookeeper is not None and config.string("pyrklog.adopt.zookeeper") is not None:
         raise ConfigError(
             "pyrklog.adopt.zookeeper is for a broker that is alone; zookeeper.connect is set.",
@@ -158,6 +180,12 @@ def _check_together(config: BrokerConfig) -> None:
         connect = config.string(option)
         if connect is not None:
             parse_connect(connect, option)
+    policies, policy = config.value("log.cleanup.policy"), config.given.get("log.cleanup.policy")
+    if policy is not None and isinstance(policies, tuple) and "compact" in policies:
+        config.notices.append(
+            f"log.cleanup.policy ({policy.origin}) asks for compaction, which has no effect in "
+            "this version; nothing is compacted"
+        )
     left_out = config.listeners.left_out
     if left_out:
         names = ", ".join(left_out)

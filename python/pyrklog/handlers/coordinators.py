@@ -4,6 +4,7 @@ Transactions have none yet; the code that says so is one that no client tries ag
 """
 
 from pyrklog.handlers.context import Context
+from pyrklog.handlers.transactions import refusal
 from pyrklog.protocol.coordinators import (
     KEY_GROUP,
     KEY_TRANSACTION,
@@ -22,7 +23,8 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     """One answer a key; before version 4 the one answer is the response itself."""
     if request.key_type == KEY_TRANSACTION:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not served.")
+        keys = request.coordinator_keys or [request.key]
+        raise refusal(context, keys[0])
     if request.key_type != KEY_GROUP:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Coordinator type {request.key_type} is unknown."

@@ -1,6 +1,7 @@
 """InitProducerId: ids for idempotent producers."""
 
 from pyrklog.handlers.context import Context
+from pyrklog.handlers.transactions import refusal
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.producer_ids import (
     NO_PRODUCER_EPOCH,
@@ -22,7 +23,7 @@ async def init_producer_id(
     if request.transactional_id is not None:
         if not request.transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not served.")
+        raise refusal(context, request.transactional_id)
     no_id = request.producer_id == NO_PRODUCER_ID
     no_epoch = request.producer_epoch == NO_PRODUCER_EPOCH
     if no_id != no_epoch:

@@ -7,13 +7,14 @@ the registration) is started anew with the next one; what serves clients goes on
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 from pyrklog.errors import StartError, TemporaryError
 from pyrklog.logs import get_logger
 from pyrklog.membership.current_store import CurrentStore
+from pyrklog.membership.life import LastLife, decode_log_dirs, encode_log_dirs
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     BadVersionError,
@@ -53,12 +54,13 @@ class Member:
         registration: Callable[[], znodes.BrokerRegistration],
         *,
         registration_wait_seconds: float,
-        is_whole: Callable[[int], bool] | None = None,
+        is_whole: Callable[[LastLife], bool] | None = None,
+        log_dirs: Sequence[str] = (),
     ) -> None:
         """``store`` has its first session, ``connect`` makes the later ones.
 
-        ``is_whole`` is told the broker's last epoch and says whether its logs have all that they
-        had then; None where nobody asks.
+        ``is_whole`` is told of the broker's last life and says whether its logs have all that they
+        had then; None where nobody asks. ``log_dirs`` is what the next life is told of this one.
 
         ``registration_wait_seconds`` bounds the wait for an earlier registration of the same broker
         to go: the session of a process that was killed outlives it.
@@ -70,6 +72,7 @@ class Member:
         self._registration = registration
         self._registration_wait_seconds = registration_wait_seconds
         self._is_whole = is_whole
+        self._log_dirs = log_dirs
         self._cluster_id = cluster_id
         self._belonging = trio.Lock()
         """Held while something of a session runs."""
@@ -209,10 +212,11 @@ class Member:
             return []
         path, unclean_path = znodes.life_path(self.node_id), znodes.unclean_path(self.node_id)
         life, unclean = await self.store.get_many([path, unclean_path])
+        data = encode_log_dirs(self._log_dirs)
         if life is None:
-            return [Create(path)]  # never registered, and so in no ISR
-        operations: list[Operation] = [Set(path, b"", life.stat.version)]
-        if not self._is_whole(life.stat.mzxid):
+            return [Create(path, data)]  # never registered, and so in no ISR
+        operations: list[Operation] = [Set(path, data, life.stat.version)]
+        if not self._is_whole(LastLife(life.stat.mzxid, decode_log_dirs(life.data))):
             log.warning(
                 "unclean_start",
                 broker=self.node_id,
@@ -241,7 +245,7 @@ class Member:
         await changed.wait()
 
 
-def _always(_epoch: int) -> bool:
+def _always(_last: LastLife) -> bool:
     return True
 
 

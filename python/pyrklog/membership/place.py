@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.errors import StartError
+from pyrklog.errors import StartError, TemporaryError
 from pyrklog.membership.member import Connect
 from pyrklog.metastore.interface import Metastore
 
@@ -54,7 +54,8 @@ async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connec
     if not config.boolean("pyrklog.failover.watchdog"):
 
         async def begin() -> Metastore:
-            return await zookeeper.connect(address)
+            with _advice_for_one_alone():
+                return await zookeeper.connect(address)
 
         yield begin
         return
@@ -63,7 +64,8 @@ async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connec
     guard = SessionGuard(address)
 
     async def begin_guarded() -> Metastore:
-        session = await zookeeper.connect(address)
+        with _advice_for_one_alone():
+            session = await zookeeper.connect(address)
         await guard.watch(session.credentials)
         return session
 
@@ -75,6 +77,21 @@ async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connec
             nursery.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
                 await guard.dismiss()
+
+
+@contextmanager
+def _advice_for_one_alone() -> Iterator[None]:
+    """Kafka's own ``server.properties`` name a ZooKeeper, where a broker that is alone needs none.
+
+    Only to be advised, not to be done: a broker that is alone by mistake would take records that no
+    other one has.
+    """
+    try:
+        yield
+    except TemporaryError as error:
+        if error.fix is not None and error.fix.endswith("zookeeper.connect"):
+            error.fix += "; a broker that is to be alone starts with --set zookeeper.connect="
+        raise
 
 
 def _address(config: BrokerConfig, connect: str) -> ZooKeeperAddress:

@@ -8,6 +8,7 @@ with the process, and the count of openings keeps transaction numbers from repea
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -41,6 +42,19 @@ _SELECT = (
 )
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_MAY_NOT = (
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_IOERR,
+)
+"""What SQLite may say of a file that this user may not change; the last one as it locks it."""
+_MAKE_WRITABLE = (
+    "make it writable for this user, or choose another place with --data or pyrklog.meta.dir"
+)
+
+
 class DiskFullError(Exception):
     """The commit was rolled back for want of space; the file is as before."""
 
@@ -55,6 +69,8 @@ class Database:
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            if error.errno in _FULL:
+                raise _no_space(directory / DATABASE_NAME) from None
             raise ConfigError(
                 f"Cannot create the metadata directory {directory}: {error.strerror}.",
                 fix="choose another place with --data or pyrklog.meta.dir",
@@ -119,16 +135,28 @@ class Database:
             )
 
     def _unusable(self, error: sqlite3.Error) -> StartError:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            return StartError(
-                f"No space is left for the metadata store {self._path}.",
-                fix="free some space on that volume and start again",
+        # Extended codes say more in their higher bits.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            return _no_space(self._path)
+        refused = self._refused() if code in _MAY_NOT else None
+        if refused is not None:
+            return ConfigError(
+                f"Cannot open {refused}: {os.strerror(errno.EACCES)}.", fix=_MAKE_WRITABLE
             )
         return StartError(
             f"The metadata store {self._path} cannot be read: {error}.",
             fix="restore the directory from a copy; the log directories hold the records and were "
             "not touched",
         )
+
+    def _refused(self) -> Path | None:
+        """The file or directory that this user may not change, and SQLite must."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        for path in (self._path, log, self._directory):
+            if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+                return path
+        return None
 
     def _count_opening(self) -> int:
         self._connection.execute("UPDATE opening SET count = count + 1")
@@ -217,11 +245,9 @@ def _lock(directory: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ConfigError(
-            f"Cannot open {path}: {error.strerror}.",
-            fix="make it writable for this user, or choose another place with --data or "
-            "pyrklog.meta.dir",
-        ) from None
+        if error.errno in _FULL:
+            raise _no_space(directory / DATABASE_NAME) from None
+        raise ConfigError(f"Cannot open {path}: {error.strerror}.", fix=_MAKE_WRITABLE) from None
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -232,9 +258,24 @@ def _lock(directory: Path) -> int:
             fix="stop that broker, or choose another directory with --data",
         ) from None
     text = json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode()
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, text, 0)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text, 0)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in _FULL:
+            raise _no_space(directory / DATABASE_NAME) from None
+        raise StartError(
+            f"Cannot write {path}: {error.strerror}.", fix="look at the disk"
+        ) from None
     return descriptor
+
+
+def _no_space(path: Path) -> StartError:
+    return StartError(
+        f"No space is left for the metadata store {path}.",
+        fix="free some space on that volume and start again",
+    )
 
 
 def _holder(content: bytes) -> str:

@@ -8,6 +8,7 @@ the two, so that by itself it is nothing but a sign: somebody else has to say so
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 
 import trio
@@ -40,6 +41,11 @@ Agreed = Callable[[float], Awaitable[bool]]
 
 def _nobody() -> None:
     """Nobody wants to know."""
+
+
+def worked_seconds() -> float:
+    """CPU time of the thread that runs Trio, so far."""
+    return time.thread_time()
 
 
 class Observer:
@@ -114,7 +120,7 @@ class Observer:
         return await connect(*address)
 
     def _asks(self) -> None:
-        self._silence.asked(trio.current_time())
+        self._silence.asked(trio.current_time(), worked_seconds())
         self._begun.set()
 
     def _count(self, refusals: int) -> None:
@@ -161,7 +167,8 @@ class Observer:
     def _answered(self) -> None:
         now = trio.current_time()
         # A suspect that was long silent is back; nobody measures by that what business takes.
-        self._silence.answered(now, is_back=self.is_silent or self._is_suspected)
+        is_back = self.is_silent or self._is_suspected
+        self._silence.answered(now, worked_seconds(), is_back=is_back)
         self._set_silent(False)
         if self._answers_since is None:
             self._answers_since = now
@@ -174,10 +181,7 @@ class Observer:
             self._begun = trio.Event()
             if not self._silence.is_waiting:
                 await self._begun.wait()
-            due = trio.current_time() + LOOK_SECONDS
-            await trio.sleep(LOOK_SECONDS)
-            now = trio.current_time()
-            self._silence.woke(due, now)
+            now = await self._look_later()
             if self._silence.is_waiting:
                 await self._judge(now)
 
@@ -196,8 +200,13 @@ class Observer:
     async def _is_still_silent(self, limit: float) -> bool:
         """Others have taken their time: what has come meanwhile is read first, and one who stood
         still meanwhile has seen nothing."""
-        due = trio.current_time() + LOOK_SECONDS
+        now = await self._look_later()
+        return self._silence.seconds(now) >= limit
+
+    async def _look_later(self) -> float:
+        """Sleeps for a moment; the time then, with what was late noted."""
+        due, slept = trio.current_time() + LOOK_SECONDS, worked_seconds()
         await trio.sleep(LOOK_SECONDS)
         now = trio.current_time()
-        self._silence.woke(due, now)
-        return self._silence.seconds(now) >= limit
+        self._silence.woke(due, now, slept=slept, worked=worked_seconds())
+        return now

@@ -16,8 +16,12 @@ from pyrklog.peers.connection import PeerError
 from pyrklog.peers.controller_link import ControllerLink
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.replication.isr_keeper import IsrKeeper
+from pyrklog.told import Told
 
 ASK_RETRY_SECONDS = 0.1
+TELL_SECONDS = 5.0
+"""How long the same reason for a failure is not told again: it is tried ten times a second."""
+REASONS_MAX = 10
 LEAVE_TRIES = 3
 """Kafka's ``controlled.shutdown.max.retries``."""
 LEAVE_RETRY_SECONDS = 0.1
@@ -51,6 +55,7 @@ class Peers:
         self._replication = replication
         self._max_lag_ms = config.integer("replica.lag.time.max.ms")
         self._proposed = trio.Event()
+        self._not_asked = Told(TELL_SECONDS, REASONS_MAX, trio.current_time)
         replication.isrs = self._isrs
 
     def _has_proposals(self) -> None:
@@ -91,10 +96,12 @@ class Peers:
                 response = await self._link.alter_partitions(self._isrs.request(asked))
                 is_done = self._isrs.take(asked, response)
             except PeerError as error:
-                log.warning("isr_not_asked", reason=str(error), partitions=len(asked))
+                if self._not_asked.is_due(str(error)):
+                    log.warning("isr_not_asked", reason=str(error), partitions=len(asked))
                 is_done = False
             except Exception as error:
-                log.error("isr_not_asked", exc_info=error, partitions=len(asked))
+                if self._not_asked.is_due(repr(error)):
+                    log.error("isr_not_asked", exc_info=error, partitions=len(asked))
                 is_done = False
                 is_one_by_one = True
                 if len(asked) == 1:

@@ -190,7 +190,8 @@ class FakePlane:
         return list(self._found)
 
     def pasts(self) -> Sequence[DirectoryPast]:
-        return [DirectoryPast(-1, is_taken_up=True)]
+        paths = self.settings.log_dirs if self.settings else ["/fake"]
+        return [DirectoryPast(-1, is_taken_up=True) for _ in paths]
 
     def listen(self, listener: str, host: str, port: int, *, for_brokers: bool = False) -> int:
         assert host

@@ -266,6 +266,9 @@ fn follower_fetches(
     if state.release_replicated(&mut cx.outbox) {
         partition.dir.syncer.high_watermark_moved();
     }
+    if told.confirms {
+        state.wake_doubting(&mut cx.outbox);
+    }
     if told.ends_doubt {
         state.wake_consumers(&mut cx.outbox);
     }

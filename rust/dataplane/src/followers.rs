@@ -80,6 +80,11 @@ impl Follower {
         self.log_end_offset < leader_end && now_ms - self.caught_up_ms > max_lag_ms
     }
 
+    /// Whether it has not fetched yet in a leader epoch that began less than `max_ms` ago.
+    pub fn is_new(&self, now_ms: i64, max_ms: i64) -> bool {
+        self.leader_end < 0 && now_ms - self.fetched_ms < max_ms
+    }
+
     /// Whether it has not fetched for longer than `max_ms`.
     pub fn is_silent(&self, now_ms: i64, max_ms: i64) -> bool {
         now_ms - self.fetched_ms > max_ms

@@ -468,10 +468,20 @@ pub fn wake(cx: &mut Context, conn: &mut Connection, wait: u64) -> Result<(), Cl
         return Ok(());
     }
     work.take_confirmed();
-    match work.is_done() {
-        true => answer_now(cx, conn),
-        false => Ok(()),
+    if work.is_done() {
+        return answer_now(cx, conn);
     }
+    // What it was woken for may have begun anew, in another epoch.
+    let place = Place {
+        thread: cx.thread,
+        token: conn.token,
+    };
+    if let Some(last) = work.doubtful.last() {
+        let waiter = DoubtWaiter { place, wait };
+        let mut state = last.held.lock();
+        state.ask_followers_for(waiter, work.asked_ms, &mut cx.outbox);
+    }
+    Ok(())
 }
 
 /// Followers have not confirmed in time, or readers have not: those partitions are to be asked for again.

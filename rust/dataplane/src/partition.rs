@@ -337,7 +337,6 @@ impl PartitionState {
             return false;
         }
         let is_new_epoch = decision.leader_epoch > self.leader_epoch;
-        self.doubt_ms = None;
         self.leader_epoch = decision.leader_epoch;
         self.leader = decision.leader;
         self.replicas = decision.replicas.to_vec();

@@ -13,8 +13,9 @@ from pyrklog.admin import topics
 from pyrklog.broker import Broker
 from pyrklog.config import load_config
 from pyrklog.controller.service import PartitionsSpec, TopicRef, TopicResult, TopicSpec
-from pyrklog.dataplane import FoundPartition, PlaneSettings
+from pyrklog.dataplane import DirectoryPast, FoundPartition, PlaneSettings
 from pyrklog.errors import ConfigError, ErrorCode, TemporaryError
+from pyrklog.membership import member
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import open_store
@@ -45,6 +46,18 @@ async def test_a_first_start_and_an_orderly_end(tmp_path: Path) -> None:
     assert running.exit_code == 0
     assert plane.is_shut_down
     assert (await stored(tmp_path, znodes.CLUSTER_ID))["id"] == described.cluster_id
+
+
+async def test_without_the_store_no_controller_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By this ``cluster health`` finds that ZooKeeper is away; metadata names the last one."""
+    async with running_broker(tmp_path) as running:
+        monkeypatch.setattr(CurrentStore, "is_reachable", False)
+        assert running.service.describe_cluster("PLAINTEXT").controller_id == -1
+        assert running.plane.deltas[-1].controller_id == 1
+        monkeypatch.undo()
+        assert running.service.describe_cluster("PLAINTEXT").controller_id == 1
 
 
 async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -291,6 +304,35 @@ async def test_the_last_log_directory_fails(tmp_path: Path) -> None:
         with trio.fail_after(10):
             await running.plane.wait_until(lambda: running.plane.is_shut_down)
     assert running.exit_code == 74
+
+
+@pytest.mark.parametrize("is_added", [True, False])
+async def test_a_log_directory_that_is_merely_added_lacks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_added: bool
+) -> None:
+    """It has no mark of an orderly end, like one that crashed in the last life."""
+    both = f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"
+    async with running_broker(tmp_path, f"log.dirs={tmp_path / 'a'}" if is_added else both):
+        pass
+
+    def pasts(plane: FakePlane) -> list[DirectoryPast]:
+        assert plane.settings is not None
+        return [DirectoryPast(None, path.endswith("a")) for path in plane.settings.log_dirs]
+
+    monkeypatch.setattr(FakePlane, "pasts", pasts)
+    told: list[str] = []
+
+    class Log:
+        def info(self, event: str, **_fields: object) -> None:
+            told.append(event)
+
+        warning = info
+
+    monkeypatch.setattr(member, "log", Log())
+    async with running_broker(tmp_path, both):
+        pass
+    assert ("unclean_start" in told) is not is_added
+    assert "registered" in told
 
 
 async def test_a_plane_that_hangs_does_not_hold_up_the_end(

@@ -117,6 +117,8 @@ def test_a_disk_that_is_nearly_full(
     monkeypatch.setattr("pyrklog.folders.shutil.disk_usage", lambda _: usage)
     warn_of_full_disks([tmp_path])
     assert [event for _, _, _, event, _ in sink.waiting] == events
+    for *_, fields in sink.waiting:
+        assert "becomes read-only" in fields["fix"]
 
 
 def test_who_holds_a_lock(tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from pyrklog import __version__
 from pyrklog.cli.app import app
+from pyrklog.cli.hints import _OF_COMMANDS
 
 
 @pytest.fixture
@@ -198,3 +201,79 @@ def test_help_needs_no_broker_library() -> None:
     loaded = set(done.stdout.split())
     assert "typer" in loaded
     assert not {"trio", "confluent_kafka", "rich", "msgspec", "pydantic"} & loaded
+
+
+EMPTY_NAMES = [
+    (["topic", "create", ""], "TOPIC takes the name of a topic"),
+    (["topic", "create", "a", ""], "TOPIC takes the name of a topic"),
+    (["topic", "list", ""], "TOPIC takes the name of a topic"),
+    (["topic", "describe", ""], "TOPIC takes the name of a topic"),
+    (["topic", "alter", "", "--set", "a=b"], "TOPIC takes the name of a topic"),
+    (["topic", "delete", "", "-y"], "TOPIC takes the name of a topic"),
+    (["produce", "", "v"], "TOPIC takes the name of a topic"),
+    (["consume", ""], "TOPIC takes the name of a topic"),
+    (["consume", "a", "-g", ""], "-g takes the name of a group"),
+    (["group", "describe", "a", ""], "GROUP takes the name of a group"),
+    (["group", "seek", "", "--to", "start"], "GROUP takes the name of a group"),
+    (["group", "export", ""], "GROUP takes the name of a group"),
+    (["group", "history", ""], "GROUP takes the name of a group"),
+    (["group", "delete", "", "-y"], "GROUP takes the name of a group"),
+    (["group", "delete-offsets", "", "-t", "a"], "GROUP takes the name of a group"),
+]
+
+
+@pytest.mark.parametrize(("command", "said"), EMPTY_NAMES, ids=lambda one: str(one))
+def test_an_empty_name_is_the_users_mistake(command: list[str], said: str, nobody: str) -> None:
+    code, out, err = invoke(*command, "-b", nobody)
+    assert (code, out, err) == (2, "", f"error: {said}, not an empty text\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["topic", "create", "a", "--set", "b=c"], "topic create takes --config NAME=VALUE"),
+        (["topic", "alter", "a", "--config", "b=c"], "topic alter takes --set NAME=VALUE"),
+        (["topic", "describe", "--topic", "a"], "topics stand behind the command"),
+        (["group", "describe", "--group", "a"], "groups stand behind the command"),
+        (["topic", "--list"], "`pyrklog topic list`"),
+        (["--list"], "`pyrklog topic list`"),
+        (["consume", "a", "--from-beginning"], "consume begins there unless -o says otherwise"),
+        (["group", "seek", "a", "--to-earliest"], "group seek takes --to start"),
+        (["produce", "a", "--broker-list", "h:1"], "--bootstrap-server HOST:PORT"),
+    ],
+    ids=lambda one: str(one),
+)
+def test_options_of_kafkas_tools_are_answered_with_ours(command: list[str], said: str) -> None:
+    code, out, err = invoke(*command)
+    assert (code, out) == (2, "")
+    assert "No such option: --" in err
+    assert said in err.splitlines()[-1]
+
+
+def test_each_hint_is_for_an_option_that_the_command_does_not_have() -> None:
+    root = typer.main.get_command(app)
+    for name, hints in _OF_COMMANDS.items():
+        command: Any = root
+        for word in name.split():
+            command = command.commands[word]
+        known = {option for one in command.params for option in one.opts}
+        assert not known & hints.keys(), name
+
+
+def test_other_unknown_options_are_told_as_ever() -> None:
+    err = invoke("topic", "list", "--nonsense")[2]
+    assert err.endswith("No such option: --nonsense\n")
+
+
+def test_a_misspelled_variable_is_told(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYRKLOG_BOOTSTRA", "elsewhere:1")
+    err = invoke("produce", "a", "v", "-b", nobody)[2]
+    assert err.splitlines()[0] == (
+        "note: the environment variable PYRKLOG_BOOTSTRA names no option; ignored; "
+        "did you mean PYRKLOG_BOOTSTRAP?"
+    )
+    assert err.count("note: ") == 1
+    assert "note: " not in invoke("produce", "a", "v", "-b", nobody, "-q")[2]
+    assert "note: " not in invoke("-q", "produce", "a", "v", "-b", nobody)[2]
+    monkeypatch.delenv("PYRKLOG_BOOTSTRA")
+    assert "note: " not in invoke("produce", "a", "v", "-b", nobody)[2]

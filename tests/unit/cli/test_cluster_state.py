@@ -67,6 +67,19 @@ def test_a_directory_that_takes_no_records_is_degraded() -> None:
     assert health_page(worse, examine(worse)).startswith("NOT SAFE  broker 2 is behind")
 
 
+def test_brokers_without_zookeeper() -> None:
+    everyone = replace(state(WELL, silent=(3,)), without_store=[1, 2])
+    assert kinds(everyone)[1:] == [("zookeeper_lost", None, [])]
+    page = health_page(everyone, examine(replace(everyone, brokers=everyone.brokers[:2])))
+    assert page.startswith("NOT SAFE  no broker reaches ZooKeeper")
+    some = replace(state(WELL), without_store=[2])
+    assert kinds(some) == [("zookeeper_unreached", 2, [])]
+    assert not is_healthy(examine(some))
+    assert health_page(some, examine(some)).startswith(
+        "DEGRADED  broker 2 does not reach ZooKeeper; fix: "
+    )
+
+
 def test_addresses_that_nobody_reaches_are_named_as_the_cause() -> None:
     alone = ClusterState("id", [Broker(1, "10.0.0.9", 9092, None, False, "No route")], 1, [])
     (reason,) = examine(alone)

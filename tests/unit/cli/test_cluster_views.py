@@ -12,6 +12,7 @@ from pyrklog.cli.cluster_views import View, min_insync, newest, newest_view, rea
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import Settings
+from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterResponse
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsResourceResult,
@@ -84,6 +85,8 @@ class FakeBroker:
         self.min_insync: dict[str, str | None] = {}
         self.log_dirs: list[DescribeLogDirsResult] = []
         self.log_dirs_version = 4
+        self.controller: int | None = None
+        """As DescribeCluster tells it; None: as metadata does."""
         self.silent: list[socket.socket] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
@@ -111,6 +114,11 @@ class FakeBroker:
             body = METADATA.encode_response(self.told, version)
         elif key == API_VERSIONS_KEY:
             body = bytes(6)  # no error, and no API: nobody looks
+        elif key == DESCRIBE_CLUSTER.key:
+            assert self.told is not None
+            controller = self.told.controller_id if self.controller is None else self.controller
+            described = DescribeClusterResponse(controller_id=controller)
+            body = bytes(1) + DESCRIBE_CLUSTER.encode_response(described, version)
         elif key == DESCRIBE_LOG_DIRS.key:
             if version > self.log_dirs_version:
                 connection.shutdown(socket.SHUT_RDWR)
@@ -218,6 +226,21 @@ def test_directories_that_take_no_records_are_told(new_broker: Callable[[], Fake
         LogDir(2, "/lost", True),
     ]
     assert read_state(connection).log_dirs == ()
+
+
+def test_brokers_that_have_lost_zookeeper_are_told(new_broker: Callable[[], FakeBroker]) -> None:
+    one, two = new_broker(), new_broker()
+    one.told = two.told = metadata([(1, one.port), (2, two.port)], 1, [(1, 1, [1])])
+    connection = Connection(settings(one))
+    assert read_state(connection, log_dirs=True).without_store == []
+    two.controller = -1
+    assert read_state(connection, log_dirs=True).without_store == [2]
+    one.controller = -1
+    assert read_state(connection, log_dirs=True).without_store == [1, 2]
+    assert read_state(connection).without_store == ()
+    # Between two controllers metadata names none either.
+    one.told = two.told = metadata([(1, one.port), (2, two.port)], -1, [(1, 1, [1])])
+    assert read_state(connection, log_dirs=True).without_store == []
 
 
 def test_a_topic_that_is_gone_meanwhile_has_the_default(

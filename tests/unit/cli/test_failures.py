@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyrklog.cli import failures
 from pyrklog.cli.connection import addresses, missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, guarded, worst
+from pyrklog.cli.group_seek import _given
 from pyrklog.cli.group_state import patiently
 from pyrklog.cli.options import Settings, parse_pairs
 from pyrklog.cli.topic_details import like_option
@@ -182,3 +183,33 @@ def test_pairs() -> None:
     for bad in ("a", "=1"):
         with pytest.raises(CliError, match="-X takes KEY=VALUE"):
             parse_pairs([bad], "-X")
+
+
+def test_a_name_is_advised_only_where_it_is_illegal() -> None:
+    refused = KafkaError(KafkaError.TOPIC_EXCEPTION)
+    advice = "names have up to 249 letters"
+    assert advice in (cli_error(refused, "topic a/b", topic="a/b").fix or "")
+    assert advice in (cli_error(refused, "x", topic="a" * 250).fix or "")
+    # Without a text of the broker's nobody knows why.
+    assert cli_error(refused, "topic b", topic="b").fix == "`pyrklog topic create b` tells why"
+    reason = "A log directory holds folders of an older topic 'b'; move them away first."
+    told = cli_error(KafkaError(KafkaError.TOPIC_EXCEPTION, reason), "topic b", topic="b")
+    assert told.line() == f"error: topic b: {reason.rstrip('.')}"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("yesterday", "start, end, current, @TIME, +N, -N, N, FILE"),
+        ("", "not ''"),
+        (".", "not '.'"),
+        ("x" * 300, "there is no such file"),
+        ("group:", "--to group: takes the name of a group"),
+    ],
+)
+def test_where_no_offsets_are(target: str, said: str) -> None:
+    unasked: Any = None
+    with pytest.raises(CliError) as caught:
+        _given(unasked, target)
+    assert caught.value.code is Exit.USAGE
+    assert said in caught.value.what

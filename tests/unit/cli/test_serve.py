@@ -187,5 +187,29 @@ def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path) -> None:
     assert [(line["connect"], line["waits_seconds"]) for line in told] == [(nowhere, 3.0)]
     assert "refused" in told[0]["reason"]
     assert done.stderr.startswith("error: No ZooKeeper answers")
+    assert "a broker that is to be alone starts with --set zookeeper.connect=" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.returncode == 75
+
+
+def test_a_port_out_of_range_is_told_as_that() -> None:
+    done = run("serve", "--listen", "127.0.0.1:99999", "--check")
+    assert done.returncode == 78
+    assert "the port of '127.0.0.1:99999' is out of range: 0 to 65535" in done.stderr
+
+
+def test_a_host_without_an_address_is_told(tmp_path: Path) -> None:
+    done = run("serve", "--data", str(tmp_path), "--listen", "nowhere.invalid:9092")
+    assert done.returncode == 78
+    assert "nowhere.invalid is no name that can be resolved" in done.stderr
+
+
+def test_a_level_may_be_in_capitals() -> None:
+    assert run("serve", "--log-level", "INFO", "--check").returncode == 0
+
+
+def test_names_that_are_not_utf8_are_printed_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert serve._serve(ServeOptions(print_config=True), "a\udcff") == 0
+    assert "pyrklog.data.dir=a\\xff  # flag\n" in capsys.readouterr().out

@@ -7,6 +7,7 @@ import pytest
 from pyrklog.config import load_config
 from pyrklog.config.broker import Candidate
 from pyrklog.config.listeners import Endpoint
+from pyrklog.config.load import unknown_variables
 from pyrklog.config.topic import describe_broker_options
 from pyrklog.controller.service import SOURCE_DEFAULT
 from pyrklog.errors import ConfigError
@@ -179,6 +180,12 @@ def test_foreign_environment_variables_are_mentioned_not_refused() -> None:
     assert "did you mean PYRKLOG_NUM_PARTITIONS" in config.notices[0]
 
 
+def test_a_default_of_compaction_is_mentioned_not_followed() -> None:
+    (told,) = load_config(overrides=["log.cleanup.policy=delete,compact"]).notices
+    assert told.startswith("log.cleanup.policy (--set) asks for compaction, which has no effect")
+    assert load_config(overrides=["log.cleanup.policy=delete"]).notices == []
+
+
 def test_variables_of_other_commands_are_nobodys_mistake() -> None:
     environ = {"PYRKLOG_BOOTSTRAP": "127.0.0.1:9092", "PYRKLOG_TRACEBACK": "1"}
     assert load_config(environ=environ).notices == load_config(environ={}).notices
@@ -250,3 +257,18 @@ def test_the_first_consumer_waits_for_others_in_a_cluster_only() -> None:
     assert in_cluster.candidates(name) == [Candidate("3000", SOURCE_DEFAULT)]
     for flags in ({}, cluster):
         assert load_config(flags=flags, overrides=[f"{name}=7"]).integer(name) == 7
+
+
+def test_only_the_value_in_force_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, "authorizer.class.name=kafka.security.Authorizer")
+    with pytest.raises(ConfigError, match="line 1"):
+        load_config(file=file)
+    load_config(file=file, overrides=["authorizer.class.name="])
+    with pytest.raises(ConfigError, match="--set"):
+        load_config(file=file, overrides=["authorizer.class.name=other"])
+
+
+def test_a_variable_like_one_of_the_commands_is_proposed() -> None:
+    (told,) = unknown_variables(["PYRKLOG_BOOTSTRA", "PYRKLOG_BOOTSTRAP", "HOME"])
+    assert told.endswith("; did you mean PYRKLOG_BOOTSTRAP?")
+    assert load_config(environ={"PYRKLOG_BOOTSTRA": "x"}).notices == [told]

@@ -12,6 +12,7 @@ from pyrklog.changes import Changes
 from pyrklog.errors import ConfigError, StartError, TemporaryError
 from pyrklog.identity import create_paths
 from pyrklog.membership.current_store import CurrentStore
+from pyrklog.membership.life import LastLife
 from pyrklog.membership.member import CONNECT_RETRY_SECONDS, Member
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore, open_store
@@ -68,7 +69,7 @@ class Cluster:
             self.running -= 1
 
     async def member(
-        self, wait_seconds: float = 5.0, is_whole: Callable[[int], bool] | None = None
+        self, wait_seconds: float = 5.0, is_whole: Callable[[LastLife], bool] | None = None
     ) -> Member:
         store = CurrentStore(await self.connect())
         return Member(
@@ -79,6 +80,7 @@ class Cluster:
             self.registration,
             registration_wait_seconds=wait_seconds,
             is_whole=is_whole,
+            log_dirs=["/a", "/b"],
         )
 
     @asynccontextmanager
@@ -308,10 +310,10 @@ async def test_a_store_that_does_not_let_it_register_again_is_asked_again(
 async def test_a_broker_whose_logs_are_whole_is_trusted(cluster: Cluster) -> None:
     """The epoch that it is asked about is that of its last registration."""
     await create_paths(cluster.opened.session(), znodes.OWN_PATHS)
-    asked: list[int] = []
+    asked: list[LastLife] = []
 
-    def is_whole(epoch: int) -> bool:
-        asked.append(epoch)
+    def is_whole(last: LastLife) -> bool:
+        asked.append(last)
         return True
 
     for _ in range(2):
@@ -320,7 +322,8 @@ async def test_a_broker_whose_logs_are_whole_is_trusted(cluster: Cluster) -> Non
             epoch = member.broker_epoch
         await member.store.close()
     assert len(asked) == 1, "a broker that was never there has nothing to lack"
-    assert asked[0] == cluster.epochs[0] < epoch
+    assert asked[0].epoch == cluster.epochs[0] < epoch
+    assert asked[0].log_dirs == frozenset({"/a", "/b"})
     assert await cluster.opened.session().exists(znodes.unclean_path(3)) is None
 
 

@@ -1,8 +1,12 @@
 """The embedded store's own promises: what a restart finds, and what it says of a bad file."""
 
+import errno
 import os
+import shutil
 import sqlite3
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -159,6 +163,47 @@ async def test_a_lock_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(StartError, match=r"Cannot open .*lock: Is a directory") as caught:
         await open_store(tmp_path)
     assert caught.value.fix is not None
+
+
+@pytest.fixture
+def foreign() -> Iterator[Path]:
+    """A folder that anybody may enter; a test may give up being root."""
+    folder = Path(tempfile.mkdtemp(prefix="pyrklog-test-"))
+    folder.chmod(0o777)
+    before = os.geteuid()
+    yield folder
+    os.seteuid(before)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400])
+async def test_a_store_of_another_user_is_not_called_damaged(foreign: Path, mode: int) -> None:
+    await _filled(foreign)
+    (foreign / "lock").chmod(0o666)
+    _database_file(foreign).chmod(mode)
+    if os.geteuid() == 0:
+        _database_file(foreign).chmod(0o600 if mode == 0 else 0o644)
+        os.seteuid(65534)
+    with pytest.raises(ConfigError, match=r"Cannot open .*store\.db: Permission denied") as caught:
+        await open_store(foreign)
+    assert caught.value.exit_code == 78
+    assert caught.value.fix is not None
+    assert "make it writable for this user" in caught.value.fix
+
+
+async def test_a_disk_that_is_full_at_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(StartError, match=r"No space is left for the metadata store") as caught:
+        await open_store(tmp_path)
+    assert caught.value.exit_code == 74
+    assert str(_database_file(tmp_path)) in caught.value.what
+    monkeypatch.undo()
+    await _filled(tmp_path)  # what failed holds no lock
 
 
 async def test_a_full_disk_refuses_and_goes_on(

@@ -1,11 +1,14 @@
 """The in-sync replicas of a broker, as they are kept while something fails."""
 
+import io
+import json
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
+from pyrklog import logs
 from pyrklog.config import load_config
 from pyrklog.controller.requests import (
     AlterPartitionRequest,
@@ -20,7 +23,8 @@ from pyrklog.errors import ErrorCode
 from pyrklog.image import BrokerImage, LeaderSpec
 from pyrklog.metadata import Metadata
 from pyrklog.metastore.embedded import open_store
-from pyrklog.peers.peers import Peers
+from pyrklog.peers.connection import PeerError
+from pyrklog.peers.peers import TELL_SECONDS, Peers
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.replication.machine import Hosted
 from pyrklog.testing.fake_plane import FakePlane
@@ -87,6 +91,31 @@ async def test_a_partition_that_cannot_be_asked_for_holds_up_no_other(
         nursery.cancel_scope.cancel()
     assert bench.controller.written == [(GOOD, (1,))]
     assert bench.plane.isrs["good", 0] == ((1,), (1,))
+
+
+async def test_the_same_failure_is_told_every_few_seconds(
+    bench: Bench, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[float] = []
+    output = io.StringIO()
+
+    async def nobody(_request: AlterPartitionRequest) -> AlterPartitionResponse:
+        tries.append(trio.current_time())
+        raise PeerError("no controller is known" if len(tries) < 300 else "it hangs")
+
+    monkeypatch.setattr(bench.peers._link, "alter_partitions", nobody)
+    monkeypatch.setattr(logs, "_sink", logs._Sink())
+    logs.configure(output)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.peers.run)
+        await trio.sleep(60)
+        nursery.cancel_scope.cancel()
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    reasons = [line["reason"] for line in lines if line["event"] == "isr_not_asked"]
+    assert len(tries) > 300
+    seconds = tries[-1] - tries[0]
+    assert seconds / TELL_SECONDS - 2 <= len(reasons) <= seconds / TELL_SECONDS + 2
+    assert set(reasons) == {"no controller is known", "it hangs"}
 
 
 async def test_a_partition_with_which_the_plane_fails_holds_up_no_other(

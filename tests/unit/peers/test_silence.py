@@ -78,3 +78,16 @@ def test_an_observer_that_is_late_now_and_then_is_more_patient() -> None:
     silence.woke(100.0, 100.2)
     assert not silence.is_waiting
     assert silence.limit(101.0) == pytest.approx(DELAYS_IN_LIMIT * 0.2)
+
+
+def test_what_the_observer_itself_has_worked_makes_nobody_patient() -> None:
+    silence = Silence()
+    silence.asked(100.0, 7.0)
+    silence.woke(100.05, 100.3, slept=7.0, worked=7.24)
+    assert silence.seconds(100.3) == 0.0, "it has not watched all the same"
+    silence.asked(100.3, 7.25)
+    silence.answered(100.6, 7.54)
+    assert silence.limit(100.6) == LIMIT_MIN_SECONDS
+    silence.asked(101.0, 8.0)
+    silence.answered(101.4, 8.2)
+    assert silence.limit(101.4) == pytest.approx(DELAYS_IN_LIMIT * 0.2)

@@ -71,7 +71,7 @@ impl PartitionState {
 
     /// The partition changed in a way that every waiting fetch must look at.
     pub fn wake_fetches(&mut self, outbox: &mut Outbox) {
-        self.wake_consumers(outbox);
+        self.wake_doubting(outbox);
         for (_, waiter) in self.fetch_waiters.drain() {
             wake_fetch(&waiter, false, outbox);
         }

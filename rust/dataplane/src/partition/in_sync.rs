@@ -20,6 +20,9 @@ const ASK_AGAIN_MS: i64 = 100;
 /// What waits for followers to confirm that this broker leads waits so long.
 pub const CONFIRMED_WITHIN_MS: i64 = 500;
 
+/// A leader epoch has just begun.
+const NEW_FOR_MS: i64 = 1_000;
+
 /// A follower that is silent for longer, and in sync all the same, hangs, rather than that everybody
 /// else leads around this broker.
 const SILENT_MAX_MS: i64 = 10_000;
@@ -33,7 +36,9 @@ pub struct Fetched {
     pub log_start_moved: bool,
     /// It is to fetch again at once, which confirms that it still follows this broker.
     pub is_to_confirm: bool,
-    /// All in-sync followers have confirmed what a consumer waits for.
+    /// It has confirmed that.
+    pub confirms: bool,
+    /// All in-sync followers have.
     pub ends_doubt: bool,
 }
 
@@ -154,6 +159,7 @@ impl PartitionState {
         let log_start_moved = log_start_moved && std::mem::take(&mut self.tells_log_starts);
         let is_before = |ms: i64| self.doubt_ms.is_some_and(|doubt_ms| ms < doubt_ms);
         let is_to_confirm = is_member && is_before(confirmed_ms);
+        let confirms = is_member && self.doubt_ms.is_some() && !is_to_confirm;
         let ends_doubt = self.doubt_ms.is_some() && !is_before(self.confirmed_ms());
         if ends_doubt {
             self.doubt_ms = None;
@@ -162,6 +168,7 @@ impl PartitionState {
             has_caught_up,
             log_start_moved,
             is_to_confirm,
+            confirms,
             ends_doubt,
         })
     }
@@ -172,15 +179,21 @@ impl PartitionState {
         self.confirmed_ms() > asked_ms - CONFIRMED_FOR_MS
     }
 
-    /// Whether an in-sync follower that has not confirmed it may be one that follows somebody else. As
-    /// [`PartitionState::is_confirmed`], but a follower that hangs does not count for ever.
+    /// Whether everybody may have led around this broker: no in-sync follower confirms that it led at
+    /// `asked_ms`. One is enough here, since a broker that stands still must not keep others from what
+    /// they ask for; and none where all hang for long, or where the epoch has just begun: the controller's
+    /// order says it then, and a follower may have a fetch that waits before it asks for this partition.
     pub fn is_in_doubt(&self, asked_ms: i64) -> bool {
-        let others = self
+        let mut others = self
             .followers
             .iter()
-            .filter(|f| self.members.contains(&f.id));
-        let is_silent = |f: &Follower| f.is_silent(asked_ms, SILENT_MAX_MS);
-        !self.is_confirmed(asked_ms) && !others.into_iter().any(is_silent)
+            .filter(|follower| self.members.contains(&follower.id));
+        let is_certain = |follower: &Follower| {
+            let is_silent = follower.is_silent(asked_ms, SILENT_MAX_MS);
+            let is_new = follower.is_new(asked_ms, NEW_FOR_MS);
+            is_silent || is_new || follower.confirmed_ms > asked_ms - CONFIRMED_FOR_MS
+        };
+        !self.is_confirmed(asked_ms) && !others.any(is_certain)
     }
 
     /// When the last of the in-sync followers is known to have followed this broker.
@@ -214,8 +227,13 @@ impl PartitionState {
         self.doubt_waiters.remove(&token);
     }
 
-    /// The doubt has ended: consumers look again.
+    /// The doubt has ended: fetches of consumers look again.
     pub fn wake_consumers(&mut self, outbox: &mut Outbox) {
+        self.wake_some_fetches(false, |isolation| isolation != Isolation::LogEnd, outbox);
+    }
+
+    /// A follower has confirmed: who waits for one of them looks again.
+    pub fn wake_doubting(&mut self, outbox: &mut Outbox) {
         for (_, waiter) in self.doubt_waiters.drain() {
             let message = Message::FetchWake {
                 token: waiter.place.token,
@@ -225,7 +243,6 @@ impl PartitionState {
             };
             outbox.push(waiter.place.thread, message);
         }
-        self.wake_some_fetches(false, |isolation| isolation != Isolation::LogEnd, outbox);
     }
 
     /// Where the followers' logs start, as their last fetches said; -1 unknown. The control plane is

@@ -1,0 +1,91 @@
+"""What to give instead of options of Kafka's own tools, or of a neighbouring command."""
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+_TOPICS_STAND_ALONE = "topics stand behind the command without an option"
+_ANY_COMMAND = {
+    "--topic": _TOPICS_STAND_ALONE,
+    "--topics": _TOPICS_STAND_ALONE,
+    "--list": "it is a command: `pyrklog topic list`, `pyrklog group list`",
+    "--describe": "it is a command: `pyrklog topic describe TOPIC`, `pyrklog group describe GROUP`",
+    "--create": "it is a command: `pyrklog topic create TOPIC`",
+    "--alter": "it is a command: `pyrklog topic alter TOPIC`",
+    "--delete": "it is a command: `pyrklog topic delete TOPIC`, `pyrklog group delete GROUP`",
+    "--reset-offsets": "it is a command: `pyrklog group seek GROUP --to WHERE`",
+    "--bootstrap-servers": "give the broker with --bootstrap-server HOST:PORT, or -b",
+    "--broker-list": "give the broker with --bootstrap-server HOST:PORT, or -b",
+    "--command-config": "give properties with -X NAME=VALUE",
+    "--consumer.config": "give properties with -X NAME=VALUE",
+    "--consumer-property": "give properties with -X NAME=VALUE",
+    "--producer.config": "give properties with -X NAME=VALUE",
+    "--producer-property": "give properties with -X NAME=VALUE",
+}
+_OF_COMMANDS = {
+    "topic create": {
+        "--set": "topic create takes --config NAME=VALUE",
+        "--partition": "topic create takes --partitions N",
+    },
+    "topic alter": {
+        "--config": "topic alter takes --set NAME=VALUE",
+        "-c": "topic alter takes --set NAME=VALUE",
+        "--add-config": "topic alter takes --set NAME=VALUE",
+        "--delete-config": "topic alter takes --unset NAME",
+    },
+    "consume": {
+        "--from-beginning": "consume begins there unless -o says otherwise",
+        "--max-messages": "consume takes --count N",
+        "--timeout-ms": "consume takes --exit, to stop at the end",
+    },
+    "group seek": {
+        "--to-earliest": "group seek takes --to start",
+        "--to-latest": "group seek takes --to end",
+        "--to-current": "group seek takes --to current",
+        "--to-offset": "group seek takes --to N",
+        "--to-datetime": "group seek takes --to @TIME",
+        "--by-duration": "group seek takes --to @-90m",
+        "--shift-by": "group seek takes --to +N or --to -N",
+        "--from-file": "group seek takes --to FILE",
+        "--execute": "group seek does it, unless --dry-run is given",
+    },
+}
+
+
+def hint(command: str, option: str) -> str | None:
+    """What to give instead of an option that the command does not have."""
+    group = "groups stand behind the command without an option"
+    if option == "--group" and command.startswith("group"):
+        return group
+    return _OF_COMMANDS.get(command, {}).get(option) or _ANY_COMMAND.get(option)
+
+
+class HintingGroup(TyperGroup):
+    """A group whose errors about options that there are not say what to give instead."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Options before the command."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            _add_hint(error)
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """The command, and what stands behind it."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            _add_hint(error)
+            raise
+
+
+def _add_hint(error: Any) -> None:
+    """To typer's own error about an option, whose class has no public name."""
+    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if type(error).__name__ != "NoSuchOption" or option is None or context is None:
+        return
+    found = hint(" ".join(context.command_path.split()[1:]), option)
+    if found is not None:
+        error.message = f"{error.message}; {found}"
+        error.possibilities = None

@@ -1,0 +1,115 @@
+"""Whether the directories may be used as they are given: what only the file system can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyrklog.config.properties import PropertiesError, parse_properties
+from pyrklog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyrklog.config.broker import BrokerConfig
+
+_META_NAME = "meta"
+_STORE_NAME = "store.db"
+
+
+def check_places(config: BrokerConfig) -> None:
+    """Refuses nested log directories, and those whose metadata lies in another store than ours."""
+    log_dirs = config.log_dirs
+    _refuse_nested(log_dirs)
+    own = config.meta_dir
+    if config.zookeeper is not None or config.string("pyrklog.meta.dir") is not None:
+        return  # whoever names the store means it
+    for log_dir in log_dirs:
+        for other in _other_stores(log_dir, own):
+            if _belongs_to(log_dir, other, own):
+                raise _two_stores(log_dir, other, own)
+
+
+def _refuse_nested(log_dirs: list[Path]) -> None:
+    # Links may hide that one lies in the other.
+    real = [(path, path.resolve()) for path in log_dirs]
+    for inner, inner_real in real:
+        for outer, outer_real in real:
+            if inner is outer:
+                continue
+            if inner_real == outer_real:
+                raise ConfigError(
+                    f"The log directories {outer} and {inner} are the same directory.",
+                    fix="name it once in log.dirs",
+                )
+            if outer_real in inner_real.parents:
+                raise ConfigError(
+                    f"The log directory {inner} lies in the log directory {outer}.",
+                    fix="put log directories side by side in log.dirs",
+                )
+
+
+def _other_stores(log_dir: Path, own: Path) -> Iterator[Path]:
+    """Where a metadata store of the log directory lies by default, if it is not our own."""
+    for place in (log_dir.parent / _META_NAME, log_dir.with_name(f"{log_dir.name}-meta")):
+        if place != own and (place / _STORE_NAME).is_file():
+            yield place
+
+
+def _belongs_to(log_dir: Path, other: Path, own: Path) -> bool:
+    """Whether the directory was used with the other store.
+
+    Only its cluster's id tells for sure: brokers may lie side by side. A store beside an older one
+    of our own is left alone where that cannot be told, or where it is no data directory's.
+    """
+    cluster_id = _cluster_of_logs(log_dir)
+    if cluster_id is None:
+        return False  # nobody has used it
+    owner = _cluster_of_store(other / _STORE_NAME)
+    if not (own / _STORE_NAME).is_file():
+        return owner in (None, cluster_id)
+    return other.name == _META_NAME and owner == cluster_id
+
+
+def _cluster_of_logs(log_dir: Path) -> str | None:
+    try:
+        text = (log_dir / "meta.properties").read_text(encoding="utf-8", errors="replace")
+        return next((one.value for one in parse_properties(text) if one.key == "cluster.id"), None)
+    except (OSError, PropertiesError):
+        return None
+
+
+def _cluster_of_store(file: Path) -> str | None:
+    """None where the store does not tell, for instance because a broker uses it."""
+    import sqlite3
+
+    from pyrklog.metastore import znodes
+
+    try:
+        # Immutable: neither a lock nor a file beside it is made.
+        store = sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
+        try:
+            row = store.execute(
+                "SELECT data FROM node WHERE path = ?", (znodes.CLUSTER_ID,)
+            ).fetchone()
+        finally:
+            store.close()
+        return None if row is None else znodes.decode_cluster_id(row[0])
+    except (sqlite3.Error, znodes.ZnodeError):
+        return None
+
+
+def _two_stores(log_dir: Path, other: Path, own: Path) -> ConfigError:
+    if other.name == _META_NAME:
+        used = f"--data {other.parent}"
+        what = f"{log_dir} is a log directory of the data directory {other.parent}"
+    else:
+        used = f"pyrklog.meta.dir={other}"
+        what = f"{log_dir} is a log directory whose metadata is in {other}"
+    if (own / _STORE_NAME).is_file():
+        why = f"there is a second metadata store at {own}, and each knows only its own topics"
+    else:
+        why = f"a second metadata store at {own} would know none of its topics"
+    return ConfigError(
+        f"{what}; {why}.",
+        fix=f"start with {used}, or name the metadata store that counts with pyrklog.meta.dir",
+    )

@@ -1,0 +1,110 @@
+"""Directories that must not be used as they are given."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from pyrklog.config import load_config
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.errors import ConfigError
+from pyrklog.metastore import znodes
+
+
+def logs(path: Path, cluster_id: str = "c") -> Path:
+    """A log directory that was used."""
+    path.mkdir(parents=True)
+    (path / "meta.properties").write_text(f"version=0\nbroker.id=1\ncluster.id={cluster_id}\n")
+    return path
+
+
+def store(path: Path, cluster_id: str | None = "c") -> Path:
+    """A metadata store; without an id one that does not tell."""
+    path.mkdir(parents=True)
+    file = sqlite3.connect(path / "store.db")
+    file.execute("CREATE TABLE node (path TEXT PRIMARY KEY, data BLOB)")
+    if cluster_id is not None:
+        data = znodes.encode_cluster_id(cluster_id)
+        file.execute("INSERT INTO node VALUES (?, ?)", (znodes.CLUSTER_ID, data))
+    file.commit()
+    file.close()
+    return path
+
+
+def load(data: Path, *overrides: str) -> BrokerConfig:
+    return load_config(flags={"pyrklog.data.dir": str(data)}, overrides=overrides)
+
+
+@pytest.mark.parametrize("tells", ["c", None])
+@pytest.mark.parametrize("name", ["logs", "other"])
+def test_the_log_directory_of_a_data_directory_is_none_itself(
+    tmp_path: Path, name: str, tells: str | None
+) -> None:
+    store(tmp_path / "meta", tells)
+    log_dir = logs(tmp_path / name)
+    with pytest.raises(ConfigError, match="is a log directory of the data directory") as refused:
+        load(log_dir)
+    assert refused.value.exit_code == 78
+    assert refused.value.fix is not None
+    assert f"start with --data {tmp_path}," in refused.value.fix
+    with pytest.raises(ConfigError, match="is a log directory of the data directory"):
+        load_config(overrides=[f"log.dirs={log_dir}"])
+    assert load(tmp_path).log_dirs == [tmp_path / "logs"]
+
+
+def test_a_second_store_that_was_made_is_told(tmp_path: Path) -> None:
+    store(tmp_path / "meta")
+    second = store(tmp_path / "logs-meta")
+    log_dir = logs(tmp_path / "logs")
+    with pytest.raises(ConfigError, match=f"second metadata store at {second}, and each"):
+        load(log_dir)
+    assert load(tmp_path).meta_dir == tmp_path / "meta"
+    assert load(log_dir, f"pyrklog.meta.dir={second}").meta_dir == second
+
+
+def test_log_directories_whose_store_lies_beside_them(tmp_path: Path) -> None:
+    log_dir = logs(tmp_path / "u1")
+    beside = store(tmp_path / "u1-meta")
+    assert load(log_dir).meta_dir == beside
+    with pytest.raises(ConfigError, match=f"whose metadata is in {beside}") as refused:
+        load(tmp_path / "new", f"log.dirs={log_dir}")
+    assert refused.value.fix is not None
+    assert f"pyrklog.meta.dir={beside}" in refused.value.fix
+
+
+def test_brokers_side_by_side_are_no_mistake(tmp_path: Path) -> None:
+    store(tmp_path / "meta", "another")
+    log_dir = logs(tmp_path / "kafka")
+    assert load(log_dir).meta_dir == tmp_path / "kafka-meta"
+    store(tmp_path / "kafka-meta")
+    assert load(log_dir).meta_dir == tmp_path / "kafka-meta"
+
+
+def test_an_older_store_is_left_alone_where_the_other_does_not_tell(tmp_path: Path) -> None:
+    store(tmp_path / "meta", None)
+    log_dir = logs(tmp_path / "kafka")
+    store(tmp_path / "kafka-meta")
+    assert load(log_dir).meta_dir == tmp_path / "kafka-meta"
+
+
+def test_a_broker_of_a_cluster_has_its_metadata_elsewhere(tmp_path: Path) -> None:
+    store(tmp_path / "meta")
+    log_dir = logs(tmp_path / "logs")
+    assert load(log_dir, "zookeeper.connect=z:2181").log_dirs == [log_dir]
+
+
+def test_log_directories_do_not_lie_in_one_another(tmp_path: Path) -> None:
+    outer, inner = tmp_path / "g1", tmp_path / "g1" / "in"
+    for both in (f"{outer},{inner}", f"{inner},{outer}"):
+        with pytest.raises(ConfigError, match=f"{inner} lies in the log directory {outer}") as no:
+            load_config(overrides=[f"log.dirs={both}"])
+        assert no.value.exit_code == 78
+        assert no.value.fix is not None
+    outer.mkdir()
+    (tmp_path / "link").symlink_to(outer)
+    with pytest.raises(ConfigError, match="lies in the log directory"):
+        load_config(overrides=[f"log.dirs={outer},{tmp_path / 'link' / 'in'}"])
+    with pytest.raises(ConfigError, match="are the same directory"):
+        load_config(overrides=[f"log.dirs={outer},{tmp_path / 'link'}"])
+    beside = f"log.dirs={outer},{tmp_path / 'g11'}"
+    assert load_config(overrides=[beside]).log_dirs == [outer, tmp_path / "g11"]
