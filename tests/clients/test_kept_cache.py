@@ -117,7 +117,9 @@ def test_a_consumer_reads_nothing_from_the_disk_after_a_restart(
     dropping.start()
     assert disk_bytes_of_reading(dropping, topic) > COUNT * VALUE_BYTES // 2
     assert dropping.stop() == 0
-    assert arena(cache_dir, "drop", str(broker.data / "elsewhere")).startswith("0 arenas")
+    elsewhere = broker.data / "elsewhere"
+    elsewhere.mkdir()
+    assert arena(cache_dir, "drop", str(elsewhere)).startswith("0 arenas")
     assert arena(cache_dir, "drop", str(broker.data / "logs")).startswith("1 arenas")
     assert list(cache_dir.iterdir()) == []
     broker.start()
