@@ -132,6 +132,7 @@ def _peak_bytes(pid: int) -> int:
     return int(line.split()[1]) * 1024
 
 
+@pytest.mark.timeout(SECONDS + 240)
 def test_a_broker_outlives_hostile_requests(broker: TestBroker, tmp_path: Path) -> None:
     print(f"HOSTILE_SEED={SEED}")
     with wire.Connection(broker.bootstrap) as connection:
