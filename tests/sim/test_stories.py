@@ -134,8 +134,8 @@ def test_other_records_counted_when_leaders_answered_for_epochs_they_did_not_kno
         tell(leadership_goes_there_and_back, "answer_for_unknown_epoch")
 
 
-def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
-    """KIP-320: A has not heard that B leads; a consumer that has read of B's comes to A."""
+def lead_around_a(stage: Stage) -> None:
+    """B leads in epoch 1 and has a second record; A has heard of neither."""
     assert stage.produce(A) == NONE
     for broker in (B, CONTROLLER, OTHER):
         stage.cut(A, broker)
@@ -144,6 +144,11 @@ def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
     stage.until("B alone in sync", lambda: stage.state().isr == (B,))
     assert stage.produce(B) == NONE
     assert stage.role(A) == ("Leader", 0)
+
+
+def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
+    """KIP-320: A has not heard that B leads; a consumer that has read of B's comes to A."""
+    lead_around_a(stage)
     error, size = stage.fetch(B, 1, 1)
     assert error == NONE
     assert size > 0
@@ -155,14 +160,7 @@ def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
 
 def a_consumer_that_has_just_come_asks_one_that_leads_no_more(stage: Stage) -> None:
     """It has the group's offset, which lies beyond A's end, and has heard of A's epoch only."""
-    assert stage.produce(A) == NONE
-    for broker in (B, CONTROLLER, OTHER):
-        stage.cut(A, broker)
-    stage.elect(B)
-    stage.until("B leads", lambda: stage.role(B) == ("Leader", 1))
-    stage.until("B alone in sync", lambda: stage.state().isr == (B,))
-    assert stage.produce(B) == NONE
-    assert stage.role(A) == ("Leader", 0)
+    lead_around_a(stage)
     error, size = stage.fetch(A, 2, 0)
     if error == OUT_OF_RANGE:
         stage.world.checker.violated("the consumer would begin anew: nothing is at 2, it was told")

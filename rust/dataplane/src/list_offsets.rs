@@ -134,7 +134,7 @@ pub fn handle(
     };
     let queries = look_all(cx, conn, &request, &mut work);
     hand_over(cx, conn, &mut work, queries);
-    work.ask_followers(cx, conn);
+    work.ask_followers(cx, conn.token, conn.last_wait, &work.doubtful);
     work.take_confirmed();
     if work.is_done() {
         work.forget_doubts(conn.token);
@@ -347,16 +347,14 @@ impl ListOffsetsWork {
         }
     }
 
-    fn ask_followers(&self, cx: &mut Context, conn: &Connection) {
+    /// Leaves a waiter at each of these, and asks their followers.
+    fn ask_followers(&self, cx: &mut Context, token: Token, wait: u64, doubtful: &[Doubtful]) {
         let place = Place {
             thread: cx.thread,
-            token: conn.token,
+            token,
         };
-        let waiter = DoubtWaiter {
-            place,
-            wait: conn.last_wait,
-        };
-        for one in &self.doubtful {
+        let waiter = DoubtWaiter { place, wait };
+        for one in doubtful {
             let mut state = one.held.lock();
             state.ask_followers_for(waiter, self.asked_ms, &mut cx.outbox);
         }
@@ -472,15 +470,8 @@ pub fn wake(cx: &mut Context, conn: &mut Connection, wait: u64) -> Result<(), Cl
         return answer_now(cx, conn);
     }
     // What it was woken for may have begun anew, in another epoch.
-    let place = Place {
-        thread: cx.thread,
-        token: conn.token,
-    };
-    if let Some(last) = work.doubtful.last() {
-        let waiter = DoubtWaiter { place, wait };
-        let mut state = last.held.lock();
-        state.ask_followers_for(waiter, work.asked_ms, &mut cx.outbox);
-    }
+    let last = work.doubtful.len().saturating_sub(1);
+    work.ask_followers(cx, conn.token, wait, &work.doubtful[last..]);
     Ok(())
 }
 

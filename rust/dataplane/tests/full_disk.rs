@@ -348,6 +348,18 @@ fn topics_can_be_deleted_on_a_full_disk() {
     assert_eq!(high_watermark(&test, "t"), 0);
 }
 
+const POINTS_ANEW: &str = "recovery-point-offset-checkpoint.tmp";
+
+/// Ends a plane, and leaves what a crash would whose disk lost the end of `t`; the file of recovery
+/// points, which the next start has to write.
+fn crash_below_its_recovery_point(test: TestPlane, logs: &Path) -> PathBuf {
+    assert!(test.shutdown());
+    std::fs::remove_file(logs.join(".kafka_cleanshutdown")).unwrap();
+    let points = logs.join("recovery-point-offset-checkpoint");
+    std::fs::write(&points, "0\n1\nt 0 100\n").unwrap();
+    points
+}
+
 /// After damage the recovery point has to be written while a log is opened.
 #[test]
 fn an_opening_that_gets_no_descriptor_for_the_recovery_point_waits() {
@@ -357,12 +369,8 @@ fn an_opening_that_gets_no_descriptor_for_the_recovery_point_waits() {
     let mut test = start(&config, &disk);
     test.create("t", 1);
     test.client().produce("t", 0, &batch(&[b"first"]));
-    assert!(test.shutdown());
-    std::fs::remove_file(logs.join(".kafka_cleanshutdown")).unwrap();
-    let points = logs.join("recovery-point-offset-checkpoint");
-    std::fs::write(&points, "0\n1\nt 0 100\n").unwrap();
-    let name = "recovery-point-offset-checkpoint.tmp";
-    disk.fail(Operation::Open, name, 0, 3, Fault::NoDescriptor);
+    let points = crash_below_its_recovery_point(test, &logs);
+    disk.fail(Operation::Open, POINTS_ANEW, 0, 3, Fault::NoDescriptor);
     let mut test = start(&config, &disk);
     test.create("t", 1);
     // Until then the directory is looked at every now and then.
@@ -388,12 +396,14 @@ fn others_are_opened_while_an_opening_waits() {
     let mut test = start(&config, &disk);
     test.create("t", 1);
     test.client().produce("t", 0, &batch(&[b"first"]));
-    assert!(test.shutdown());
-    std::fs::remove_file(logs.join(".kafka_cleanshutdown")).unwrap();
-    let points = logs.join("recovery-point-offset-checkpoint");
-    std::fs::write(&points, "0\n1\nt 0 100\n").unwrap();
-    let name = "recovery-point-offset-checkpoint.tmp";
-    disk.fail(Operation::Open, name, 0, 1_000_000, Fault::NoDescriptor);
+    crash_below_its_recovery_point(test, &logs);
+    disk.fail(
+        Operation::Open,
+        POINTS_ANEW,
+        0,
+        1_000_000,
+        Fault::NoDescriptor,
+    );
     let mut test = start(&config, &disk);
     test.describe_topic("t", 1, &topic_config());
     let spec = TestPlane::leader_spec("t", 0, 0);
