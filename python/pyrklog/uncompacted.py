@@ -10,6 +10,8 @@ from pyrklog.logs import get_logger
 
 SHOWN_MAX = 20
 CLEANUP_POLICY = "cleanup.policy"
+BROKER_CLEANUP_POLICY = "log.cleanup.policy"
+FIX = "cleanup.policy=delete with retention.ms or retention.bytes bounds a log"
 CONSEQUENCE = (
     "compaction is not done yet: older records of a key stay, and without delete in the policy "
     "nothing is ever removed"
@@ -38,7 +40,7 @@ def tell_of_topics(topics: Mapping[str, Mapping[str, str]], defaults: TopicDefau
             count=len(names),
             topics=sorted(names)[:SHOWN_MAX],
             consequence=CONSEQUENCE,
-            fix="cleanup.policy=delete with retention.ms or retention.bytes bounds a log",
+            fix=FIX,
         )
 
 
@@ -48,6 +50,20 @@ def tell_of_change(
     """The options of a topic were changed: told where its policy is another one now."""
     if before.get(CLEANUP_POLICY) != after.get(CLEANUP_POLICY):
         tell_of_topics({topic: after}, defaults)
+
+
+def tell_of_default_change(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """The options of a broker, or of all brokers, were changed at run time: told where topics
+    without a policy of their own ask for compaction by them now."""
+    policy = after.get(BROKER_CLEANUP_POLICY)
+    if policy is not None and policy != before.get(BROKER_CLEANUP_POLICY) and "compact" in policy:
+        log.warning(
+            "topics_not_compacted",
+            option=BROKER_CLEANUP_POLICY,
+            value=policy,
+            consequence=CONSEQUENCE,
+            fix=FIX,
+        )
 
 
 def _asks(options: Mapping[str, str], defaults: TopicDefaults) -> bool:

@@ -236,7 +236,7 @@ class Checker:
             self._has_all(index, broker, "joins the ISR")
             if self.replicas[broker, index].is_known and not promises.is_cut:
                 promises.lacking.discard(broker)
-        for broker in now.eligible:
+        for broker in sorted(set(now.eligible) - set(now.unclean)):
             self._has_all(index, broker, "is eligible")
         gone = set(before.isr if before is not None else ()) - set(now.isr + now.eligible)
         promises.taken_back |= gone & set(self.assignments.current(index).adding)
@@ -309,7 +309,12 @@ class Checker:
         return {batch.key for batch in self.partitions[index].by_base.values()} & keys
 
     def _led_after_cut(self, index: int, promises: Promises, broker: int, epoch: int) -> None:
-        """What is lost is lost: from now on the promises are those that the leader has."""
+        """What is lost is lost: from now on the promises are those that the leader has.
+
+        A former leader that does not know yet that it leads no more says nothing of them.
+        """
+        if epoch < promises.cut_epoch:
+            return
         is_unclean = promises.unclean_epoch == promises.cut_epoch
         if broker not in promises.lacking and not is_unclean:
             promises.is_cut = False

@@ -61,7 +61,7 @@ from pyrklog.metastore.interface import (
     SessionExpiredError,
     Set,
 )
-from pyrklog.uncompacted import tell_of_change
+from pyrklog.uncompacted import tell_of_change, tell_of_default_change
 
 EFFECT_WAIT_SECONDS = 5.0
 """How long an answer waits for its change to take effect on this broker."""
@@ -330,6 +330,8 @@ class ConfigAdmin:
             log.warning("options_act_at_start", options=not_yet.at_start[:10], entity=entity)
         if resource.type == RESOURCE_TOPIC:
             tell_of_change(resource.name, before, after, self._metadata.defaults)
+        else:
+            tell_of_default_change(before, after)
         return announced
 
 

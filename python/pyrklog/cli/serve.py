@@ -106,9 +106,8 @@ def _serve_temporarily(options: ServeOptions) -> int:
 def _serve(options: ServeOptions, data: str | None) -> int:
     from pyrklog.config import load_config
 
-    log_level = options.log_level.lower()
-    _one_of("--log-level", log_level, ("debug", "info", "warning", "error"))
-    _one_of("--log-format", options.log_format, ("auto", "json", "text"))
+    log_level = _one_of("--log-level", options.log_level, ("debug", "info", "warning", "error"))
+    log_format = _one_of("--log-format", options.log_format, ("auto", "json", "text"))
     flags: dict[str, str] = {}
     for name, option, text in (
         ("pyrklog.data.dir", "--data", data),
@@ -144,7 +143,7 @@ def _serve(options: ServeOptions, data: str | None) -> int:
     from pyrklog import logs
     from pyrklog.broker import run_broker
 
-    logs.choose(level=log_level, format_=options.log_format)
+    logs.choose(level=log_level, format_=log_format)
     return run_broker(config)
 
 
@@ -165,14 +164,16 @@ def _not_empty(option: str, text: str) -> str:
     return text
 
 
-def _one_of(option: str, text: str, known: Sequence[str]) -> None:
+def _one_of(option: str, text: str, known: Sequence[str]) -> str:
+    """The choice in lower case. ConfigError where it is none of the known ones."""
     from pyrklog.errors import ConfigError
 
-    if text not in known:
+    if text.lower() not in known:
         raise ConfigError(
             f"{option} takes {', '.join(known)}, not {text!r}",
             fix=f"for example {option} {known[0]}",
         )
+    return text.lower()
 
 
 def _listeners(listen: str) -> str:

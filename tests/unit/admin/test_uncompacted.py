@@ -11,6 +11,7 @@ from pyrklog import logs
 from pyrklog.controller.service import (
     OP_DELETE,
     OP_SET,
+    RESOURCE_BROKER,
     RESOURCE_TOPIC,
     ConfigAlteration,
     ConfigResource,
@@ -79,6 +80,19 @@ async def test_who_alters_the_policy_is_told(tmp_path: Path, output: io.StringIO
         options = {"cleanup.policy": "compact,delete"}
         await running.service.alter_configs([(T, options)], validate_only=False)
         assert told(output) == [["t"]]
+
+
+async def test_who_alters_the_default_at_run_time_is_told(
+    tmp_path: Path, output: io.StringIO
+) -> None:
+    brokers = ConfigResource(RESOURCE_BROKER, "")
+    async with running_broker(tmp_path) as running:
+        for value, lines in (("compact", 1), ("compact", 0), ("delete", 0)):
+            items = [ConfigAlteration(OP_SET, "log.cleanup.policy", value)]
+            await running.service.incremental_alter_configs([(brokers, items)], validate_only=False)
+            assert output.getvalue().count('"option": "log.cleanup.policy"') == lines
+            output.seek(0)
+            output.truncate()
 
 
 async def test_a_start_names_some_of_them_in_one_line(tmp_path: Path, output: io.StringIO) -> None:
