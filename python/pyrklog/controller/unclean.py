@@ -179,7 +179,7 @@ class UncleanStarts:
     def _may_choose(self, partition: Partition, minimum: int) -> bool:
         """Whether nobody better is waited for."""
         leadership = partition.leadership
-        ends = self._ends.get(partition.key)
+        ends = self._told(partition)
         if leadership is None or not ends or partition.topic.name in self._state.to_delete:
             return False
         members, marked = len(leadership.members), len(leadership.unclean)
@@ -193,13 +193,20 @@ class UncleanStarts:
         leadership = partition.leadership
         if leadership is None or not leadership.unclean:
             return None
+        return with_most(leadership, self._told(partition), self._state.epoch)
+
+    def _told(self, partition: Partition) -> Mapping[int, LogEnd]:
+        """Of those that may lead, and live: what they have told since the last change. What was
+        told before it is told again, and waited for."""
+        leadership = partition.leadership
+        if leadership is None:
+            return {}
         live = self._state.electable_replicas(partition)
-        ends = {
+        return {
             broker: end
             for broker, end in self._ends.get(partition.key, {}).items()
             if broker in live and end.leader_epoch == leadership.leader_epoch
         }
-        return with_most(leadership, ends, self._state.epoch)
 
 
 def _is_concerned(partition: Partition, broker: int, unclean: Collection[int]) -> bool:

@@ -149,6 +149,18 @@ def test_what_was_said_for_an_earlier_state_or_life_counts_no_more() -> None:
     assert runner.leadership("t", 0) == "leader 1 epoch 8 isr 1"
 
 
+def test_who_told_before_a_suspect_left_is_waited_for_again() -> None:
+    runner = started(unclean(1), 1, (1, 2, 3))
+    runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2, 3)}))
+    runner.ends_answered(1, 3, 90)
+    runner.ends_answered(3, 3, 95)
+    runner.run(runner.controller.suspect(2))
+    assert runner.leadership("t", 0) == "leader -1 epoch 7 isr 1,3 unclean 1,3"
+    assert runner.ends_answered(1, 3, 90) == [], "3 has more, and has not told it since"
+    runner.ends_answered(3, 3, 95)
+    assert runner.leadership("t", 0) == "leader 3 epoch 8 isr 3"
+
+
 def test_one_that_does_not_answer_is_not_waited_for_longer_than_the_others() -> None:
     runner = started(unclean(1, 2), 1, (1, 2))
     runner.ends_answered(2, 3, 90)
