@@ -238,7 +238,12 @@ class Checker:
                 promises.lacking.discard(broker)
         for broker in sorted(set(now.eligible) - set(now.unclean)):
             self._has_all(index, broker, "is eligible")
-        gone = set(before.isr if before is not None else ()) - set(now.isr + now.eligible)
+        whole = set(before.members) - promises.lacking if before is not None else ()
+        if whole and set(now.members) <= promises.lacking:
+            # The last one that has everything has left in order. Where more machines have lost
+            # power than is borne, nothing says that those that are left are not alive.
+            self._cut((), [index])
+        gone = set(before.members if before is not None else ()) - set(now.members)
         promises.taken_back |= gone & set(self.assignments.current(index).adding)
         if len(now.isr) >= self._world.options.minimum(index):
             promises.taken_back.clear()

@@ -152,14 +152,16 @@ class Reassignments:
         """Replicas that leave at once must not be the only ones that hold what was acknowledged."""
         leadership = partition.leadership
         leaves = [broker for broker in partition.replicas if broker not in kept]
-        if leadership is None or set(leadership.isr).isdisjoint(leaves):
+        if leadership is None or set(leadership.members).isdisjoint(leaves):
             return ACCEPTED
-        in_sync = set(leadership.isr) & set(kept)
-        if any(self._state.is_live(broker, partition.key) for broker in in_sync):
+        # Those that are marked may lack some of it, and who has the most is not known yet.
+        whole = set(leadership.members).intersection(kept).difference(leadership.unclean)
+        if any(self._state.is_live(broker, partition.key) for broker in whole):
             return ACCEPTED
         return Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Only brokers {leaves}, which are to go, are in sync: records would be lost.",
+            f"Only brokers {leaves}, which are to go, are in sync or eligible, and have "
+            "everything: records would be lost.",
         )
 
     # --- the steps -------------------------------------------------------------------------------
@@ -202,11 +204,12 @@ class Reassignments:
         )
         yield from self._drop(unneeded)
         for partition, brokers in unneeded.items():
-            if self._has_in_sync(partition, brokers):
+            if self._has_members(partition, brokers):
                 partition.reassign(before[partition])
                 del moves[partition]
                 refusal = Refusal(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Brokers {brokers} stay in sync."
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Brokers {brokers} stay in sync, or eligible.",
                 )
                 results[partition.key] = refusal
                 yield self._failed(partition.key, refusal.message)
@@ -246,7 +249,7 @@ class Reassignments:
             p
             for p in arrived
             if not before[p].is_moving
-            or (p in led and not self._has_in_sync(p, before[p].removing))
+            or (p in led and not self._has_members(p, before[p].removing))
         ]
         for partition in arrived:
             if partition not in done:
@@ -303,7 +306,8 @@ class Reassignments:
         return leadership is not None and leadership.leader in self._state.live_replicas(partition)
 
     def _drop(self, dropped: Mapping[Partition, Sequence[int]]) -> Steps:
-        """Steps 5 and 6: out of the ISR, stopped, deleted, forgotten; no answer is waited for."""
+        """Steps 5 and 6: out of the ISR and eligible no more, stopped, deleted, forgotten; no
+        answer is waited for."""
         leaving: list[Replica] = [
             (partition, broker)
             for partition, brokers in dropped.items()
@@ -311,8 +315,12 @@ class Reassignments:
             if partition.replica_state(broker) is not ReplicaState.NON_EXISTENT
         ]
         yield from self._replicas.to_offline(leaving)
+        # Who is eligible, and no replica any more, goes with the next state that is written. A
+        # successor that found it eligible would elect it, with nothing in its log.
+        counted = [p for p, brokers in dropped.items() if self._has_members(p, brokers)]
+        yield from self._bump(counted)
         yield from self._batch.flush()
-        gone = [item for item in leaving if not self._has_in_sync(item[0], dropped[item[0]])]
+        gone = [item for item in leaving if not self._has_members(item[0], dropped[item[0]])]
         yield from self._replicas.to_deletion_started(gone)
         yield from self._batch.flush()
         yield from self._replicas.mark(gone, ReplicaState.DELETION_SUCCESSFUL)
@@ -320,9 +328,10 @@ class Reassignments:
         for partition, broker in gone:
             self._state.failed_replicas.get(broker, set()).discard(partition.key)
 
-    def _has_in_sync(self, partition: Partition, brokers: Sequence[int]) -> bool:
+    def _has_members(self, partition: Partition, brokers: Sequence[int]) -> bool:
+        """Whether some of them are in sync, or eligible."""
         leadership = partition.leadership
-        return leadership is not None and bool(set(brokers) & set(leadership.isr))
+        return leadership is not None and bool(set(brokers) & set(leadership.members))
 
     def _finish(self, before: Mapping[Partition, PartitionAssignment]) -> Steps:
         """Step 7: the topic's znode, and everybody may know."""

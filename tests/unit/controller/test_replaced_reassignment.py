@@ -138,3 +138,45 @@ def test_who_is_in_sync_and_dead_does_not_count_for_a_cancellation() -> None:
     assert runner.states[T0][0].isr == (1, 2, 3)
     assert refused(runner, {T0: None}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert deleted(runner) == set()
+
+
+def an_added_one_is_eligible() -> Runner:
+    """As :func:`half_way`, then 2 and 3 were away: 1 is in sync, both are eligible."""
+    runner = half_way()
+    runner.minimums = {"t": 2}
+    runner.run(runner.controller.brokers_changed(live(1, 4)))
+    runner.run(runner.controller.brokers_changed(live(1, 2, 3, 4)))
+    leadership, _ = runner.states[T0]
+    assert (leadership.isr, set(leadership.eligible)) == ((1,), {2, 3})
+    return runner
+
+
+def crash_while_an_eligible_one_goes(actions: int) -> bool:
+    """As above, over a cancellation."""
+    first = an_added_one_is_eligible()
+    first.actions_left = actions
+    has_crashed = False
+    try:
+        alter(first, {T0: None})
+    except CrashedError:
+        has_crashed = True
+    leadership, _ = first.states[T0]
+    assert deleted(first).isdisjoint(leadership.members), "a successor may elect an empty log"
+    return has_crashed
+
+
+def test_an_eligible_one_is_deleted_when_it_is_eligible_no_more() -> None:
+    crashes = 0
+    while crash_while_an_eligible_one_goes(crashes):
+        crashes += 1
+    assert crashes > 5
+
+
+def test_who_is_marked_as_unclean_is_not_whom_a_cancellation_leaves_everything_to() -> None:
+    runner = an_added_one_is_eligible()
+    runner.run(runner.controller.brokers_changed(live(4)))
+    unclean = {broker: item._replace(is_unclean=True) for broker, item in live(1, 2).items()}
+    runner.run(runner.controller.brokers_changed({**live(4), **unclean}))
+    assert set(runner.states[T0][0].unclean) == {1, 2}
+    assert refused(runner, {T0: None}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert deleted(runner) == set()
