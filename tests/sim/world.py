@@ -106,9 +106,10 @@ class Broker:
         """When its process has ended."""
 
     def has_log(self, topic: str, partition: int) -> bool:
-        """Whether the disk has a partition's log; none of the simulation's has a second segment."""
-        has: bool = self.volume.disk.has(f"/broker-{self.id}/{topic}-{partition}/{0:020d}.log")
-        return has
+        """Whether the disk has a partition's folder, be it that all of its log is in the cache."""
+        folder = f"/broker-{self.id}/{topic}-{partition}"
+        names = (f"{0:020d}.log", "partition.metadata")
+        return any(self.volume.disk.has(f"{folder}/{name}") for name in names)
 
 
 class World:

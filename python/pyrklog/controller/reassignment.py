@@ -154,14 +154,15 @@ class Reassignments:
         leaves = [broker for broker in partition.replicas if broker not in kept]
         if leadership is None or set(leadership.members).isdisjoint(leaves):
             return ACCEPTED
-        # Those that are marked may lack some of it, and who has the most is not known yet.
-        whole = set(leadership.members).intersection(kept).difference(leadership.unclean)
+        # One that is eligible may have lost power without anybody knowing of it yet. Those that are
+        # marked may lack something, and who has the most is not known.
+        whole = set(leadership.isr).intersection(kept).difference(leadership.unclean)
         if any(self._state.is_live(broker, partition.key) for broker in whole):
             return ACCEPTED
         return Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Only brokers {leaves}, which are to go, are in sync or eligible, and have "
-            "everything: records would be lost.",
+            f"Of brokers {leaves}, which are to go, some are in sync or eligible, and no other "
+            "that lives is in sync: records could be lost.",
         )
 
     # --- the steps -------------------------------------------------------------------------------
