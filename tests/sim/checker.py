@@ -239,7 +239,7 @@ class Checker:
         for broker in sorted(set(now.eligible) - set(now.unclean)):
             self._has_all(index, broker, "is eligible")
         whole = set(before.members) - promises.lacking if before is not None else ()
-        if whole and set(now.members) <= promises.lacking:
+        if whole and set(now.members) <= promises.lacking and not promises.is_cut:
             # The last one that has everything has left in order. Where more machines have lost
             # power than is borne, nothing says that those that are left are not alive.
             self._cut((), [index])
