@@ -34,7 +34,7 @@ def plane_settings(config: BrokerConfig, node_id: int, cluster_id: str) -> Plane
         connections_max_idle_ms=number("connections.max.idle.ms"),
         max_connections=number("max.connections"),
         max_connections_per_ip=number("max.connections.per.ip"),
-        socket_send_buffer_bytes=number("socket.send.buffer.bytes"),
+        socket_send_buffer_bytes=config.send_buffer_bytes(memory_bytes()),
         socket_receive_buffer_bytes=number("socket.receive.buffer.bytes"),
         fetch_max_bytes=number("fetch.max.bytes"),
         fetch_session_slots=number("max.incremental.fetch.session.cache.slots"),

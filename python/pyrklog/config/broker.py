@@ -32,6 +32,11 @@ DEFAULT_DATA_DIR = "~/.local/share/pyrklog/default"
 REQUEST_MAX_BYTES = "socket.request.max.bytes"
 REQUEST_MIN_BYTES = 16 * 2**20
 """The largest request that is taken in any case, where no option says otherwise."""
+SEND_BUFFER_BYTES = "socket.send.buffer.bytes"
+SEND_BUFFER_MIN_BYTES = 102_400
+"""As in Kafka: what unread replies take in the kernel counts where there is little memory."""
+SEND_BUFFER_MEMORY_BYTES = 2 * 2**30
+"""With less than that."""
 RECEIVE_BUFFERS_MIN_BYTES = 16 * 2**20
 
 
@@ -219,15 +224,14 @@ class BrokerConfig:
 
     def request_max_bytes(self, memory_bytes: int) -> int:
         """``socket.request.max.bytes``; its default is less where there is little memory."""
-        if REQUEST_MAX_BYTES in self.given:
-            return self.integer(REQUEST_MAX_BYTES)
-        return self.request_max_bytes_default(memory_bytes)
+        return self._by_memory(REQUEST_MAX_BYTES, memory_bytes)
 
-    def request_max_bytes_default(self, memory_bytes: int) -> int:
-        """What it is where nobody gives it."""
-        default = OPTIONS[REQUEST_MAX_BYTES].default
-        assert isinstance(default, int)
-        return min(default, max(memory_bytes // 16, REQUEST_MIN_BYTES))
+    def send_buffer_bytes(self, memory_bytes: int) -> int:
+        """``socket.send.buffer.bytes``; its default is less where there is little memory."""
+        return self._by_memory(SEND_BUFFER_BYTES, memory_bytes)
+
+    def _by_memory(self, name: str, memory_bytes: int) -> int:
+        return self.integer(name) if name in self.given else defaults_by_memory(memory_bytes)[name]
 
     def receive_buffers_max_bytes(self, memory_bytes: int) -> int:
         """``queued.max.request.bytes``; its default depends on the machine's memory."""
@@ -241,7 +245,8 @@ class BrokerConfig:
         """(name, value, origin) of every option, for people; the values are those in force."""
         rows = []
         settled = {name: place.text for name, place in self.places.items()}
-        settled[REQUEST_MAX_BYTES] = str(self.request_max_bytes(memory_bytes))
+        for name in defaults_by_memory(memory_bytes):
+            settled[name] = str(self._by_memory(name, memory_bytes))
         for name, option in sorted(OPTIONS.items()):
             value = settled[name] if name in settled else option.format(self._values[name])
             if option.is_secret and value:
@@ -249,6 +254,19 @@ class BrokerConfig:
             given = self.given.get(name)
             rows.append((name, value or "", given.origin if given else "default"))
         return rows
+
+
+def defaults_by_memory(memory_bytes: int) -> dict[str, int]:
+    """Of the options whose defaults depend on the memory: the smaller of RAM and the limits of the
+    process's memory groups."""
+    largest, buffer = OPTIONS[REQUEST_MAX_BYTES].default, OPTIONS[SEND_BUFFER_BYTES].default
+    assert isinstance(largest, int)
+    assert isinstance(buffer, int)
+    is_small = memory_bytes < SEND_BUFFER_MEMORY_BYTES
+    return {
+        REQUEST_MAX_BYTES: min(largest, max(memory_bytes // 16, REQUEST_MIN_BYTES)),
+        SEND_BUFFER_BYTES: SEND_BUFFER_MIN_BYTES if is_small else buffer,
+    }
 
 
 def is_dynamic(name: str) -> bool:

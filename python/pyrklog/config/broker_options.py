@@ -341,8 +341,9 @@ NETWORK = (
     ),
     integer(
         "socket.send.buffer.bytes",
-        102400,
-        "SO_SNDBUF of each connection; -1 = the system's default.",
+        212992,
+        "SO_SNDBUF of each connection; -1 = the system's default. The default is 102400, as in "
+        "Kafka, with less than 2 GiB of memory.",
         importance="high",
         check=_at_least_or(-1, 1),
     ),

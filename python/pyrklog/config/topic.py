@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pyrklog.config.broker import (
     NODE_ID_NAMES,
     OPTIONS,
-    REQUEST_MAX_BYTES,
     BrokerConfig,
     Candidate,
+    defaults_by_memory,
 )
 from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
 from pyrklog.config.log_options import Fallback, TopicOption
@@ -228,7 +228,8 @@ def describe_broker_options(
     """
     defaults = {}
     if memory_bytes is not None:
-        defaults[REQUEST_MAX_BYTES] = str(broker.request_max_bytes_default(memory_bytes))
+        found = defaults_by_memory(memory_bytes)
+        defaults = {name: str(value) for name, value in found.items()}
     settled = broker.places
     if node_id is not None:
         settled |= dict.fromkeys(NODE_ID_NAMES, Candidate(str(node_id), SOURCE_STATIC_BROKER))

@@ -221,6 +221,15 @@ def test_the_largest_request_is_less_where_there_is_little_memory() -> None:
     assert given.receive_buffers_max_bytes(512 * mib) > 100_000_000
 
 
+def test_send_buffers_are_smaller_where_there_is_little_memory() -> None:
+    config = load_config()
+    assert config.send_buffer_bytes(2**33) == config.integer("socket.send.buffer.bytes") == 212_992
+    assert config.send_buffer_bytes(2**30) == 102_400
+    for given in (-1, 50_000):
+        chosen = load_config(overrides=[f"socket.send.buffer.bytes={given}"])
+        assert chosen.send_buffer_bytes(2**30) == chosen.send_buffer_bytes(2**33) == given
+
+
 def test_run_time_changes_stand_over_static_ones() -> None:
     config = load_config(overrides=["log.retention.ms=1000"])
     changed = config.with_dynamic(

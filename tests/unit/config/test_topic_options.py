@@ -207,8 +207,14 @@ def test_broker_options_say_whether_they_may_change() -> None:
 
 
 @pytest.mark.parametrize("given", [None, "52428800"])
-def test_the_largest_request_is_shown_as_it_is_in_force(given: str | None) -> None:
-    name, mib = "socket.request.max.bytes", 2**20
+@pytest.mark.parametrize(
+    ("name", "in_force"),
+    [("socket.request.max.bytes", 32 * 2**20), ("socket.send.buffer.bytes", 102_400)],
+)
+def test_what_depends_on_the_memory_is_shown_as_it_is_in_force(
+    name: str, in_force: int, given: str | None
+) -> None:
+    mib = 2**20
     overrides = [] if given is None else [f"{name}={given}"]
     (entry,) = describe_broker_options(
         load_config(overrides=overrides),
@@ -217,7 +223,7 @@ def test_the_largest_request_is_shown_as_it_is_in_force(given: str | None) -> No
         include_documentation=False,
         memory_bytes=512 * mib,
     )
-    default = Synonym(name, str(32 * mib), SOURCE_DEFAULT)
+    default = Synonym(name, str(in_force), SOURCE_DEFAULT)
     static = [] if given is None else [Synonym(name, given, SOURCE_STATIC_BROKER)]
     assert list(entry.synonyms) == [*static, default]
     assert entry.value == (given or default.value)
