@@ -171,13 +171,9 @@ pub trait DiskFile: Debug + Send + Sync {
     fn read_at_nowait_keeping(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.read_at_nowait(buffer, position)
     }
-    /// Tells the system that these bytes will be read soon, one after the other; a hint, never an error.
+    /// Has the system fetch these bytes into its page cache; does not wait for them. A hint, never an
+    /// error.
     fn read_ahead(&self, position: u64, len: u64);
-    /// Has the system fetch these bytes into its page cache and no others; does not wait for them. A
-    /// hint.
-    fn fetch(&self, position: u64, len: u64) {
-        self.read_ahead(position, len);
-    }
     /// Tells the system that these bytes need not stay in its page cache; a hint.
     fn give_up_pages(&self, position: u64, len: u64) {
         let _nothing_is_cached = (position, len);

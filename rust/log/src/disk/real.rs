@@ -24,7 +24,6 @@ use super::{
 
 mod direct;
 mod past_cache;
-mod read_ahead;
 
 /// Files of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +31,10 @@ pub struct RealDisk;
 
 /// Slices that one call takes at most (IOV_MAX).
 const SLICES_MAX: usize = 1024;
+
+/// What one call asks the system to read ahead: it cuts what is longer than a device's own read-ahead
+/// and its largest request.
+const AHEAD_STEP_BYTES: u64 = 128 << 10;
 
 /// The page cache gives written pages up as soon as they are on the disk (Linux 6.14).
 const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
@@ -57,7 +60,6 @@ impl Disk for RealDisk {
             file: Arc::new(options.open(path)?),
             past_cache: past_cache::Apart::default(),
             direct: Direct::default(),
-            is_in_sequence: AtomicBool::new(false),
             log_dir: LogDirKey::of_file(path),
         }))
     }
@@ -269,8 +271,6 @@ struct RealFile {
     /// See [`past_cache::read`].
     past_cache: past_cache::Apart,
     direct: Direct,
-    /// The system was told that it is read from front to back.
-    is_in_sequence: AtomicBool,
     log_dir: LogDirKey,
 }
 
@@ -410,17 +410,15 @@ impl DiskFile for RealFile {
     }
 
     fn read_ahead(&self, position: u64, len: u64) {
-        if !read_ahead::is_far(&self.file) {
-            return self.fetch(position, len);
-        }
-        if !self.is_in_sequence.swap(true, Ordering::Relaxed) {
+        let end = position + len;
+        let mut at = position;
+        while at < end {
+            let step = AHEAD_STEP_BYTES.min(end - at);
             // A hint: refused, it changes nothing for the reader. Here and below.
-            let _refused = rustix::fs::fadvise(&self.file, 0, None, Advice::Sequential);
+            let len = NonZeroU64::new(step);
+            let _refused = rustix::fs::fadvise(&self.file, at, len, Advice::WillNeed);
+            at += step;
         }
-    }
-
-    fn fetch(&self, position: u64, len: u64) {
-        read_ahead::fetch(&self.file, position, len);
     }
 
     fn give_up_pages(&self, position: u64, len: u64) {

@@ -249,12 +249,7 @@ fn begin_keeping(file: &dyn DiskFile, segment: &Segment, position: u64, verdict:
     };
     let behind = if is_alone { 0 } else { PIECE_BYTES };
     let end = segment.written().min(piece_end(position) + behind);
-    let len = end.saturating_sub(position);
-    if is_alone {
-        file.fetch(position, len);
-    } else {
-        file.read_ahead(position, len);
-    }
+    file.read_ahead(position, end.saturating_sub(position));
 }
 
 /// Whether what follows is kept, or is to be from now on; that is decided where a piece begins.
