@@ -37,15 +37,20 @@ def led_by_an_added_one() -> Runner:
     return runner
 
 
-def crash_while_it_is_replaced(actions: int, targets: tuple[int, ...] | None) -> bool:
-    """One controller crashes after so many actions; False: it did not."""
-    first = led_by_an_added_one()
+def crashes_after(actions: int, first: Runner, targets: tuple[int, ...] | None) -> bool:
+    """A controller crashes after so many actions of another reassignment; False: it did not."""
     first.actions_left = actions
-    has_crashed = False
     try:
         alter(first, {T0: targets})
     except CrashedError:
-        has_crashed = True
+        return True
+    return False
+
+
+def crash_while_it_is_replaced(actions: int, targets: tuple[int, ...] | None) -> bool:
+    """One controller crashes, and another goes on; False: it did not crash."""
+    first = led_by_an_added_one()
+    has_crashed = crashes_after(actions, first, targets)
     (replicas, _, _), (leadership, _) = znode(first), first.states[T0]
     assert isinstance(replicas, tuple)
     assert {leadership.leader, *leadership.isr} <= set(replicas), "a stranger is in sync"
@@ -152,14 +157,9 @@ def an_added_one_is_eligible() -> Runner:
 
 
 def crash_while_an_eligible_one_goes(actions: int) -> bool:
-    """As above, over a cancellation."""
+    """Over a cancellation; False: it did not crash."""
     first = an_added_one_is_eligible()
-    first.actions_left = actions
-    has_crashed = False
-    try:
-        alter(first, {T0: None})
-    except CrashedError:
-        has_crashed = True
+    has_crashed = crashes_after(actions, first, None)
     leadership, _ = first.states[T0]
     assert deleted(first).isdisjoint(leadership.members), "a successor may elect an empty log"
     return has_crashed
