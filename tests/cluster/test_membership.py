@@ -124,6 +124,9 @@ def test_a_zookeeper_that_starts_again_ends_nothing(
     try:
         cluster = new_cluster(server.address).start()
         admin = create(cluster, topic, 3)
+        # A leader reads its topic's options out of ZooKeeper; the controller alone has been waited
+        # for.
+        produce(cluster, topic, 3, [b"before"], idempotent=False)
         server.kill()
         # A topic that is to be made has to wait; who asks for it goes on.
         asked = Producer({"bootstrap.servers": cluster.bootstrap}).list_topics("none", timeout=30)
