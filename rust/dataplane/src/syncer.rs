@@ -25,6 +25,9 @@ const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
 /// When `flush.ms` is looked at first; then as [`Syncer::flush_due`] says.
 const FLUSH_CHECK_MS: i64 = 500;
 
+/// What nobody has read for one to two times as long is given up (docs/reads.md).
+const IDLE_READS_MS: i64 = 5_000;
+
 /// When retention is looked at for the first time after the start, as in Kafka.
 const RETENTION_FIRST_MS: i64 = 30_000;
 
@@ -47,15 +50,18 @@ enum Timer {
     Producers,
     /// `flush.ms`.
     Flush,
+    /// What readers far behind have left.
+    IdleReads,
 }
 
-const TIMERS: [Timer; 6] = [
+const TIMERS: [Timer; 7] = [
     Timer::RecoveryCheckpoint,
     Timer::LogStartCheckpoint,
     Timer::HighWatermarkCheckpoint,
     Timer::Retention,
     Timer::Producers,
     Timer::Flush,
+    Timer::IdleReads,
 ];
 
 impl Timer {
@@ -67,6 +73,7 @@ impl Timer {
             Timer::Retention => config.retention_check_interval_ms,
             Timer::Producers => PRODUCER_CHECK_MS,
             Timer::Flush => FLUSH_CHECK_MS,
+            Timer::IdleReads => IDLE_READS_MS,
         }
         .max(1)
     }
@@ -313,7 +320,10 @@ impl Syncer {
             Timer::LogStartCheckpoint => queue.log_start_moved.load(Ordering::Relaxed),
             Timer::Flush => queue.flush_ms.is_any(),
             // Set by the writer without a wake: looked at when its interval is over.
-            Timer::HighWatermarkCheckpoint | Timer::Retention | Timer::Producers => true,
+            Timer::HighWatermarkCheckpoint
+            | Timer::Retention
+            | Timer::Producers
+            | Timer::IdleReads => true,
         };
         TIMERS
             .into_iter()
@@ -330,8 +340,6 @@ impl Syncer {
         let moved = |flag: &AtomicBool| flag.swap(false, Ordering::Relaxed);
         if timer == Timer::HighWatermarkCheckpoint {
             // Every few seconds is right for that, too.
-            crate::kept_room::look();
-            self.dir.env().forget_idle_reads();
             for partition in std::mem::take(&mut self.unsynced) {
                 self.dir.syncer.rolled(partition);
             }
@@ -361,6 +369,11 @@ impl Syncer {
                 });
             }
             Timer::Flush => return self.flush_due(),
+            Timer::IdleReads => {
+                crate::kept_room::look();
+                self.dir.env().forget_idle_reads();
+                Ok(())
+            }
         };
         match written {
             Err(error) if may_pass(&error) => {

@@ -11,6 +11,9 @@ use std::sync::{Arc, LazyLock, Weak};
 use parking_lot::Mutex;
 
 use crate::segment::Segment;
+use passing::{GivenUp, PASSING_MAX, Passing, Read};
+
+mod passing;
 
 /// What is kept or given up at once. Pages that the kernel reads and gives up as one begin at
 /// multiples of their size and have 2 MiB at most, so none belongs to two pieces.
@@ -24,6 +27,9 @@ const LOOKS_MAX: usize = 2;
 
 /// Who goes back by less reads on.
 const BACK_BYTES: u64 = PIECE_BYTES / 2;
+
+/// So much of what may be kept may pass beside it, in each directory.
+const PASSING_SHARE: u64 = 4;
 
 /// All log directories' pieces, in bytes.
 static KEPT_BYTES: LazyLock<Arc<AtomicU64>> = LazyLock::new(Arc::default);
@@ -49,9 +55,9 @@ type Key = (u64, u64);
 pub(crate) enum Verdict {
     /// Past the page cache.
     Past,
-    /// Into the page cache. `is_entry`: a reader has just come to this piece; `is_alone`: the pieces
-    /// beside it are not kept.
-    Keep { is_entry: bool, is_alone: bool },
+    /// Into the page cache. So many pieces are to be asked for first, this one the first of them; 0
+    /// where that was done.
+    PageCache { ask_pieces: u64 },
 }
 
 #[derive(Debug)]
@@ -61,7 +67,6 @@ struct Piece {
     last: u64,
     /// Somebody came back for it.
     is_used: bool,
-    is_alone: bool,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +74,8 @@ struct Inner {
     pieces: HashMap<Key, Piece>,
     /// In the order in which they came.
     order: VecDeque<Key>,
+    /// Those without a place.
+    passing: Passing,
     /// Pieces for which there was no room.
     refused: u32,
     /// Of all that share the room.
@@ -99,22 +106,21 @@ impl Kept {
         room_bytes() >= PIECE_BYTES
     }
 
-    /// A reader is at `position`: what is known about it if it is kept.
-    pub fn touch(&self, segment: u64, position: u64) -> Option<Verdict> {
-        self.inner
-            .lock()
-            .touch((segment, position / PIECE_BYTES), position)
+    /// A reader is at `position`: how it goes on if nothing is to be decided there.
+    pub fn touch(&self, segment: &Segment, position: u64) -> Option<Verdict> {
+        self.inner.lock().touch(read_at(segment, position))
     }
 
-    /// Whether the piece at `position` is kept.
+    /// Whether the piece at `position` is kept, or passes.
     pub fn holds(&self, segment: u64, position: u64) -> bool {
-        let key = (segment, position / PIECE_BYTES);
-        self.inner.lock().pieces.contains_key(&key)
+        self.inner.lock().holds((segment, position / PIECE_BYTES))
     }
 
-    /// Whether the piece before that of `position` is kept.
-    pub fn holds_before(&self, segment: u64, position: u64) -> bool {
-        position >= PIECE_BYTES && self.holds(segment, position - PIECE_BYTES)
+    /// The same, or the piece before it.
+    pub fn holds_or_before(&self, segment: u64, position: u64) -> bool {
+        let number = position / PIECE_BYTES;
+        let inner = self.inner.lock();
+        (number.saturating_sub(1)..=number).any(|number| inner.holds((segment, number)))
     }
 
     /// Whether another piece may be kept without the end of one.
@@ -126,13 +132,13 @@ impl Kept {
     /// are given up here.
     pub fn judge(&self, segment: &Arc<Segment>, position: u64) -> Verdict {
         let max_bytes = room_bytes();
-        let key = (segment.id(), position / PIECE_BYTES);
-        let (verdict, given_up) = {
+        let read = read_at(segment, position);
+        let mut given_up = Vec::new();
+        let verdict = {
             let mut inner = self.inner.lock();
-            match inner.touch(key, position) {
-                Some(verdict) => (verdict, Vec::new()),
-                None => inner.admit(key, position, Arc::downgrade(segment), max_bytes),
-            }
+            inner.touch(read).unwrap_or_else(|| {
+                inner.admit(read, &Arc::downgrade(segment), max_bytes, &mut given_up)
+            })
         };
         give_up(given_up);
         verdict
@@ -140,20 +146,24 @@ impl Kept {
 
     /// The segment's file is cut.
     pub fn forget(&self, segment: u64) {
-        self.inner.lock().retain(|key, _| key.0 != segment);
+        let mut inner = self.inner.lock();
+        inner.retain(|key, _| key.0 != segment);
+        inner.passing.forget(segment);
     }
 
-    /// Gives up what does not fit any more, and what is of segments that are gone.
+    /// Gives up what does not fit any more, what nobody reads that passes, and what is of segments
+    /// that are gone. To be called every few seconds.
     pub fn settle(&self) {
-        if self.inner.lock().order.is_empty() {
-            return;
-        }
         let max_bytes = room_bytes();
-        let given_up = {
+        let mut given_up = Vec::new();
+        {
             let mut inner = self.inner.lock();
-            inner.retain(|_, piece| piece.segment.strong_count() > 0);
-            inner.shrink(max_bytes)
-        };
+            inner.passing.age(&mut given_up);
+            if !inner.order.is_empty() {
+                inner.retain(|_, piece| piece.segment.strong_count() > 0);
+                inner.shrink(max_bytes, &mut given_up);
+            }
+        }
         give_up(given_up);
     }
 
@@ -169,54 +179,85 @@ impl Drop for Kept {
     }
 }
 
-fn give_up(pieces: Vec<(Key, Piece)>) {
-    for ((_, number), piece) in pieces {
-        if let Some(segment) = piece.segment.upgrade() {
+fn read_at(segment: &Segment, position: u64) -> Read {
+    Read {
+        key: (segment.id(), position / PIECE_BYTES),
+        position,
+        written: segment.written(),
+    }
+}
+
+fn give_up(pieces: GivenUp) {
+    for ((_, number), segment) in pieces {
+        if let Some(segment) = segment.upgrade() {
             segment.give_up_pages(number * PIECE_BYTES, PIECE_BYTES);
         }
     }
 }
 
 impl Inner {
-    fn touch(&mut self, key: Key, position: u64) -> Option<Verdict> {
-        let piece = self.pieces.get_mut(&key)?;
+    fn holds(&self, key: Key) -> bool {
+        self.pieces.contains_key(&key) || self.passing.holds(key)
+    }
+
+    fn touch(&mut self, read: Read) -> Option<Verdict> {
+        let Some(piece) = self.pieces.get_mut(&read.key) else {
+            let goes_on = self.passing.goes_on(read);
+            return goes_on.then_some(Verdict::PageCache { ask_pieces: 0 });
+        };
         // One reader only goes forward, but for a batch that was cut off at the end of a reply.
-        let is_entry = position + BACK_BYTES <= piece.last;
-        piece.is_used |= is_entry;
-        piece.last = position;
-        let is_alone = piece.is_alone;
-        Some(Verdict::Keep { is_entry, is_alone })
+        let came_back = read.position + BACK_BYTES <= piece.last;
+        piece.is_used |= came_back;
+        piece.last = read.position;
+        let ask_pieces = if came_back { 2 } else { 0 };
+        Some(Verdict::PageCache { ask_pieces })
     }
 
     fn admit(
         &mut self,
-        key: Key,
-        position: u64,
-        segment: Weak<Segment>,
+        read: Read,
+        segment: &Weak<Segment>,
         max_bytes: u64,
-    ) -> (Verdict, Vec<(Key, Piece)>) {
-        let mut given_up = self.shrink(max_bytes);
-        let is_alone = !self.has_room(max_bytes);
-        if is_alone {
+        given_up: &mut GivenUp,
+    ) -> Verdict {
+        self.shrink(max_bytes, given_up);
+        let is_full = !self.has_room(max_bytes);
+        if is_full {
             self.refused = self.refused.wrapping_add(1);
             if self.refused.is_multiple_of(CHANCE) {
-                given_up.extend(self.take_unused());
+                self.take_unused(given_up);
             }
         }
-        if !self.has_room(max_bytes) {
-            return (Verdict::Past, given_up);
+        let next = (read.key.0, read.key.1 + 1);
+        let is_next_kept = self.pieces.contains_key(&next);
+        let has_room = self.has_room(max_bytes);
+        let passes = if is_full || !has_room {
+            let max_pieces = max_bytes / PASSING_SHARE / PIECE_BYTES;
+            let max_pieces = PASSING_MAX.min(usize::try_from(max_pieces).unwrap_or(PASSING_MAX));
+            self.passing
+                .enter(read, segment, is_next_kept, max_pieces, given_up)
+        } else {
+            Some(2)
+        };
+        if has_room {
+            self.passing.remove(read.key);
+            self.keep(read, Weak::clone(segment));
+        } else if passes.is_none() {
+            return Verdict::Past;
         }
+        let ask_pieces = passes.unwrap_or(1);
+        Verdict::PageCache { ask_pieces }
+    }
+
+    fn keep(&mut self, read: Read, segment: Weak<Segment>) {
         let piece = Piece {
             segment,
-            last: position,
+            last: read.position,
             is_used: false,
-            is_alone,
         };
-        self.pieces.insert(key, piece);
-        self.order.push_back(key);
+        self.pieces.insert(read.key, piece);
+        self.order.push_back(read.key);
         self.sum_bytes.fetch_add(PIECE_BYTES, Ordering::Relaxed);
-        let is_entry = true;
-        (Verdict::Keep { is_entry, is_alone }, given_up)
     }
 
     fn has_room(&self, max_bytes: u64) -> bool {
@@ -224,35 +265,35 @@ impl Inner {
     }
 
     /// The oldest one that nobody came back for. The others looked at have another round.
-    fn take_unused(&mut self) -> Option<(Key, Piece)> {
+    fn take_unused(&mut self, given_up: &mut GivenUp) {
         for _ in 0..LOOKS_MAX.min(self.order.len()) {
-            let key = self.order.pop_front()?;
+            let Some(key) = self.order.pop_front() else {
+                return;
+            };
             let is_used = |piece: &mut Piece| std::mem::take(&mut piece.is_used);
             if self.pieces.get_mut(&key).is_some_and(is_used) {
                 self.order.push_back(key);
             } else {
-                return self.removed(key);
+                return self.remove(key, given_up);
             }
         }
-        None
     }
 
     /// The oldest ones, until the rest fits.
-    fn shrink(&mut self, max_bytes: u64) -> Vec<(Key, Piece)> {
-        let mut given_up = Vec::new();
+    fn shrink(&mut self, max_bytes: u64, given_up: &mut GivenUp) {
         while self.sum_bytes.load(Ordering::Relaxed) > max_bytes
             && let Some(key) = self.order.pop_front()
         {
-            given_up.extend(self.removed(key));
+            self.remove(key, given_up);
         }
-        given_up
     }
 
-    /// Of a piece that is not in the order any more.
-    fn removed(&mut self, key: Key) -> Option<(Key, Piece)> {
-        let piece = self.pieces.remove(&key)?;
-        self.sum_bytes.fetch_sub(PIECE_BYTES, Ordering::Relaxed);
-        Some((key, piece))
+    /// A piece that is not in the order any more.
+    fn remove(&mut self, key: Key, given_up: &mut GivenUp) {
+        if let Some(piece) = self.pieces.remove(&key) {
+            self.sum_bytes.fetch_sub(PIECE_BYTES, Ordering::Relaxed);
+            given_up.push((key, piece.segment));
+        }
     }
 
     fn retain(&mut self, keep: impl Fn(&Key, &Piece) -> bool) {
@@ -274,6 +315,14 @@ mod tests {
 
     const ROOM_PIECES: u64 = 100;
 
+    fn read(segment: u64, position: u64) -> Read {
+        Read {
+            key: (segment, position / PIECE_BYTES),
+            position,
+            written: u64::MAX,
+        }
+    }
+
     /// One reader's way through pieces of one segment; how many of them were kept before.
     fn pass(inner: &mut Inner, pieces: std::ops::Range<u64>, max_bytes: u64) -> u64 {
         let mut hits = 0;
@@ -281,11 +330,12 @@ mod tests {
             let mut is_hit = false;
             for step in 0..16 {
                 let position = number * PIECE_BYTES + step * (PIECE_BYTES / 16);
-                let key = (1, number);
-                if inner.touch(key, position).is_some() {
-                    is_hit |= step == 0;
+                let is_kept = inner.pieces.contains_key(&(1, number));
+                let read = read(1, position);
+                if inner.touch(read).is_some() {
+                    is_hit |= step == 0 && is_kept;
                 } else if step == 0 {
-                    inner.admit(key, position, Weak::new(), max_bytes);
+                    inner.admit(read, &Weak::new(), max_bytes, &mut Vec::new());
                 }
             }
             hits += u64::from(is_hit);
@@ -305,7 +355,7 @@ mod tests {
         assert!(pass(&mut inner, 0..60, max_bytes) >= 58);
         assert!(inner.order.len() as u64 <= ROOM_PIECES);
         // Less room: the oldest go, down to nothing.
-        inner.shrink(max_bytes / 2);
+        inner.shrink(max_bytes / 2, &mut Vec::new());
         assert_eq!(inner.order.len() as u64, ROOM_PIECES / 2);
         assert_eq!(inner.sum_bytes.load(Ordering::Relaxed), max_bytes / 2);
         inner.retain(|_, _| false);
@@ -329,15 +379,32 @@ mod tests {
     #[test]
     fn a_reader_that_goes_on_is_not_one_that_comes_back() {
         let mut inner = Inner::default();
-        inner.admit((1, 0), 100, Weak::new(), u64::MAX);
-        let is_alone = false;
-        let verdict = |is_entry| Some(Verdict::Keep { is_entry, is_alone });
-        assert_eq!(inner.touch((1, 0), PIECE_BYTES - 1), verdict(false));
-        assert_eq!(inner.touch((1, 0), PIECE_BYTES - 1_000_000), verdict(false));
+        inner.admit(read(1, 100), &Weak::new(), u64::MAX, &mut Vec::new());
+        let goes_on = |ask_pieces| Some(Verdict::PageCache { ask_pieces });
+        assert_eq!(inner.touch(read(1, PIECE_BYTES - 1)), goes_on(0));
+        assert_eq!(inner.touch(read(1, PIECE_BYTES - 1_000_000)), goes_on(0));
         assert!(!inner.pieces[&(1, 0)].is_used);
-        assert_eq!(inner.touch((1, 0), 0), verdict(true));
+        assert_eq!(inner.touch(read(1, 0)), goes_on(2));
         assert!(inner.pieces[&(1, 0)].is_used);
-        assert_eq!(inner.touch((1, 1), PIECE_BYTES), None);
+        assert_eq!(inner.touch(read(1, PIECE_BYTES)), None);
+        inner.retain(|_, _| false);
+    }
+
+    #[test]
+    fn what_has_no_room_passes_and_without_any_room_goes_past() {
+        let mut inner = Inner::default();
+        let mut admit = |position, max_bytes| {
+            inner.admit(read(1, position), &Weak::new(), max_bytes, &mut Vec::new())
+        };
+        let max_bytes = 8 * PIECE_BYTES;
+        for number in 0..8 {
+            let verdict = admit(number * PIECE_BYTES, max_bytes);
+            assert_eq!(verdict, Verdict::PageCache { ask_pieces: 2 });
+        }
+        let verdict = admit(20 * PIECE_BYTES, max_bytes);
+        assert_eq!(verdict, Verdict::PageCache { ask_pieces: 2 });
+        assert_eq!(admit(30 * PIECE_BYTES, max_bytes), Verdict::Past);
+        assert_eq!(admit(40 * PIECE_BYTES, 0), Verdict::Past);
         inner.retain(|_, _| false);
     }
 }

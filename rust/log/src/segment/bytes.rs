@@ -30,7 +30,7 @@ pub enum Place {
     Window(Arc<Window>),
     /// In the page cache, or in a file that has no windows.
     PageCache,
-    /// On the disk or in the page cache, where the next `len` bytes are to stay when they are read.
+    /// On the disk or in the page cache, which the next `len` bytes are to go through.
     Kept {
         /// Up to the end of what is kept at once.
         len: usize,
@@ -138,12 +138,12 @@ impl SegmentBytes {
         }
         let file = segment.log_file(Wait::Blocking)?;
         let kept = env.kept();
-        let mut verdict = kept.touch(segment.id(), position);
+        let mut verdict = kept.touch(segment, position);
         if verdict.is_none() {
             // Nothing is known of the page cache of files that are not the system's own.
             let can_keep = file.descriptor().is_some();
-            // What the system has read ahead of a reader of kept data counts as kept, or is left alone.
-            let follows = can_keep && kept.holds_before(segment.id(), position);
+            // What the system has read ahead of a reader of such data is no other's.
+            let follows = can_keep && kept.holds_or_before(segment.id(), position);
             let is_resident = !follows && matches!(look, Look::Unknown) && {
                 let last = segment.written().saturating_sub(1);
                 let probe = last.min(position + PROBE_AHEAD_BYTES);
@@ -156,10 +156,10 @@ impl SegmentBytes {
                 verdict = Some(kept.judge(segment, position));
             }
         }
-        let Some(verdict @ Verdict::Keep { .. }) = verdict else {
+        let Some(Verdict::PageCache { ask_pieces }) = verdict else {
             return Ok(Place::Disk);
         };
-        begin_keeping(&*file, segment, position, verdict);
+        ask_for(&*file, segment, position, ask_pieces);
         let len = usize::try_from(piece_end(position) - position).unwrap_or(usize::MAX);
         Ok(Place::Kept { len })
     }
@@ -238,17 +238,14 @@ fn piece_end(position: u64) -> u64 {
     (position / PIECE_BYTES + 1) * PIECE_BYTES
 }
 
-/// A reader comes to a piece that is kept: the system fetches it, and what is kept behind it.
-fn begin_keeping(file: &dyn DiskFile, segment: &Segment, position: u64, verdict: Verdict) {
-    let Verdict::Keep {
-        is_entry: true,
-        is_alone,
-    } = verdict
-    else {
+/// The system is to fetch what is read next: so many pieces, that of `position` the first.
+fn ask_for(file: &dyn DiskFile, segment: &Segment, position: u64, pieces: u64) {
+    let Some(behind) = pieces.checked_sub(1) else {
         return;
     };
-    let behind = if is_alone { 0 } else { PIECE_BYTES };
-    let end = segment.written().min(piece_end(position) + behind);
+    let end = segment
+        .written()
+        .min(piece_end(position) + behind * PIECE_BYTES);
     file.read_ahead(position, end.saturating_sub(position));
 }
 
@@ -267,9 +264,13 @@ fn is_kept_from(segment: &Arc<Segment>, position: u64) -> bool {
     if file.descriptor().is_none() {
         return false;
     }
-    let verdict = kept.judge(segment, position);
-    begin_keeping(&*file, segment, position, verdict);
-    verdict != Verdict::Past
+    match kept.judge(segment, position) {
+        Verdict::Past => false,
+        Verdict::PageCache { ask_pieces } => {
+            ask_for(&*file, segment, position, ask_pieces);
+            true
+        }
+    }
 }
 
 /// Reads what the page cache has. What that makes the system fetch stays there as long as old data may.

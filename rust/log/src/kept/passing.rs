@@ -1,0 +1,261 @@
+//! Pieces that go through the page cache without a place of their own: fetched ahead of their reader,
+//! and given up when others need the place (docs/reads.md).
+
+use std::sync::Weak;
+
+use super::{BACK_BYTES, Key, PIECE_BYTES};
+use crate::segment::Segment;
+
+/// How many pieces of a log directory pass at once.
+pub(super) const PASSING_MAX: usize = 16;
+
+/// Who is so near to the end of a piece takes the rest of it in one step.
+const STEP_BYTES: u64 = 256 * 1024;
+
+/// Who comes this far behind the beginning of a piece has come for less of it than would be fetched.
+const BEGINNING_BYTES: u64 = PIECE_BYTES / 4;
+
+/// A piece that nobody read for so many calls of [`Passing::age`] gives way to another, and is given up
+/// one call later.
+const STALE_AGE: u32 = 1;
+
+#[derive(Debug)]
+struct Piece {
+    key: Key,
+    segment: Weak<Segment>,
+    /// Where it was read last; `None` while its reader has not reached it.
+    last: Option<u64>,
+    /// Its reader has taken its end.
+    is_left: bool,
+    /// Calls of [`Passing::age`] since it was read.
+    age: u32,
+}
+
+/// A read of some bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    pub key: Key,
+    pub position: u64,
+    /// Where the segment's file ends.
+    pub written: u64,
+}
+
+impl Read {
+    fn is_last_step(&self) -> bool {
+        let end = self.written.min((self.key.1 + 1) * PIECE_BYTES);
+        self.position + STEP_BYTES >= end
+    }
+}
+
+/// The pieces of a log directory that pass, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Passing {
+    pieces: Vec<Piece>,
+}
+
+/// Pieces whose pages are to be given up.
+pub(super) type GivenUp = Vec<(Key, Weak<Segment>)>;
+
+impl Passing {
+    /// Whether the piece passes.
+    pub fn holds(&self, key: Key) -> bool {
+        self.pieces.iter().any(|piece| piece.key == key)
+    }
+
+    /// A reader goes on in a piece that passes. `false`: it does not, or somebody has just come to it.
+    pub fn goes_on(&mut self, read: Read) -> bool {
+        let piece = self.pieces.iter_mut().find(|piece| piece.key == read.key);
+        let Some(piece) = piece else {
+            return false;
+        };
+        let came_back = |last| read.position + BACK_BYTES <= last;
+        if piece.last.is_none_or(came_back) {
+            return false;
+        }
+        piece.read(read);
+        true
+    }
+
+    /// A reader comes to a piece that is not kept: how many pieces are to be fetched, this one the
+    /// first. `None`: it cannot pass. `is_next_kept`: the one behind it has a place.
+    pub fn enter(
+        &mut self,
+        read: Read,
+        segment: &Weak<Segment>,
+        is_next_kept: bool,
+        max_pieces: usize,
+        given_up: &mut GivenUp,
+    ) -> Option<u64> {
+        if !self.holds(read.key) {
+            if read.position % PIECE_BYTES >= BEGINNING_BYTES {
+                return None;
+            }
+            self.add(read.key, segment, max_pieces, given_up)?;
+        }
+        if let Some(piece) = self.pieces.iter_mut().find(|piece| piece.key == read.key) {
+            piece.read(read);
+        }
+        let next = (read.key.0, read.key.1 + 1);
+        let is_there = next.1 * PIECE_BYTES < read.written;
+        let passes_on = is_there
+            && !is_next_kept
+            && (self.holds(next) || self.add(next, segment, max_pieces, given_up).is_some());
+        Some(1 + u64::from(passes_on))
+    }
+
+    fn add(
+        &mut self,
+        key: Key,
+        segment: &Weak<Segment>,
+        max_pieces: usize,
+        given_up: &mut GivenUp,
+    ) -> Option<()> {
+        while self.pieces.len() >= max_pieces {
+            let done = |piece: &Piece| piece.is_left || piece.age >= STALE_AGE;
+            let index = self.pieces.iter().position(done)?;
+            let gone = self.pieces.remove(index);
+            given_up.push((gone.key, gone.segment));
+        }
+        self.pieces.push(Piece {
+            key,
+            segment: Weak::clone(segment),
+            last: None,
+            is_left: false,
+            age: 0,
+        });
+        Some(())
+    }
+
+    /// The piece has a place now.
+    pub fn remove(&mut self, key: Key) {
+        self.pieces.retain(|piece| piece.key != key);
+    }
+
+    /// The segment's file is cut.
+    pub fn forget(&mut self, segment: u64) {
+        self.pieces.retain(|piece| piece.key.0 != segment);
+    }
+
+    /// Some time has passed: what nobody reads any more is given up.
+    pub fn age(&mut self, given_up: &mut GivenUp) {
+        self.pieces.retain_mut(|piece| {
+            piece.age += 1;
+            let stays = piece.age <= STALE_AGE;
+            if !stays {
+                given_up.push((piece.key, std::mem::take(&mut piece.segment)));
+            }
+            stays
+        });
+    }
+}
+
+impl Piece {
+    fn read(&mut self, read: Read) {
+        self.last = Some(read.position);
+        self.is_left = read.is_last_step();
+        self.age = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN: u64 = 100 * PIECE_BYTES;
+
+    fn read(segment: u64, position: u64) -> Read {
+        Read {
+            key: (segment, position / PIECE_BYTES),
+            position,
+            written: WRITTEN,
+        }
+    }
+
+    /// A reader takes all of a piece; what was asked for.
+    fn pass(
+        passing: &mut Passing,
+        segment: u64,
+        number: u64,
+        given_up: &mut GivenUp,
+    ) -> Option<u64> {
+        let start = number * PIECE_BYTES;
+        let asked = passing.enter(
+            read(segment, start),
+            &Weak::new(),
+            false,
+            PASSING_MAX,
+            given_up,
+        );
+        let mut at = start;
+        while asked.is_some() && at < start + PIECE_BYTES {
+            assert!(passing.goes_on(read(segment, at)));
+            at += STEP_BYTES;
+        }
+        asked
+    }
+
+    #[test]
+    fn each_piece_is_asked_for_with_the_next_and_the_oldest_that_was_left_gives_way() {
+        let (mut passing, mut given_up) = (Passing::default(), Vec::new());
+        for number in 0..99 {
+            assert_eq!(pass(&mut passing, 1, number, &mut given_up), Some(2));
+            assert!(passing.pieces.len() <= PASSING_MAX);
+        }
+        assert_eq!(pass(&mut passing, 1, 99, &mut given_up), Some(1));
+        let gone: Vec<u64> = given_up.iter().map(|(key, _)| key.1).collect();
+        assert_eq!(gone, (0..100 - PASSING_MAX as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn slow_readers_keep_theirs_until_they_stop_and_others_go_another_way() {
+        let (mut passing, mut given_up) = (Passing::default(), Vec::new());
+        let enter = |passing: &mut Passing, at: Read, given_up: &mut GivenUp| {
+            passing.enter(at, &Weak::new(), false, PASSING_MAX, given_up)
+        };
+        for segment in 0..PASSING_MAX as u64 / 2 {
+            assert_eq!(
+                enter(&mut passing, read(segment, 0), &mut given_up),
+                Some(2)
+            );
+        }
+        assert_eq!(enter(&mut passing, read(77, 0), &mut given_up), None);
+        // Half of them read on.
+        for _ in 0..STALE_AGE {
+            passing.age(&mut given_up);
+            for segment in 0..PASSING_MAX as u64 / 4 {
+                assert!(passing.goes_on(read(segment, STEP_BYTES)));
+            }
+        }
+        assert!(given_up.is_empty());
+        assert_eq!(enter(&mut passing, read(77, 0), &mut given_up), Some(2));
+        assert_eq!(given_up.len(), 2);
+        for _ in 0..=STALE_AGE {
+            passing.age(&mut given_up);
+        }
+        assert_eq!(given_up.len(), PASSING_MAX + 2);
+        assert!(passing.pieces.is_empty());
+    }
+
+    #[test]
+    fn who_comes_in_the_midst_of_a_piece_passes_from_the_next_one_on() {
+        let (mut passing, mut given_up) = (Passing::default(), Vec::new());
+        let midst = read(1, PIECE_BYTES / 2);
+        let enter = |passing: &mut Passing, at: Read, given_up: &mut GivenUp| {
+            passing.enter(at, &Weak::new(), false, PASSING_MAX, given_up)
+        };
+        assert_eq!(enter(&mut passing, midst, &mut given_up), None);
+        let next = read(1, PIECE_BYTES + 1_000);
+        assert_eq!(enter(&mut passing, next, &mut given_up), Some(2));
+        assert!(passing.goes_on(next));
+        // The one behind was asked for, but nobody has come to it.
+        assert!(passing.holds((1, 2)));
+        assert!(!passing.goes_on(read(1, 2 * PIECE_BYTES)));
+        // Somebody comes back to what is still there.
+        let late = read(1, PIECE_BYTES + 3 * STEP_BYTES + BACK_BYTES);
+        assert!(passing.goes_on(late));
+        assert!(!passing.goes_on(next));
+        assert_eq!(enter(&mut passing, next, &mut given_up), Some(2));
+        passing.forget(1);
+        assert!(passing.pieces.is_empty() && given_up.is_empty());
+    }
+}
