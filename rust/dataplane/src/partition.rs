@@ -395,16 +395,23 @@ impl PartitionState {
     /// Waits for the acknowledgement of what was appended up to `waiter.end_offset`; false when
     /// there is nothing to wait for.
     pub fn wait_for(&mut self, what: WaitFor, waiter: ProduceWaiter) -> bool {
-        let Some(log) = &self.log else { return false };
-        let (mark, waiters) = match what {
-            WaitFor::Gate => (log.gated_end(), &mut self.gate_waiters),
-            WaitFor::Replication => (log.high_watermark(), &mut self.replication_waiters),
-        };
-        if mark >= waiter.end_offset {
+        if self.is_reached(what, waiter.end_offset) {
             return false;
         }
-        waiters.insert(waiter);
+        match what {
+            WaitFor::Gate => self.gate_waiters.insert(waiter),
+            WaitFor::Replication => self.replication_waiters.insert(waiter),
+        };
         true
+    }
+
+    /// Whether all below `end_offset` is acknowledged, or there is no log.
+    pub fn is_reached(&self, what: WaitFor, end_offset: i64) -> bool {
+        let mark = self.log.as_ref().map(|log| match what {
+            WaitFor::Gate => log.gated_end(),
+            WaitFor::Replication => log.high_watermark(),
+        });
+        mark.is_none_or(|mark| mark >= end_offset)
     }
 
     /// Nobody waits for this acknowledgement any more.

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pyrklog_log::producer_state::ProducerError;
 use pyrklog_log::validate::{Rules, validate_produce};
 use pyrklog_log::{AppendError, BatchInfo, Origin};
 use pyrklog_wire::ErrorCode;
@@ -19,7 +20,7 @@ use crate::context::Context;
 use crate::dispatch::Step;
 use crate::heavy;
 use crate::parking::{self, Admission};
-use crate::partition::{Partition, ProduceWaiter, WaitFor};
+use crate::partition::{Partition, PartitionState, ProduceWaiter, WaitFor};
 use crate::pending_produce::{Item, Outcome, PendingProduce, Refusal};
 use crate::policy::{self, Operation, Quota, Resource};
 use crate::replies;
@@ -377,16 +378,16 @@ fn append_locked(
         let message = format!("{count} in-sync replicas; min.insync.replicas asks for {min_isr}");
         return Err(Refusal::with(ErrorCode::NOT_ENOUGH_REPLICAS, message));
     }
-    let appended = state
-        .led()?
-        .append(batch, info, Origin::Client, leader_epoch, cx.now.wall_ms)
-        .map_err(refusal_of_append)?;
-    state.appended(&appended, &partition.dir, &mut cx.outbox);
     let waits_for = match terms.acks {
         0 => None,
         1 => Some(WaitFor::Gate),
         _ => Some(WaitFor::Replication),
     };
+    let appended = state
+        .led()?
+        .append(batch, info, Origin::Client, leader_epoch, cx.now.wall_ms)
+        .map_err(|error| refusal_of_append(&error, &state, waits_for))?;
+    state.appended(&appended, &partition.dir, &mut cx.outbox);
     let waits = waits_for.and_then(|what| {
         let waiter = ProduceWaiter {
             end_offset: appended.last_offset + 1,
@@ -421,8 +422,22 @@ fn check_transaction(info: &BatchInfo, terms: Terms) -> Result<(), Refusal> {
     ))
 }
 
-fn refusal_of_append(error: AppendError) -> Refusal {
-    Refusal::with(error.code(), error.to_string())
+/// Producers count a batch that is refused as a repetition as acknowledged. One that may not be yet is
+/// to be sent again.
+fn refusal_of_append(
+    error: &AppendError,
+    state: &PartitionState,
+    waits_for: Option<WaitFor>,
+) -> Refusal {
+    let code = match error {
+        AppendError::Producer(ProducerError::Forgotten { end_offset, .. })
+            if waits_for.is_some_and(|what| !state.is_reached(what, *end_offset)) =>
+        {
+            ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        }
+        _ => error.code(),
+    };
+    Refusal::with(code, error.to_string())
 }
 
 fn answer_when_due(

@@ -8,6 +8,7 @@ use harness::*;
 use pyrklog_dataplane::api::{LeaderSpec, TicketOutcome, TopicConfig};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
+use pyrklog_wire::builder::BatchBuilder;
 use pyrklog_wire::offset_for_leader_epoch::{
     EpochPartition, EpochRequest, EpochResponse, EpochTopic, NO_REPLICA,
 };
@@ -184,6 +185,56 @@ fn the_high_watermark_stands_still_while_others_are_eligible() {
     };
     assert_eq!(test.become_leaders(vec![released]), [0]);
     assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 2);
+}
+
+/// Clients count DUPLICATE_SEQUENCE_NUMBER as an acknowledgement.
+#[test]
+fn a_repetition_of_what_a_snapshot_left_out_waits_for_the_followers() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let record = |sequence| {
+        let mut builder = BatchBuilder::new().producer(9, 0, sequence);
+        builder.append(now.as_millis() as i64, None, Some(b"value"));
+        builder.build()
+    };
+    let mut test = TestPlane::start(dir.path());
+    test.describe_topic("t", 1, &topic_config());
+    assert_eq!(test.become_leaders(vec![replicated(0)]), [0]);
+    for sequence in 0..3 {
+        let taken = test.client().produce("t", 0, &record(sequence));
+        assert_eq!(taken, (ErrorCode::NONE, i64::from(sequence)));
+    }
+    assert!(test.shutdown());
+    // The snapshot of the orderly end names the last batch alone.
+    let mut test = TestPlane::start(dir.path());
+    test.describe_topic("t", 1, &topic_config());
+    assert_eq!(test.become_leaders(vec![replicated(0)]), [0]);
+    let mut producer = test.client();
+    let mut send = |sequence, acks| {
+        let body = produce_body(
+            PRODUCE_VERSION,
+            acks,
+            30_000,
+            "t",
+            &[(0, Some(&record(sequence)))],
+        );
+        producer.send(key::PRODUCE, PRODUCE_VERSION, &body);
+        let (_, answer) = producer.receive(key::PRODUCE, PRODUCE_VERSION);
+        produced(&answer, PRODUCE_VERSION).0
+    };
+    for sequence in 0..2 {
+        let early = send(sequence, -1);
+        assert_eq!(early, ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND);
+        assert_eq!(send(sequence, 1), ErrorCode::DUPLICATE_SEQUENCE_NUMBER);
+    }
+    // The follower has two of the three.
+    let mut replica = test.client();
+    replica.fetch(&follower(0));
+    replica.fetch(&follower(2));
+    for sequence in 0..2 {
+        let late = send(sequence, -1);
+        assert_eq!(late, ErrorCode::DUPLICATE_SEQUENCE_NUMBER);
+    }
 }
 
 #[test]

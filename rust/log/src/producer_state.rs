@@ -95,6 +95,8 @@ pub enum ProducerError {
         first_sequence: i32,
         /// Last sequence known.
         last_sequence: i32,
+        /// It lies below this offset.
+        end_offset: i64,
     },
     /// INVALID_PRODUCER_EPOCH.
     #[error("producer {producer_id} has epoch {last_epoch}, a batch or marker has {epoch}")]
@@ -429,11 +431,12 @@ fn check_sequence(state: &ProducerState, info: &BatchInfo) -> Result<(), Produce
     if in_order {
         return Ok(());
     }
-    if state.was_forgotten(info) {
+    if let Some(end_offset) = state.forgotten_below(info) {
         return Err(ProducerError::Forgotten {
             producer_id: info.producer_id,
             first_sequence: first,
             last_sequence: last,
+            end_offset,
         });
     }
     Err(ProducerError::OutOfOrderSequence {

@@ -104,21 +104,20 @@ impl ProducerState {
             .find(|batch| batch.first_sequence() == first && batch.last_sequence == last)
     }
 
-    /// Whether the batch was written, but lies before all that are remembered, and would be among them
-    /// had the producer's state not gone through a snapshot.
-    pub fn was_forgotten(&self, info: &BatchInfo) -> bool {
-        let Some(oldest) = self.batches().first().filter(|_| self.is_shortened) else {
-            return false;
-        };
+    /// An offset behind the batch, if it was written, but lies before all that are remembered, and
+    /// would be among them had the producer's state not gone through a snapshot.
+    pub fn forgotten_below(&self, info: &BatchInfo) -> Option<i64> {
+        let oldest = self.batches().first().filter(|_| self.is_shortened)?;
         if info.producer_epoch != self.epoch || self.first_sequence < 0 || info.base_sequence < 0 {
-            return false;
+            return None;
         }
         let from_first = |sequence: i32| distance(self.first_sequence, sequence);
         let (first, last) = (
             from_first(info.base_sequence),
             from_first(info.last_sequence()),
         );
-        first <= last && last < from_first(oldest.first_sequence())
+        let is_before = first <= last && last < from_first(oldest.first_sequence());
+        is_before.then(|| oldest.first_offset())
     }
 
     /// Sequences begin again with an epoch: batches of another one are forgotten.

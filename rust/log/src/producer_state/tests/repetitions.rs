@@ -11,11 +11,17 @@ impl Offsets {
     }
 }
 
-fn forgotten(first_sequence: i32, last_sequence: i32) -> Result<Check, ProducerError> {
+/// `end_offset`: that of the first batch which is remembered.
+fn forgotten(
+    first_sequence: i32,
+    last_sequence: i32,
+    end_offset: i64,
+) -> Result<Check, ProducerError> {
     Err(ProducerError::Forgotten {
         producer_id: PRODUCER,
         first_sequence,
         last_sequence,
+        end_offset,
     })
 }
 
@@ -27,10 +33,16 @@ fn what_a_snapshot_left_out_is_known_to_be_a_repetition() {
         log.push(&data(0, sequence, 2));
     }
     log.reload();
-    assert_eq!(log.append(&data(0, 0, 2), Origin::Client), forgotten(0, 7));
+    assert_eq!(
+        log.append(&data(0, 0, 2), Origin::Client),
+        forgotten(0, 7, 6)
+    );
     assert_eq!(log.append(&data(0, 6, 2), Origin::Client), duplicate(6, 7));
     assert_eq!(log.append(&data(0, 8, 1), Origin::Client), Ok(Check::New));
-    assert_eq!(log.append(&data(0, 4, 2), Origin::Client), forgotten(4, 8));
+    assert_eq!(
+        log.append(&data(0, 4, 2), Origin::Client),
+        forgotten(4, 8, 6)
+    );
     assert_eq!(
         log.append(&data(0, 10, 1), Origin::Client),
         out_of_order(0, 10, 0, 8),
@@ -71,7 +83,10 @@ fn what_was_never_written_is_no_repetition() {
         out_of_order(0, 4, 0, 8),
         "some of it was"
     );
-    assert_eq!(log.append(&data(0, 5, 2), Origin::Client), forgotten(5, 8));
+    assert_eq!(
+        log.append(&data(0, 5, 2), Origin::Client),
+        forgotten(5, 8, 2)
+    );
     // Its state expired, and it went on with what nobody expected.
     log.states.expire(i64::MAX, 0);
     log.push(&data(0, 20, 2));
@@ -83,7 +98,7 @@ fn what_was_never_written_is_no_repetition() {
     );
     assert_eq!(
         log.append(&data(0, 20, 2), Origin::Client),
-        forgotten(20, 23)
+        forgotten(20, 23, 6)
     );
     // Recovery walks a log that lacks what compaction took away, or that expiry made jump.
     log.push(&data(0, 30, 2));
@@ -106,7 +121,7 @@ fn repetitions_are_known_where_sequences_wrap() {
     let repeated = [(i32::MAX - 3, 2), (i32::MAX - 1, 4), (2, 1)];
     for (sequence, count) in repeated {
         let answer = log.append(&data(0, sequence, count), Origin::Client);
-        assert_eq!(answer, forgotten(sequence, 3));
+        assert_eq!(answer, forgotten(sequence, 3, 7));
     }
     assert_eq!(
         log.append(&data(0, i32::MAX - 4, 1), Origin::Client),
@@ -133,6 +148,6 @@ fn what_lies_half_of_all_sequences_back_is_no_repetition() {
     let near = (1 << 29) + 10;
     assert_eq!(
         log.append(&data(0, near, 1), Origin::Client),
-        forgotten(near, last)
+        forgotten(near, last, i64::from(last))
     );
 }
