@@ -58,6 +58,8 @@ AUTO_CREATE_WAIT_SECONDS = 5.0
 """For the leaders of a topic that was written into the store."""
 AUTO_CREATE_LIMIT_SECONDS = 8.0
 """For all of it, the store's answer among it."""
+NODES_GONE_SECONDS = 2.0
+"""How long a deletion that clients know of waits for the end of the topic's last replica."""
 
 log = get_logger("topics")
 
@@ -188,7 +190,11 @@ class TopicAdmin:
         )
 
     def _racks(self) -> dict[int, str | None]:
-        return {broker.id: broker.rack for broker in self._metadata.image.brokers}
+        racks = {broker.id: broker.rack for broker in self._metadata.image.brokers}
+        without = sorted(broker for broker, rack in racks.items() if rack is None)
+        if without and len(without) < len(racks):
+            log.warning("racks_left_out", brokers_without_rack=without)
+        return racks
 
     def _success(self, spec: TopicSpec, plan: znodes.TopicAssignment) -> TopicResult:
         return TopicResult(
@@ -373,7 +379,6 @@ class TopicAdmin:
 
     async def _wait_deleted(self, marked: Mapping[str, bytes], timeout_ms: int) -> set[str]:
         """Waits for all of them side by side; returns those that are not gone in time."""
-        there = set(marked)
         shown = set(marked)
         topics = self._metadata.image.topics
 
@@ -384,14 +389,16 @@ class TopicAdmin:
 
         if marked and timeout_ms > 0:
             with trio.move_on_after(timeout_ms / 1000):
-                # A topic of the same name can be created once its node is gone.
-                await self._wait_nodes_gone(marked, there)
                 await self._metadata.changes.wait_until(unknown_to_clients)
+                # Then a topic of the same name can be created; but a replica may be out of reach.
+                with trio.move_on_after(NODES_GONE_SECONDS):
+                    await self._wait_nodes_gone(marked)
             unknown_to_clients()
-        return there | shown
+        return shown
 
-    async def _wait_nodes_gone(self, marked: Mapping[str, bytes], there: set[str]) -> None:
-        """``there`` loses the topics whose nodes are gone, or are those of other topics."""
+    async def _wait_nodes_gone(self, marked: Mapping[str, bytes]) -> None:
+        """Waits until the topics' nodes are gone, or are those of other topics."""
+        there = set(marked)
         paths = {znodes.topic_path(name): name for name in there}
         moved = set(paths)
         changes = Changes()

@@ -154,7 +154,7 @@ def examine(state: ClusterState) -> list[Reason]:
     if moved:
         what = f"{_count(moved)} not led by the preferred replica {_some(moved)}"
         found.append(Reason("not_preferred", "info", what, partitions=_names(moved)))
-    return found
+    return found + _without_rack(state)
 
 
 def _silent(state: ClusterState) -> list[Reason]:
@@ -174,6 +174,16 @@ def _silent(state: ClusterState) -> list[Reason]:
         )
         for one in silent
     ]
+
+
+def _without_rack(state: ClusterState) -> list[Reason]:
+    """Where some brokers have a rack, those without one make all placements do without racks."""
+    without = [one.number for one in state.brokers if one.rack is None]
+    if len(without) in (0, len(state.brokers)):
+        return []
+    what = "new partitions are not spread over racks, as this broker has no broker.rack"
+    fix = "set broker.rack on each broker and restart it"
+    return [Reason("no_rack", "info", f"broker {one}: {what}", one, fix=fix) for one in without]
 
 
 def _without_store(state: ClusterState) -> list[Reason]:

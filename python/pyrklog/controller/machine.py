@@ -246,8 +246,7 @@ class Controller:
         yield from self._replicas.to_offline(kept)
         self._batch.update_metadata(state.brokers, ())
         yield from self._batch.flush()
-        if dropped:
-            yield from self._deletion_failed(dropped)
+        yield from self._deletion_failed(dropped)
 
     def _brokers_came(self, came: Sequence[int]) -> Steps:
         state = self.state
@@ -434,37 +433,47 @@ class Controller:
         yield from self._resume_deletions()
 
     def _resume_deletions(self, names: Collection[str] | None = None) -> Steps:
-        """Starts or finishes what can be: every replica's broker lives, none is being deleted."""
+        """Starts or finishes what can be: clients are told at once, replicas go as far as their
+        brokers live, and the nodes when all of them have gone."""
         state = self.state
         ready = []
         done = []
         for name in sorted(state.to_delete if names is None else state.to_delete & set(names)):
             topic = state.topics[name]
-            replicas = _replicas_of(topic)
-            states = {p.replica_state(b) for p, b in replicas}
+            states = {p.replica_state(b) for p, b in _replicas_of(topic)}
             if states <= {ReplicaState.DELETION_SUCCESSFUL}:
                 done.append(topic)
-            elif ReplicaState.DELETION_STARTED not in states and all(
-                state.is_live(broker, partition.key) for partition, broker in replicas
-            ):
+            elif self._to_be_deleted(topic) or not all(map(_is_ended, topic.partitions.values())):
                 ready.append(topic)
         yield from self._forget(done)
         if ready:
             yield from self._delete(ready)
 
+    def _to_be_deleted(self, topic: Topic) -> list[Replica]:
+        """The replicas whose brokers can be told so, and have not been."""
+        told = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
+        return [
+            (partition, broker)
+            for partition, broker in _replicas_of(topic)
+            if self.state.is_live(broker, partition.key)
+            and partition.replica_state(broker) not in told
+        ]
+
     def _delete(self, topics: Sequence[Topic]) -> Steps:
         partitions = [p for topic in topics for p in topic.partitions.values()]
-        standing = [p for p in partitions if p.state is not PartitionState.NON_EXISTENT]
+        standing = [p for p in partitions if not _is_ended(p)]
         yield from self._partitions.to_offline(standing)
         yield from self._partitions.to_non_existent(standing)
         self._batch.update_metadata(self.state.brokers, partitions)
         yield from self._batch.flush()
-        replicas = [
-            item
+        away = [
+            (partition, broker)
             for topic in topics
-            for item in _replicas_of(topic)
-            if item[0].replica_state(item[1]) is not ReplicaState.DELETION_SUCCESSFUL
+            for partition, broker in _replicas_of(topic)
+            if not self.state.is_live(broker, partition.key)
         ]
+        yield from self._deletion_failed(away)
+        replicas = [item for topic in topics for item in self._to_be_deleted(topic)]
         yield from self._replicas.mark(replicas, ReplicaState.OFFLINE)
         yield from self._replicas.to_deletion_started(replicas)
         yield from self._batch.flush()
@@ -487,7 +496,7 @@ class Controller:
         if failed:
             yield from self._deletion_failed(failed)
         if succeeded:
-            # One whose broker came back meanwhile had to wait for these.
+            # Others may have failed, and are tried again.
             yield from self._resume_deletions({partition.topic.name for partition, _ in succeeded})
 
     def _deletion_failed(self, replicas: Sequence[Replica]) -> Steps:
@@ -563,6 +572,10 @@ class Controller:
 
     def _fields(self, **fields: object) -> dict[str, object]:
         return {**fields, "controller_epoch": self.state.epoch}
+
+
+def _is_ended(partition: Partition) -> bool:
+    return partition.state is PartitionState.NON_EXISTENT
 
 
 def _replicas_of(topic: Topic) -> list[Replica]:

@@ -153,8 +153,8 @@ async def test_a_deletion_that_a_crash_interrupted_goes_on(tmp_path: Path) -> No
     async with running_broker(tmp_path) as running:
         created = await running.created("t", 2)
         running.plane.hold_tickets()
-        (late,) = await running.service.delete_topics([TopicRef("t")], timeout_ms=20)
-        assert late.error is ErrorCode.REQUEST_TIMED_OUT
+        (gone,) = await running.service.delete_topics([TopicRef("t")], timeout_ms=20)
+        assert gone.error is ErrorCode.NONE
         running.crashes = True
     left = FoundPartition("t", 1, created.topic_id, str(tmp_path / "logs"))
     async with running_broker(tmp_path, found=[left]) as running:

@@ -144,6 +144,15 @@ def test_too_few_in_sync_for_acks_all() -> None:
     assert kinds(state((1, [1, 2], [1, 2], 3))) == []
 
 
+def test_a_broker_without_a_rack_among_others_with_one_is_named() -> None:
+    one = state(WELL)
+    assert kinds(one) == []
+    some = [replace(one.brokers[0], rack="a"), replace(one.brokers[1], rack="b"), one.brokers[2]]
+    partly = replace(one, brokers=some)
+    assert kinds(partly) == [("no_rack", 3, [])]
+    assert is_healthy(examine(partly))
+
+
 def test_leaders_that_are_not_preferred_are_no_illness() -> None:
     one = state(*[(2, [1, 2, 3], [1, 2, 3], 2)] * 5)
     reasons = examine(one)
