@@ -7,6 +7,7 @@ Slow commands return tickets, which complete as events; here they become awaitab
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from pyrklog._core import CommitBatch, Heartbeat, OffsetCommit
 
 EVENTS_PER_TURN_MAX = 512
+TURN_SECONDS = 0.02
+"""Events that take longer let others have a turn in between."""
 
 log = get_logger("plane")
 
@@ -319,11 +322,15 @@ class CorePlane:
         while True:
             await trio.lowlevel.wait_readable(descriptor)
             events = self._plane.drain_events(EVENTS_PER_TURN_MAX)
+            began = monotonic()
             for event in events:
                 try:
                     self._dispatch(event, listener)
                 except Exception as error:
                     log.error("event_failed", kind=type(event).__name__, exc_info=error)
+                if monotonic() - began > TURN_SECONDS:
+                    await trio.lowlevel.checkpoint()
+                    began = monotonic()
 
     def _dispatch(self, event: _core.Event, listener: PlaneListener) -> None:
         core = self._core

@@ -21,6 +21,10 @@ from pyrklog.requests_waiting import WaitingRequests
 
 Event = TypeVar("Event")
 
+LATE_REPLY_MAX_BYTES = 16 << 10
+"""Where there is no memory for more that wait, a larger request is not decoded for an answer that
+says so: its connection is closed."""
+
 log = get_logger("broker")
 plane_log = get_logger("plane")
 
@@ -29,8 +33,8 @@ class Later(Protocol):
     """What is left to do for a request."""
 
     @property
-    def wait(self) -> Callable[[], Awaitable[bytes]]:
-        """Gives the body of the answer; to be called once."""
+    def wait(self) -> Callable[[], Awaitable[bytes | None]]:
+        """Gives the body of the answer, None where there is none; to be called once."""
 
     @property
     def waits(self) -> bool:
@@ -215,7 +219,8 @@ class EventHandler:
 
     def _answer_late(self, request: Request) -> None:
         log.warning("request_not_waited_for", api_key=request.api_key, waiting=len(self._waiting))
-        self._reply(request.id, self.preload().late_reply(request))
+        is_large = len(request.body) > LATE_REPLY_MAX_BYTES
+        self._reply(request.id, None if is_large else self.preload().late_reply(request))
 
     def _reply(self, request_id: int, body: bytes | None) -> None:
         if body is None:

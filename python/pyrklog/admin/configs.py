@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 import trio
@@ -69,6 +70,9 @@ EFFECT_WAIT_SECONDS = 5.0
 SESSION_WAIT_SECONDS = 15.0
 """How long a change is tried again whose session with the metadata store has ended."""
 
+DESCRIBED_AT_ONCE = 256
+"""Others have a turn after so many resources."""
+
 log = get_logger("configs")
 
 Change = Callable[[Mapping[str, str]], dict[str, str]]
@@ -91,14 +95,16 @@ class ConfigAdmin:
 
     async def describe(
         self,
-        resources: Sequence[tuple[ConfigResource, Sequence[str] | None]],
+        resources: Sequence[tuple[ConfigResource, AbstractSet[str] | None]],
         *,
         include_synonyms: bool,
         include_documentation: bool,
     ) -> list[DescribedConfigs]:
         """See ``ClusterService.describe_configs``."""
         results = []
-        for resource, names in resources:
+        for number, (resource, names) in enumerate(resources, 1):
+            if number % DESCRIBED_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
             try:
                 entries = await self._describe_one(
                     resource, names, include_synonyms, include_documentation
@@ -112,7 +118,7 @@ class ConfigAdmin:
     async def _describe_one(
         self,
         resource: ConfigResource,
-        names: Sequence[str] | None,
+        names: AbstractSet[str] | None,
         include_synonyms: bool,
         include_documentation: bool,
     ) -> list[ConfigEntry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 
 import trio
@@ -118,7 +118,7 @@ class Administration:
 
     async def describe_configs(
         self,
-        resources: Sequence[tuple[ConfigResource, Sequence[str] | None]],
+        resources: Sequence[tuple[ConfigResource, Set[str] | None]],
         *,
         include_synonyms: bool,
         include_documentation: bool,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pyrklog.config.broker import OPTIONS, BrokerConfig, Given
+from pyrklog.config.log_options import RETENTION_ZERO
 from pyrklog.config.places import check_places
 from pyrklog.config.properties import PropertiesError, parse_properties
 from pyrklog.config.zookeeper_connect import parse_connect
@@ -176,6 +177,7 @@ def _check_together(config: BrokerConfig) -> None:
             fix="set pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
             "zookeeper.ssl.keystore.location",
         )
+    _check_retention(config)
     for option in ("zookeeper.connect", "pyrklog.adopt.zookeeper"):
         connect = config.string(option)
         if connect is not None:
@@ -192,6 +194,14 @@ def _check_together(config: BrokerConfig) -> None:
         config.notices.append(
             f"the controller listener {names} is left out: metadata is embedded, without KRaft"
         )
+
+
+def _check_retention(config: BrokerConfig) -> None:
+    """The first one that is given counts; hours have a default."""
+    names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    name = next(name for name in names if config.value(name) is not None)
+    if config.value(name) == 0:
+        raise ConfigError(f"{name} ({config.given[name].origin}) {RETENTION_ZERO}.")
 
 
 def _is_known_to_zookeeper(config: BrokerConfig) -> bool:

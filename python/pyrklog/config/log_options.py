@@ -29,6 +29,7 @@ HOUR_MS = 60 * MINUTE_MS
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES = ("compact", "delete")
+RETENTION_ZERO = "must be -1 (never), or at least 1; 0 would delete the records of every topic"
 
 
 class Fallback(NamedTuple):
@@ -60,6 +61,11 @@ def _throttled(value: Value) -> str | None:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) <= INT_MAX
+
+
+def _retention_of_broker(value: Value) -> str | None:
+    """A topic may be given 0; for all topics Kafka takes it for a mistake."""
+    return RETENTION_ZERO if value == 0 else None
 
 
 def _gzip_level(value: Value) -> str | None:
@@ -169,6 +175,7 @@ LOG_OPTIONS = (
         None,
         "Age at which records are deleted; default: log.retention.minutes; -1 = never.",
         importance="high",
+        check=_retention_of_broker,
         update_mode=CLUSTER_WIDE,
     ),
     integer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from pyrklog.config.broker import (
     NODE_ID_NAMES,
@@ -163,7 +163,7 @@ def _chosen_fallback(fallbacks: Sequence[Fallback], broker: BrokerConfig) -> Fal
 def describe_topic_options(
     overrides: Mapping[str, str],
     defaults: TopicDefaults,
-    names: Sequence[str] | None,
+    names: Set[str] | None,
     *,
     include_synonyms: bool,
     include_documentation: bool,
@@ -213,7 +213,7 @@ def _broker_synonyms(item: TopicOption, broker: BrokerConfig) -> Sequence[Synony
 
 def describe_broker_options(
     broker: BrokerConfig,
-    names: Sequence[str] | None,
+    names: Set[str] | None,
     *,
     include_synonyms: bool,
     include_documentation: bool,

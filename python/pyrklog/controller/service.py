@@ -10,7 +10,7 @@ Topic ids are 16 bytes, all zero where there is none. Times are milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
 from pyrklog.controller.requests import NO_TOPIC_ID
@@ -265,7 +265,7 @@ class ClusterService(Protocol):
 
     async def describe_configs(
         self,
-        resources: Sequence[tuple[ConfigResource, Sequence[str] | None]],
+        resources: Sequence[tuple[ConfigResource, Set[str] | None]],
         *,
         include_synonyms: bool,
         include_documentation: bool,

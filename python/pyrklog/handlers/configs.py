@@ -1,6 +1,6 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from pyrklog.controller.service import (
     SOURCE_DEFAULT,
@@ -53,7 +53,7 @@ async def describe_configs(
     return DescribeConfigsResponse(results=[_described(one, request) for one in described])
 
 
-def _wanted(request: DescribeConfigsRequest) -> dict[ConfigResource, list[str] | None]:
+def _wanted(request: DescribeConfigsRequest) -> dict[ConfigResource, Set[str] | None]:
     """Resources and the names of their options; None: all."""
     wanted: dict[ConfigResource, dict[str, None] | None] = {}
     for one in request.resources:
@@ -63,7 +63,7 @@ def _wanted(request: DescribeConfigsRequest) -> dict[ConfigResource, list[str] |
             wanted[resource] = None
         elif names is not None:
             names.update(dict.fromkeys(one.configuration_keys))
-    return {resource: None if names is None else list(names) for resource, names in wanted.items()}
+    return {resource: None if names is None else names.keys() for resource, names in wanted.items()}
 
 
 def describe_configs_error(

@@ -15,6 +15,7 @@ from pyrklog.groups.service import GroupService
 from pyrklog.groups.table import Heartbeat, OffsetCommit
 from pyrklog.groups.values import HeartbeatRequest
 from pyrklog.handlers.context import Context, Later, Request
+from pyrklog.handlers.decoding import DECODED_MAX_BYTES, MEMORY_SHARE, Decoding
 from pyrklog.metastore.interface import SessionExpiredError
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
@@ -138,9 +139,12 @@ class Handlers:
         controller: ControllerAdmin,
         elements_max: int = ELEMENTS_MAX,
         orders_max: int = ORDERS_MAX,
+        decoded_max_bytes: int = DECODED_MAX_BYTES,
     ) -> None:
         """``elements_max``: what a client's request may name in all its arrays together;
-        ``orders_max``: another broker's."""
+        ``orders_max``: another broker's; ``decoded_max_bytes``: see :class:`Decoding`."""
+        self._decoding = Decoding(decoded_max_bytes)
+        self._orders_decoding = Decoding(decoded_max_bytes)
         self._elements_max = elements_max
         self._orders_max = orders_max
         self._service = service
@@ -150,7 +154,8 @@ class Handlers:
         self._routes: dict[int, Route] = {}
 
     async def handle(self, request: Request) -> bytes | None:
-        """The body of the answer, or None where Python does not serve the API.
+        """The body of the answer; None where Python does not serve the API, or had no room to
+        decode the request.
 
         Raises :class:`DecodeError` for a body that is not what its header says: the caller then
         closes the connection.
@@ -158,22 +163,34 @@ class Handlers:
         begun = self.begin(request)
         return await begun.wait() if isinstance(begun, Later) else begun
 
-    def begin(self, request: Request) -> bytes | Later[bytes] | None:
+    def begin(self, request: Request) -> bytes | Later[bytes | None] | None:
         """Acts on a request as far as nothing has to be waited for: the body of its answer, or what
         is left to do. None where Python does not serve the API. Raises what :meth:`handle` does."""
         route = self._route(request.api_key)
         if route is None:
             return None
-        decoded = self._decode(route, request)
         context = self._context(request)
         if route.handler_now is None:
-            return Later(partial(self._ask, route, context, decoded), waits=False)
-        answer = route.handler_now(context, decoded)
+            return Later(partial(self._ask, route, context, request), waits=False)
+        answer = route.handler_now(context, self._decode(route, request))
         if isinstance(answer, Later):
             return Later(partial(_encode_later, route, context, answer), waits=True)
         return route.api.encode_response(answer, request.api_version)
 
-    async def _ask(self, route: Route, context: Context, decoded: Any) -> bytes:
+    async def _ask(self, route: Route, context: Context, request: Request) -> bytes | None:
+        decode = partial(self._decode, route, request)
+        is_of_brokers = route.api.key in BETWEEN_BROKERS
+        decoding = self._orders_decoding if is_of_brokers else self._decoding
+        found = await decoding.decode(len(request.body), decode)
+        if found is None:
+            return None
+        decoded, size = found
+        try:
+            return await self._ask_decoded(route, context, decoded)
+        finally:
+            decoding.give_back(size)
+
+    async def _ask_decoded(self, route: Route, context: Context, decoded: Any) -> bytes:
         limit = route.limit_seconds(decoded)
         if limit is None:
             return await _answer(route, context, decoded)
@@ -254,7 +271,10 @@ def build_handlers(
     affordable = max(ELEMENTS_MIN, memory_bytes // ELEMENT_BYTES)
     elements_max = min(ELEMENTS_MAX, affordable)
     orders_max = min(ORDERS_MAX, PLAN_FACTOR * affordable)
-    return Handlers(service, groups, orders, controller, elements_max, orders_max)
+    decoded_max_bytes = min(DECODED_MAX_BYTES, memory_bytes // MEMORY_SHARE)
+    return Handlers(
+        service, groups, orders, controller, elements_max, orders_max, decoded_max_bytes
+    )
 
 
 async def _encode_later(route: Route, context: Context, answer: Later[Any]) -> bytes:

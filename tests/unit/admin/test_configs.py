@@ -495,7 +495,7 @@ async def test_a_brokers_options(running: Running) -> None:
     assert not found["log.retention.ms"].read_only
     assert "listeners" in found
     (unknown, some) = await running.service.describe_configs(
-        [(ConfigResource(RESOURCE_TOPIC, "none"), None), (T, ["segment.ms", "none"])],
+        [(ConfigResource(RESOURCE_TOPIC, "none"), None), (T, {"segment.ms", "none"})],
         include_synonyms=False,
         include_documentation=True,
     )

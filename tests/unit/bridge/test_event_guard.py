@@ -1,4 +1,4 @@
-"""An event that nobody can take does not end the handing out of the others."""
+"""Events that nobody can take, or that take long, do not stand in the way of others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from pyrklog import core_plane
 from pyrklog.config import load_config
 from pyrklog.core_plane import CorePlane
 from pyrklog.plane_settings import plane_settings
@@ -39,3 +40,47 @@ async def test_a_listener_that_raises_hears_the_next_event(
         nursery.cancel_scope.cancel()
     assert heard[0] == "LogDirsDescribed"
     assert heard[-1] == "ShutdownDone"
+
+
+async def test_others_have_a_turn_while_events_take_long(tmp_path: Path, monkeypatch: Any) -> None:
+    config = load_config(flags={"pyrklog.data.dir": str(tmp_path)})
+    plane = CorePlane(plane_settings(config, 1, "cluster"))
+    monkeypatch.setattr(core_plane, "TURN_SECONDS", 0.0)
+    order: list[str] = []
+    all_handed_out = trio.Event()
+
+    def dispatch(event: Any, listener: Any) -> None:
+        order.append("event")
+        if order.count("event") == 10:
+            all_handed_out.set()
+
+    async def beside() -> None:
+        while not all_handed_out.is_set():
+            order.append("beside")
+            await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(plane, "_dispatch", dispatch)
+    real = plane._plane
+
+    class Ten:
+        """Hands over ten events at once."""
+
+        def event_fd(self) -> int:
+            return real.event_fd()
+
+        def drain_events(self, most: int) -> list[Any]:
+            return [object()] * 10
+
+    listener: Any = None
+    monkeypatch.setattr(plane, "_plane", Ten())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beside)
+        nursery.start_soon(plane.run, listener)
+        real.describe_log_dirs()
+        with trio.fail_after(60):
+            await all_handed_out.wait()
+        nursery.cancel_scope.cancel()
+    # Within a turn of the loop, tasks run in any order.
+    assert "event event event" not in " ".join(order)
+    monkeypatch.undo()
+    plane.abandon()

@@ -116,7 +116,7 @@ def test_passwords_are_shown_to_nobody() -> None:
     assert "secret" not in str(config.explain(MEMORY_BYTES))
     shown = describe_broker_options(
         config,
-        ["pyrklog.zookeeper.digest"],
+        {"pyrklog.zookeeper.digest"},
         include_synonyms=True,
         include_documentation=False,
     )
@@ -137,6 +137,9 @@ def test_passwords_are_shown_to_nobody() -> None:
         ("listeners=SSL://:9093", "serves PLAINTEXT only"),
         ("log.dirs=/a,,/b", "empty entry"),
         ("node.id=-2", "at least -1"),
+        ("log.retention.ms=0", "log.retention.ms: must be -1"),
+        ("log.retention.minutes=0", r"log.retention.minutes \(--set\) must be -1"),
+        ("log.retention.hours=0", r"log.retention.hours \(--set\) must be -1"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(override: str, said: str) -> None:
@@ -228,6 +231,11 @@ def test_send_buffers_are_smaller_where_there_is_little_memory() -> None:
     for given in (-1, 50_000):
         chosen = load_config(overrides=[f"socket.send.buffer.bytes={given}"])
         assert chosen.send_buffer_bytes(2**30) == chosen.send_buffer_bytes(2**33) == given
+
+
+def test_a_retention_of_zero_that_another_option_replaces_is_none() -> None:
+    config = load_config(overrides=["log.retention.hours=0", "log.retention.ms=-5"])
+    assert config.integer("log.retention.ms") == -5
 
 
 def test_run_time_changes_stand_over_static_ones() -> None:

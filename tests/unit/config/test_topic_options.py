@@ -158,7 +158,7 @@ def test_only_what_was_asked_for() -> None:
     entries = describe_topic_options(
         {},
         TopicDefaults(broker()),
-        ["retention.ms", "no.such"],
+        {"retention.ms", "no.such"},
         include_synonyms=False,
         include_documentation=False,
     )
@@ -177,7 +177,7 @@ def test_only_what_was_asked_for() -> None:
 )
 def test_log_dirs_are_shown_wherever_they_come_from(given: tuple[str, ...], shown: str) -> None:
     entries = describe_broker_options(
-        broker(*given), ["log.dirs"], include_synonyms=False, include_documentation=False
+        broker(*given), {"log.dirs"}, include_synonyms=False, include_documentation=False
     )
     assert entry(entries, "log.dirs").value == shown
 
@@ -218,7 +218,7 @@ def test_what_depends_on_the_memory_is_shown_as_it_is_in_force(
     overrides = [] if given is None else [f"{name}={given}"]
     (entry,) = describe_broker_options(
         load_config(overrides=overrides),
-        [name],
+        {name},
         include_synonyms=True,
         include_documentation=False,
         memory_bytes=512 * mib,

@@ -1,6 +1,6 @@
 """A control plane that answers what it was told to, and remembers what it was asked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,7 +126,7 @@ class FakeService:
 
     async def describe_configs(
         self,
-        resources: Sequence[tuple[service.ConfigResource, Sequence[str] | None]],
+        resources: Sequence[tuple[service.ConfigResource, Set[str] | None]],
         *,
         include_synonyms: bool,
         include_documentation: bool,

@@ -1,0 +1,113 @@
+"""Decoded requests of the control plane take a bounded part of the memory, however many come."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from pyrklog.handlers import decoding
+from pyrklog.handlers.decoding import EXPANSION, SMALL_BYTES, Decoding
+from pyrklog.protocol.primitives import DecodeError
+
+BODY = 10_000
+ROOM = 3 * BODY * EXPANSION
+
+
+class Requests:
+    """Each is decoded, held until it is let go, and given back."""
+
+    def __init__(self) -> None:
+        self.decoding = Decoding(ROOM)
+        self.decoded: list[int] = []
+        self.ended = 0
+        self.go = trio.Event()
+
+    async def hold(self, number: int, body_bytes: int = BODY) -> None:
+        found = await self.decoding.decode(body_bytes, partial(self.decode, number))
+        if found is None:
+            self.ended += 1
+            return
+        _, size = found
+        await self.go.wait()
+        self.decoding.give_back(size)
+        self.ended += 1
+
+    def decode(self, number: int) -> None:
+        self.decoded.append(number)
+
+
+async def test_no_more_are_decoded_than_there_is_room_for(autojump_clock: object) -> None:
+    requests = Requests()
+    async with trio.open_nursery() as nursery:
+        for number in range(10):
+            nursery.start_soon(requests.hold, number)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(requests.decoded) == 3
+        # Small ones of others pass.
+        nursery.start_soon(requests.hold, 77, SMALL_BYTES)
+        await trio.testing.wait_all_tasks_blocked()
+        assert requests.decoded[3:] == [77]
+        requests.go.set()
+        await trio.testing.wait_all_tasks_blocked()
+    assert len(requests.decoded) == 11
+    assert requests.decoding._held_bytes == 0
+
+
+async def test_one_that_is_larger_than_the_room_goes_alone(autojump_clock: object) -> None:
+    requests = Requests()
+    async with trio.open_nursery() as nursery:
+        for number in range(2):
+            nursery.start_soon(requests.hold, number, ROOM)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(requests.decoded) == 1
+        requests.go.set()
+    assert len(requests.decoded) == 2
+
+
+async def test_others_have_a_turn_between_any_two(autojump_clock: object) -> None:
+    """A hundred that are handed over together do not stop the loop for all of their time."""
+    order: list[str] = []
+    requests = Requests()
+    requests.go.set()
+
+    async def beside() -> None:
+        while requests.ended < 20:
+            order.append("beside")
+            await trio.lowlevel.checkpoint()
+
+    def decode(number: int) -> None:
+        order.append("decode")
+
+    requests.decode = decode  # type: ignore[method-assign]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beside)
+        for number in range(20):
+            nursery.start_soon(requests.hold, number)
+    # Within a turn of the loop, tasks run in any order.
+    assert "decode decode decode" not in " ".join(order)
+    assert order.count("decode") == 20
+
+
+async def test_who_finds_no_room_in_time_has_no_answer(autojump_clock: object) -> None:
+    requests = Requests()
+    async with trio.open_nursery() as nursery:
+        for number in range(4):
+            nursery.start_soon(requests.hold, number)
+        await trio.sleep(decoding.ROOM_SECONDS + 1)
+        assert (len(requests.decoded), requests.ended) == (3, 1)
+        requests.go.set()
+    assert requests.decoding._held_bytes == 0
+
+
+async def test_what_cannot_be_read_holds_nothing() -> None:
+    def fail() -> None:
+        raise DecodeError("planted")
+
+    room = Decoding(ROOM)
+    for _ in range(5):
+        with pytest.raises(DecodeError):
+            await room.decode(ROOM, fail)
+    assert room._held_bytes == 0
