@@ -22,6 +22,8 @@ _LIST_OFFSETS, _OFFSET_COMMIT, _OFFSET_FETCH, _FIND_COORDINATOR = 2, 8, 9, 10
 _JOIN_GROUP, _DESCRIBE_GROUPS, _DELETE_TOPICS, _OFFSET_FOR_LEADER_EPOCH = 11, 15, 20, 23
 _DESCRIBE_CONFIGS, _DELETE_GROUPS = 32, 42
 _LOG_APPEND_TIME = 8
+RESOURCES_MAX = 120_000
+"""Nearly as many elements as a request may have with 512 MB (``ELEMENT_BYTES``)."""
 _GZIP = 1
 
 
@@ -173,6 +175,12 @@ def _control(random: Random) -> Attack:
     if random.random() < 0.2:
         body = body[: random.randrange(len(body))]
     return Attack(f"control {key}", [_frame(key, version, body)] * random.randint(1, 5))
+
+
+def many_resources(number: int) -> bytes:
+    """A DescribeConfigs request that is small on the wire and large once it is decoded."""
+    entry = b"\2" + wire.string(f"{number % 1000:03}") + struct.pack(">i", 0)
+    return _frame(_DESCRIBE_CONFIGS, 1, _repeated(RESOURCES_MAX, entry) + b"\0")
 
 
 def _group_members(random: Random) -> Attack:

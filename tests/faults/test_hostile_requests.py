@@ -34,6 +34,7 @@ SEED = int(os.environ.get("HOSTILE_SEED", "0")) or Random().randrange(1, 1 << 31
 GROUP_BYTES = int(os.environ.get("HOSTILE_MEMORY_MB", "512")) * hostile.MIB
 ATTACKERS = 6
 CONNECTIONS = 400
+AT_ONCE = 60
 # What a broker may keep: caches of allocators, sessions and groups that have not expired.
 KEPT_BYTES = 160 * hostile.MIB
 
@@ -124,6 +125,46 @@ def _bystand(run: Run) -> None:
                 time.sleep(0.02)
     except (AssertionError, OSError, wire.ConnectionClosed) as error:
         run.failure = f"the bystander was not served: {error!r}"
+
+
+def _ask_at_once(run: Run, frame: bytes, together: threading.Barrier) -> None:
+    """One of many large requests that come together; its answer may be that the connection ends."""
+    try:
+        with wire.Connection(run.bootstrap, timeout_s=60) as connection:
+            together.wait()
+            connection.socket.sendall(frame)
+            connection.read_frame()
+            run.sent["answered"] += 1
+    except (OSError, wire.ConnectionClosed, threading.BrokenBarrierError):
+        run.sent["closed"] += 1
+
+
+@pytest.mark.timeout(240)
+def test_many_large_requests_of_the_control_plane_at_once(broker: TestBroker) -> None:
+    """Each is within all bounds; decoded together they would be several times the memory."""
+    with wire.Connection(broker.bootstrap) as connection:
+        assert wire.create_topic(connection, "bystander") == 0
+        wire.wait_until_led(connection, "bystander")
+    run = Run(broker.bootstrap)
+    together = threading.Barrier(AT_ONCE)
+    asking = [
+        threading.Thread(target=_ask_at_once, args=(run, hostile.many_resources(number), together))
+        for number in range(AT_ONCE)
+    ]
+    run.ends_at = time.monotonic() + 3600
+    beside = threading.Thread(target=_bystand, args=(run,))
+    for thread in (beside, *asking):
+        thread.start()
+    for thread in asking:
+        thread.join()
+    run.ends_at = time.monotonic()
+    beside.join()
+    print(f"{run.sent}, {run.served} rounds of the bystander, peak {_peak_bytes(broker.pid) >> 20}")
+    assert broker.running, list(broker.log)[-5:]
+    assert run.failure is None, run.failure
+    assert run.sent["answered"] > 0
+    assert _peak_bytes(broker.pid) <= GROUP_BYTES
+    assert broker.stop() == 0
 
 
 def _peak_bytes(pid: int) -> int:
