@@ -70,13 +70,22 @@ def lost(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
-    """One value at two offsets."""
+    """One value at two offsets. A writer that never had an acknowledgement that counts may repeat
+    its own: librdkafka 2.16 sends again, whatever ``retries`` says, once the metadata does not name
+    a broker."""
+    unpromised = _unpromised(evidence)
     places: dict[tuple[int, int], set[int]] = defaultdict(set)
     for _, partition, offset, value in evidence.seen():
         places[(partition, value)].add(offset)
     for (partition, value), offsets in sorted(places.items()):
-        if len(offsets) > 1:
+        if len(offsets) > 1 and writer_of(value) not in unpromised:
             yield Anomaly("duplicate", partition, f"{_name(value)} at {sorted(offsets)}")
+
+
+def _unpromised(evidence: Evidence) -> set[int]:
+    """Writers that never had an acknowledgement which counts."""
+    sends = [(writer_of(op.value), op.outcome) for op in evidence.of("send")]
+    return {writer for writer, _ in sends} - {writer for writer, told in sends if told == "ok"}
 
 
 def inconsistent(evidence: Evidence) -> Iterator[Anomaly]:
@@ -93,13 +102,13 @@ def inconsistent(evidence: Evidence) -> Iterator[Anomaly]:
 def reordered(evidence: Evidence) -> Iterator[Anomaly]:
     """A writer's values out of the order in which they were sent. One that never had an
     acknowledgement that counts was promised none: what it gave up may arrive late."""
-    promised = {writer_of(op.value) for op in evidence.of("send") if op.outcome == "ok"}
+    unpromised = _unpromised(evidence)
     for partition, log in sorted(evidence.final.items()):
         last: dict[int, tuple[int, int]] = {}
         for offset, value in sorted(log.items()):
             writer, count = writer_of(value), count_of(value)
             before, where = last.get(writer, (NONE, NONE))
-            if count < before and writer in promised:
+            if count < before and writer not in unpromised:
                 text = f"{_name(value)} at {offset} behind count {before} at {where}"
                 yield Anomaly("reordered", partition, text)
             last[writer] = (count, offset)

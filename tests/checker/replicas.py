@@ -75,6 +75,23 @@ def read_partition(folder: Path) -> tuple[list[Batch], list[str]]:
     return batches, damage
 
 
+def epochs_begun(folder: Path, topic: str) -> list[str]:
+    """Where in a broker's log directory the producers of a topic went on in another epoch: there a
+    client has given up its sequences, and may have sent again what was written."""
+    found = []
+    for partition in sorted(folder.glob(f"{topic}-*")):
+        epochs: dict[object, object] = {}
+        for path in sorted(partition.glob("*.log")):
+            for row in dump_file(str(path), records=False, verify=False):
+                producer, epoch = row.get("producer_id", -1), row.get("producer_epoch")
+                if row["kind"] == "batch" and producer != -1:
+                    if epochs.setdefault(producer, epoch) != epoch:
+                        where = f"{partition.name} at {row['base_offset']}"
+                        found.append(f"producer {producer} begins epoch {epoch} in {where}")
+                    epochs[producer] = epoch
+    return found
+
+
 def _batch(row: Mapping[str, object], digest: str) -> Batch:
     first, last, epoch = row["base_offset"], row["last_offset"], row["leader_epoch"]
     assert isinstance(first, int)

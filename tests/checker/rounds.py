@@ -26,6 +26,7 @@ from tests.checker.group import Group
 from tests.checker.history import History, Op
 from tests.checker.injection import Injector
 from tests.checker.plan import Plan
+from tests.checker.replicas import epochs_begun
 from tests.support.cluster_clients import create, end_offset
 from tests.support.waiting import wait_until
 
@@ -53,6 +54,8 @@ class Round:
     anomalies: list[Anomaly] = field(default_factory=list)
     stuck: str = ""
     """What did not come back."""
+    epochs: list[str] = field(default_factory=list)
+    """Where producers began another epoch, if something is wrong."""
 
     @property
     def is_good(self) -> bool:
@@ -69,6 +72,7 @@ class Round:
                 *(f"  {text}" for text in self.happened),
                 self.stuck,
                 summary(self.anomalies),
+                *self.epochs,
             ]
         )
 
@@ -257,6 +261,8 @@ def run_round(cluster: WiredCluster, plan: Plan, seed: int, number: int) -> Roun
         done.anomalies = _look_once_more(cluster, load)
     else:
         done.anomalies = check(Evidence(done.ops, final))
+    if done.anomalies:
+        done.epochs = epochs_begun(cluster.log_dir(min(cluster.brokers)), topic)
     return done
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import threading
 from collections.abc import Iterable, Sequence
 
 HERE = 200
@@ -46,6 +47,8 @@ class Hosts:
         interfaces = [name for _, name in socket.if_nameindex()]
         assert interfaces == ["lo"], f"this is no lab, but a machine with {interfaces}"
         self._cut: set[Pair] = set()
+        # Faults come and go in threads of their own.
+        self._cutting = threading.Lock()
         self._router = _Namespace()
         self._namespaces = {number: _Namespace() for number in numbers}
         self._router.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
@@ -74,15 +77,17 @@ class Hosts:
 
     def cut(self, pairs: Iterable[Pair]) -> None:
         """Packets of these are lost from now on, in this direction, and nobody is told."""
-        added = set(pairs) - self._cut
-        self._cut |= added
-        self._router.ip(*(f"rule add {_blackhole(*pair)}" for pair in sorted(added)))
+        with self._cutting:
+            added = set(pairs) - self._cut
+            self._cut |= added
+            self._router.ip(*(f"rule add {_blackhole(*pair)}" for pair in sorted(added)))
 
     def join(self, pairs: Iterable[Pair]) -> None:
         """They arrive again."""
-        removed = set(pairs) & self._cut
-        self._cut -= removed
-        self._router.ip(*(f"rule del {_blackhole(*pair)}" for pair in sorted(removed)))
+        with self._cutting:
+            removed = set(pairs) & self._cut
+            self._cut -= removed
+            self._router.ip(*(f"rule del {_blackhole(*pair)}" for pair in sorted(removed)))
 
     def reset(self, pairs: Iterable[Pair]) -> None:
         """Connections of the first with the second of each break, and both ends know; new ones

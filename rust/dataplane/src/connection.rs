@@ -20,6 +20,7 @@ use crate::pending_produce::PendingProduce;
 use crate::produce::Validating;
 use crate::reader_queue::Step;
 use crate::receive::Received;
+use crate::refused::RefusedBatches;
 use crate::steering::Course;
 use crate::timers::NEVER_MS;
 
@@ -168,7 +169,9 @@ pub struct Connection {
 
     /// Produce requests whose answers are due, in order.
     pub pending: VecDeque<PendingProduce>,
-    /// Number of the first one.
+    /// Batches that were refused and come again.
+    pub refused: RefusedBatches,
+    /// Number of the first one that is pending.
     pub first_sequence: u64,
     /// Memory of all of them.
     pub pending_bytes: usize,
@@ -224,6 +227,7 @@ impl Connection {
             writable: true,
             sending_reader: SendingReader::default(),
             pending: VecDeque::new(),
+            refused: RefusedBatches::default(),
             first_sequence: 0,
             pending_bytes: 0,
             reply_bytes: 0,

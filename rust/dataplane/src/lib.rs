@@ -79,6 +79,7 @@ mod reader;
 mod reader_pool;
 mod reader_queue;
 mod receive;
+mod refused;
 mod registry;
 mod replica_digest;
 mod replica_selector;

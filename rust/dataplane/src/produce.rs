@@ -266,9 +266,13 @@ fn append_all(
             Some(_) if is_refused => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
             Some(partition) => {
                 let records_max = produce.record_errors_left();
-                append(cx, partition, item, frame, terms, records_max)
+                append(cx, conn, partition, item, frame, terms, records_max)
             }
         };
+        match &outcome {
+            Ok(_) => conn.refused.remove(&answer.topic, item, frame),
+            Err(refusal) => conn.refused.add(&answer.topic, item, frame, refusal.error),
+        }
         answer.take(outcome, target);
         produce.push(answer);
     }
@@ -306,6 +310,7 @@ pub fn why_not_held(cx: &Context, topic: &str, index: i32) -> ErrorCode {
 /// acknowledgement is due later.
 fn append(
     cx: &mut Context,
+    conn: &Connection,
     partition: &Arc<Partition>,
     item: Item<'_>,
     frame: &mut [u8],
@@ -347,27 +352,31 @@ fn append(
     if terms.is_late {
         validated.set_time(batch, cx.now.wall_ms);
     }
-    let (appended, waits) = append_locked(
-        partition,
-        batch,
-        &validated.info,
-        item.position as u32,
-        terms,
-        cx,
-    )?;
+    let info = &validated.info;
+    let refused_before = if conn.refused.is_empty() {
+        None
+    } else {
+        let topic = &partition.topic.name;
+        conn.refused.before(topic, item.wanted.index, info)
+    };
+    let index = item.position as u32;
+    let (appended, waits) =
+        append_locked(partition, batch, info, index, terms, refused_before, cx)?;
     cx.statistics
         .produced_bytes
         .add(appended.appended_bytes as u64);
     Ok((appended, waits))
 }
 
-/// The part of an append that holds the partition's mutex.
+/// The part of an append that holds the partition's mutex. `refused_before` is what was said to the
+/// batch right before this one, if it was refused.
 fn append_locked(
     partition: &Arc<Partition>,
     batch: &mut [u8],
     info: &BatchInfo,
     index: u32,
     terms: Terms,
+    refused_before: Option<ErrorCode>,
     cx: &mut Context,
 ) -> Outcome {
     let mut state = partition.lock();
@@ -377,6 +386,12 @@ fn append_locked(
         let (count, min_isr) = (state.isr.len(), state.min_isr());
         let message = format!("{count} in-sync replicas; min.insync.replicas asks for {min_isr}");
         return Err(Refusal::with(ErrorCode::NOT_ENOUGH_REPLICAS, message));
+    }
+    if let Some(error) = refused_before
+        && !state.led()?.has_all_before(info)
+    {
+        let message = "The producer's batch before this one was refused.";
+        return Err(Refusal::with(error, message));
     }
     let waits_for = match terms.acks {
         0 => None,

@@ -459,3 +459,59 @@ fn many_partitions_open_in_one_go_and_close_in_order() {
     test.create("wide", 300);
     assert_eq!(test.client().fetch_one("wide", 150, 0).batches(), [0]);
 }
+
+/// Batches that a producer has under way behind a refused one are told the same, whatever has become
+/// of this broker in the meantime: the first comes again, before them.
+#[test]
+fn batches_behind_a_refused_one_are_refused_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    let (mut producer, mut other) = (test.client(), test.client());
+    let send = |client: &mut Client, sequence: i32| {
+        let mut builder = BatchBuilder::new().producer(9, 0, sequence);
+        builder.append(now.as_millis() as i64, None, Some(b"value"));
+        client.produce_acks(-1, "t", 0, &builder.build())
+    };
+    let strict = TopicConfig {
+        min_insync_replicas: 2,
+        ..topic_config()
+    };
+    test.describe_topic("t", 1, &strict);
+    let early = send(&mut producer, 0).0;
+    assert_eq!(early, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    let alone = LeaderSpec {
+        isr: vec![1],
+        ..replicated(0)
+    };
+    assert_eq!(test.become_leaders(vec![alone]), [0]);
+    test.describe_topic("t", 1, &topic_config());
+    // The log does not know the producer, and would take them.
+    for sequence in 1..5 {
+        assert_eq!(send(&mut producer, sequence).0, early);
+    }
+    for sequence in 0..5 {
+        let taken = send(&mut producer, sequence);
+        assert_eq!(taken, (ErrorCode::NONE, i64::from(sequence)));
+    }
+    test.describe_topic("t", 1, &strict);
+    let refused = send(&mut producer, 5).0;
+    assert_eq!(refused, ErrorCode::NOT_ENOUGH_REPLICAS);
+    test.describe_topic("t", 1, &topic_config());
+    // Out of order, as the log has it.
+    let out_of_order = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
+    assert_eq!(send(&mut producer, 6).0, refused);
+    assert_eq!(send(&mut producer, 6).0, out_of_order, "it did not wait");
+    assert_eq!(send(&mut other, 7).0, out_of_order, "it was told nothing");
+    for sequence in 7..10 {
+        assert_eq!(send(&mut producer, sequence).0, refused);
+    }
+    assert_eq!(
+        send(&mut producer, 10).0,
+        out_of_order,
+        "too many under way"
+    );
+    assert_eq!(send(&mut other, 5), (ErrorCode::NONE, 5));
+    assert_eq!(send(&mut producer, 6), (ErrorCode::NONE, 6));
+    assert_eq!(send(&mut producer, 10).0, out_of_order);
+}

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use crate::batch_info::BatchInfo;
 use crate::cache::{LogCache, may_go_behind};
 use crate::config::LogConfig;
 use crate::env::LogEnv;
@@ -133,6 +134,12 @@ impl Log {
     /// Number of segments, the active one included.
     pub fn segment_count(&self) -> usize {
         self.segments.len()
+    }
+
+    /// Whether an idempotent producer's batches before this one are here
+    /// ([`ProducerStates::has_all_before`]).
+    pub fn has_all_before(&self, info: &BatchInfo) -> bool {
+        self.producers.has_all_before(info)
     }
 
     /// Number of producers whose state is kept.

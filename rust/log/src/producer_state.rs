@@ -234,6 +234,20 @@ impl ProducerStates {
         Ok(Check::New)
     }
 
+    /// Whether the producer is known in this epoch, and the batch follows the last one that it wrote, or
+    /// was written itself.
+    pub fn has_all_before(&self, info: &BatchInfo) -> bool {
+        let state = self.producers.get(&info.producer_id);
+        state.is_some_and(|state| {
+            state.epoch == info.producer_epoch
+                && (state.find(info).is_some()
+                    || !matches!(
+                        check_sequence(state, info),
+                        Err(ProducerError::OutOfOrderSequence { .. })
+                    ))
+        })
+    }
+
     /// Notes a batch that was appended at `base_offset`, and where it lies. A marker that ends an
     /// open transaction yields it.
     pub fn update(

@@ -122,6 +122,12 @@ def test_one_value_at_two_offsets() -> None:
     assert kinds(script, {0: A, 1: A}) == {"duplicate"}
 
 
+def test_a_writer_without_promises_repeats_its_own() -> None:
+    script = Script()
+    script.sent(A, NONE, "unknown")
+    assert kinds(script, {0: A, 1: A}) == set()
+
+
 def test_an_acknowledgement_with_the_offset_of_another() -> None:
     script = Script()
     script.sent(A, 0)
@@ -372,7 +378,7 @@ def _cut_the_end(ops: Sequence[Op], log: dict[int, int]) -> None:
 
 
 def _repeat_one(ops: Sequence[Op], log: dict[int, int]) -> None:
-    log[len(log)] = log[0]
+    log[len(log)] = log[len(log) - 1]
 
 
 def _swap_two(ops: Sequence[Op], log: dict[int, int]) -> None:

@@ -1,8 +1,12 @@
 """Replicas that differ are told apart; those that do not are not."""
 
+import struct
+from pathlib import Path
+
 import pytest
 
-from tests.checker.replicas import Batch, differences
+from tests.checker.replicas import Batch, differences, epochs_begun
+from tests.support.wire import record_batch
 
 ONE = Batch(0, 4, 1, "aa")
 TWO = Batch(5, 5, 1, "bb")
@@ -45,3 +49,13 @@ def test_gaps_and_epochs_that_fall() -> None:
     assert differences({1: [ONE, THREE]}, is_open=False) == ["broker 1: offset 6 follows 4"]
     falling = [ONE._replace(leader_epoch=2), TWO]
     assert differences({1: falling}, is_open=False) == ["broker 1: epoch 1 at 5 follows 2"]
+
+
+def test_where_producers_begin_another_epoch(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    batches = []
+    for offset, (producer, epoch) in enumerate(((7, 0), (8, 3), (7, 0), (7, 1), (8, 3))):
+        batch = record_batch([b"v"], timestamp_ms=1, producer=(producer, epoch, offset))
+        batches.append(struct.pack(">q", offset) + batch[8:])
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(batches))
+    assert epochs_begun(tmp_path, "t") == ["producer 7 begins epoch 1 in t-0 at 3"]
