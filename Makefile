@@ -135,6 +135,7 @@ wheel: dist/.made ## an installable wheel in dist/
 clean: ## removes everything that these targets made, but not the broker's data
 	rm -rf .venv .cache dist target demo-out bench-out python/pyrklog/*.so
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	find python tests benches ci demo -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- what the targets stand on -------------------------------------------------------------------
 

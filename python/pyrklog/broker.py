@@ -58,6 +58,7 @@ from pyrklog.peers.own_channel import Channels, OwnChannel
 from pyrklog.peers.standby import Patience, Standby
 from pyrklog.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
+from pyrklog.standing import note_member
 from pyrklog.uncompacted import warn_of_uncompacted
 
 if TYPE_CHECKING:
@@ -190,7 +191,10 @@ class Broker:
                 reserved_max=config.integer("reserved.broker.max.id"),
                 generates=config.boolean("broker.id.generation.enable"),
             )
-        return node_id, await choose_cluster_id(store, identities)
+        cluster_id = await choose_cluster_id(store, identities)
+        if config.zookeeper is not None:
+            note_member(config.meta_dir, config.zookeeper)
+        return node_id, cluster_id
 
     async def _run_with(
         self, member: Member, cluster_id: str, plane: Plane, known_dirs: Collection[Path]

@@ -73,7 +73,7 @@ class CorePlane:
         except _core.ForeignLogDirError as error:
             raise ConfigError(str(error)) from None
         except _core.LogDirError as error:
-            raise StartError(str(error)) from None
+            raise _refused_log_dir(settings.log_dirs) or StartError(str(error)) from None
         except (ValueError, OverflowError) as error:
             raise ConfigError(f"The data plane refuses its configuration: {error}.") from None
         self._waiting: dict[int, _Ticket] = {}
@@ -436,6 +436,24 @@ def _with_holder(message: str, log_dirs: Sequence[str]) -> str:
     holders = [lock_holder(Path(path) / ".lock") for path in log_dirs if path in message]
     known = [holder for holder in holders if holder is not None]
     return f"{message} (it is {known[0]})" if known else message
+
+
+def _refused_log_dir(log_dirs: Sequence[str]) -> ConfigError | None:
+    """Names the log directory, or the place for it, that this user may not change."""
+    import os
+    from pathlib import Path
+
+    for log_dir in map(Path, log_dirs):
+        place = next(one for one in (log_dir, *log_dir.parents) if one.exists() or not one.name)
+        inside = [place / ".lock", place / "meta.properties"] if place == log_dir else []
+        for path in (place, *inside):
+            if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+                return ConfigError(
+                    f"Cannot open {path}: Permission denied.",
+                    fix="make it writable for this user, or choose another place with --data or "
+                    "log.dirs",
+                )
+    return None
 
 
 def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartError:

@@ -37,6 +37,7 @@ class StartAttempt:
         there. Of older ones it is only told again how they had been left.
         """
         if self._plane is None:
+            self._remove_new_folders()
             return
         self._plane.abandon()
         if not self._has_new_logs or not self._has_new_meta:
@@ -45,6 +46,10 @@ class StartAttempt:
             return
         for path in (*self._log_dirs, self._meta_dir):
             shutil.rmtree(path, ignore_errors=True)
+        self._remove_new_folders()
+
+    def _remove_new_folders(self) -> None:
+        """Those that are empty."""
         for path in sorted(self._new_folders, key=lambda path: len(path.parts), reverse=True):
             try:
                 path.rmdir()

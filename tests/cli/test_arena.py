@@ -97,7 +97,10 @@ def test_a_killed_brokers_arena_is_listed_kept_and_drained(
 def test_a_broker_in_the_way_is_named(new_broker: Make, cache_dir: Path, topic: str) -> None:
     broker, _ = filled(new_broker, cache_dir, topic)
     (row,) = listed(cache_dir)
-    assert "in use" in run("remove", row["path"], "--force", code=DENIED)
+    told = run("remove", row["path"], "--force", code=DENIED)
+    assert told.endswith("is in use by a broker; fix: stop its broker first\n")
+    told = run("drop", str(broker.data / "logs"), "--dir", str(cache_dir), code=DENIED)
+    assert told.endswith("is in use, and not dropped; fix: stop its broker first\n")
     assert "in use" in run("drain", str(broker.data / "logs"), code=FAILED)
 
 
@@ -122,12 +125,16 @@ def test_another_boots_arena_may_go(new_broker: Make, cache_dir: Path, topic: st
 
 def test_what_is_no_arena_is_told(cache_dir: Path) -> None:
     (cache_dir / "pyrklog-1.arena").write_bytes(b"nonsense" * 1000)
-    (cache_dir / "other").write_bytes(b"")
+    other = cache_dir / "other"
+    other.write_bytes(b"a segment, say")
+    for force in ((), ("--force",)):
+        assert "other is no arena" in run("remove", str(other), *force, code=DENIED)
+    assert other.exists()
     (row,) = listed(cache_dir)
     assert (row["state"], row["reason"]) == ("damaged", "it is not an arena")
     run("list", "--dir", str(cache_dir / "none"), code=NOT_FOUND)
     run("remove", str(cache_dir / "none"), code=NOT_FOUND)
-    assert "meta.properties" in run("drain", str(cache_dir), code=FAILED)
+    assert "is no log directory" in run("drain", str(cache_dir), code=NOT_FOUND)
 
 
 def test_what_nobody_will_take_up_is_shown_and_dropped(cache_dir: Path) -> None:
@@ -144,6 +151,11 @@ def test_a_directory_that_is_not_there_is_told(cache_dir: Path) -> None:
     gone = cache_dir / "none"
     told = run("drop", str(gone), "--dir", str(cache_dir), code=NOT_FOUND)
     assert told.startswith(f"error: there is no directory {gone}")
+    (cache_dir / "logs").mkdir()
+    told = run("drop", str(cache_dir), "--dir", str(cache_dir), code=NOT_FOUND)
+    fix = f"`pyrklog arena drop {cache_dir}/logs`"
+    assert told == f"error: {cache_dir} is no log directory; fix: {fix}\n"
+    (cache_dir / "meta.properties").touch()
     assert run("drop", str(cache_dir), "--dir", str(cache_dir)).startswith("0 arenas dropped")
 
 

@@ -39,6 +39,19 @@ def bootstrap(
         yield broker.bootstrap
 
 
+def test_a_group_without_a_coordinator_is_told(tmp_path: Path, topic: str) -> None:
+    """As in a cluster with fewer brokers than the offsets' topic is to have replicas."""
+    options = {"offsets.topic.replication.factor": 3}
+    with TestBroker(tmp_path / "data", options=options) as broker:
+        create_topic(broker.bootstrap, topic, 1)
+        for command in (["consume", topic, "-g", "g", "-e"], ["group", "describe", "g"]):
+            given = ["-b", broker.bootstrap, "--timeout", "3", *command]
+            done = CliRunner().invoke(app, given)
+            assert done.exit_code == 3, done.stderr
+            assert done.stderr.startswith("error: group g has no coordinator: there is no ")
+            assert "offsets.topic.replication.factor" in done.stderr
+
+
 @pytest.fixture
 def run(bootstrap: str) -> Run:
     """Runs a command, which must end with `code`; its standard output (or error, if it failed)."""

@@ -104,3 +104,13 @@ def test_a_reader_that_is_to_end_does_not_wait_for_ever(
     assert len(out.splitlines()) < len(values) - 1
     assert process.returncode == 7, err
     assert "error: no broker has answered for 3 s" in err
+
+
+def test_a_topic_that_nobody_creates_is_told_at_once(new_broker: Callable[..., TestBroker]) -> None:
+    broker = new_broker(options={"auto.create.topics.enable": False}).start()
+    done = pyrklog(broker, "produce", "nowhere", "hi")
+    assert done.returncode == 4
+    assert done.stderr == (
+        "error: topic nowhere does not exist, and the broker creates none by itself; "
+        "fix: `pyrklog topic create nowhere`\n"
+    )

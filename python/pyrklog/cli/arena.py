@@ -108,6 +108,10 @@ def _refuse_undropped(place: Path, log_dir: Path) -> None:
         raise CliError(
             Exit.NOT_FOUND, f"there is no directory {log_dir}", "see `pyrklog arena list`"
         )
+    if not found and not (log_dir / "meta.properties").exists():
+        inside = log_dir / "logs"
+        fix = f"`pyrklog arena drop {inside}`" if inside.is_dir() else "see `pyrklog arena list`"
+        raise CliError(Exit.NOT_FOUND, f"{log_dir} is no log directory", fix)
     for row in found:
         what = f"{row.path}, the arena of {log_dir}, is {row.state}, and not dropped"
         if row.state == "left over":
@@ -116,6 +120,8 @@ def _refuse_undropped(place: Path, log_dir: Path) -> None:
                 f"that the files lack, `pyrklog arena remove {row.path}` frees it"
             )
             raise CliError(Exit.FAILED, what, fix)
+        if row.state == "in use":
+            raise CliError(Exit.DENIED, what, "stop its broker first")
         if row.state in ("abandoned", "stale", "damaged"):
             raise CliError(Exit.FAILED, what, f"`pyrklog arena remove {row.path}`")
 
@@ -131,6 +137,10 @@ def drain(
     """
     from pyrklog.offline import drain_arena
 
+    if not (log_dir / "meta.properties").exists():
+        is_there = log_dir.is_dir()
+        what = f"{log_dir} is no log directory" if is_there else f"there is no directory {log_dir}"
+        raise CliError(Exit.NOT_FOUND, what, "see `pyrklog arena list`")
     try:
         partitions, count = drain_arena(str(log_dir))
     except OSError as error:
@@ -147,12 +157,23 @@ def remove(
     ] = False,
 ) -> None:
     """Remove an arena that no broker uses."""
-    from pyrklog.offline import remove_arena
+    from pyrklog.offline import list_arenas, remove_arena
 
     if not path.exists():
         raise CliError(Exit.NOT_FOUND, f"{path} does not exist")
     try:
         remove_arena(str(path), force=force)
     except ValueError as error:
-        fix = "start the broker, or pyrklog arena drain LOG_DIR; --force loses them"
+        rows = list_arenas(str(path.parent))
+        row = next((row for row in rows if Path(row.path).name == path.name), None)
+        fix = None if row is None else _fix_of_kept(row.state, row.log_dir)
         raise CliError(Exit.DENIED, str(error), fix) from error
+
+
+def _fix_of_kept(state: str, log_dir: str) -> str:
+    """What to do about an arena that is not removed."""
+    if state == "in use":
+        return "stop its broker first"
+    if state == "left over":
+        return f"start its broker, or `pyrklog arena drain {log_dir}`; --force loses them"
+    return "--force, if nobody needs them"

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from pyrklog.cli.asking import BrokerConnection
 from pyrklog.cli.connection import Connection, addresses
 from pyrklog.cli.failures import CliError, Exit
+from pyrklog.groups.interfaces import OFFSETS_TOPIC
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
 from pyrklog.protocol.errors import ErrorCode
@@ -34,6 +35,23 @@ _FIND_VERSION, _LEAVE_VERSION, _DELETE_VERSION = 2, 3, 0
 
 Req = TypeVar("Req", bound=Message)
 Resp = TypeVar("Resp", bound=Message)
+
+
+def no_coordinator(connection: Connection, group: str) -> CliError | None:
+    """Why the group has no coordinator now; None where it has one, or nobody can be asked."""
+    try:
+        with Coordinator(connection, group) as coordinator:
+            code = coordinator.look()
+    except (CliError, OSError):
+        return None
+    if code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return None
+    return CliError(
+        Exit.UNREACHABLE,
+        f"group {group} has no coordinator: there is no {OFFSETS_TOPIC}, or nobody leads it",
+        "that topic needs as many brokers as offsets.topic.replication.factor says, 3 in a cluster "
+        "unless it is set: start more, or set it",
+    )
 
 
 class Coordinator:
@@ -97,8 +115,30 @@ class Coordinator:
             self.close()
             time.sleep(RETRY_PAUSE_S)
 
+    def look(self) -> ErrorCode:
+        """What a bootstrap broker says of the coordinator, asked once. Raises OSError."""
+        self._connect_to_any()
+        return ErrorCode(self._ask_for_it().error_code)
+
+    def _ask_for_it(self) -> Any:
+        asked = FindCoordinatorRequest(key=self._group)
+        return self._exchange(FIND_COORDINATOR, _FIND_VERSION, asked)
+
     def _find(self) -> None:
         """Connects to a bootstrap broker, asks it for the coordinator, and connects to that."""
+        self._connect_to_any()
+        while True:
+            found = self._ask_for_it()
+            code = ErrorCode(found.error_code)
+            if code is ErrorCode.NONE:
+                self.close()
+                self._connect((found.host, found.port))
+                return
+            if code not in _RETRIED or time.monotonic() > self._deadline:
+                raise refusal(self._group, code)
+            time.sleep(RETRY_PAUSE_S)
+
+    def _connect_to_any(self) -> None:
         errors: list[OSError] = []
         for address in addresses(self._settings.bootstrap):
             try:
@@ -108,17 +148,6 @@ class Coordinator:
                 errors.append(error)
         else:
             raise errors[-1]
-        while True:
-            asked = FindCoordinatorRequest(key=self._group)
-            found: Any = self._exchange(FIND_COORDINATOR, _FIND_VERSION, asked)
-            code = ErrorCode(found.error_code)
-            if code is ErrorCode.NONE:
-                self.close()
-                self._connect((found.host, found.port))
-                return
-            if code not in _RETRIED or time.monotonic() > self._deadline:
-                raise refusal(self._group, code)
-            time.sleep(RETRY_PAUSE_S)
 
     def _connect(self, address: tuple[str, int]) -> None:
         left_s = max(0.1, self._deadline - time.monotonic())

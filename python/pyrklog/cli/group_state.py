@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyrklog.cli.connection import Connection
+from pyrklog.cli.coordinator import no_coordinator
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.topic_details import query_offsets
@@ -173,7 +174,8 @@ def describe_group(connection: Connection, name: str) -> Group:
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             return Group(name, "Dead", "", None)
-        raise connection.explain(error.args[0], f"group {name}") from None
+        missing = no_coordinator(connection, name)
+        raise missing or connection.explain(error.args[0], f"group {name}") from None
     members = [
         Member(
             one.member_id,

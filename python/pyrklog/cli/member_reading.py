@@ -93,7 +93,14 @@ class MemberReading(Reader):
         return found
 
     def _may_be_kept_waiting(self) -> bool:
-        """A group gives out no partitions before all of its members have come back."""
+        """A group gives out no partitions before all of its members have come back. Raises
+        :class:`CliError` where it has no coordinator."""
+        from pyrklog.cli.coordinator import no_coordinator
+
+        missing = None if self._was_assigned else no_coordinator(self._connection, self._group)
+        if missing is not None:
+            self._is_given_up = True
+            raise missing
         return not self._was_assigned or not self._assigned
 
     def _left(self) -> str:

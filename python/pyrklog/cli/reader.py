@@ -43,7 +43,7 @@ class Reader(ABC):
 
     def _existing_topics(self) -> dict[str, list[int]]:
         """Their partitions; :class:`CliError` where a topic is missing."""
-        fix = "write to it, or create it with `pyrklog topic create`"
+        fix = "create it with `pyrklog topic create`, or write to it where topics create themselves"
         return self._connection.topic_partitions(self._topics, fix)
 
     def _make_consumer(self, **more: Any) -> None:

@@ -1,6 +1,7 @@
 """Makes records of lines, and hands them to a ``confluent_kafka.Producer``."""
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +17,9 @@ from pyrklog.cli.records import BadLineError, Headers, NewRecord, from_json
 ANY_PARTITION = -1
 DRAIN_S = 0.5
 LINGER_MS = 5
+CREATED_WITHIN_S = 2.0
+"""A broker that creates topics has done it by then."""
+LOOK_AGAIN_S = 0.1
 
 
 def argument_bytes(value: str) -> bytes:
@@ -120,9 +124,38 @@ class Sender:
             }
         )
         self._producer = self._connection.make(Producer, configuration)
+        self._refuse_missing_topic(min(settings.timeout_s, CREATED_WITHIN_S))
         self._delivered = 0
         self._failed = 0
         self._first_error: Any = None
+
+    def _refuse_missing_topic(self, patience_s: float) -> None:
+        """:class:`CliError` where the topic does not exist and asking for it creates none: librdkafka
+        would wait for it as long as for an acknowledgement. What else is wrong the records tell."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                with held:
+                    found = self._producer.list_topics(self._topic, timeout=patience_s)
+            except KafkaException:
+                return
+            error = found.topics[self._topic].error
+            if error is None:
+                return
+            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                if error.retriable():
+                    return
+                raise self._connection.explain(error, "nothing written", [self._topic])
+            if time.monotonic() > deadline:
+                raise CliError(
+                    Exit.NOT_FOUND,
+                    f"topic {self._topic} does not exist, and the broker creates none by itself",
+                    f"`pyrklog topic create {self._topic}`",
+                )
+            with held:
+                time.sleep(LOOK_AGAIN_S)
 
     def send(self, record: NewRecord) -> None:
         """Queues a record; waits while the queue is full."""

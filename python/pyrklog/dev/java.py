@@ -43,7 +43,7 @@ def require(
     lacks: list[str] = []
     if _find_java(environment, find) is None:
         missing.append(_JAVA_PACKAGE)
-        lacks.append("Java, which is neither in JAVA_HOME nor in PATH")
+        lacks.append("Java (neither in JAVA_HOME nor in PATH)")
     root = _checkout() if root is None else root
     if not _jar_folders(find, root):
         missing.append(_JARS_PACKAGE)

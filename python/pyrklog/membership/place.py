@@ -13,6 +13,7 @@ from pyrklog.config.broker import BrokerConfig
 from pyrklog.errors import StartError, TemporaryError
 from pyrklog.membership.member import Connect
 from pyrklog.metastore.interface import Metastore
+from pyrklog.standing import check_standing
 
 if TYPE_CHECKING:
     from pyrklog.metastore.zookeeper import ZooKeeperAddress
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 async def metadata_place(config: BrokerConfig) -> AsyncIterator[Connect]:
     """What begins sessions with the broker's metadata store, as long as the context is open.
 
-    Raises :class:`StartError` where there is no such store.
+    Raises :class:`StartError` where there is no such store, and
+    :class:`~pyrklog.errors.ConfigError` where the directory belongs to a broker of the other kind.
     """
+    check_standing(config.meta_dir, config.zookeeper)
     if config.zookeeper is not None:
         async with _zookeeper(config, config.zookeeper) as connect:
             yield connect

@@ -58,13 +58,18 @@ pub fn list(dir: &Path) -> io::Result<Vec<ArenaRow>> {
     let mut rows = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        if name.is_some_and(|name| name.starts_with("pyrklog-") && name.contains(".arena")) {
+        if is_named_so(&path) {
             rows.push(row(&path));
         }
     }
     rows.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(rows)
+}
+
+/// Whether the file has an arena's name, or that of one which was set aside or not finished.
+fn is_named_so(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("pyrklog-") && name.contains(".arena"))
 }
 
 fn row(path: &Path) -> ArenaRow {
@@ -306,18 +311,28 @@ fn write(
 /// Removes an arena's file. With records in it that are nowhere else only if `force` says so.
 ///
 /// # Errors
-/// A sentence: it is in use, or would be missed.
+/// A sentence: it is no arena, is in use, or would be missed.
 pub fn remove(path: &Path, force: bool) -> Result<(), String> {
+    if !is_named_so(path) {
+        let name = "pyrklog-….arena";
+        return Err(format!(
+            "{} is no arena: their names are {name}",
+            path.display()
+        ));
+    }
     let row = row(path);
     if row.state == "in use" {
         return Err(format!("{} is in use by a broker", path.display()));
     }
     let is_missed = row.state != "stale" && row.unwritten_bytes != Some(0);
     if is_missed && !force {
+        let of = match row.log_dir.as_str() {
+            "" => String::new(),
+            log_dir => format!(" of {log_dir}"),
+        };
         return Err(format!(
-            "{} may hold acknowledged records of {} that are nowhere else",
-            path.display(),
-            row.log_dir
+            "{} may hold acknowledged records{of} that are nowhere else",
+            path.display()
         ));
     }
     fs::remove_file(path).map_err(|error| format!("{}: {error}", path.display()))

@@ -1,0 +1,29 @@
+"""A log directory that this user may not change is named, with what to do."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pyrklog.core_plane import _refused_log_dir
+
+
+@pytest.mark.parametrize("refused", [".", "logs", "logs/.lock", "logs/meta.properties"])
+def test_the_place_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    logs = tmp_path / "logs"
+    if refused != ".":
+        logs.mkdir()
+        for name in (".lock", "meta.properties"):
+            (logs / name).touch()
+    assert _refused_log_dir([str(logs)]) is None
+    may = os.access
+
+    def access(path: Path, mode: int, **how: bool) -> bool:
+        return path != tmp_path / refused and may(path, mode, **how)
+
+    monkeypatch.setattr(os, "access", access)
+    found = _refused_log_dir([str(logs)])
+    assert found is not None
+    assert str(found).startswith(f"Cannot open {tmp_path / refused}: Permission denied")
+    assert "--data" in str(found.fix)
+    assert found.exit_code == 78
