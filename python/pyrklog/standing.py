@@ -1,10 +1,11 @@
 """Whether a metadata directory is that of a broker which is alone or of one in a cluster.
 
-What a member of a cluster acknowledges alone is lost when it follows again, and what a broker that is
-alone has is unknown to a cluster. So a directory that was used in one way is refused in the other.
+What a member of a cluster acknowledges alone is lost when it follows again, and what a broker that
+is alone has is unknown to a cluster. So a directory that was used in one way is refused in the
+other.
 
-``zookeeper.json`` says that the broker is a member: ``{"version": 1, "zookeeper.connect": …}``. It is
-written before the broker registers. A broker that is alone has an embedded store instead.
+``zookeeper.json`` says that the broker is a member: ``{"version": 1, "zookeeper.connect": …}``. It
+is written before the broker registers. A broker that is alone has an embedded store instead.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def _refuse_member(file: Path) -> None:
     raise ConfigError(
         f"{file.parent} is that of a broker in a cluster ({connect}): what it would acknowledge "
         "alone is lost when it follows there again.",
-        fix=f"start it with --zookeeper {connect}; to take this copy of the data out of the cluster "
-        f"for good, remove {file}",
+        fix=f"start it with --zookeeper {connect}; to take this copy of the data out of the "
+        f"cluster for good, remove {file}",
     )
 
 

@@ -67,6 +67,26 @@ def test_a_killed_broker_comes_back_with_its_records(cluster: BrokerCluster, top
     assert sorted(consume(cluster, topic, 6, "g")) == [b"after"] * 3 + [b"before"] * 3
 
 
+def test_data_of_a_cluster_and_of_one_alone_are_kept_apart(
+    cluster: BrokerCluster, new_broker: Callable[..., TestBroker], topic: str
+) -> None:
+    """What a member acknowledged alone would be lost when it follows again."""
+    create(cluster, topic, 1)
+    victim = next(n for n in cluster.brokers if n != cluster.controller())
+    member = cluster.brokers[victim]
+    assert member.stop() == 0
+    with pytest.raises(BrokerExited, match="in a cluster"):
+        new_broker(member.data).start()
+    member.start()
+    wait_until(partial(cluster.is_registered, victim), "it does not come back")
+    alone = new_broker().start()
+    assert alone.stop() == 0
+    options = {"zookeeper.connect": cluster.zookeeper, "broker.id": 77}
+    with pytest.raises(BrokerExited, match="broker that is alone"):
+        new_broker(alone.data, options=options).start()
+    alone.start()
+
+
 def test_a_broker_that_is_back_at_once_waits_for_the_end_of_its_session(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:

@@ -130,8 +130,8 @@ class Sender:
         self._first_error: Any = None
 
     def _refuse_missing_topic(self, patience_s: float) -> None:
-        """:class:`CliError` where the topic does not exist and asking for it creates none: librdkafka
-        would wait for it as long as for an acknowledgement. What else is wrong the records tell."""
+        """:class:`CliError` where the topic does not exist, and asking for it creates none:
+        librdkafka would wait for it as long as for an acknowledgement."""
         from confluent_kafka import KafkaError, KafkaException
 
         deadline = time.monotonic() + patience_s
