@@ -119,6 +119,7 @@ def test_a_consumer_reads_nothing_from_the_disk_after_a_restart(
     assert dropping.stop() == 0
     elsewhere = broker.data / "elsewhere"
     elsewhere.mkdir()
+    (elsewhere / "meta.properties").touch()
     assert arena(cache_dir, "drop", str(elsewhere)).startswith("0 arenas")
     assert arena(cache_dir, "drop", str(broker.data / "logs")).startswith("1 arenas")
     assert list(cache_dir.iterdir()) == []
