@@ -146,6 +146,8 @@ class Broker:
                 node_id, cluster_id = await self._identify(identities, store)
                 kept = await with_kept_options(self.config, node_id, store) or self.config
                 plane = self._make_plane(plane_settings(kept, node_id, cluster_id))
+                if self.config.zookeeper is not None:
+                    note_member(self.config.meta_dir, self.config.zookeeper)
                 log_dirs = list(map(str, self.config.log_dirs))
                 member = Member(
                     node_id,
@@ -191,10 +193,7 @@ class Broker:
                 reserved_max=config.integer("reserved.broker.max.id"),
                 generates=config.boolean("broker.id.generation.enable"),
             )
-        cluster_id = await choose_cluster_id(store, identities)
-        if config.zookeeper is not None:
-            note_member(config.meta_dir, config.zookeeper)
-        return node_id, cluster_id
+        return node_id, await choose_cluster_id(store, identities)
 
     async def _run_with(
         self, member: Member, cluster_id: str, plane: Plane, known_dirs: Collection[Path]

@@ -11,9 +11,9 @@ is written before the broker registers. A broker that is alone has an embedded s
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
+from pyrklog.durable import replace_file
 from pyrklog.errors import ConfigError, StartError
 from pyrklog.metastore.database import DATABASE_NAME
 
@@ -56,20 +56,10 @@ def note_member(meta_dir: Path, zookeeper: str) -> None:
     """Notes that the directory is a member's. Raises :class:`StartError`."""
     content = json.dumps({"version": _VERSION, "zookeeper.connect": zookeeper})
     file = meta_dir / MEMBER_FILE
-    unfinished = file.with_suffix(".tmp")
     try:
         if file.exists() and file.read_text(encoding="utf-8") == content:
             return
         meta_dir.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("w", encoding="utf-8") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        unfinished.replace(file)
-        descriptor = os.open(meta_dir, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        replace_file(file, content.encode())
     except OSError as error:
         raise StartError(f"{file}: {error.strerror}.") from None

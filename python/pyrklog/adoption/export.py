@@ -26,6 +26,7 @@ from pyrklog.adoption.directory import BOOTSTRAP, METADATA_FOLDER, read_kraft
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.properties import parse_properties
 from pyrklog.config.topic import OWN_PREFIX
+from pyrklog.durable import replace_file, sync_folder
 from pyrklog.errors import ConfigError, StartError, TemporaryError
 from pyrklog.identity import META_PROPERTIES, NODE_PATH, decode_node
 from pyrklog.metastore import znodes
@@ -170,10 +171,10 @@ def _write(config: BrokerConfig, state: _State) -> Exported:
         lambda topic, index: ids[_place(log_dirs, topic, index)],
         time.time_ns() // 1_000_000,
     )
-    _replace(log_dirs[0] / BOOTSTRAP, content)
+    replace_file(log_dirs[0] / BOOTSTRAP, content)
     for file in sorted(config.meta_dir.glob(f"{DATABASE_NAME}*")):
         file.rename(aside / file.name)
-    _sync(config.meta_dir)
+    sync_folder(config.meta_dir)
     partitions = sum(len(topic.leader_epochs) for topic in topics)
     return Exported(state.cluster_id, state.node_id, len(topics), partitions, aside)
 
@@ -235,7 +236,7 @@ def _move_kafkas(log_dirs: Sequence[Path], aside: Path) -> None:
     for folder in (path / METADATA_FOLDER for path in log_dirs):
         if folder.is_dir():
             folder.rename(aside / METADATA_FOLDER)
-            _sync(folder.parent)
+            sync_folder(folder.parent)
 
 
 def _write_identity(path: Path, state: _State) -> bytes:
@@ -249,7 +250,7 @@ def _write_identity(path: Path, state: _State) -> bytes:
         "node.id": str(state.node_id),
         "directory.id": znodes.encode_id(directory_id),
     }
-    _replace(
+    replace_file(
         path / META_PROPERTIES,
         ("#\n" + "".join(f"{key}={value}\n" for key, value in lines.items())).encode(),
     )
@@ -262,21 +263,3 @@ def _new_id() -> bytes:
         made = os.urandom(16)
         if any(made[:15]) and not znodes.encode_id(made).startswith("-"):
             return made
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

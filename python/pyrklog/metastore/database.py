@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyrklog.durable import sync_folder
 from pyrklog.errors import ConfigError, StartError, TemporaryError
 from pyrklog.metastore.interface import Node, Stat
 from pyrklog.metastore.tree import ROOT, Entry, Tree, parent_of
@@ -110,11 +111,7 @@ class Database:
         )
         # The directory entries of a new file must survive a loss of power too.
         for path in (self._directory, self._directory.parent):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_folder(path)
 
     def _check_identity(self, connection: sqlite3.Connection) -> None:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

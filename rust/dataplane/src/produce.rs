@@ -353,12 +353,8 @@ fn append(
         validated.set_time(batch, cx.now.wall_ms);
     }
     let info = &validated.info;
-    let refused_before = if conn.refused.is_empty() {
-        None
-    } else {
-        let topic = &partition.topic.name;
-        conn.refused.before(topic, item.wanted.index, info)
-    };
+    let topic = &partition.topic.name;
+    let refused_before = conn.refused.before(topic, item.wanted.index, info);
     let index = item.position as u32;
     let (appended, waits) =
         append_locked(partition, batch, info, index, terms, refused_before, cx)?;

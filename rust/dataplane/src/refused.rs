@@ -46,11 +46,6 @@ impl Refused {
 pub struct RefusedBatches(Vec<Refused>);
 
 impl RefusedBatches {
-    /// Nothing was refused.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// What was said to the batch right before this one, if it was refused.
     pub fn before(&self, topic: &str, index: i32, info: &BatchInfo) -> Option<ErrorCode> {
         let refused = self.position(topic, index, info.producer_id)?;
@@ -96,7 +91,7 @@ impl RefusedBatches {
 
     /// The batch of `item` was taken: its producer is past what was refused.
     pub fn remove(&mut self, topic: &str, item: Item<'_>, frame: &[u8]) {
-        if self.is_empty() {
+        if self.0.is_empty() {
             return;
         }
         let index = item.wanted.index;
