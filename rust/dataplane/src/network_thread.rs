@@ -254,15 +254,10 @@ impl NetworkThread {
                 index,
                 error,
             } => {
-                if let Some(produce) = self
-                    .connections
-                    .get_mut(token)
-                    .and_then(|conn| conn.pending_mut(sequence))
+                if let Some(conn) = self.connections.get_mut(token)
+                    && produce::settle(&self.cx, conn, sequence, index, error)
                 {
-                    produce.settle(index, error);
-                    if produce.is_done() {
-                        self.list(token);
-                    }
+                    self.list(token);
                 }
             }
             Message::FetchWake {

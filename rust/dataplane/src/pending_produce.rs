@@ -13,6 +13,7 @@ use pyrklog_wire::produce::{
 
 use crate::image::Image;
 use crate::partition::{Partition, ProduceWaiter, WaitFor};
+use crate::refused::ProducerBatch;
 
 /// Partitions whose memory is kept when an answer is used again.
 const KEPT_PARTITIONS_MAX: usize = 64;
@@ -111,12 +112,33 @@ pub struct PartitionAnswer {
 #[derive(Debug)]
 struct Waiting {
     partition: Arc<Partition>,
-    what: WaitFor,
-    waiter: ProduceWaiter,
+    due: Due,
+}
+
+/// What an acknowledgement waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    /// What is to happen.
+    pub what: WaitFor,
+    /// Who is told.
+    pub waiter: ProduceWaiter,
+    /// The batch, where its producer is idempotent.
+    pub batch: Option<ProducerBatch>,
+}
+
+/// A batch that was refused when it had been appended.
+#[derive(Debug)]
+pub struct RefusedLate {
+    /// Topic name.
+    pub topic: Arc<str>,
+    /// Partition index.
+    pub index: i32,
+    /// The batch.
+    pub batch: ProducerBatch,
 }
 
 /// What became of a batch: where it was appended, and what its acknowledgement waits for.
-pub type Outcome = Result<(Appended, Option<(WaitFor, ProduceWaiter)>), Refusal>;
+pub type Outcome = Result<(Appended, Option<Due>), Refusal>;
 
 impl PartitionAnswer {
     fn new(topic: Arc<str>, item: Item<'_>) -> PartitionAnswer {
@@ -137,17 +159,13 @@ impl PartitionAnswer {
     /// Takes what became of the batch in `partition`.
     pub fn take(&mut self, outcome: Outcome, partition: Option<Arc<Partition>>) {
         match outcome {
-            Ok((appended, waits)) => {
+            Ok((appended, due)) => {
                 self.base_offset = appended.base_offset;
                 self.log_append_time_ms = appended.log_append_time_ms;
                 self.log_start_offset = appended.log_start_offset;
-                self.waits = waits
+                self.waits = due
                     .zip(partition)
-                    .map(|((what, waiter), partition)| Waiting {
-                        partition,
-                        what,
-                        waiter,
-                    });
+                    .map(|(due, partition)| Waiting { partition, due });
             }
             Err(refusal) => {
                 self.error = refusal.error;
@@ -263,18 +281,20 @@ impl PendingProduce {
             .any(|answer| answer.error != ErrorCode::NONE)
     }
 
-    /// One partition is acknowledged, or refused late.
-    pub fn settle(&mut self, index: u32, error: ErrorCode) {
-        let Some(answer) = self.answers.get_mut(index as usize) else {
-            return;
-        };
-        if answer.waits.take().is_none() {
-            return;
-        }
+    /// One partition is acknowledged, or refused late: what was refused of an idempotent producer.
+    pub fn settle(&mut self, index: u32, error: ErrorCode) -> Option<RefusedLate> {
+        let answer = self.answers.get_mut(index as usize)?;
+        let waited = answer.waits.take()?;
         self.waiting -= 1;
-        if error != ErrorCode::NONE {
-            answer.fail(error);
+        if error == ErrorCode::NONE {
+            return None;
         }
+        answer.fail(error);
+        waited.due.batch.map(|batch| RefusedLate {
+            topic: Arc::clone(&answer.topic),
+            index: answer.index,
+            batch,
+        })
     }
 
     /// Time is up: what is still due is refused, and nothing waits for it any more.
@@ -293,7 +313,7 @@ impl PendingProduce {
             .filter_map(|answer| answer.waits.as_ref())
         {
             let mut state = waits.partition.lock();
-            state.forget_waiter(waits.what, waits.waiter);
+            state.forget_waiter(waits.due.what, waits.due.waiter);
         }
     }
 

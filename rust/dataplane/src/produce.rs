@@ -21,8 +21,9 @@ use crate::dispatch::Step;
 use crate::heavy;
 use crate::parking::{self, Admission};
 use crate::partition::{Partition, PartitionState, ProduceWaiter, WaitFor};
-use crate::pending_produce::{Item, Outcome, PendingProduce, Refusal};
+use crate::pending_produce::{Due, Item, Outcome, PendingProduce, Refusal, RefusedLate};
 use crate::policy::{self, Operation, Quota, Resource};
+use crate::refused::ProducerBatch;
 use crate::replies;
 use crate::request_channel::Place;
 use crate::validators::ValidateJob;
@@ -271,7 +272,7 @@ fn append_all(
         };
         match &outcome {
             Ok(_) => conn.refused.remove(&answer.topic, item, frame),
-            Err(refusal) => conn.refused.add(&answer.topic, item, frame, refusal.error),
+            Err(refusal) => remember(cx, conn, &answer.topic, item, frame, refusal.error),
         }
         answer.take(outcome, target);
         produce.push(answer);
@@ -279,6 +280,48 @@ fn append_all(
     cx.verdicts.clear();
     cx.verdicts.shrink_to(KEPT_VERDICTS_MAX);
     answer_when_due(cx, conn, produce, terms.acks)
+}
+
+/// The batch of `item` was refused with `error`: those behind it may be refused alike.
+fn remember(
+    cx: &Context,
+    conn: &mut Connection,
+    topic: &str,
+    item: Item<'_>,
+    frame: &[u8],
+    error: ErrorCode,
+) {
+    if let Some(batch) = ProducerBatch::in_request(item, frame) {
+        let room = &cx.shared.refused_room;
+        conn.refused
+            .add(room, topic, item.wanted.index, batch, error);
+    }
+}
+
+/// An acknowledgement is due no longer, or is refused with `error`. True once the whole request, the
+/// one with this `sequence` on the connection, may be answered.
+pub fn settle(
+    cx: &Context,
+    conn: &mut Connection,
+    sequence: u64,
+    index: u32,
+    error: ErrorCode,
+) -> bool {
+    let Some(produce) = conn.pending_mut(sequence) else {
+        return false;
+    };
+    let refused = produce.settle(index, error);
+    let is_done = produce.is_done();
+    if let Some(refused) = refused {
+        let RefusedLate {
+            topic,
+            index,
+            batch,
+        } = refused;
+        let room = &cx.shared.refused_room;
+        conn.refused.add(room, &topic, index, batch, error);
+    }
+    is_done
 }
 
 /// Looks up every partition of the request, each topic once.
@@ -356,12 +399,11 @@ fn append(
     let topic = &partition.topic.name;
     let refused_before = conn.refused.before(topic, item.wanted.index, info);
     let index = item.position as u32;
-    let (appended, waits) =
-        append_locked(partition, batch, info, index, terms, refused_before, cx)?;
+    let (appended, due) = append_locked(partition, batch, info, index, terms, refused_before, cx)?;
     cx.statistics
         .produced_bytes
         .add(appended.appended_bytes as u64);
-    Ok((appended, waits))
+    Ok((appended, due))
 }
 
 /// The part of an append that holds the partition's mutex. `refused_before` is what was said to the
@@ -399,7 +441,7 @@ fn append_locked(
         .append(batch, info, Origin::Client, leader_epoch, cx.now.wall_ms)
         .map_err(|error| refusal_of_append(&error, &state, waits_for))?;
     state.appended(&appended, &partition.dir, &mut cx.outbox);
-    let waits = waits_for.and_then(|what| {
+    let due = waits_for.and_then(|what| {
         let waiter = ProduceWaiter {
             end_offset: appended.last_offset + 1,
             thread: terms.place.thread as u32,
@@ -407,10 +449,16 @@ fn append_locked(
             token: terms.place.token,
             sequence: terms.sequence,
         };
-        state.wait_for(what, waiter).then_some((what, waiter))
+        let batch = ProducerBatch::of(info);
+        let due = Due {
+            what,
+            waiter,
+            batch,
+        };
+        state.wait_for(what, waiter).then_some(due)
     });
     partition.unlock_and_write(state);
-    Ok((appended, waits))
+    Ok((appended, due))
 }
 
 /// Transactional batches need a coordinator that has added the partition to the transaction;

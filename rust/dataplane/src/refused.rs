@@ -7,7 +7,10 @@
 //! is called out of order makes librdkafka begin another epoch, in which it repeats what is in the log
 //! already. So the batches behind a refused one are told the same. Kafka tells them what the log says.
 
+use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyrklog_log::BatchInfo;
 use pyrklog_wire::ErrorCode;
@@ -15,96 +18,182 @@ use pyrklog_wire::batch::BatchHeader;
 
 use crate::pending_produce::Item;
 
-/// Producers that are remembered of a connection; the oldest one is forgotten.
-const PRODUCERS_MAX: usize = 64;
+/// Batches that every connection may remember, one of each producer and partition.
+const ENTRIES_MAX: usize = 64;
+
+/// The same of a connection that has a place in the [`RefusedRoom`].
+const ENTRIES_IN_ROOM_MAX: usize = 4_096;
+
+/// Connections in the room: 64 of about 200 KB.
+const PLACES: usize = 64;
 
 /// Batches under way behind the first: an idempotent producer has no more.
 const BEHIND_MAX: u8 = 4;
 
-/// One producer's last refused batch in one partition.
-#[derive(Debug)]
-struct Refused {
-    topic: Arc<str>,
-    index: i32,
-    producer_id: i64,
-    epoch: i16,
-    /// The sequence right behind the batch.
-    next_sequence: i32,
-    /// Batches that were refused behind the first.
-    behind: u8,
-    error: ErrorCode,
+/// No topic has a longer name; what is asked for under one is not remembered.
+const NAME_BYTES_MAX: usize = 249;
+
+/// What the connections of a plane that remember many batches share.
+#[derive(Debug, Default)]
+pub struct RefusedRoom {
+    taken: AtomicUsize,
 }
 
-impl Refused {
-    fn is_of(&self, topic: &str, index: i32, producer_id: i64) -> bool {
-        self.producer_id == producer_id && self.index == index && *self.topic == *topic
+/// A connection's place in the room, given back when this is dropped.
+#[derive(Debug)]
+struct RoomPlace(Arc<RefusedRoom>);
+
+impl RefusedRoom {
+    fn take(self: &Arc<Self>) -> Option<RoomPlace> {
+        let one_more = |taken| (taken < PLACES).then_some(taken + 1);
+        self.taken
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
+            .ok()
+            .map(|_| RoomPlace(Arc::clone(self)))
     }
 }
 
-/// See the module.
+impl Drop for RoomPlace {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A batch of an idempotent producer.
+#[derive(Clone, Copy, Debug)]
+pub struct ProducerBatch {
+    producer_id: i64,
+    epoch: i16,
+    base_sequence: i32,
+    /// The sequence right behind the batch.
+    next_sequence: i32,
+}
+
+impl ProducerBatch {
+    /// `None` of a producer that is not idempotent.
+    pub fn of(info: &BatchInfo) -> Option<ProducerBatch> {
+        let is_idempotent = info.has_producer() && info.base_sequence >= 0;
+        is_idempotent.then(|| ProducerBatch {
+            producer_id: info.producer_id,
+            epoch: info.producer_epoch,
+            base_sequence: info.base_sequence,
+            next_sequence: info.last_sequence().wrapping_add(1) & i32::MAX,
+        })
+    }
+
+    /// The same of what a request holds for a partition.
+    pub fn in_request(item: Item<'_>, frame: &[u8]) -> Option<ProducerBatch> {
+        let records = item.wanted.records?.of(frame);
+        let header = BatchHeader::parse(records).ok()?;
+        ProducerBatch::of(&BatchInfo::from_header(&header))
+    }
+}
+
+/// Of which topic (its name's hash), partition and producer id.
+type Key = (u64, i32, i64);
+
+/// One producer's last refused batch in one partition.
+#[derive(Debug)]
+struct Refused {
+    batch: ProducerBatch,
+    /// Batches that were refused behind the first.
+    behind: u8,
+    error: ErrorCode,
+    /// How many batches were added before it.
+    added: u64,
+}
+
+/// See the module. It grows with the producers and partitions of refused batches, up to a bound; the
+/// oldest ones are forgotten beyond.
 #[derive(Debug, Default)]
-pub struct RefusedBatches(Vec<Refused>);
+pub struct RefusedBatches {
+    entries: HashMap<Key, Refused>,
+    place: Option<RoomPlace>,
+    added: u64,
+}
 
 impl RefusedBatches {
     /// What was said to the batch right before this one, if it was refused.
     pub fn before(&self, topic: &str, index: i32, info: &BatchInfo) -> Option<ErrorCode> {
-        let refused = self.position(topic, index, info.producer_id)?;
-        let refused = &self.0[refused];
-        let follows =
-            refused.epoch == info.producer_epoch && refused.next_sequence == info.base_sequence;
-        (follows && refused.behind < BEHIND_MAX).then_some(refused.error)
+        if self.entries.is_empty() {
+            return None;
+        }
+        let batch = ProducerBatch::of(info)?;
+        let refused = self.entries.get(&self.key(topic, index, batch)?)?;
+        let follows = refused.is_right_before(batch) && refused.behind < BEHIND_MAX;
+        follows.then_some(refused.error)
     }
 
-    /// The batch of `item` was refused with `error`.
-    pub fn add(&mut self, topic: &Arc<str>, item: Item<'_>, frame: &[u8], error: ErrorCode) {
-        if !passes(error) {
-            return;
-        }
-        let Some(header) = producer_header(item, frame) else {
+    /// A batch was refused with `error`, before or after it was appended.
+    pub fn add(
+        &mut self,
+        room: &Arc<RefusedRoom>,
+        topic: &str,
+        index: i32,
+        batch: ProducerBatch,
+        error: ErrorCode,
+    ) {
+        let Some(key) = self.key(topic, index, batch).filter(|_| passes(error)) else {
             return;
         };
-        let index = item.wanted.index;
-        let known = self.position(topic, index, header.producer_id);
-        let last = known.map(|position| self.0.remove(position));
-        let behind = match last {
-            Some(last)
-                if last.epoch == header.producer_epoch
-                    && last.next_sequence == header.base_sequence =>
-            {
-                last.behind.saturating_add(1)
-            }
+        let behind = match self.entries.remove(&key) {
+            Some(last) if last.is_right_before(batch) => last.behind.saturating_add(1),
             _ => 0,
         };
-        if self.0.len() == PRODUCERS_MAX {
-            self.0.remove(0);
-        }
-        self.0.push(Refused {
-            topic: topic.clone(),
-            index,
-            producer_id: header.producer_id,
-            epoch: header.producer_epoch,
-            next_sequence: header.last_sequence().wrapping_add(1) & i32::MAX,
+        self.make_room(room);
+        self.added += 1;
+        let refused = Refused {
+            batch,
             behind,
             error,
-        });
+            added: self.added,
+        };
+        self.entries.insert(key, refused);
     }
 
-    /// The batch of `item` was taken: its producer is past what was refused.
+    /// A batch was taken: its producer is past what was refused.
     pub fn remove(&mut self, topic: &str, item: Item<'_>, frame: &[u8]) {
-        if self.0.is_empty() {
+        if self.entries.is_empty() {
             return;
         }
         let index = item.wanted.index;
-        let known = producer_header(item, frame)
-            .and_then(|header| self.position(topic, index, header.producer_id));
-        if let Some(position) = known {
-            self.0.remove(position);
+        let known = ProducerBatch::in_request(item, frame)
+            .and_then(|batch| self.key(topic, index, batch))
+            .and_then(|key| self.entries.remove(&key));
+        if known.is_some() && self.entries.is_empty() {
+            *self = RefusedBatches::default();
         }
     }
 
-    fn position(&self, topic: &str, index: i32, producer_id: i64) -> Option<usize> {
-        let mut all = self.0.iter();
-        all.position(|refused| refused.is_of(topic, index, producer_id))
+    fn key(&self, topic: &str, index: i32, batch: ProducerBatch) -> Option<Key> {
+        let is_name = topic.len() <= NAME_BYTES_MAX;
+        is_name.then(|| {
+            let name = self.entries.hasher().hash_one(topic);
+            (name, index, batch.producer_id)
+        })
+    }
+
+    /// Makes room for one more, for which half of them are forgotten where it must be.
+    fn make_room(&mut self, room: &Arc<RefusedRoom>) {
+        if self.entries.len() >= ENTRIES_MAX && self.place.is_none() {
+            self.place = room.take();
+        }
+        let entries_max = match self.place {
+            Some(_) => ENTRIES_IN_ROOM_MAX,
+            None => ENTRIES_MAX,
+        };
+        if self.entries.len() >= entries_max {
+            let mut ages: Vec<u64> = self.entries.values().map(|refused| refused.added).collect();
+            let (_, median, _) = ages.select_nth_unstable(entries_max / 2);
+            let kept_from = *median;
+            self.entries.retain(|_, refused| refused.added >= kept_from);
+        }
+    }
+}
+
+impl Refused {
+    fn is_right_before(&self, batch: ProducerBatch) -> bool {
+        self.batch.epoch == batch.epoch && self.batch.next_sequence == batch.base_sequence
     }
 }
 
@@ -119,9 +208,82 @@ fn passes(error: ErrorCode) -> bool {
     )
 }
 
-/// The header of an idempotent producer's batch.
-fn producer_header(item: Item<'_>, frame: &[u8]) -> Option<BatchHeader> {
-    let records = item.wanted.records?.of(frame);
-    let header = BatchHeader::parse(records).ok()?;
-    (header.has_producer() && header.base_sequence >= 0).then_some(header)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ERROR: ErrorCode = ErrorCode::NOT_ENOUGH_REPLICAS;
+
+    fn info(sequence: i32) -> BatchInfo {
+        BatchInfo {
+            size_bytes: 61,
+            base_offset: 0,
+            leader_epoch: -1,
+            last_offset_delta: 0,
+            record_count: 1,
+            base_timestamp: 0,
+            max_timestamp: 0,
+            producer_id: 9,
+            producer_epoch: 0,
+            base_sequence: sequence,
+            is_transactional: false,
+            is_control: false,
+            log_append_time: false,
+            marker: None,
+        }
+    }
+
+    fn fill(refused: &mut RefusedBatches, room: &Arc<RefusedRoom>, topic: &str, count: usize) {
+        let batch = ProducerBatch::of(&info(0)).unwrap();
+        for index in 0..count {
+            refused.add(room, topic, index as i32, batch, ERROR);
+        }
+    }
+
+    fn is_known(refused: &RefusedBatches, topic: &str, index: usize) -> bool {
+        refused.before(topic, index as i32, &info(1)) == Some(ERROR)
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_beyond_a_bound() {
+        let room = Arc::default();
+        let mut refused = RefusedBatches::default();
+        let count = 3 * ENTRIES_IN_ROOM_MAX;
+        fill(&mut refused, &room, "t", count);
+        assert!(refused.entries.len() <= ENTRIES_IN_ROOM_MAX);
+        let newest = count - ENTRIES_IN_ROOM_MAX / 2..count;
+        assert!(newest.clone().all(|index| is_known(&refused, "t", index)));
+        assert!(!is_known(&refused, "t", newest.start - ENTRIES_IN_ROOM_MAX));
+    }
+
+    #[test]
+    fn only_some_connections_remember_many() {
+        let room = Arc::default();
+        let mut all: Vec<_> = (0..PLACES + 2).map(|_| RefusedBatches::default()).collect();
+        for refused in &mut all {
+            fill(refused, &room, "t", 2 * ENTRIES_MAX);
+        }
+        let count_of = |refused: &RefusedBatches| refused.entries.len();
+        let many = all.iter().filter(|one| count_of(one) == 2 * ENTRIES_MAX);
+        assert_eq!(many.count(), PLACES);
+        assert!(count_of(&all[PLACES]) <= ENTRIES_MAX);
+        assert!(is_known(&all[PLACES], "t", 2 * ENTRIES_MAX - 1));
+        all.remove(0);
+        fill(&mut all[PLACES], &room, "t", 2 * ENTRIES_MAX);
+        assert_eq!(count_of(&all[PLACES]), 2 * ENTRIES_MAX);
+        drop(all);
+        assert_eq!(room.taken.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn what_no_topic_is_called_is_not_remembered() {
+        let mut refused = RefusedBatches::default();
+        let name = "t".repeat(NAME_BYTES_MAX);
+        fill(&mut refused, &Arc::default(), &name, 1);
+        assert!(is_known(&refused, &name, 0));
+        let longer = name + "t";
+        fill(&mut refused, &Arc::default(), &longer, 1);
+        assert!(!is_known(&refused, &longer, 0));
+        assert_eq!(refused.entries.len(), 1);
+    }
 }

@@ -27,6 +27,7 @@ use crate::outbox::Outbox;
 use crate::partition::{Partition, Role};
 use crate::placement::Placement;
 use crate::reader_pool::ReaderPool;
+use crate::refused::RefusedRoom;
 use crate::registry::Registry;
 use crate::replication_quota::ReplicationQuotas;
 use crate::reply_memory::ReplyMemory;
@@ -75,6 +76,8 @@ pub struct Shared {
     pub budget: Arc<MemoryBudget>,
     /// The bound on the memory of replies.
     pub replies: ReplyMemory,
+    /// Connections that remember many refused batches.
+    pub refused_room: Arc<RefusedRoom>,
     /// The bounds on connections.
     pub limits: Arc<ConnectionLimits>,
     /// Sockets to accept from.
@@ -143,6 +146,7 @@ impl Shared {
             )),
             budget,
             replies: ReplyMemory::new(config.receive_buffers_max_bytes, config.cluster.is_some()),
+            refused_room: Arc::default(),
             limits: ConnectionLimits::new(
                 connections_max(config.max_connections),
                 config.max_connections_per_ip,
