@@ -58,7 +58,7 @@ from pyrklog.peers.own_channel import Channels, OwnChannel
 from pyrklog.peers.standby import Patience, Standby
 from pyrklog.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
-from pyrklog.standing import note_member
+from pyrklog.standing import note_standing
 from pyrklog.uncompacted import warn_of_uncompacted
 
 if TYPE_CHECKING:
@@ -146,8 +146,7 @@ class Broker:
                 node_id, cluster_id = await self._identify(identities, store)
                 kept = await with_kept_options(self.config, node_id, store) or self.config
                 plane = self._make_plane(plane_settings(kept, node_id, cluster_id))
-                if self.config.zookeeper is not None:
-                    note_member(self.config.meta_dir, self.config.zookeeper)
+                note_standing(self.config.log_dirs, self.config.zookeeper)
                 log_dirs = list(map(str, self.config.log_dirs))
                 member = Member(
                     node_id,

@@ -1,65 +1,123 @@
-"""Whether a metadata directory is that of a broker which is alone or of one in a cluster.
+"""Whether log directories are those of a broker which is alone or of one in a cluster.
 
 What a member of a cluster acknowledges alone is lost when it follows again, and what a broker that
-is alone has is unknown to a cluster. So a directory that was used in one way is refused in the
+is alone has is unknown to a cluster. So directories that were used in one way are refused in the
 other.
 
-``zookeeper.json`` says that the broker is a member: ``{"version": 1, "zookeeper.connect": …}``. It
-is written before the broker registers. A broker that is alone has an embedded store instead.
+Each log directory says where its broker keeps the metadata, in ``.pyrklog-metadata``:
+``{"version": 1, "kept": "zookeeper", "zookeeper.connect": …}`` or
+``{"version": 1, "kept": "embedded"}``. It is written before the broker registers.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyrklog.durable import replace_file
-from pyrklog.errors import ConfigError, StartError
+from pyrklog.errors import ConfigError
+from pyrklog.logs import get_logger
 from pyrklog.metastore.database import DATABASE_NAME
 
-MEMBER_FILE = "zookeeper.json"
+NOTE = ".pyrklog-metadata"
 _VERSION = 1
+_KEPT = "kept"
+_ADDRESS = "zookeeper.connect"
+_UNKNOWN = "HOST:PORT"
+
+log = get_logger("standing")
 
 
-def check_standing(meta_dir: Path, zookeeper: str | None) -> None:
-    """Raises :class:`ConfigError` where the directory is of the other kind. Writes nothing."""
+def check_standing(log_dirs: Iterable[Path], meta_dir: Path, zookeeper: str | None) -> None:
+    """Raises :class:`ConfigError` where a directory is of the other kind. Writes nothing.
+
+    ``zookeeper`` is where the broker is to keep its metadata, ``None`` for the embedded store in
+    ``meta_dir``. What cannot be read is for those to tell who open the directory.
+    """
+    notes = _read(log_dirs)
     if zookeeper is None:
-        _refuse_member(meta_dir / MEMBER_FILE)
-    elif (meta_dir / DATABASE_NAME).exists():
+        _refuse_members([(file, address) for file, address in notes if address is not None])
+        return
+    alone = [file.parent for file, address in notes if address is None]
+    if alone:
         raise ConfigError(
-            f"{meta_dir} is that of a broker that is alone: ZooKeeper ({zookeeper}) knows nothing "
+            f"{alone[0]} is that of a broker that is alone: ZooKeeper ({zookeeper}) knows nothing "
             "of its topics.",
             fix="start it without zookeeper.connect, or choose another directory with --data",
         )
+    if not notes and _has_store(meta_dir):
+        raise ConfigError(
+            f"{meta_dir} is that of a broker that is alone: ZooKeeper ({zookeeper}) knows nothing "
+            "of its topics.",
+            fix="start it without zookeeper.connect, or choose another directory with --data; "
+            f"if it has been in a cluster since, move {meta_dir / DATABASE_NAME} elsewhere",
+        )
 
 
-def _refuse_member(file: Path) -> None:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
+def is_member(log_dirs: Iterable[Path]) -> bool:
+    """Whether a directory is that of a broker in a cluster."""
+    return any(address is not None for _, address in _read(log_dirs))
+
+
+def _refuse_members(notes: list[tuple[Path, str]]) -> None:
+    if not notes:
         return
-    except OSError as error:
-        raise StartError(f"{file}: {error.strerror}.") from None
-    try:
-        connect = str(json.loads(text)["zookeeper.connect"])
-    except (ValueError, KeyError, TypeError):
-        connect = "HOST:PORT"
+    file, address = notes[0]
+    files = " and ".join(str(file) for file, _ in notes)
     raise ConfigError(
-        f"{file.parent} is that of a broker in a cluster ({connect}): what it would acknowledge "
+        f"{file.parent} is that of a broker in a cluster ({address}): what it would acknowledge "
         "alone is lost when it follows there again.",
-        fix=f"start it with --zookeeper {connect}; to take this copy of the data out of the "
-        f"cluster for good, remove {file}",
+        fix=f"start it with --zookeeper {address}; to take this copy of the data out of the "
+        f"cluster for good, remove {files}",
     )
 
 
-def note_member(meta_dir: Path, zookeeper: str) -> None:
-    """Notes that the directory is a member's. Raises :class:`StartError`."""
-    content = json.dumps({"version": _VERSION, "zookeeper.connect": zookeeper})
-    file = meta_dir / MEMBER_FILE
+def _read(log_dirs: Iterable[Path]) -> list[tuple[Path, str | None]]:
+    files = [path / NOTE for path in log_dirs]
+    return [(file, address) for file in files for address in _addresses(file)]
+
+
+def _addresses(file: Path) -> list[str | None]:
+    """The ZooKeeper of a note, ``None`` for the embedded store; nothing where there is no note."""
     try:
-        if file.exists() and file.read_text(encoding="utf-8") == content:
-            return
-        meta_dir.mkdir(parents=True, exist_ok=True)
-        replace_file(file, content.encode())
-    except OSError as error:
-        raise StartError(f"{file}: {error.strerror}.") from None
+        content = json.loads(file.read_bytes())
+        return [None if content[_KEPT] == "embedded" else str(content[_ADDRESS])]
+    except OSError:
+        return []
+    except (ValueError, KeyError, TypeError):
+        # Somebody has changed it. To take a member for one is the harm that cannot be mended.
+        return [_UNKNOWN]
+
+
+def _has_store(meta_dir: Path) -> bool:
+    try:
+        return (meta_dir / DATABASE_NAME).exists()
+    except OSError:
+        return False
+
+
+def note_standing(log_dirs: Iterable[Path], zookeeper: str | None) -> None:
+    """Notes in each directory where the broker keeps its metadata.
+
+    The caller has them locked. Where one cannot be written to, which a full disk is not to be
+    stopped by, the log says so.
+    """
+    if zookeeper is None:
+        kept = {"version": _VERSION, _KEPT: "embedded"}
+    else:
+        kept = {"version": _VERSION, _KEPT: "zookeeper", _ADDRESS: zookeeper}
+    content = json.dumps(kept).encode()
+    for file in (path / NOTE for path in log_dirs):
+        try:
+            if file.exists() and file.read_bytes() == content:
+                continue
+            replace_file(file, content)
+        except OSError as error:
+            log.warning("metadata_not_noted", file=str(file), reason=error.strerror)
+
+
+def forget_standing(log_dirs: Iterable[Path]) -> None:
+    """The directories are another broker's from now on. Raises OSError."""
+    for path in log_dirs:
+        (path / NOTE).unlink(missing_ok=True)

@@ -33,6 +33,7 @@ from pyrklog.metastore import znodes
 from pyrklog.metastore.database import DATABASE_NAME
 from pyrklog.metastore.embedded import open_store
 from pyrklog.metastore.interface import Metastore
+from pyrklog.standing import forget_standing
 
 LOCK = ".lock"
 ARENA_MARKER = ".pyrklog-arena"
@@ -175,6 +176,7 @@ def _write(config: BrokerConfig, state: _State) -> Exported:
     for file in sorted(config.meta_dir.glob(f"{DATABASE_NAME}*")):
         file.rename(aside / file.name)
     sync_folder(config.meta_dir)
+    forget_standing(log_dirs)
     partitions = sum(len(topic.leader_epochs) for topic in topics)
     return Exported(state.cluster_id, state.node_id, len(topics), partitions, aside)
 

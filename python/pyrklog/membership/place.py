@@ -13,7 +13,7 @@ from pyrklog.config.broker import BrokerConfig
 from pyrklog.errors import StartError, TemporaryError
 from pyrklog.membership.member import Connect
 from pyrklog.metastore.interface import Metastore
-from pyrklog.standing import check_standing
+from pyrklog.standing import check_standing, is_member
 
 if TYPE_CHECKING:
     from pyrklog.metastore.zookeeper import ZooKeeperAddress
@@ -26,7 +26,7 @@ async def metadata_place(config: BrokerConfig) -> AsyncIterator[Connect]:
     Raises :class:`StartError` where there is no such store, and
     :class:`~pyrklog.errors.ConfigError` where the directory belongs to a broker of the other kind.
     """
-    check_standing(config.meta_dir, config.zookeeper)
+    check_standing(config.log_dirs, config.meta_dir, config.zookeeper)
     if config.zookeeper is not None:
         async with _zookeeper(config, config.zookeeper) as connect:
             yield connect
@@ -57,7 +57,7 @@ async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connec
     if not config.boolean("pyrklog.failover.watchdog"):
 
         async def begin() -> Metastore:
-            with _advice_for_one_alone():
+            with _advice_for_one_alone(config):
                 return await zookeeper.connect(address)
 
         yield begin
@@ -67,7 +67,7 @@ async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connec
     guard = SessionGuard(address)
 
     async def begin_guarded() -> Metastore:
-        with _advice_for_one_alone():
+        with _advice_for_one_alone(config):
             session = await zookeeper.connect(address)
         await guard.watch(session.credentials)
         return session
@@ -83,7 +83,7 @@ async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connec
 
 
 @contextmanager
-def _advice_for_one_alone() -> Iterator[None]:
+def _advice_for_one_alone(config: BrokerConfig) -> Iterator[None]:
     """Kafka's own ``server.properties`` name a ZooKeeper, where a broker that is alone needs none.
 
     Only to be advised, not to be done: a broker that is alone by mistake would take records that no
@@ -92,8 +92,9 @@ def _advice_for_one_alone() -> Iterator[None]:
     try:
         yield
     except TemporaryError as error:
-        if error.fix is not None and error.fix.endswith("zookeeper.connect"):
-            error.fix += "; a broker that is to be alone starts with --set zookeeper.connect="
+        fix = error.fix or ""
+        if fix.endswith("zookeeper.connect") and not is_member(config.log_dirs):
+            error.fix = f"{fix}; a broker that is to be alone starts with --set zookeeper.connect="
         raise
 
 

@@ -11,6 +11,7 @@ import typer.main
 from pyrklog.cli import serve
 from pyrklog.cli.app import app
 from pyrklog.cli.serve import ServeOptions, parse_fast
+from pyrklog.standing import note_standing
 from pyrklog.testing.broker import free_port
 
 
@@ -174,9 +175,13 @@ def test_levels_and_formats_of_the_log_that_there_are_not(arguments: list[str]) 
     assert f"error: {arguments[0]} takes" in done.stderr
 
 
-def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_member", [False, True])
+def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path, is_member: bool) -> None:
     """At once, and not again at each try; and then how the start ended."""
     nowhere = f"127.0.0.1:{free_port()}"
+    if is_member:
+        (tmp_path / "data" / "logs").mkdir(parents=True)
+        note_standing([tmp_path / "data" / "logs"], nowhere)
     done = run(
         "serve",
         *("--data", str(tmp_path / "data"), "--zookeeper", nowhere, "--listen", "127.0.0.1:0"),
@@ -187,7 +192,8 @@ def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path) -> None:
     assert [(line["connect"], line["waits_seconds"]) for line in told] == [(nowhere, 3.0)]
     assert "refused" in told[0]["reason"]
     assert done.stderr.startswith("error: No ZooKeeper answers")
-    assert "a broker that is to be alone starts with --set zookeeper.connect=" in done.stderr
+    advice = "a broker that is to be alone starts with --set zookeeper.connect="
+    assert (advice in done.stderr) == (not is_member)
     assert len(done.stderr.splitlines()) == 1
     assert done.returncode == 75
 
