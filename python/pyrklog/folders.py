@@ -7,17 +7,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pyrklog.dataplane import FoundPartition
-from pyrklog.image import ClusterImage
+from pyrklog.image import KRAFT_TOPIC, ClusterImage
 from pyrklog.logs import get_logger
 
 SHOWN_MAX = 20
 DISK_USED_WARN_PERCENT = 90
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 """In each log directory: a version, a count, then TOPIC PARTITION OFFSET on each line."""
-
 ADOPTED_UNCONFIRMED = "pyrklog.adopted.unconfirmed"
-KRAFT_TOPIC = "__cluster_metadata"
-"""Kafka's own metadata, which is nobody's here; it stays for Kafka's next start."""
 
 log = get_logger("broker")
 

@@ -22,6 +22,8 @@ GAP_MAX = 10_000
 """Partitions that a topic lacks below one that it has; what lies behind more of them is not shown,
 so that nobody pays for the two thousand million partitions below one."""
 
+KRAFT_TOPIC = "__cluster_metadata"
+"""Kafka's own metadata log, which is nobody's here; it stays for Kafka's next start."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 

@@ -13,6 +13,7 @@ from pyrklog.config.topic import check_topic_options
 from pyrklog.controller.placement import PlacementError, place_replicas
 from pyrklog.controller.service import PartitionsSpec, TopicSpec
 from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.image import KRAFT_TOPIC
 
 PARTITIONS_PER_REQUEST_MAX = 20_000
 """More in one request is refused: it would hold up everything else for seconds."""
@@ -27,6 +28,10 @@ def check_new_topic(spec: TopicSpec, *taken: TopicNames) -> None:
     wrong = wrong_with_name(spec.name)
     if wrong is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
+    if spec.name == KRAFT_TOPIC:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {spec.name} is prohibited."
+        )
     collisions = sorted({name for names in taken for name in names.colliding(spec.name)})
     if collisions:
         raise ApiError(

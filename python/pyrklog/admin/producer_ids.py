@@ -17,6 +17,8 @@ from pyrklog.metastore.znodes import ProducerIdBlock
 TRIES = 10
 RETRY_SECONDS = 0.1
 """While the controller changes."""
+LIMIT_SECONDS = 5.0
+"""Shorter than any request time-out of clients."""
 
 Ask = Callable[[], Awaitable[ProducerIdsResponse]]
 """Asks the controller for the next block; raises ``MetastoreError``."""
@@ -37,13 +39,15 @@ class ProducerIds:
         Raises :class:`ApiError`: COORDINATOR_LOAD_IN_PROGRESS, which clients try again, when no
         controller answers, or has none to give. And ``MetastoreError``.
         """
-        async with self._turn:
-            if self._next > self._last:
-                block = await self._take_block()
-                self._next, self._last = block.first, block.last
-            given = self._next
-            self._next += 1
-            return given
+        with trio.move_on_after(LIMIT_SECONDS):
+            async with self._turn:
+                if self._next > self._last:
+                    block = await self._take_block()
+                    self._next, self._last = block.first, block.last
+                given = self._next
+                self._next += 1
+                return given
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The controller does not answer.")
 
     async def _take_block(self) -> ProducerIdBlock:
         for _ in range(TRIES):

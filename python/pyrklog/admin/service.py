@@ -34,7 +34,7 @@ from pyrklog.controller.service import (
 )
 from pyrklog.controller.state_log import LogPiece, StateChangeLog
 from pyrklog.dataplane import DigestRange, Plane, ReplicaDigest
-from pyrklog.errors import ErrorCode
+from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.image import INTERNAL_TOPICS, TopicEntry
 from pyrklog.metadata import Metadata
 from pyrklog.metastore.interface import MetastoreError
@@ -224,7 +224,9 @@ class Administration:
         try:
             return await self._producer_ids.next()
         except MetastoreError as error:
-            raise store_error(error) from None
+            # Java producers up to 3.2 end at any other code (KAFKA-14417).
+            message = store_error(error).message
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from None
 
 
 def _info(entry: TopicEntry) -> TopicInfo:

@@ -40,7 +40,7 @@ from pyrklog.controller.service import (
 )
 from pyrklog.controller.store_writes import Term
 from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.image import INTERNAL_TOPICS
+from pyrklog.image import INTERNAL_TOPICS, KRAFT_TOPIC
 from pyrklog.logs import get_logger
 from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
@@ -274,7 +274,7 @@ class TopicAdmin:
         errors: dict[str, ErrorCode] = {}
         wanted = []
         for name in dict.fromkeys(names):
-            if name in INTERNAL_TOPICS:
+            if name in INTERNAL_TOPICS or name == KRAFT_TOPIC:
                 errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif wrong_with_name(name) is not None:
                 errors[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -464,12 +464,14 @@ class TopicAdmin:
         term = self._check_controller()
         path = znodes.topic_path(spec.name)
         unknown = unknown_topic(spec.name)
-        if spec.name not in self._metadata.image.topics:
-            raise unknown
         try:
-            node = await self._store.get(path)
             if await self._store.exists(znodes.delete_topic_path(spec.name)) is not None:
+                raise ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion."
+                )
+            if spec.name not in self._metadata.image.topics:
                 raise unknown
+            node = await self._store.get(path)
             current = znodes.decode_topic(path, node.data)
             if current.adding or current.removing:
                 raise ApiError(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from pyrklog.adoption.batches import BatchError, read_values
 from pyrklog.adoption.kraft import KraftMetadata, replay
-from pyrklog.adoption.plan import METADATA_TOPIC
 from pyrklog.dataplane import FoundPartition
 from pyrklog.errors import ConfigError
+from pyrklog.image import KRAFT_TOPIC
 from pyrklog.offline import dump_file
 from pyrklog.protocol.primitives import DecodeError
 
-METADATA_FOLDER = f"{METADATA_TOPIC}-0"
+METADATA_FOLDER = f"{KRAFT_TOPIC}-0"
 BOOTSTRAP = "bootstrap.checkpoint"
 EPOCHS = "leader-epoch-checkpoint"
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")

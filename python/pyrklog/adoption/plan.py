@@ -10,8 +10,8 @@ from pyrklog.adoption.kraft import KraftMetadata, KraftTopic
 from pyrklog.config.option import InvalidValueError
 from pyrklog.config.topic import check_topic_options
 from pyrklog.dataplane import FoundPartition
+from pyrklog.image import KRAFT_TOPIC
 
-METADATA_TOPIC = "__cluster_metadata"
 TRANSACTION_TOPIC = "__transaction_state"
 OFFSETS_TOPIC = "__consumer_offsets"
 SHOWN_MAX = 10
@@ -63,7 +63,7 @@ def make_plan(
     refused: dict[str, str] = {}
     left_out: dict[str, list[str]] = {}
     for name, partitions in sorted(folders.items()):
-        if name == METADATA_TOPIC:
+        if name == KRAFT_TOPIC:
             continue
         topic = known.get(name)
         why = wrong_with_name(name) or _refusal(node_id, partitions, topic, kraft is not None)
@@ -106,7 +106,7 @@ def is_current(
         return False
     topics = kraft.by_name()
     for item in found:
-        if item.topic == METADATA_TOPIC:
+        if item.topic == KRAFT_TOPIC:
             continue
         topic = topics.get(item.topic)
         partition = topic.partitions.get(item.partition) if topic is not None else None

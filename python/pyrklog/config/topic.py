@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 
 from pyrklog.config.broker import (
@@ -33,21 +34,50 @@ RUN_TIME_ONLY = frozenset(
     }
 )
 """Broker options that Kafka does not know but where they are set at run time: shown only there."""
+_OF_REMOTE_STORAGE = (
+    "remote.storage.enable",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+)
+_METADATA_VERSION = re.compile(
+    r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8]|3\.\d)(-IV\d+|\.\d+)*"
+)
 OWN_PREFIX = "pyrklog."
 """Options that Kafka does not have: shown where they are set only."""
 
 
 def check_topic_options(overrides: Mapping[str, str | None]) -> None:
     """Raises :class:`InvalidValueError` for an unknown name, a null or a wrong value."""
+    parsed: dict[str, Value] = {}
     for name, text in overrides.items():
         known = TOPIC_OPTIONS.get(name)
         if known is None:
             raise InvalidValueError(f"Unknown topic config name: {name}")
         if text is None:
             raise InvalidValueError(f"Null value not supported for topic configs: {name}")
-        value = known.option.parse(text)
-        if name == "remote.storage.enable" and value is True:
-            raise InvalidValueError("remote.storage.enable cannot be true: no remote storage here.")
+        parsed[name] = known.option.parse(text)
+    for name in _OF_REMOTE_STORAGE:
+        if parsed.get(name) is True:
+            raise InvalidValueError(f"{name} cannot be true: no remote storage here.")
+    least, most = (_compaction_lag_ms(which, parsed) for which in ("min", "max"))
+    if least > most:
+        raise InvalidValueError(
+            "conflict topic config setting min.compaction.lag.ms "
+            f"({least}) > max.compaction.lag.ms ({most})"
+        )
+    version = parsed.get("message.format.version")
+    if version is not None and not _METADATA_VERSION.fullmatch(str(version)):
+        raise InvalidValueError(
+            f"Invalid value {version} for configuration message.format.version: it is no version "
+            "of Kafka."
+        )
+
+
+def _compaction_lag_ms(which: str, parsed: Mapping[str, Value]) -> int:
+    name = f"{which}.compaction.lag.ms"
+    value = parsed.get(name, TOPIC_OPTIONS[name].option.default)
+    assert isinstance(value, int), name
+    return value
 
 
 class TopicDefaults:

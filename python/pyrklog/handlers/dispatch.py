@@ -122,6 +122,9 @@ def load_route(api_key: int) -> Route:
     late, expired = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER
     if is_of_groups:
         late = expired = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    elif module_name == "producer_ids":
+        # Java producers up to 3.2 end at any other code (KAFKA-14417).
+        late = expired = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     handler_now = getattr(module, f"{name}_now", None)
     handler = None if handler_now else getattr(module, name)
     error_answer = getattr(module, f"{name}_error")

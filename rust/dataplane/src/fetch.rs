@@ -39,10 +39,13 @@ use crate::replies;
 const WAIT_TRIES: usize = 4;
 
 /// The replica id of tools that compare replicas: any replica serves them, to the end of its log.
-const DEBUGGING_REPLICA_ID: i32 = -2;
+pub const DEBUGGING_REPLICA_ID: i32 = -2;
 
 /// The first version in which consumers may read from followers (KIP-392).
 const FOLLOWER_READS_SINCE: i16 = 11;
+
+/// The first version of Fetch whose clients know zstd (KIP-110).
+const ZSTD_SINCE: i16 = 10;
 
 /// Serves a request.
 pub fn handle(
@@ -155,6 +158,7 @@ impl<'f> Asker<'f> {
             view: View {
                 isolation,
                 of_leader_only,
+                understands_zstd: api_version >= ZSTD_SINCE,
                 marks_only: false,
                 asked_ms: cx.now.mono_ms,
             },

@@ -1,6 +1,6 @@
 //! One partition's share of a fetch: the checks, then the bytes.
 
-use pyrklog_log::{Isolation, Log, ReadError, Slice, Wait};
+use pyrklog_log::{CompressionType, Isolation, Log, ReadError, Slice, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
@@ -15,6 +15,8 @@ pub struct View {
     pub isolation: Isolation,
     /// Only a leader may answer: replicas, and consumers from before KIP-392.
     pub of_leader_only: bool,
+    /// From version 10 (KIP-110). Consumers before it are told that a topic has such batches.
+    pub understands_zstd: bool,
     /// Everything but the records.
     pub marks_only: bool,
     /// When the request came, monotonic milliseconds.
@@ -161,6 +163,10 @@ fn read_once(
     if read.error != ErrorCode::NONE {
         return Ok(Some(read));
     }
+    if !view.understands_zstd && is_stored_as_zstd(partition) {
+        let error = ErrorCode::UNSUPPORTED_COMPRESSION_TYPE;
+        return Ok(Some(PartitionRead::failed(error)));
+    }
     let is_led = state.leader.is_none();
     if let Err(beyond) = look_beyond(&state, target, view) {
         return Ok(Some(beyond.answer(read)));
@@ -213,6 +219,10 @@ fn read_once(
     read.goes_on = slice.goes_on();
     read.slice = Some(slice).filter(|slice| !slice.is_empty());
     Ok(Some(read))
+}
+
+fn is_stored_as_zstd(partition: &Partition) -> bool {
+    partition.topic.settings().log.compression_type == CompressionType::Zstd
 }
 
 /// Why nothing can be said of an offset that a consumer asks for.

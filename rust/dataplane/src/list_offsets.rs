@@ -22,6 +22,7 @@ use crate::cold_reads::{ReadTicket, Reading};
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::dispatch::Step;
+use crate::fetch::DEBUGGING_REPLICA_ID;
 use crate::inbox::Token;
 use crate::output::borrow_memory;
 use crate::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter, Partition};
@@ -51,6 +52,8 @@ pub struct ListOffsetsWork {
     topics: Vec<(String, Vec<ListOffsetsPartitionResponse>)>,
     reading: Reading,
     isolation: Isolation,
+    /// Followers answer none but those that compare replicas.
+    of_leader_only: bool,
     asked_ms: i64,
     /// What waits for its followers; the last one is looked at first.
     doubtful: Vec<Doubtful>,
@@ -129,6 +132,7 @@ pub fn handle(
         topics: Vec::new(),
         reading: Reading::new(conn.last_wait, now_ms),
         isolation: isolation(&request),
+        of_leader_only: request.replica_id != DEBUGGING_REPLICA_ID,
         asked_ms: now_ms,
         doubtful: Vec::new(),
     };
@@ -263,8 +267,7 @@ fn look(
         .partition(topic, wanted.index)
         .ok_or_else(|| why_not_held(cx, topic, wanted.index))?;
     let mut state = partition.lock();
-    state.led()?;
-    state.check_epoch(wanted.current_leader_epoch)?;
+    state.shown_in(wanted.current_leader_epoch, work.of_leader_only)?;
     // What the leader of an earlier epoch has shown may lie above the high watermark.
     let shows_less = isolation != Isolation::LogEnd && !state.knows_latest();
     if wanted.timestamp == LATEST_TIMESTAMP && shows_less {
@@ -274,7 +277,7 @@ fn look(
     if is_latest && state.is_in_doubt(work.asked_ms) {
         return Ok(Found::Doubtful(Arc::clone(partition)));
     }
-    let log = state.led()?;
+    let log = state.shown(work.of_leader_only)?;
     if wanted.timestamp == LATEST_TIERED_TIMESTAMP {
         // Nothing is tiered.
         return Ok(Found::Answer(ListOffsetsPartitionResponse::none(
@@ -377,8 +380,7 @@ impl ListOffsetsWork {
         let index = one.held.index;
         let failed = |error| Some(ListOffsetsPartitionResponse::none(index, error));
         let mut state = one.held.lock();
-        let checked = state.check_epoch(one.current_leader_epoch);
-        if let Err(error) = state.led().map(|_| ()).and(checked) {
+        if let Err(error) = state.led_in(one.current_leader_epoch) {
             return failed(error);
         }
         if state.is_in_doubt(self.asked_ms) {

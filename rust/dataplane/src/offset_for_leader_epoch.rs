@@ -91,7 +91,6 @@ fn look(
         .partition(topic, wanted.index)
         .ok_or_else(|| why_not_held(cx, topic, wanted.index))?;
     let mut state = partition.lock();
-    state.led()?;
-    state.check_epoch(wanted.current_leader_epoch)?;
-    Ok(state.led()?.end_offset_for_epoch(wanted.leader_epoch))
+    let log = state.led_in(wanted.current_leader_epoch)?;
+    Ok(log.end_offset_for_epoch(wanted.leader_epoch))
 }

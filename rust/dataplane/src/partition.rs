@@ -298,6 +298,24 @@ impl PartitionState {
         self.shown(true)
     }
 
+    /// The log, if this broker leads in the epoch that a client believes in. Kafka looks at the epoch
+    /// first.
+    pub fn led_in(&mut self, current_leader_epoch: i32) -> Result<&mut Log, ErrorCode> {
+        self.shown_in(current_leader_epoch, true)
+    }
+
+    /// [`Self::shown`] in the epoch that a reader believes in.
+    pub fn shown_in(
+        &mut self,
+        current_leader_epoch: i32,
+        of_leader_only: bool,
+    ) -> Result<&mut Log, ErrorCode> {
+        if self.role != Role::Offline {
+            self.check_epoch(current_leader_epoch)?;
+        }
+        self.shown(of_leader_only)
+    }
+
     /// The log for a reader: where this broker leads, and where it follows too, unless the reader
     /// wants the leader's only.
     pub fn shown(&mut self, of_leader_only: bool) -> Result<&mut Log, ErrorCode> {

@@ -319,7 +319,7 @@ pub fn settle(
             batch,
         } = refused;
         let room = &cx.shared.refused_room;
-        conn.refused.add(room, &topic, index, batch, error);
+        conn.refused.add_late(room, &topic, index, batch, error);
     }
     is_done
 }

@@ -81,6 +81,12 @@ impl ProducerBatch {
         })
     }
 
+    /// Whether it comes after another one of the same producer and epoch.
+    fn is_behind(self, other: ProducerBatch) -> bool {
+        let steps = self.base_sequence.wrapping_sub(other.base_sequence) & i32::MAX;
+        self.epoch == other.epoch && (1..i32::MAX / 2).contains(&steps)
+    }
+
     /// The same of what a request holds for a partition.
     pub fn in_request(item: Item<'_>, frame: &[u8]) -> Option<ProducerBatch> {
         let records = item.wanted.records?.of(frame);
@@ -124,7 +130,28 @@ impl RefusedBatches {
         follows.then_some(refused.error)
     }
 
-    /// A batch was refused with `error`, before or after it was appended.
+    /// A batch was refused with `error` after it had been appended. Those behind it may have been
+    /// refused meanwhile, before they were.
+    pub fn add_late(
+        &mut self,
+        room: &Arc<RefusedRoom>,
+        topic: &str,
+        index: i32,
+        batch: ProducerBatch,
+        error: ErrorCode,
+    ) {
+        let known = self
+            .key(topic, index, batch)
+            .map(|key| self.entries.get(&key));
+        if !known
+            .flatten()
+            .is_some_and(|last| last.batch.is_behind(batch))
+        {
+            self.add(room, topic, index, batch, error);
+        }
+    }
+
+    /// A batch was refused with `error`.
     pub fn add(
         &mut self,
         room: &Arc<RefusedRoom>,
@@ -273,6 +300,23 @@ mod tests {
         assert_eq!(count_of(&all[PLACES]), 2 * ENTRIES_MAX);
         drop(all);
         assert_eq!(room.taken.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn what_is_refused_late_does_not_hide_what_is_behind() {
+        let room = Arc::default();
+        let mut refused = RefusedBatches::default();
+        let batch = |sequence| ProducerBatch::of(&info(sequence)).unwrap();
+        refused.add(&room, "t", 0, batch(0), ERROR);
+        for sequence in [i32::MAX - 1, i32::MAX] {
+            refused.add_late(&room, "t", 0, batch(sequence), ERROR);
+            assert!(is_known(&refused, "t", 0), "the next one is 1");
+        }
+        refused.add_late(&room, "t", 0, batch(1), ERROR);
+        assert_eq!(refused.before("t", 0, &info(2)), Some(ERROR));
+        // All come again, and the first one is refused again.
+        refused.add(&room, "t", 0, batch(0), ERROR);
+        assert!(is_known(&refused, "t", 0));
     }
 
     #[test]

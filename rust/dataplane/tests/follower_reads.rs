@@ -207,3 +207,30 @@ fn what_is_not_replicated_yet_a_follower_does_not_show() {
     let found = fetched(&answer, &waiting).partitions.remove(0);
     assert_eq!((found.high_watermark, found.batches()), (1, vec![0]));
 }
+
+#[test]
+fn followers_tell_offsets_to_those_only_that_compare_replicas() {
+    let mut pair = racks(false);
+    pair.lead(1, 5, &BOTH);
+    pair.follow(2, 1, 5);
+    pair.produce(1, b"a");
+    pair.wait_copied();
+    let mut client = pair.plane(2).client();
+    assert_eq!(client.latest_offset(-2, -1), (ErrorCode::NONE, 1));
+    assert_eq!(client.latest_offset(-2, 5), (ErrorCode::NONE, 1));
+    assert_eq!(
+        client.latest_offset(-2, 4),
+        (ErrorCode::FENCED_LEADER_EPOCH, -1)
+    );
+    // A client learns first that it knows of another epoch (KIP-320).
+    let table = [
+        (-1, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        (4, ErrorCode::FENCED_LEADER_EPOCH),
+        (5, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        (6, ErrorCode::UNKNOWN_LEADER_EPOCH),
+    ];
+    for (epoch, error) in table {
+        assert_eq!(client.latest_offset(-1, epoch), (error, -1));
+        assert_eq!(client.end_of_epoch_error(epoch), error);
+    }
+}

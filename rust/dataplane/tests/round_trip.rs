@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use harness::*;
 use pyrklog_dataplane::api::{CacheConfig, ReadPath};
-use pyrklog_log::RealDisk;
+use pyrklog_log::{CompressionType, RealDisk};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::builder::BatchBuilder;
@@ -285,4 +285,33 @@ fn a_batch_that_was_never_written_is_no_repetition_after_a_restart() {
     assert_eq!(error, ErrorCode::DUPLICATE_SEQUENCE_NUMBER);
     assert_eq!(client.produce("t", 0, &record(2)), (ErrorCode::NONE, 1));
     assert_eq!(client.produce("t", 0, &record(3)), (ErrorCode::NONE, 2));
+}
+
+/// KIP-110: clients before version 10 do not know the codec.
+#[test]
+fn topics_that_are_stored_as_zstd_are_refused_to_old_consumers() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    let mut config = topic_config();
+    config.log.compression_type = CompressionType::Zstd;
+    test.describe_topic("t", 1, &config);
+    test.lead("t", 1, &config);
+    let mut client = test.client();
+    assert_eq!(
+        client.produce("t", 0, &batch(&[b"v"])),
+        (ErrorCode::NONE, 0)
+    );
+    for (version, error) in [
+        (4, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE),
+        (9, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE),
+        (10, ErrorCode::NONE),
+        (12, ErrorCode::NONE),
+    ] {
+        let found = client.fetch(&Ask::one("t", 0, 0).version(version));
+        let found = &found.partitions[0];
+        assert_eq!(
+            (found.error, found.records.is_empty()),
+            (error, error != ErrorCode::NONE)
+        );
+    }
 }

@@ -150,3 +150,9 @@ def test_refused_growth(spec: PartitionsSpec, code: ErrorCode) -> None:
     with pytest.raises(ApiError) as refused:
         assign_added_partitions(spec, CURRENT, THREE)
     assert refused.value.code is code
+
+
+def test_kafkas_own_metadata_log_is_no_topic() -> None:
+    with pytest.raises(ApiError, match="internal topic __cluster_metadata") as caught:
+        check_new_topic(TopicSpec("__cluster_metadata"))
+    assert caught.value.code is ErrorCode.INVALID_REQUEST

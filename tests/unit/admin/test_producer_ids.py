@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.admin.producer_ids import TRIES, ProducerIds
+from pyrklog.admin.producer_ids import LIMIT_SECONDS, TRIES, ProducerIds
 from pyrklog.controller.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, take_block
 from pyrklog.controller.requests import ProducerIdsResponse
 from pyrklog.errors import ApiError, ErrorCode
@@ -104,6 +104,25 @@ async def test_a_change_of_controllers_is_waited_for(
 
     assert await ProducerIds(ask).next() == 5000
     assert answers == []
+
+
+async def test_a_controller_that_is_silent_is_not_waited_for(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Neither by the first that asks nor by those behind."""
+    codes = []
+    ids = ProducerIds(trio.sleep_forever)
+
+    async def ask() -> None:
+        with pytest.raises(ApiError) as caught:
+            await ids.next()
+        codes.append(caught.value.code)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(ask)
+    assert codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3
+    assert trio.current_time() == LIMIT_SECONDS
 
 
 async def test_without_a_controller_clients_are_told_to_try_again(

@@ -224,6 +224,21 @@ async def test_a_replica_that_cannot_be_deleted_is_not_waited_for(running: Runni
     assert running.plane.topics == {}
     (again,) = await running.create(TopicSpec("stuck"))
     assert again.error is ErrorCode.TOPIC_ALREADY_EXISTS
+    (enlarged,) = await running.service.create_partitions(
+        [PartitionsSpec("stuck", 5)], validate_only=False, timeout_ms=1000
+    )
+    assert enlarged.error is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_names_that_nobody_has_by_asking_for_them(running: Running) -> None:
+    names = ["__cluster_metadata", "__consumer_offsets", "a b", "new"]
+    errors = await running.service.auto_create_topics(names)
+    assert errors == {
+        "__cluster_metadata": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "__consumer_offsets": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    assert set(running.plane.topics) == {"new"}
 
 
 async def test_a_partition_that_never_had_a_leader_is_shown_with_its_replicas(

@@ -96,11 +96,28 @@ def test_the_older_timestamp_bound_counts_where_the_newer_are_not_given() -> Non
         ({"retention.ms": "-2"}, "at least -1"),
         ({"cleanup.policy": "none"}, "one of compact, delete"),
         ({"remote.storage.enable": "true"}, "no remote storage"),
+        ({"remote.log.copy.disable": "true"}, "no remote storage"),
+        ({"remote.log.delete.on.disable": "true"}, "no remote storage"),
+        ({"min.compaction.lag.ms": "100", "max.compaction.lag.ms": "50"}, "conflict topic config"),
+        ({"message.format.version": "9.9"}, "no version of Kafka"),
+        ({"message.format.version": "3.0-IV"}, "no version of Kafka"),
     ],
 )
 def test_wrong_topic_options(options: dict[str, str | None], said: str) -> None:
     with pytest.raises(InvalidValueError, match=said):
         check_topic_options(options)
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.10.2.1", "0.11.0-IV2", "2.8", "3.0-IV1", "3.9.1"])
+def test_versions_of_record_formats_that_there_were(version: str) -> None:
+    check_topic_options(
+        {
+            "message.format.version": version,
+            "min.compaction.lag.ms": "50",
+            "max.compaction.lag.ms": "50",
+            "remote.log.copy.disable": "false",
+        }
+    )
 
 
 def entry(entries: list[ConfigEntry], name: str) -> ConfigEntry:

@@ -197,3 +197,8 @@ def test_a_plan_for_all_partitions_may_name_more_than_other_requests() -> None:
     handlers = make_handlers(FakeService())
     request = FakeRequest(ALTER_PARTITION_REASSIGNMENTS.key, 0, body)
     assert handlers.error_reply(request, ErrorCode.NOT_CONTROLLER) is not None
+
+
+def test_requests_for_producer_ids_are_refused_in_a_way_that_old_producers_survive() -> None:
+    route = load_route(22)
+    assert route.late is route.expired is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

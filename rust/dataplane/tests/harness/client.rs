@@ -16,6 +16,9 @@ use pyrklog_wire::list_offsets::{
     ListOffsetsTopic,
 };
 use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic};
+use pyrklog_wire::offset_for_leader_epoch::{
+    EpochPartition, EpochRequest, EpochResponse, EpochTopic, NO_REPLICA,
+};
 use pyrklog_wire::produce::{self, ProduceResponse, TopicToProduce};
 
 use rustix::net::{self, AddressFamily, SocketType};
@@ -390,8 +393,17 @@ impl Client {
             current_leader_epoch: -1,
             timestamp,
         };
+        Client::list_offsets_body_of(version, -1, topic, wanted)
+    }
+
+    fn list_offsets_body_of(
+        version: i16,
+        replica_id: i32,
+        topic: &str,
+        wanted: ListOffsetsPartition,
+    ) -> Vec<u8> {
         let request = ListOffsetsRequest {
-            replica_id: -1,
+            replica_id,
             isolation_level: 0,
             topics: vec![ListOffsetsTopic {
                 name: topic,
@@ -401,6 +413,43 @@ impl Client {
         let mut body = Vec::new();
         request.encode(&mut body, version);
         body
+    }
+
+    /// The latest offset of the first partition of `t`, asked in the leader epoch that the client
+    /// believes in, -1 for none.
+    pub fn latest_offset(
+        &mut self,
+        replica_id: i32,
+        current_leader_epoch: i32,
+    ) -> (ErrorCode, i64) {
+        let wanted = ListOffsetsPartition {
+            index: 0,
+            current_leader_epoch,
+            timestamp: -1,
+        };
+        let body = Client::list_offsets_body_of(LIST_OFFSETS_VERSION, replica_id, "t", wanted);
+        let answer = listed_offset(&self.call(key::LIST_OFFSETS, LIST_OFFSETS_VERSION, &body));
+        (answer.error_code, answer.offset)
+    }
+
+    /// The error of OffsetForLeaderEpoch for the first partition of `t`.
+    pub fn end_of_epoch_error(&mut self, current_leader_epoch: i32) -> ErrorCode {
+        let topics = vec![EpochTopic {
+            name: "t",
+            partitions: vec![EpochPartition {
+                index: 0,
+                current_leader_epoch,
+                leader_epoch: 0,
+            }],
+        }];
+        let request = EpochRequest {
+            replica_id: NO_REPLICA,
+            topics,
+        };
+        let mut body = Vec::new();
+        request.encode(&mut body, 4);
+        let answer = self.call(key::OFFSET_FOR_LEADER_EPOCH, 4, &body);
+        EpochResponse::decode(&answer, 4).unwrap().topics[0].partitions[0].error_code
     }
 
     pub fn list_offset(
