@@ -181,7 +181,7 @@ def watermark(evidence: Evidence) -> Iterator[Anomaly]:
             continue
         key = (op.client, op.partition)
         if op.offset < highest.get(key, NONE):
-            text = f"{op.client} was told {highest[key]} and then {op.offset}"
+            text = f"{op.client} was told {highest[key]} and then {op.offset}\n{op.note}".rstrip()
             yield Anomaly("watermark", op.partition, text)
         highest[key] = max(op.offset, highest.get(key, NONE))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import random
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -279,16 +281,33 @@ def leak(consumer: Consumer) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(consumer))
 
 
+class _Tail(logging.Handler):
+    """The last lines that a client of librdkafka logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=400)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{time.monotonic():.3f} {record.getMessage()}")
+
+
 class Watcher(Client):
-    """Asks for the end of each partition again and again."""
+    """Asks for the end of each partition again and again. Where one has gone back, what the client
+    saw and did is noted: librdkafka answers with what several requests gave it."""
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, name: str, history: History
     ) -> None:
         super().__init__(name, history)
         settings = {"bootstrap.servers": bootstrap, "group.id": name}
-        self._consumer = Consumer({**IMPATIENT, **settings})
+        self._tail = _Tail()
+        logger = logging.Logger(name)
+        logger.addHandler(self._tail)
+        told = {"debug": "protocol,topic", "log_level": 7}
+        self._consumer = Consumer({**IMPATIENT, **settings, **told}, logger=logger)
         self._places = [TopicPartition(topic, index) for index in range(partitions)]
+        self._highest = dict.fromkeys(range(partitions), NONE)
 
     def step(self) -> None:
         for place in self._places:
@@ -304,7 +323,12 @@ class Watcher(Client):
             note = str(error)
             self.history.add(self.name, "latest", "unknown", place.partition, note=note)
             return
-        self.history.add(self.name, "latest", "ok", place.partition, offset=end)
+        finally:
+            self._consumer.poll(0)  # hands over what it logged
+        before = self._highest[place.partition]
+        note = "\n".join(self._tail.lines) if end < before else ""
+        self._highest[place.partition] = max(end, before)
+        self.history.add(self.name, "latest", "ok", place.partition, offset=end, note=note)
 
     def finish(self) -> None:
         self._consumer.close()
