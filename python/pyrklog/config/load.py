@@ -178,6 +178,7 @@ def _check_together(config: BrokerConfig) -> None:
             "zookeeper.ssl.keystore.location",
         )
     _check_retention(config)
+    _check_replica_waits(config)
     for option in ("zookeeper.connect", "pyrklog.adopt.zookeeper"):
         connect = config.string(option)
         if connect is not None:
@@ -202,6 +203,16 @@ def _check_retention(config: BrokerConfig) -> None:
     name = next(name for name in names if config.value(name) is not None)
     if config.value(name) == 0:
         raise ConfigError(f"{name} ({config.given[name].origin}) {RETENTION_ZERO}.")
+
+
+def _check_replica_waits(config: BrokerConfig) -> None:
+    """As Kafka: a follower that waits for longer would leave the in-sync replicas for that."""
+    wait, lag = "replica.fetch.wait.max.ms", "replica.lag.time.max.ms"
+    if config.integer(wait) > config.integer(lag):
+        raise ConfigError(
+            f"{wait} ({config.integer(wait)}) is more than {lag} ({config.integer(lag)}).",
+            fix=f"set {wait} to less, or {lag} to more",
+        )
 
 
 def _is_known_to_zookeeper(config: BrokerConfig) -> bool:

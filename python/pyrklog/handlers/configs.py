@@ -150,7 +150,8 @@ async def alter_configs(context: Context, request: AlterConfigsRequest) -> Alter
         validate_only=request.validate_only,
     )
     response = _altered(altered)
-    refused = _all_failed(repeating, ErrorCode.INVALID_REQUEST, "An option is named twice.")
+    message = "Error due to duplicate config keys"
+    refused = _all_failed(repeating, ErrorCode.INVALID_REQUEST, message)
     response.responses += refused.responses
     return response
 

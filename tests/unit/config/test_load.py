@@ -140,6 +140,8 @@ def test_passwords_are_shown_to_nobody() -> None:
         ("log.retention.ms=0", "log.retention.ms: must be -1"),
         ("log.retention.minutes=0", r"log.retention.minutes \(--set\) must be -1"),
         ("log.retention.hours=0", r"log.retention.hours \(--set\) must be -1"),
+        ("replica.lag.time.max.ms=499", r"replica.fetch.wait.max.ms \(500\) is more than"),
+        ("replica.fetch.wait.max.ms=30001", r"replica.lag.time.max.ms \(30000\)"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(override: str, said: str) -> None:
