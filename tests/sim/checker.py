@@ -238,13 +238,14 @@ class Checker:
                 promises.lacking.discard(broker)
         for broker in sorted(set(now.eligible) - set(now.unclean)):
             self._has_all(index, broker, "is eligible")
-        whole = set(before.members) - promises.lacking if before is not None else ()
-        if whole and set(now.members) <= promises.lacking and not promises.is_cut:
-            # The last one that has everything has left in order. Where more machines have lost
-            # power than is borne, nothing says that those that are left are not alive.
-            self._cut((), [index])
         gone = set(before.members if before is not None else ()) - set(now.members)
         promises.taken_back |= gone & set(self.assignments.current(index).adding)
+        whole = set(before.members) - promises.lacking if before is not None else ()
+        if whole and set(now.members) <= promises.lacking and not promises.is_cut:
+            # The last one that has everything has left in order, or was taken back. Where more
+            # machines have lost power than is borne, nothing says that those that are left are not
+            # alive.
+            self._cut((), [index])
         if len(now.isr) >= self._world.options.minimum(index):
             promises.taken_back.clear()
 
@@ -500,7 +501,9 @@ class Checker:
         brokers = self._world.settings.brokers
         holders = [b for b in brokers if key in self.replicas[b, index].keys]
         unknown = [b for b in brokers if not self.replicas[b, index].is_known]
-        if len(holders) + len(unknown) < self._world.options.minimum(index):
+        # A replica may have been taken back while the client's answer was under way.
+        had = {*holders, *unknown, *self.partitions[index].taken_back}
+        if len(had) < self._world.options.minimum(index):
             self.violated(f"t-{index}: {key} is acknowledged, and only {holders} have it")
 
     def was_read(self, index: int, base: int, epoch: int, crc: int) -> bool:

@@ -2,7 +2,7 @@
 
 kazoo runs the connection on a thread of its own. Answers and watch events are handed to Trio there,
 in the order in which they arrive, so that a watch is called before a read shows what it tells of.
-Only who is told to use ZooKeeper imports this module: kazoo is an extra.
+Only a broker that is told to use ZooKeeper imports this module.
 
 - While the connection is lost, calls wait for it to come back: the session lives on until ZooKeeper
   says otherwise. Every watch is called then, since nobody knows what was missed.

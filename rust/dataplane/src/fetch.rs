@@ -17,6 +17,7 @@ use pyrklog_wire::fetch::{FetchRequest, FetchResponseHead, FetchResponseWriter};
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 
 use crate::api::{CaughtUp, Event};
+use crate::clock::mono_ms;
 use crate::cold_reads::FetchJob;
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
@@ -160,7 +161,8 @@ impl<'f> Asker<'f> {
                 of_leader_only,
                 understands_zstd: api_version >= ZSTD_SINCE,
                 marks_only: false,
-                asked_ms: cx.now.mono_ms,
+                // Not when the turn began: the process may have stood still since.
+                asked_ms: mono_ms(),
             },
             tells_marks: by_rack && is_replica,
         }
@@ -180,8 +182,8 @@ fn find_parts(
     for position in 0..context.len() {
         let partition = find_part(cx, conn, context, position).and_then(|partition| {
             if replica.0 >= 0 {
-                is_to_confirm |=
-                    follower_fetches(cx, &partition, replica, context.target(position))?;
+                let target = context.target(position);
+                is_to_confirm |= follower_fetches(cx, conn.token, &partition, replica, target)?;
             }
             Ok(partition)
         });
@@ -241,6 +243,7 @@ fn nearest_replica(
 /// high watermark, and may make it one that is in sync. True where it is to fetch again at once.
 fn follower_fetches(
     cx: &mut Context,
+    connection: Token,
     partition: &Partition,
     replica: (i32, i64),
     target: &Target,
@@ -257,7 +260,8 @@ fn follower_fetches(
     }
     let log_start = target.log_start_offset;
     let now_ms = cx.now.mono_ms;
-    let fetched = state.follower_fetched(broker, offset, log_start, broker_epoch, now_ms);
+    let fetched =
+        state.follower_fetched(connection, broker, offset, log_start, broker_epoch, now_ms);
     let Some(told) = fetched else {
         // As Kafka: with an epoch the caller knows the leader but not the assignment.
         let is_fenced = target.current_leader_epoch >= 0;

@@ -3,6 +3,7 @@
 //! A follower is known by its fetches: everything below the offset that one asks for is durable in
 //! its log. Times are monotonic milliseconds.
 
+use crate::inbox::Token;
 use crate::replica_selector::Candidate;
 
 /// Before any time.
@@ -24,8 +25,11 @@ pub struct Follower {
     /// When it last fetched, and where the leader's log ended then.
     fetched_ms: i64,
     leader_end: i64,
-    /// When it fetched the time before, [`NEVER_MS`] before it has fetched twice: it has sent its last
-    /// fetch after the answer to that one, and followed this broker then.
+    /// The connection of its last fetch.
+    connection: Option<Token>,
+    /// When it fetched the time before on the same connection, [`NEVER_MS`] before it has fetched twice: it
+    /// has sent its last fetch after the answer to that one, and followed this broker then. Fetches on two
+    /// connections may both have lain about, while this broker stood still.
     pub confirmed_ms: i64,
     /// The control plane was told that it may join the in-sync replicas.
     is_told: bool,
@@ -43,22 +47,31 @@ impl Follower {
             caught_up_ms: now_ms,
             fetched_ms: now_ms,
             leader_end: -1,
+            connection: None,
             confirmed_ms: NEVER_MS,
             is_told: false,
         }
     }
 
-    /// It asks for `offset` while the leader's log ends at `leader_end`.
-    pub fn fetches(&mut self, offset: i64, leader_end: i64, broker_epoch: i64, now_ms: i64) {
+    /// It asks on a connection for `offset` while the leader's log ends at `leader_end`.
+    pub fn fetches(
+        &mut self,
+        connection: Token,
+        offset: i64,
+        leader_end: i64,
+        broker_epoch: i64,
+        now_ms: i64,
+    ) {
         if offset >= leader_end {
             self.caught_up_ms = now_ms;
         } else if self.leader_end >= 0 && offset >= self.leader_end {
             // It has all that there was at its last fetch: it was caught up then.
             self.caught_up_ms = self.caught_up_ms.max(self.fetched_ms);
         }
-        if self.leader_end >= 0 {
+        if self.connection == Some(connection) {
             self.confirmed_ms = self.fetched_ms;
         }
+        self.connection = Some(connection);
         self.log_end_offset = offset;
         self.broker_epoch = broker_epoch;
         self.fetched_ms = now_ms;
@@ -78,11 +91,6 @@ impl Follower {
     /// Whether it has not been caught up for longer than `max_lag_ms`.
     pub fn is_behind(&self, leader_end: i64, now_ms: i64, max_lag_ms: i64) -> bool {
         self.log_end_offset < leader_end && now_ms - self.caught_up_ms > max_lag_ms
-    }
-
-    /// Whether it has not fetched yet in a leader epoch that began less than `max_ms` ago.
-    pub fn is_new(&self, now_ms: i64, max_ms: i64) -> bool {
-        self.leader_end < 0 && now_ms - self.fetched_ms < max_ms
     }
 
     /// Whether it has not fetched for longer than `max_ms`.
@@ -163,7 +171,7 @@ mod tests {
     #[test]
     fn who_has_everything_is_never_behind() {
         let mut follower = Follower::new(2, 0);
-        follower.fetches(10, 10, 7, 100);
+        follower.fetches(1, 10, 10, 7, 100);
         assert!(!follower.is_behind(10, 1_000_000, 500));
         assert_eq!(follower.broker_epoch, 7);
     }
@@ -173,7 +181,7 @@ mod tests {
         let mut follower = Follower::new(2, 0);
         for turn in 1..100 {
             // It always has what there was at its last fetch, and never what there is.
-            follower.fetches(10 * (turn - 1), 10 * turn, 7, 100 * turn);
+            follower.fetches(1, 10 * (turn - 1), 10 * turn, 7, 100 * turn);
         }
         assert!(!follower.is_behind(1_000, 9_950, 500));
     }
@@ -181,9 +189,9 @@ mod tests {
     #[test]
     fn who_falls_back_is_behind_after_a_while() {
         let mut follower = Follower::new(2, 0);
-        follower.fetches(10, 10, 7, 100);
-        follower.fetches(11, 50, 7, 200);
-        follower.fetches(12, 90, 7, 300);
+        follower.fetches(1, 10, 10, 7, 100);
+        follower.fetches(1, 11, 50, 7, 200);
+        follower.fetches(1, 12, 90, 7, 300);
         assert!(!follower.is_behind(90, 600, 500), "caught up at 100 or 200");
         assert!(follower.is_behind(90, 701, 500));
     }
@@ -201,19 +209,23 @@ mod tests {
     #[test]
     fn a_fetch_confirms_what_was_answered_before_it() {
         let mut follower = Follower::new(2, 0);
-        follower.fetches(0, 10, 7, 100);
+        follower.fetches(1, 0, 10, 7, 100);
         assert_eq!(follower.confirmed_ms, NEVER_MS, "it may have lain about");
-        follower.fetches(0, 10, 7, 300);
+        follower.fetches(1, 0, 10, 7, 300);
         assert_eq!(follower.confirmed_ms, 100);
-        follower.fetches(0, 10, 7, 450);
+        follower.fetches(1, 0, 10, 7, 450);
         assert_eq!(follower.confirmed_ms, 300);
+        follower.fetches(2, 0, 10, 7, 500);
+        assert_eq!(follower.confirmed_ms, 300, "both may have lain about");
+        follower.fetches(2, 0, 10, 7, 550);
+        assert_eq!(follower.confirmed_ms, 500);
     }
 
     #[test]
     fn reaching_is_told_once_until_asked_again() {
         let mut follower = at(2, 9);
         assert!(!follower.tells_of_reaching(10));
-        follower.fetches(10, 10, 7, 0);
+        follower.fetches(1, 10, 10, 7, 0);
         assert!(follower.tells_of_reaching(10));
         assert!(!follower.tells_of_reaching(10));
         follower.ask_again();

@@ -18,6 +18,7 @@ use pyrklog_wire::list_offsets::{
     ListOffsetsTopicResponse, MAX_TIMESTAMP,
 };
 
+use crate::clock::mono_ms;
 use crate::cold_reads::{ReadTicket, Reading};
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
@@ -124,7 +125,8 @@ pub fn handle(
         return Ok(Step::Wait);
     }
     conn.last_wait += 1;
-    let now_ms = cx.now.mono_ms;
+    // Not when the turn began: the process may have stood still since, and been led around.
+    let now_ms = mono_ms();
     let mut work = ListOffsetsWork {
         api_version,
         correlation_id,

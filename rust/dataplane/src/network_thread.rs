@@ -119,6 +119,8 @@ impl NetworkThread {
         // Before the image: a connection that moves here has been answered from that image at most.
         self.inbox.take(messages);
         self.cx.refresh();
+        #[cfg(feature = "testing")]
+        self.call_hook(crate::testing::Moment::Clock);
         if self.steering.begin_turn(self.cx.now.mono_ns) {
             let now_ms = self.cx.now.mono_ms;
             let courses = self.connections.iter_mut().map(|conn| &mut conn.course);

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Moment {
     /// Before its first turn.
     Begin,
+    /// In a turn, its clock read.
+    Clock,
     /// In a turn, its requests worked on.
     Turn,
 }

@@ -132,6 +132,7 @@ fn start(
     let program = allow_list::program();
     let hook: NetworkHook = Box::new(move |thread, moment| match moment {
         Moment::Begin => allow_list::apply(&program),
+        Moment::Clock => {}
         Moment::Turn => in_turn(thread),
     });
     TestPlane::start_hooked(config, Arc::new(disk.clone()), hook)

@@ -20,9 +20,6 @@ const ASK_AGAIN_MS: i64 = 100;
 /// What waits for followers to confirm that this broker leads waits so long.
 pub const CONFIRMED_WITHIN_MS: i64 = 500;
 
-/// A leader epoch has just begun.
-const NEW_FOR_MS: i64 = 1_000;
-
 /// A follower that is silent for longer, and in sync all the same, hangs, rather than that everybody
 /// else leads around this broker.
 const SILENT_MAX_MS: i64 = 10_000;
@@ -133,10 +130,11 @@ impl PartitionState {
         log.is_some_and(|log| log.high_watermark() >= self.epoch_start)
     }
 
-    /// A follower's fetch says where its log starts and how far it reaches; what of it is to be
+    /// A follower's fetch, on a connection, says where its log starts and how far it reaches; what of it is to be
     /// told. `None`: it is not a replica.
     pub fn follower_fetched(
         &mut self,
+        connection: Token,
         id: i32,
         offset: i64,
         log_start_offset: i64,
@@ -152,7 +150,7 @@ impl PartitionState {
             .find(|follower| follower.id == id)?;
         let log_start_moved = follower.log_start_offset != log_start_offset;
         follower.log_start_offset = log_start_offset;
-        follower.fetches(offset.min(end), end, broker_epoch, now_ms);
+        follower.fetches(connection, offset.min(end), end, broker_epoch, now_ms);
         let confirmed_ms = follower.confirmed_ms;
         let is_member = self.members.contains(&id);
         let has_caught_up = !is_member && follower.tells_of_reaching(needed);
@@ -181,8 +179,8 @@ impl PartitionState {
 
     /// Whether everybody may have led around this broker: no in-sync follower confirms that it led at
     /// `asked_ms`. One is enough here, since a broker that stands still must not keep others from what
-    /// they ask for; and none where all hang for long, or where the epoch has just begun: the controller's
-    /// order says it then, and a follower may have a fetch that waits before it asks for this partition.
+    /// they ask for; and none where all hang for long. The controller's order does not say it: it may have
+    /// lain about.
     pub fn is_in_doubt(&self, asked_ms: i64) -> bool {
         let mut others = self
             .followers
@@ -190,8 +188,7 @@ impl PartitionState {
             .filter(|follower| self.members.contains(&follower.id));
         let is_certain = |follower: &Follower| {
             let is_silent = follower.is_silent(asked_ms, SILENT_MAX_MS);
-            let is_new = follower.is_new(asked_ms, NEW_FOR_MS);
-            is_silent || is_new || follower.confirmed_ms > asked_ms - CONFIRMED_FOR_MS
+            is_silent || follower.confirmed_ms > asked_ms - CONFIRMED_FOR_MS
         };
         !self.is_confirmed(asked_ms) && !others.any(is_certain)
     }
