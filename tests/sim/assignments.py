@@ -31,6 +31,8 @@ class Assignments:
         }
         """By partition, what the store has held of it, the latest last."""
         self._asked: dict[int, set[tuple[int, ...]]] = {index: set() for index in self.history}
+        self._asks: dict[int, list[tuple[int, Targets]]] = {index: [] for index in self.history}
+        """When it was asked, by the contents that the store had held, and for what."""
         self.completed = 0
 
     def current(self, index: int) -> PartitionAssignment:
@@ -41,7 +43,17 @@ class Assignments:
         """An administrator asks for these replicas; what :meth:`accepted` is told."""
         if targets is not None:
             self._asked[index].add(targets)
-        return len(self.history[index]) - 1
+        since = len(self.history[index]) - 1
+        self._asks[index].append((since, targets))
+        return since
+
+    def may_take_back(self, index: int) -> set[int]:
+        """Replicas that are being added, and that somebody has asked lately not to add."""
+        late = [
+            asked for since, asked in self._asks[index] if since >= len(self.history[index]) - 2
+        ]
+        adding = self.current(index).adding
+        return {broker for broker in adding if any(broker not in (to or ()) for to in late)}
 
     def accepted(self, index: int, targets: Targets, since: int) -> None:
         """The controller has said that it does it: the store has had it since then."""

@@ -69,8 +69,8 @@ class Promises:
         self.leadership: znodes.Leadership | None = None
         self.lacking: set[int] = set()
         """Brokers that have lost power, and have not come back into the ISR since."""
-        self.taken_back: set[int] = set()
-        """Replicas that a cancellation took out of a small ISR, and what is promised with them."""
+        self.taken_back: dict[int, frozenset[object]] = {}
+        """Replicas that a cancellation took out of a small ISR, and what they had then."""
         self.is_cut = False
         """More machines have lost power than is borne, and nobody has led since."""
         self.cut_epoch = -1
@@ -239,7 +239,8 @@ class Checker:
         for broker in sorted(set(now.eligible) - set(now.unclean)):
             self._has_all(index, broker, "is eligible")
         gone = set(before.members if before is not None else ()) - set(now.members)
-        promises.taken_back |= gone & set(self.assignments.current(index).adding)
+        for broker in gone & self.assignments.may_take_back(index):
+            promises.taken_back[broker] = frozenset(self.replicas[broker, index].keys)
         whole = set(before.members) - promises.lacking if before is not None else ()
         if whole and set(now.members) <= promises.lacking and not promises.is_cut:
             # The last one that has everything has left in order, or was taken back. Where more
@@ -275,7 +276,10 @@ class Checker:
             promises = self.partitions[index]
             minimum = self._world.options.promised(index, promises)
             lost = (promises.lacking | set(brokers)) & set(self.assignments.replicas(index))
-            if len(lost | promises.taken_back) >= minimum and promises.leadership is not None:
+            if (
+                len(lost | promises.taken_back.keys()) >= minimum
+                and promises.leadership is not None
+            ):
                 promises.is_cut = True
                 promises.cut_epoch = promises.leadership.leader_epoch
 
@@ -502,7 +506,8 @@ class Checker:
         holders = [b for b in brokers if key in self.replicas[b, index].keys]
         unknown = [b for b in brokers if not self.replicas[b, index].is_known]
         # A replica may have been taken back while the client's answer was under way.
-        had = {*holders, *unknown, *self.partitions[index].taken_back}
+        taken = self.partitions[index].taken_back.items()
+        had = {*holders, *unknown, *(broker for broker, keys in taken if key in keys)}
         if len(had) < self._world.options.minimum(index):
             self.violated(f"t-{index}: {key} is acknowledged, and only {holders} have it")
 
@@ -547,7 +552,7 @@ class Checker:
         holders = {index: set(self.assignments.replicas(index)) for index in self.partitions}
         return all(
             broker not in holders[index]
-            or len(promises.lacking & holders[index] | promises.taken_back | {broker})
+            or len(promises.lacking & holders[index] | {*promises.taken_back, broker})
             < promised(index, promises)
             for index, promises in self.partitions.items()
         )

@@ -464,6 +464,8 @@ class TopicAdmin:
         term = self._check_controller()
         path = znodes.topic_path(spec.name)
         unknown = unknown_topic(spec.name)
+        if wrong_with_name(spec.name) is not None:
+            raise unknown
         try:
             if await self._store.exists(znodes.delete_topic_path(spec.name)) is not None:
                 raise ApiError(

@@ -173,10 +173,10 @@ def _write(config: BrokerConfig, state: _State) -> Exported:
         time.time_ns() // 1_000_000,
     )
     replace_file(log_dirs[0] / BOOTSTRAP, content)
+    forget_standing(log_dirs)
     for file in sorted(config.meta_dir.glob(f"{DATABASE_NAME}*")):
         file.rename(aside / file.name)
     sync_folder(config.meta_dir)
-    forget_standing(log_dirs)
     partitions = sum(len(topic.leader_epochs) for topic in topics)
     return Exported(state.cluster_id, state.node_id, len(topics), partitions, aside)
 

@@ -177,13 +177,16 @@ fn find_parts(
     asker: &Asker<'_>,
 ) -> (Vec<FetchPart>, bool) {
     let Asker { replica, rack, .. } = *asker;
+    // As for the question: both are dated when they are taken up.
+    let now_ms = mono_ms();
     let mut is_to_confirm = false;
     let mut parts = Vec::with_capacity(context.len());
     for position in 0..context.len() {
         let partition = find_part(cx, conn, context, position).and_then(|partition| {
             if replica.0 >= 0 {
                 let target = context.target(position);
-                is_to_confirm |= follower_fetches(cx, conn.token, &partition, replica, target)?;
+                is_to_confirm |=
+                    follower_fetches(cx, (conn.id, now_ms), &partition, replica, target)?;
             }
             Ok(partition)
         });
@@ -240,10 +243,11 @@ fn nearest_replica(
 }
 
 /// The fetch of a replica (broker id and epoch) tells how far its log reaches, which may raise the
-/// high watermark, and may make it one that is in sync. True where it is to fetch again at once.
+/// high watermark, and may make it one that is in sync. It came on a connection, at a time. True where it
+/// is to fetch again at once.
 fn follower_fetches(
     cx: &mut Context,
-    connection: Token,
+    (connection, now_ms): (u64, i64),
     partition: &Partition,
     replica: (i32, i64),
     target: &Target,
@@ -259,7 +263,6 @@ fn follower_fetches(
         return Ok(false);
     }
     let log_start = target.log_start_offset;
-    let now_ms = cx.now.mono_ms;
     let fetched =
         state.follower_fetched(connection, broker, offset, log_start, broker_epoch, now_ms);
     let Some(told) = fetched else {

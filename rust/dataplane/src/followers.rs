@@ -3,7 +3,6 @@
 //! A follower is known by its fetches: everything below the offset that one asks for is durable in
 //! its log. Times are monotonic milliseconds.
 
-use crate::inbox::Token;
 use crate::replica_selector::Candidate;
 
 /// Before any time.
@@ -25,8 +24,8 @@ pub struct Follower {
     /// When it last fetched, and where the leader's log ended then.
     fetched_ms: i64,
     leader_end: i64,
-    /// The connection of its last fetch.
-    connection: Option<Token>,
+    /// The connection of its last fetch ([`crate::connection::Connection::id`]).
+    connection: Option<u64>,
     /// When it fetched the time before on the same connection, [`NEVER_MS`] before it has fetched twice: it
     /// has sent its last fetch after the answer to that one, and followed this broker then. Fetches on two
     /// connections may both have lain about, while this broker stood still.
@@ -56,7 +55,7 @@ impl Follower {
     /// It asks on a connection for `offset` while the leader's log ends at `leader_end`.
     pub fn fetches(
         &mut self,
-        connection: Token,
+        connection: u64,
         offset: i64,
         leader_end: i64,
         broker_epoch: i64,

@@ -190,6 +190,8 @@ pub struct PartitionState {
     tells_log_starts: bool,
     /// Since when a consumer waits for the followers to confirm that this broker leads.
     doubt_ms: Option<i64>,
+    /// Since when they are asked and none has confirmed.
+    in_vain_since_ms: Option<i64>,
     doubt_waiters: FastMap<Token, DoubtWaiter>,
 }
 
@@ -232,6 +234,7 @@ impl Partition {
             fetch_waiters: FastMap::default(),
             tells_log_starts: false,
             doubt_ms: None,
+            in_vain_since_ms: None,
             doubt_waiters: FastMap::default(),
         };
         Partition {
@@ -376,6 +379,9 @@ impl PartitionState {
             });
         }
         self.followers = followers;
+        if is_new_epoch {
+            self.in_vain_since_ms = None;
+        }
         match (self.role, decision.leader) {
             (Role::Leader | Role::Follower, Some(_)) => {
                 self.role = Role::Follower;

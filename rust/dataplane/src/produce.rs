@@ -21,9 +21,9 @@ use crate::dispatch::Step;
 use crate::heavy;
 use crate::parking::{self, Admission};
 use crate::partition::{Partition, PartitionState, ProduceWaiter, WaitFor};
-use crate::pending_produce::{Due, Item, Outcome, PendingProduce, Refusal, RefusedLate};
+use crate::pending_produce::{Due, Item, Outcome, PendingProduce, Refusal};
 use crate::policy::{self, Operation, Quota, Resource};
-use crate::refused::ProducerBatch;
+use crate::refused::{At, ProducerBatch};
 use crate::replies;
 use crate::request_channel::Place;
 use crate::validators::ValidateJob;
@@ -292,9 +292,17 @@ fn remember(
     error: ErrorCode,
 ) {
     if let Some(batch) = ProducerBatch::in_request(item, frame) {
-        let room = &cx.shared.refused_room;
-        conn.refused
-            .add(room, topic, item.wanted.index, batch, error);
+        let at = at(cx, topic, item.wanted.index);
+        conn.refused.add(at, batch, error);
+    }
+}
+
+fn at<'a>(cx: &'a Context, topic: &'a str, index: i32) -> At<'a> {
+    At {
+        room: &cx.shared.refused_room,
+        topic,
+        index,
+        now_ms: cx.now.mono_ms,
     }
 }
 
@@ -313,13 +321,8 @@ pub fn settle(
     let refused = produce.settle(index, error);
     let is_done = produce.is_done();
     if let Some(refused) = refused {
-        let RefusedLate {
-            topic,
-            index,
-            batch,
-        } = refused;
-        let room = &cx.shared.refused_room;
-        conn.refused.add_late(room, &topic, index, batch, error);
+        let at = at(cx, &refused.topic, refused.index);
+        conn.refused.add_late(at, refused.batch, error);
     }
     is_done
 }

@@ -24,11 +24,14 @@ const ENTRIES_MAX: usize = 64;
 /// The same of a connection that has a place in the [`RefusedRoom`].
 const ENTRIES_IN_ROOM_MAX: usize = 4_096;
 
-/// Connections in the room: 64 of about 200 KB.
+/// Connections in the room: 64 of about 600 KB.
 const PLACES: usize = 64;
 
 /// Batches under way behind the first: an idempotent producer has no more.
 const BEHIND_MAX: u8 = 4;
+
+/// What is remembered longer is of a producer that has gone elsewhere.
+const KEPT_MS: i64 = 120_000;
 
 /// No topic has a longer name; what is asked for under one is not remembered.
 const NAME_BYTES_MAX: usize = 249;
@@ -95,6 +98,19 @@ impl ProducerBatch {
     }
 }
 
+/// Where and when a batch was refused.
+#[derive(Clone, Copy, Debug)]
+pub struct At<'a> {
+    /// The plane's.
+    pub room: &'a Arc<RefusedRoom>,
+    /// Topic name.
+    pub topic: &'a str,
+    /// Partition index.
+    pub index: i32,
+    /// Monotonic milliseconds.
+    pub now_ms: i64,
+}
+
 /// Of which topic (its name's hash), partition and producer id.
 type Key = (u64, i32, i64);
 
@@ -107,6 +123,8 @@ struct Refused {
     error: ErrorCode,
     /// How many batches were added before it.
     added: u64,
+    /// Monotonic milliseconds.
+    at_ms: i64,
 }
 
 /// See the module. It grows with the producers and partitions of refused batches, up to a bound; the
@@ -132,34 +150,22 @@ impl RefusedBatches {
 
     /// A batch was refused with `error` after it had been appended. Those behind it may have been
     /// refused meanwhile, before they were.
-    pub fn add_late(
-        &mut self,
-        room: &Arc<RefusedRoom>,
-        topic: &str,
-        index: i32,
-        batch: ProducerBatch,
-        error: ErrorCode,
-    ) {
-        let known = self
-            .key(topic, index, batch)
-            .map(|key| self.entries.get(&key));
-        if !known
-            .flatten()
-            .is_some_and(|last| last.batch.is_behind(batch))
-        {
-            self.add(room, topic, index, batch, error);
+    pub fn add_late(&mut self, place: At<'_>, batch: ProducerBatch, error: ErrorCode) {
+        let known = self.key(place.topic, place.index, batch);
+        let known = known.and_then(|key| self.entries.get(&key));
+        if !known.is_some_and(|last| last.batch.is_behind(batch)) {
+            self.add(place, batch, error);
         }
     }
 
     /// A batch was refused with `error`.
-    pub fn add(
-        &mut self,
-        room: &Arc<RefusedRoom>,
-        topic: &str,
-        index: i32,
-        batch: ProducerBatch,
-        error: ErrorCode,
-    ) {
+    pub fn add(&mut self, place: At<'_>, batch: ProducerBatch, error: ErrorCode) {
+        let At {
+            room,
+            topic,
+            index,
+            now_ms,
+        } = place;
         let Some(key) = self.key(topic, index, batch).filter(|_| passes(error)) else {
             return;
         };
@@ -174,6 +180,7 @@ impl RefusedBatches {
             behind,
             error,
             added: self.added,
+            at_ms: now_ms,
         };
         self.entries.insert(key, refused);
     }
@@ -188,6 +195,18 @@ impl RefusedBatches {
             .and_then(|batch| self.key(topic, index, batch))
             .and_then(|key| self.entries.remove(&key));
         if known.is_some() && self.entries.is_empty() {
+            *self = RefusedBatches::default();
+        }
+    }
+
+    /// Forgets what nobody sends again.
+    pub fn forget_old(&mut self, now_ms: i64) {
+        if self.entries.is_empty() {
+            return;
+        }
+        self.entries
+            .retain(|_, refused| now_ms - refused.at_ms < KEPT_MS);
+        if self.entries.is_empty() {
             *self = RefusedBatches::default();
         }
     }
@@ -263,8 +282,29 @@ mod tests {
     fn fill(refused: &mut RefusedBatches, room: &Arc<RefusedRoom>, topic: &str, count: usize) {
         let batch = ProducerBatch::of(&info(0)).unwrap();
         for index in 0..count {
-            refused.add(room, topic, index as i32, batch, ERROR);
+            refused.add(at(room, topic, index as i32), batch, ERROR);
         }
+    }
+
+    fn at<'a>(room: &'a Arc<RefusedRoom>, topic: &'a str, index: i32) -> At<'a> {
+        At {
+            room,
+            topic,
+            index,
+            now_ms: 1_000,
+        }
+    }
+
+    #[test]
+    fn what_nobody_sends_again_is_forgotten() {
+        let room = Arc::default();
+        let mut refused = RefusedBatches::default();
+        fill(&mut refused, &room, "t", 2 * ENTRIES_MAX);
+        refused.forget_old(1_000 + KEPT_MS - 1);
+        assert_eq!(refused.entries.len(), 2 * ENTRIES_MAX);
+        refused.forget_old(1_000 + KEPT_MS);
+        assert!(refused.entries.is_empty());
+        assert_eq!(room.taken.load(Ordering::Acquire), 0);
     }
 
     fn is_known(refused: &RefusedBatches, topic: &str, index: usize) -> bool {
@@ -307,15 +347,15 @@ mod tests {
         let room = Arc::default();
         let mut refused = RefusedBatches::default();
         let batch = |sequence| ProducerBatch::of(&info(sequence)).unwrap();
-        refused.add(&room, "t", 0, batch(0), ERROR);
+        refused.add(at(&room, "t", 0), batch(0), ERROR);
         for sequence in [i32::MAX - 1, i32::MAX] {
-            refused.add_late(&room, "t", 0, batch(sequence), ERROR);
+            refused.add_late(at(&room, "t", 0), batch(sequence), ERROR);
             assert!(is_known(&refused, "t", 0), "the next one is 1");
         }
-        refused.add_late(&room, "t", 0, batch(1), ERROR);
+        refused.add_late(at(&room, "t", 0), batch(1), ERROR);
         assert_eq!(refused.before("t", 0, &info(2)), Some(ERROR));
         // All come again, and the first one is refused again.
-        refused.add(&room, "t", 0, batch(0), ERROR);
+        refused.add(at(&room, "t", 0), batch(0), ERROR);
         assert!(is_known(&refused, "t", 0));
     }
 

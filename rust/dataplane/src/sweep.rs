@@ -101,6 +101,7 @@ pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
             return Verdict::Close(Close::Idle);
         }
     }
+    conn.refused.forget_old(now_ms);
     let shared = std::sync::Arc::clone(&cx.shared);
     let budget = &shared.budget;
     if conn.received.is_empty() && silent_ms > KEEP_MEMORY_MS {

@@ -60,7 +60,19 @@ fn neither_an_order_nor_fetches_on_two_connections_confirm_that_it_leads() {
 /// A turn of a network thread goes on after the pause with what was sent meanwhile.
 #[test]
 fn what_was_confirmed_before_a_pause_does_not_count_behind_it() {
-    const PAUSE: Duration = Duration::from_millis(700);
+    assert_eq!(latest_behind_a_pause(Duration::from_millis(700)), DOUBTFUL);
+}
+
+/// That nobody has fetched for so long says of the followers that they hang, unless it was this broker.
+#[test]
+fn nor_does_the_silence_of_a_long_pause() {
+    assert_eq!(
+        latest_behind_a_pause(Duration::from_millis(10_500)),
+        DOUBTFUL
+    );
+}
+
+fn latest_behind_a_pause(pause: Duration) -> (ErrorCode, i64) {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
     config.network_threads = 1;
@@ -68,7 +80,7 @@ fn what_was_confirmed_before_a_pause_does_not_count_behind_it() {
     let asked = Arc::clone(&is_to_pause);
     let hook = Box::new(move |_thread, moment| {
         if moment == Moment::Clock && asked.swap(false, Ordering::AcqRel) {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(pause);
         }
     });
     let mut test = TestPlane::start_hooked(config, Arc::new(RealDisk), hook);
@@ -81,6 +93,6 @@ fn what_was_confirmed_before_a_pause_does_not_count_behind_it() {
     client.send(key::LIST_OFFSETS, LIST_OFFSETS_VERSION, &latest);
     let (_, body) = client.receive(key::LIST_OFFSETS, LIST_OFFSETS_VERSION);
     let found = listed_offset(&body);
-    assert_eq!((found.error_code, found.offset), DOUBTFUL);
     assert!(!is_to_pause.load(Ordering::Acquire), "there was no pause");
+    (found.error_code, found.offset)
 }

@@ -133,6 +133,7 @@ async def test_partitions_are_added(running: Running) -> None:
             PartitionsSpec("none", 2),
             PartitionsSpec("u", 2),
             PartitionsSpec("u", 3),
+            *(PartitionsSpec(name, 2) for name in ("", ".", "a//b", "\0")),
         ],
         validate_only=False,
         timeout_ms=10_000,
@@ -142,6 +143,7 @@ async def test_partitions_are_added(running: Running) -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_REQUEST,
+        *([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 4),
     ]
     assert set(running.plane.led) == {("t", p) for p in range(5)}
     (fewer,) = await running.service.create_partitions(

@@ -47,6 +47,17 @@ pub struct Wanted {
     pub due_ms: Option<i64>,
 }
 
+impl Wanted {
+    /// How long the leader may wait for something new: until a partition that was left out is to be
+    /// asked for again.
+    fn wait_ms(&self, max_ms: i32, now_ms: i64) -> i32 {
+        let left_ms = self
+            .due_ms
+            .map_or(i64::from(max_ms), |due_ms| due_ms - now_ms);
+        left_ms.clamp(1, i64::from(max_ms).max(1)) as i32
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Following {
@@ -140,7 +151,7 @@ impl Following {
         let terms = Terms {
             broker: self.shared.config.node_id,
             broker_epoch: self.shared.broker_epoch.load(Ordering::Relaxed),
-            max_wait_ms: cluster.fetch_wait_max_ms,
+            max_wait_ms: wanted.wait_ms(cluster.fetch_wait_max_ms, mono_ms()),
             min_bytes: cluster.fetch_min_bytes,
             max_bytes: cluster.fetch_response_max_bytes,
             partition_max_bytes: cluster.fetch_max_bytes,
@@ -231,4 +242,21 @@ pub fn longer(backoff_ms: i64, cluster: &ClusterConfig) -> i64 {
         BACKOFF_FIRST_MS,
         cluster.fetch_backoff_ms.max(BACKOFF_FIRST_MS),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_waits_until_something_is_to_be_asked_for_again_at_the_longest() {
+        let wanted = |due_ms| Wanted {
+            due_ms,
+            ..Wanted::default()
+        };
+        assert_eq!(wanted(None).wait_ms(500, 1_000), 500);
+        assert_eq!(wanted(Some(1_020)).wait_ms(500, 1_000), 20);
+        assert_eq!(wanted(Some(9_000)).wait_ms(500, 1_000), 500);
+        assert_eq!(wanted(Some(900)).wait_ms(500, 1_000), 1);
+    }
 }

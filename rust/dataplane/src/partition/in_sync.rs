@@ -21,8 +21,12 @@ const ASK_AGAIN_MS: i64 = 100;
 pub const CONFIRMED_WITHIN_MS: i64 = 500;
 
 /// A follower that is silent for longer, and in sync all the same, hangs, rather than that everybody
-/// else leads around this broker.
+/// else leads around this broker. It was asked meanwhile for [`ASKED_IN_VAIN_MS`]: what was silent may
+/// have been this broker, which then hears of its successor in that time.
 const SILENT_MAX_MS: i64 = 10_000;
+
+/// See [`SILENT_MAX_MS`].
+const ASKED_IN_VAIN_MS: i64 = 1_000;
 
 /// What follows from a follower's fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +138,7 @@ impl PartitionState {
     /// told. `None`: it is not a replica.
     pub fn follower_fetched(
         &mut self,
-        connection: Token,
+        connection: u64,
         id: i32,
         offset: i64,
         log_start_offset: i64,
@@ -158,6 +162,9 @@ impl PartitionState {
         let is_before = |ms: i64| self.doubt_ms.is_some_and(|doubt_ms| ms < doubt_ms);
         let is_to_confirm = is_member && is_before(confirmed_ms);
         let confirms = is_member && self.doubt_ms.is_some() && !is_to_confirm;
+        if confirms {
+            self.in_vain_since_ms = None;
+        }
         let ends_doubt = self.doubt_ms.is_some() && !is_before(self.confirmed_ms());
         if ends_doubt {
             self.doubt_ms = None;
@@ -186,8 +193,11 @@ impl PartitionState {
             .followers
             .iter()
             .filter(|follower| self.members.contains(&follower.id));
+        let is_asked_in_vain = self
+            .in_vain_since_ms
+            .is_some_and(|since_ms| asked_ms - since_ms >= ASKED_IN_VAIN_MS);
         let is_certain = |follower: &Follower| {
-            let is_silent = follower.is_silent(asked_ms, SILENT_MAX_MS);
+            let is_silent = follower.is_silent(asked_ms, SILENT_MAX_MS) && is_asked_in_vain;
             is_silent || follower.confirmed_ms > asked_ms - CONFIRMED_FOR_MS
         };
         !self.is_confirmed(asked_ms) && !others.any(is_certain)
@@ -207,6 +217,7 @@ impl PartitionState {
     /// wait.
     pub fn ask_followers(&mut self, asked_ms: i64, outbox: &mut Outbox) {
         let is_asked = |doubt_ms| asked_ms - doubt_ms < ASK_AGAIN_MS;
+        self.in_vain_since_ms.get_or_insert(asked_ms);
         if !self.doubt_ms.is_some_and(is_asked) {
             self.doubt_ms = Some(asked_ms);
             self.wake_some_fetches(true, |isolation| isolation == Isolation::LogEnd, outbox);
