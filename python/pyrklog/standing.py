@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NoReturn
 
 from pyrklog.durable import replace_file
 from pyrklog.errors import ConfigError
@@ -41,23 +42,24 @@ def check_standing(log_dirs: Iterable[Path], meta_dir: Path, zookeeper: str | No
         return
     alone = [file.parent for file, address in notes if address is None]
     if alone:
-        raise ConfigError(
-            f"{alone[0]} is that of a broker that is alone: ZooKeeper ({zookeeper}) knows nothing "
-            "of its topics.",
-            fix="start it without zookeeper.connect, or choose another directory with --data",
-        )
+        _refuse_lone(alone[0], zookeeper)
     if not notes and _has_store(meta_dir):
-        raise ConfigError(
-            f"{meta_dir} is that of a broker that is alone: ZooKeeper ({zookeeper}) knows nothing "
-            "of its topics.",
-            fix="start it without zookeeper.connect, or choose another directory with --data; "
-            f"if it has been in a cluster since, move {meta_dir / DATABASE_NAME} elsewhere",
-        )
+        store = meta_dir / DATABASE_NAME
+        _refuse_lone(meta_dir, zookeeper, f"; if it has been in a cluster since, move {store} away")
 
 
 def is_member(log_dirs: Iterable[Path]) -> bool:
     """Whether a directory is that of a broker in a cluster."""
     return any(address is not None for _, address in _read(log_dirs))
+
+
+def _refuse_lone(path: Path, zookeeper: str, otherwise: str = "") -> NoReturn:
+    raise ConfigError(
+        f"{path} is that of a broker that is alone: ZooKeeper ({zookeeper}) knows nothing of its "
+        "topics.",
+        fix="start it without zookeeper.connect, or choose another directory with --data"
+        + otherwise,
+    )
 
 
 def _refuse_members(notes: list[tuple[Path, str]]) -> None:
@@ -86,7 +88,7 @@ def _addresses(file: Path) -> list[str | None]:
     except OSError:
         return []
     except (ValueError, KeyError, TypeError):
-        # Somebody has changed it. To take a member for one is the harm that cannot be mended.
+        # Somebody has changed it. A member that starts alone does the greater harm.
         return [_UNKNOWN]
 
 

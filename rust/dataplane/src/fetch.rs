@@ -243,8 +243,8 @@ fn nearest_replica(
 }
 
 /// The fetch of a replica (broker id and epoch) tells how far its log reaches, which may raise the
-/// high watermark, and may make it one that is in sync. It came on a connection, at a time. True where it
-/// is to fetch again at once.
+/// high watermark, and may make it one that is in sync. `(connection, now_ms)`: where and when it came.
+/// True where it is to fetch again at once.
 fn follower_fetches(
     cx: &mut Context,
     (connection, now_ms): (u64, i64),

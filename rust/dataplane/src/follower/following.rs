@@ -45,15 +45,21 @@ pub struct Wanted {
     pub waits_for_gate: bool,
     /// When the next one is to be tried again.
     pub due_ms: Option<i64>,
+    /// The same of those for which the leader was not ready.
+    later_ms: Option<i64>,
+}
+
+fn sooner(known_ms: Option<i64>, at_ms: i64) -> Option<i64> {
+    Some(known_ms.map_or(at_ms, |known_ms| known_ms.min(at_ms)))
 }
 
 impl Wanted {
-    /// How long the leader may wait for something new: until a partition that was left out is to be
-    /// asked for again.
+    /// How long the leader may wait for something new: until a partition for which it was not ready is to
+    /// be asked for again.
     fn wait_ms(&self, max_ms: i32, now_ms: i64) -> i32 {
         let left_ms = self
-            .due_ms
-            .map_or(i64::from(max_ms), |due_ms| due_ms - now_ms);
+            .later_ms
+            .map_or(i64::from(max_ms), |later_ms| later_ms - now_ms);
         left_ms.clamp(1, i64::from(max_ms).max(1)) as i32
     }
 }
@@ -119,12 +125,11 @@ impl Following {
             let Some(log) = state.log.as_ref().filter(|_| is_followed) else {
                 return false;
             };
-            let mut due = |at_ms: i64| {
-                wanted.due_ms = Some(wanted.due_ms.map_or(at_ms, |due_ms| due_ms.min(at_ms)));
-            };
+            let mut due = |at_ms: i64| wanted.due_ms = sooner(wanted.due_ms, at_ms);
             let dir = &followed.partition.dir;
             if followed.until_ms > now_ms {
                 due(followed.until_ms);
+                wanted.later_ms = sooner(wanted.later_ms, followed.until_ms);
             } else if dir.is_overfull() || dir.is_read_only() {
                 due(now_ms + FULL_LOOK_MS);
             } else if is_exceeded
@@ -250,8 +255,8 @@ mod tests {
 
     #[test]
     fn a_request_waits_until_something_is_to_be_asked_for_again_at_the_longest() {
-        let wanted = |due_ms| Wanted {
-            due_ms,
+        let wanted = |later_ms| Wanted {
+            later_ms,
             ..Wanted::default()
         };
         assert_eq!(wanted(None).wait_ms(500, 1_000), 500);
