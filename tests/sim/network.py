@@ -27,7 +27,7 @@ class Network:
         self._dice = heap.dice("network")
         self._cut: set[tuple[int, int]] = set()
         self.healed_us: dict[tuple[int, int], int] = {}
-        """When a link was last cut no more."""
+        """When a link was last cut, or filtered, no more."""
         self._on_heal: list[Callable[[], None]] = []
         self.is_stormy = False
         """Faults happen."""
@@ -73,7 +73,9 @@ class Network:
 
     def unfilter(self, source: int, target: int) -> None:
         """Connections are made again."""
-        self._filtered.discard((source, target))
+        if (source, target) in self._filtered:
+            self._filtered.remove((source, target))
+            self.healed_us[source, target] = self._heap.now_us
 
     def cut(self, source: int, target: int) -> None:
         """From now on nothing arrives; what is sent waits in buffers."""
@@ -88,7 +90,7 @@ class Network:
 
     def heal_all(self) -> None:
         """Everyone reaches everyone."""
-        self.healed_us.update(dict.fromkeys(self._cut, self._heap.now_us))
+        self.healed_us.update(dict.fromkeys(self._cut | self._filtered, self._heap.now_us))
         self._cut.clear()
         self._filtered.clear()
         self._look()

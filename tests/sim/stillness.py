@@ -29,7 +29,9 @@ def was_still(world: World, observer: int, target: int) -> bool:
         return True
     network = world.network
     return any(
-        not network.reaches(*way) or network.healed_us.get(way, since_us - 1) >= since_us
+        not network.reaches(*way)
+        or network.filters(*way)
+        or network.healed_us.get(way, since_us - 1) >= since_us
         for way in ((observer, target), (target, observer))
     )
 

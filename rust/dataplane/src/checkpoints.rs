@@ -17,6 +17,8 @@ pub struct CutLog {
     pub recovery_point: i64,
     /// Records below were deleted.
     pub log_start_offset: i64,
+    /// Everything below is on all in-sync replicas.
+    pub high_watermark: i64,
 }
 
 impl CutLog {
@@ -25,6 +27,7 @@ impl CutLog {
         CutLog {
             recovery_point: log.recovery_point(),
             log_start_offset: log.log_start_offset(),
+            high_watermark: log.high_watermark(),
         }
     }
 }
@@ -37,12 +40,14 @@ impl LogDirState {
         self.files.write_recovery_points(&borrowed(&rows))
     }
 
-    /// Writes the recovery point and the log start offset of one log, which has just been cut. Rows that
-    /// were gathered before are written before.
+    /// Writes the recovery point and the log start offset of one log, which has just been cut, and its
+    /// high watermark where the row lies behind the cut. Rows that were gathered before are written before.
     pub fn write_cut(&self, topic: &str, index: i32, cut: CutLog) -> io::Result<()> {
         let _nothing_gathered_before = self.checkpoints.lock();
         let rows = |offset| [(topic, index, offset)];
         self.files.write_log_starts(&rows(cut.log_start_offset))?;
+        self.files
+            .lower_high_watermark(topic, index, cut.high_watermark)?;
         self.files.write_recovery_points(&rows(cut.recovery_point))
     }
 

@@ -260,6 +260,9 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
             report_opening(shared, partition, &report);
             if report.checkpoint_is_stale {
                 write_cut(shared, partition, CutLog::of(&log));
+            } else if report.high_watermark_is_stale {
+                // After the loss of power that is each log's case: their rows share a write.
+                dir.syncer.high_watermark_lowered();
             }
             serve(shared, partition, log);
             outcome(partition)

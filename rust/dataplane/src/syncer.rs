@@ -31,9 +31,9 @@ const IDLE_READS_MS: i64 = 5_000;
 /// When retention is looked at for the first time after the start, as in Kafka.
 const RETENTION_FIRST_MS: i64 = 30_000;
 
-/// After DeleteRecords the log start checkpoint is not left to its interval: this much later, so
-/// that many of them share one write.
-const LOG_START_SOON_MS: i64 = 200;
+/// After DeleteRecords the log start checkpoint is not left to its interval, nor is a high watermark
+/// that was lowered: this much later, so that many of them share one write.
+const CHECKPOINT_SOON_MS: i64 = 200;
 
 /// The periodic work of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,7 @@ struct Inner {
     deletions: Vec<(i64, Deletion)>,
     is_stopped: bool,
     log_start_soon: bool,
+    high_watermark_soon: bool,
     flush_soon: bool,
 }
 
@@ -136,6 +137,13 @@ impl SyncerQueue {
         if !self.high_watermark_moved.load(Ordering::Relaxed) {
             self.high_watermark_moved.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// A high watermark lies below its row of the checkpoint, which follows soon.
+    pub fn high_watermark_lowered(&self) {
+        self.high_watermark_moved();
+        self.inner.lock().high_watermark_soon = true;
+        self.wake.notify_one();
     }
 
     /// A topic of the directory has this `flush.ms`.
@@ -231,6 +239,7 @@ impl Syncer {
         let now = Now::read();
         let (rolled, deletions) = {
             let mut inner = self.dir.syncer.inner.lock();
+            hasten(&mut self.due_ms, &mut inner, now.mono_ms);
             let due = inner
                 .deletions
                 .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
@@ -278,13 +287,7 @@ impl Syncer {
         let mut inner = queue.inner.lock();
         loop {
             let now = Now::read();
-            if std::mem::take(&mut inner.log_start_soon) {
-                let due_ms = &mut self.due_ms[Timer::LogStartCheckpoint as usize];
-                *due_ms = (*due_ms).min(now.mono_ms + LOG_START_SOON_MS);
-            }
-            if std::mem::take(&mut inner.flush_soon) {
-                self.due_ms[Timer::Flush as usize] = now.mono_ms;
-            }
+            hasten(&mut self.due_ms, &mut inner, now.mono_ms);
             let due: Vec<Deletion> = inner
                 .deletions
                 .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
@@ -534,4 +537,21 @@ fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> Strin
         "{doing} {}-{}: {error}",
         partition.topic.name, partition.index
     )
+}
+
+/// What does not wait for its interval.
+fn hasten(due_ms: &mut [i64; TIMERS.len()], inner: &mut Inner, now_ms: i64) {
+    let mut due_by = |timer: Timer, by_ms: i64| {
+        let due_ms = &mut due_ms[timer as usize];
+        *due_ms = (*due_ms).min(by_ms);
+    };
+    if std::mem::take(&mut inner.log_start_soon) {
+        due_by(Timer::LogStartCheckpoint, now_ms + CHECKPOINT_SOON_MS);
+    }
+    if std::mem::take(&mut inner.high_watermark_soon) {
+        due_by(Timer::HighWatermarkCheckpoint, now_ms + CHECKPOINT_SOON_MS);
+    }
+    if std::mem::take(&mut inner.flush_soon) {
+        due_by(Timer::Flush, now_ms);
+    }
 }

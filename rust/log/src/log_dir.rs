@@ -282,6 +282,25 @@ impl LogDir {
         self.write_table(&self.high_watermarks, rows)
     }
 
+    /// Writes a log's high watermark where its row lies behind it.
+    ///
+    /// # Errors
+    /// The disk's, or that the directory is poisoned.
+    pub fn lower_high_watermark(
+        &self,
+        topic: &str,
+        partition: i32,
+        high_watermark: i64,
+    ) -> io::Result<()> {
+        let row = self.high_watermarks.lock().get(topic, partition);
+        match row {
+            Some(row) if row > high_watermark => {
+                self.write_high_watermarks(&[(topic, partition, high_watermark)])
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn write_table(&self, table: &Mutex<OffsetTable>, rows: &[(&str, i32, i64)]) -> io::Result<()> {
         self.refuse_if_poisoned()?;
         let mut table = table.lock();

@@ -63,6 +63,13 @@ impl Follower {
         self.partition.unlock_and_write(state);
     }
 
+    fn await_writer(&self) {
+        eventually("the writing", || {
+            let state = self.partition.lock();
+            (!state.log.as_ref().unwrap().has_unwritten()).then_some(())
+        });
+    }
+
     /// Log end offset after the cut.
     fn cut(&self, ask: &Ask, cut: Cut) -> i64 {
         carry_out(self.plane.shared(), &self.partition, ask, cut);
@@ -246,4 +253,54 @@ fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
             .unwrap();
         assert_eq!(starts(), (0, 0));
     }
+}
+
+/// The story (seed 70008593 of the simulation): the row stayed where it was, the log grew past it with
+/// records that no other replica had, and the next start took those for committed.
+#[test]
+fn a_cut_below_the_high_watermark_lowers_its_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let follower = Follower::start(folder.path());
+    (0..3).for_each(|_| follower.append(0));
+    let partition = &follower.partition;
+    let files = &partition.dir.files;
+    let row = || files.open_state("t", 0).high_watermark;
+    follower.await_writer();
+    partition
+        .lock()
+        .log
+        .as_mut()
+        .unwrap()
+        .advance_high_watermark(3);
+    partition
+        .dir
+        .write_high_watermarks(follower.plane.shared())
+        .unwrap();
+    assert_eq!(row(), 3);
+    follower.follow(1);
+    assert_eq!(follower.cut(&follower.ask(), DIVERGING), 1);
+    assert_eq!(row(), 1);
+}
+
+/// The same after a loss of power, which took what was not synced. The interval is a minute here.
+#[test]
+fn a_row_behind_the_end_of_a_log_that_is_opened_is_lowered() {
+    let folder = tempfile::tempdir().unwrap();
+    let follower = Follower::start(folder.path());
+    (0..3).for_each(|_| follower.append(0));
+    let row = |follower: &Follower| {
+        let files = &follower.partition.dir.files;
+        files.open_state("t", 0).high_watermark
+    };
+    follower.await_writer();
+    follower
+        .partition
+        .dir
+        .files
+        .write_high_watermarks(&[("t", 0, 8)])
+        .unwrap();
+    // Not in order: that would write the row.
+    drop(follower);
+    let follower = Follower::start(folder.path());
+    eventually("the row", || (row(&follower) == 3).then_some(()));
 }
