@@ -3,7 +3,7 @@
 All classes are immutable. Sizes are bytes, times are milliseconds, topic ids are 16 bytes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Literal, final
 
 __all__ = [
@@ -299,6 +299,14 @@ class OffsetTable:
     def get(self, topic: str, partition: int) -> tuple[int, int, int, str, int, int] | None: ...
     def items(self) -> list[tuple[tuple[str, int], tuple[int, int, int, str, int, int]]]:
         """In order of topic and partition."""
+    def page(
+        self, after: tuple[str, int] | None, max: int
+    ) -> list[tuple[tuple[str, int], tuple[int, int, int, str, int, int]]]:
+        """Up to ``max`` of them, behind this one."""
+    def topics(self) -> list[str]:
+        """Those with offsets that are committed or under way."""
+    def partitions(self, topic: str) -> list[int]:
+        """The same of one topic."""
     def stage(self, ticket: int, partitions: Sequence[tuple[str, int]]) -> None:
         """An append of these partitions has begun."""
     def stage_commit(self, ticket: int, commit: OffsetCommit) -> bool:
@@ -316,11 +324,16 @@ class OffsetTable:
         """Takes in offsets of the log, each unless a newer one is known."""
     def remove(self, partitions: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
         """Forgets; returns those whose log holds an offset or is about to."""
-    def remove_unchanged(
-        self, records: Sequence[tuple[tuple[str, int], int]]
+    def remove_expired(
+        self,
+        now_ms: int,
+        retention_ms: int,
+        since_ms: int | None,
+        kept_topics: Set[str],
+        kept: Set[tuple[str, int]],
     ) -> list[tuple[str, int]]:
-        """Forgets offsets that are still those of these records (by their log offsets), and of
-        which no commit is under way; returns their partitions."""
+        """Forgets offsets whose time is over, counted since then or since each commit, but for these
+        and those of which a commit is under way; returns their partitions."""
     def clear(self) -> list[tuple[str, int]]: ...
 
 @final

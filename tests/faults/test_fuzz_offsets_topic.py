@@ -9,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from pyrklog.groups.loading import UNEXPECTED, LoadedGroup, PartitionLoader
+from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.registry import Registry
 from pyrklog.groups.values import GroupSettings
 from pyrklog.internal_log import InternalBatch, InternalRecord
@@ -149,10 +150,10 @@ def check(script: Script, loader: PartitionLoader) -> None:
     assert not any(UNEXPECTED in problem for problem in loader.problems)
     groups = {loaded.group_id: loaded for loaded in loader.finish()}
     for name in GOOD:
-        loaded = groups.get(name) or LoadedGroup(name, None, {}, {})
+        loaded = groups.get(name) or LoadedGroup(name, None, GroupOffsets())
         generation = loaded.value.generation if loaded.value is not None else None
         assert generation == script.generations.get(name)
-        found = {(name, *key): one.value.offset for key, one in loaded.committed.items()}
+        found = {(name, *key): value.offset for key, value in loaded.offsets.items()}
         wanted = {key: value for key, value in script.offsets.items() if key[0] == name}
         assert found == wanted
     _serve(list(groups.values()))

@@ -122,7 +122,7 @@ class ConfigAdmin:
         include_synonyms: bool,
         include_documentation: bool,
     ) -> list[ConfigEntry]:
-        path = self._path(resource)
+        path = self._path(resource, is_change=False)
         options, _ = await self._read(path)
         if resource.type == RESOURCE_TOPIC:
             return describe_topic_options(
@@ -159,11 +159,15 @@ class ConfigAdmin:
             shown = [name for name in shown if name in names]
         return effective + _describe_changed(levels, shown, include_synonyms, include_documentation)
 
-    def _path(self, resource: ConfigResource) -> str:
-        """The znode of a resource that may be described and altered here."""
+    def _path(self, resource: ConfigResource, *, is_change: bool) -> str:
+        """The znode of a resource that may be described and altered here. As in Kafka, a topic's name
+        is looked at for describing only: to change one that cannot exist is to change none."""
         if resource.type == RESOURCE_TOPIC:
             wrong = wrong_with_name(resource.name)
-            if wrong is not None:
+            if is_change and not resource.name:
+                text = "Default topic resources are not allowed."
+                raise ApiError(ErrorCode.INVALID_REQUEST, text)
+            if wrong is not None and not is_change:
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
             if resource.name not in self._metadata.image.topics:
                 raise _unknown_topic()
@@ -304,7 +308,7 @@ class ConfigAdmin:
     async def _try_to_alter(
         self, resource: ConfigResource, change: Change, validate_only: bool
     ) -> str | None:
-        path = self._path(resource)
+        path = self._path(resource, is_change=True)
         before, version = await self._read(path)
         operations: list[Operation] = []
         not_yet = NotYet([], [], [])

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import fencing, persistence
 from pyrklog.groups.group import Group
+from pyrklog.groups.offsets import Deleted
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.subscription import CONSUMER
 from pyrklog.groups.table import OffsetCommit
@@ -36,6 +37,9 @@ from pyrklog.groups.values import (
 from pyrklog.internal_log import (
     AppendResult,
 )
+
+
+UNSTABLE = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def commit(turn: Turn, request: CommitRequest, token: int) -> None:
@@ -152,26 +156,37 @@ def _append_transactional(
 def fetch(
     group: Group, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> dict[TopicPartition, FetchedOffset]:
-    """Committed offsets, in any state; None = all there are.
+    """Committed offsets, in any state; None = all there are (see :func:`fetch_page`).
 
     With ``require_stable`` a partition whose commit is not over answers UNSTABLE_OFFSET_COMMIT,
     which clients try again (KIP-447).
     """
     offsets = group.offsets
+    if partitions is None:
+        return fetch_page(group, None, len(offsets), require_stable=require_stable)
     found = {}
-    for partition in [key for key, _ in offsets.items()] if partitions is None else partitions:
+    for partition in partitions:
         # In this order: a commit that finishes in between is then seen.
         if require_stable and offsets.is_pending(partition):
-            found[partition] = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            found[partition] = UNSTABLE
             continue
         value = offsets.get(partition)
-        if value is None:
-            found[partition] = FetchedOffset(ErrorCode.NONE)
-        else:
-            found[partition] = FetchedOffset(
-                ErrorCode.NONE, value.offset, value.leader_epoch, value.metadata
-            )
+        found[partition] = FetchedOffset(ErrorCode.NONE) if value is None else _fetched(value)
     return found
+
+
+def fetch_page(
+    group: Group, after: TopicPartition | None, size: int, *, require_stable: bool
+) -> dict[TopicPartition, FetchedOffset]:
+    """Up to ``size`` committed offsets behind a partition, in order of topic and partition."""
+    page = group.offsets.page(after, size)
+    if require_stable:
+        return fetch(group, [partition for partition, _ in page], require_stable=True)
+    return {partition: _fetched(value) for partition, value in page}
+
+
+def _fetched(value: Offset) -> FetchedOffset:
+    return FetchedOffset(ErrorCode.NONE, value.offset, value.leader_epoch, value.metadata)
 
 
 # --- forgetting ----------------------------------------------------------------------------------
@@ -208,10 +223,10 @@ def delete(turn: Turn, partitions: Sequence[TopicPartition], token: int) -> None
     turn.append(persistence.offset_tombstones(group.group_id, removed), written)
 
 
-def forget_partitions(turn: Turn, partitions: Iterable[TopicPartition]) -> None:
+def forget_deleted(turn: Turn, deleted: Deleted) -> None:
     """Topics have been deleted."""
     if turn.group.state is not GroupState.DEAD:
-        write_tombstones(turn, turn.group.offsets.remove(partitions))
+        write_tombstones(turn, turn.group.offsets.remove_deleted(deleted))
 
 
 def expire(turn: Turn) -> None:
@@ -226,29 +241,18 @@ def expire(turn: Turn) -> None:
     offsets = group.offsets
     expired: list[TopicPartition] = []
     if group.protocol_type is None:
-        expired = offsets.remove_expired(turn.now_ms, retention_ms, _commit_ms)
+        expired = offsets.remove_expired(turn.now_ms, retention_ms, None)
     elif group.state is GroupState.EMPTY:
-        since_ms = group.state_since_ms
-
-        def base_ms(value: Offset) -> int:
-            return value.commit_ms if since_ms is None else since_ms
-
-        expired = offsets.remove_expired(turn.now_ms, retention_ms, base_ms)
+        expired = offsets.remove_expired(turn.now_ms, retention_ms, group.state_since_ms)
     elif (
         group.state is GroupState.STABLE
         and group.protocol_type == CONSUMER
         and group.subscribed_topics is not None
     ):
-        expired = offsets.remove_expired(
-            turn.now_ms, retention_ms, _commit_ms, group.subscribed_topics
-        )
+        expired = offsets.remove_expired(turn.now_ms, retention_ms, None, group.subscribed_topics)
     if expired:
         turn.notice("group_offsets_expired", offsets=len(expired))
     write_tombstones(turn, expired)
-
-
-def _commit_ms(value: Offset) -> int:
-    return value.commit_ms
 
 
 def write_tombstones(turn: Turn, partitions: Sequence[TopicPartition]) -> None:

@@ -12,6 +12,7 @@ import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import trio
@@ -32,9 +33,9 @@ from pyrklog.groups.interfaces import (
     InternalLog,
     OffsetsTopic,
 )
-from pyrklog.groups.loading import LoadedGroup, PartitionLoader
+from pyrklog.groups.loading import PartitionLoader
 from pyrklog.groups.machine import Effects, GroupMachine
-from pyrklog.groups.registry import Outcome, Registry
+from pyrklog.groups.registry import Loaded, Outcome, Registry
 from pyrklog.groups.requests import Requests, not_served
 from pyrklog.groups.service import GroupService
 from pyrklog.groups.table import CommitBatch, OffsetCommit
@@ -72,6 +73,8 @@ COMMIT_LOOK_SECONDS = 0.25
 NO_EPOCH = -1
 RECORDS_BETWEEN_CHECKPOINTS = 200
 EVENTS_BETWEEN_CHECKPOINTS = 20
+OFFSETS_AN_EVENT = 1_000
+"""To look through so many offsets of a group takes about as long as an event."""
 
 log = get_logger("groups")
 
@@ -128,6 +131,9 @@ class GroupCoordinator(Requests):
         self._commits_begun = _Signal()
         self._appends_queued = _Signal()
         self._loads: dict[int, trio.CancelScope] = {}
+        self._deleted: dict[str, set[int]] = {}
+        """Partitions that are gone and whose offsets nobody forgets yet."""
+        self._forgetting = trio.Lock()
         self._creating: trio.Event | None = None
         self._creation_failed_at = float("-inf")
 
@@ -392,17 +398,20 @@ class GroupCoordinator(Requests):
         scope = self._loads[partition] = trio.CancelScope()
         began = trio.current_time()
         with scope:
-            loader, loaded = await self._read_groups(partition)
-            done = self.registry.finish_load(partition, loaded, self._wall_ms())
+            loader = await self._read_groups(partition)
+            served = 0
+            groups = loader.finish()
+            while some := list(islice(groups, EVENTS_BETWEEN_CHECKPOINTS)):
+                done = self.registry.take_loaded(partition, some, self._wall_ms())
+                self._serve_loaded(done)
+                served += len(done.served)
+                await trio.lowlevel.checkpoint()
+            self.registry.finish_load(partition, (), self._wall_ms())
             del self._loads[partition]
-            for group_id, error in done.failed:
-                self._set_aside(group_id, error)
-            for machine, effects in done.served:
-                self._tell(machine, partial(list, effects))
             self.changes.notify()
             facts = {
                 "partition": partition,
-                "groups": len(done.served),
+                "groups": served,
                 "records": loader.records,
                 "milliseconds": round((trio.current_time() - began) * 1000),
             }
@@ -414,12 +423,17 @@ class GroupCoordinator(Requests):
             elif loader.records:
                 log.info("offsets_partition_loaded", **facts)
 
-    async def _read_groups(self, partition: int) -> tuple[PartitionLoader, list[LoadedGroup]]:
+    def _serve_loaded(self, done: Loaded) -> None:
+        for group_id, error in done.failed:
+            self._set_aside(group_id, error)
+        for machine, effects in done.served:
+            self._tell(machine, partial(list, effects))
+
+    async def _read_groups(self, partition: int) -> PartitionLoader:
         """What the partition's log says. Until it can be read, clients are told to wait."""
         while True:
             try:
-                loader = await self._read(partition)
-                return loader, list(loader.finish())
+                return await self._read(partition)
             except Exception as error:
                 log.error("offsets_load_failed", partition=partition, exc_info=error)
                 await trio.sleep(LOAD_FAILED_SECONDS)
@@ -454,15 +468,26 @@ class GroupCoordinator(Requests):
 
     async def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Topics, or some partitions, are gone: their offsets are forgotten."""
-        self.registry.note_deleted(partitions)
-        await self._for_each_group(
-            lambda name: self.registry.partitions_deleted(name, partitions, self._wall_ms())
-        )
+        noted: dict[str, set[int]] = {}
+        for topic, index in partitions:
+            noted.setdefault(topic, set()).add(index)
+            self._deleted.setdefault(topic, set()).add(index)
+        self.registry.note_deleted(noted)
+        async with self._forgetting:
+            # What was deleted while this waited is forgotten in one walk over the groups.
+            deleted, self._deleted = self._deleted, {}
+            if deleted:
+                await self._for_each_group(
+                    lambda name: self.registry.partitions_deleted(name, deleted, self._wall_ms())
+                )
 
     async def _for_each_group(self, event: Callable[[str], Outcome]) -> None:
-        for count, name in enumerate(list(self.registry.groups), 1):
+        work = 0
+        for name in list(self.registry.groups):
+            work += 1 + self.registry.committed_count(name) // OFFSETS_AN_EVENT
             self._hand_in(name, partial(event, name))
-            if count % EVENTS_BETWEEN_CHECKPOINTS == 0:
+            if work >= EVENTS_BETWEEN_CHECKPOINTS:
+                work = 0
                 await trio.lowlevel.checkpoint()
 
     def transaction_completed(

@@ -3,6 +3,9 @@
 Later records count over earlier ones with the same key. Offsets of a transaction count when its
 commit marker is read; those whose marker is still to come stay pending. A record that cannot be
 read is skipped and counted: one damaged record must not take a partition's groups with it.
+
+Offsets go into the tables that will serve them as they are read: beside these nothing is kept of
+them, and nothing is left to do at the end that would take time.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyrklog.groups.offsets import Committed, Transactions
+from pyrklog.groups.offsets import Committed, GroupOffsets
 from pyrklog.groups.values import Offset, TopicPartition
 from pyrklog.internal_log import (
     InternalBatch,
@@ -39,8 +42,7 @@ class LoadedGroup(NamedTuple):
 
     group_id: str
     value: GroupValue | None
-    committed: dict[TopicPartition, Committed]
-    transactions: Transactions
+    offsets: GroupOffsets
 
 
 class PartitionLoader:
@@ -52,7 +54,7 @@ class PartitionLoader:
         self.problems: list[str] = []
         """What was skipped, the first few."""
         self._groups: dict[str, GroupValue] = {}
-        self._offsets: _Offsets = {}
+        self._offsets: dict[str, GroupOffsets] = {}
         self._open: dict[int, _Offsets] = {}
         """Producer id -> offsets of its open transaction."""
 
@@ -96,41 +98,43 @@ class PartitionLoader:
     def _take_offset(
         self, batch: InternalBatch, record: InternalRecord, key: tuple[str, TopicPartition]
     ) -> None:
-        target = self._offsets
+        group, partition = key
+        committed = None
+        if record.value is not None:
+            committed = Committed(record.offset, _offset(decode_offset_value(record.value)))
         if batch.is_transactional:
-            target = self._open.setdefault(batch.producer_id, {})
-        if record.value is None:
-            target.pop(key, None)
-        else:
-            value = _offset(decode_offset_value(record.value))
-            target[key] = Committed(record.offset, value)
+            opened = self._open.setdefault(batch.producer_id, {})
+            if committed is None:
+                opened.pop(key, None)
+            else:
+                opened[key] = committed
+        elif committed is not None:
+            self._offsets_of(group).restore(partition, committed)
+        elif group in self._offsets:
+            self._offsets[group].restore_tombstone(partition)
+            if self._offsets[group].is_empty:
+                del self._offsets[group]
+
+    def _offsets_of(self, group: str) -> GroupOffsets:
+        offsets = self._offsets.get(group)
+        if offsets is None:
+            offsets = self._offsets[group] = GroupOffsets()
+        return offsets
 
     def _end_transaction(self, batch: InternalBatch) -> None:
         offsets = self._open.pop(batch.producer_id, {})
         if not batch.records or _control_type(batch.records[0]) != _CONTROL_COMMIT:
             return
-        for key, offset in offsets.items():
-            known = self._offsets.get(key)
-            if known is None or known.record_offset < offset.record_offset:
-                self._offsets[key] = offset
+        for (group, partition), committed in offsets.items():
+            self._offsets_of(group).restore(partition, committed)
 
     def finish(self) -> Iterator[LoadedGroup]:
         """The groups, when everything has been taken in."""
-        committed: dict[str, dict[TopicPartition, Committed]] = {}
-        for (group, partition), offset in self._offsets.items():
-            committed.setdefault(group, {})[partition] = offset
-        transactions: dict[str, Transactions] = {}
         for producer_id, offsets in self._open.items():
             for (group, partition), pending in offsets.items():
-                opened = transactions.setdefault(group, {}).setdefault(producer_id, {})
-                opened[partition] = pending
-        for group in dict.fromkeys([*self._groups, *committed, *transactions]):
-            yield LoadedGroup(
-                group,
-                self._groups.get(group),
-                committed.get(group, {}),
-                transactions.get(group, {}),
-            )
+                self._offsets_of(group).restore_transaction(producer_id, partition, pending)
+        for group in dict.fromkeys([*self._groups, *self._offsets]):
+            yield LoadedGroup(group, self._groups.get(group), self._offsets_of(group))
 
 
 def _offset(value: OffsetValue) -> Offset:

@@ -26,7 +26,7 @@ from pyrklog.groups.group import Group
 from pyrklog.groups.history import Rebalance
 from pyrklog.groups.member import Member
 from pyrklog.groups.memory import NO_HOST, GroupMemory
-from pyrklog.groups.offsets import Committed, Transactions
+from pyrklog.groups.offsets import Deleted, GroupOffsets
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.table import OffsetCommit
 from pyrklog.groups.turn import Turn
@@ -69,15 +69,10 @@ class GroupMachine:
 
     # --- loading ---------------------------------------------------------------------------------
 
-    def restore(
-        self,
-        value: GroupValue | None,
-        committed: Mapping[TopicPartition, Committed],
-        transactions: Transactions,
-    ) -> None:
+    def restore(self, value: GroupValue | None, offsets: GroupOffsets) -> None:
         """Takes in what the log says; only for a group that was just made."""
         group = self.group
-        group.offsets.restore(committed, transactions)
+        group.offsets = offsets
         if value is None:
             return
         group.generation = value.generation
@@ -186,10 +181,10 @@ class GroupMachine:
         """The marker of a transaction has been written to the group's partition."""
         self.group.offsets.complete_transaction(producer_id, commit=commit)
 
-    def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> Effects:
+    def partitions_deleted(self, deleted: Deleted, now_ms: int) -> Effects:
         """Topics, or some partitions, are gone, and their offsets with them."""
         turn = self._turn(now_ms)
-        committing.forget_partitions(turn, partitions)
+        committing.forget_deleted(turn, deleted)
         ending.end_if_unused(turn)
         return turn.effects
 
@@ -236,6 +231,17 @@ class GroupMachine:
     ) -> dict[TopicPartition, FetchedOffset]:
         """OffsetFetch; None = all."""
         return committing.fetch(self.group, partitions, require_stable=require_stable)
+
+    def fetch_page(
+        self, after: TopicPartition | None, size: int, *, require_stable: bool
+    ) -> dict[TopicPartition, FetchedOffset]:
+        """A part of all its committed offsets, those behind this partition."""
+        return committing.fetch_page(self.group, after, size, require_stable=require_stable)
+
+    @property
+    def committed_count(self) -> int:
+        """How many offsets it has committed."""
+        return len(self.group.offsets)
 
     def overview(self) -> GroupOverview:
         """ListGroups."""

@@ -14,11 +14,11 @@ the commits that were handed to it whole (:meth:`GroupOffsets.stage_commit`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from pyrklog.groups.table import OffsetCommit, OffsetTable
-from pyrklog.groups.values import NO_TIMESTAMP, Offset, TopicPartition
+from pyrklog.groups.values import Offset, TopicPartition
 
 NOT_APPENDED = -1
 
@@ -30,6 +30,8 @@ class Committed(NamedTuple):
     value: Offset
 
 
+Deleted = Mapping[str, Set[int]]
+"""Partitions that are gone, by topic."""
 Transactions = dict[int, dict[TopicPartition, Committed]]
 """Producer id -> the offsets of its open transaction."""
 
@@ -41,12 +43,19 @@ class GroupOffsets:
         self._table = OffsetTable()
         self._transactions: Transactions = {}
 
-    def restore(
-        self, committed: Mapping[TopicPartition, Committed], transactions: Transactions
+    def restore(self, partition: TopicPartition, committed: Committed) -> None:
+        """A commit that was read from the log, unless a newer one was."""
+        self._keep([(partition, committed)])
+
+    def restore_tombstone(self, partition: TopicPartition) -> None:
+        """The log says that the partition has no offset."""
+        self._table.remove([partition])
+
+    def restore_transaction(
+        self, producer_id: int, partition: TopicPartition, committed: Committed
     ) -> None:
-        """What was read from the log."""
-        self._keep(committed.items())
-        self._transactions.update(transactions)
+        """An offset of a transaction that is open at the log's end."""
+        self._transactions.setdefault(producer_id, {})[partition] = committed
 
     @property
     def is_empty(self) -> bool:
@@ -65,6 +74,12 @@ class GroupOffsets:
     def items(self) -> list[tuple[TopicPartition, Offset]]:
         """All committed offsets, in order of topic and partition."""
         return [(key, Offset(*found[1:])) for key, found in self._table.items()]
+
+    def page(
+        self, after: TopicPartition | None, size: int
+    ) -> list[tuple[TopicPartition, Offset]]:
+        """Up to ``size`` of them behind a partition, or from the first one on."""
+        return [(key, Offset(*found[1:])) for key, found in self._table.page(after, size)]
 
     def is_pending(self, partition: TopicPartition) -> bool:
         """Whether a commit of this partition is not over."""
@@ -156,26 +171,33 @@ class GroupOffsets:
         self._transactions.clear()
         return self._table.clear()
 
+    def remove_deleted(self, deleted: Deleted) -> list[TopicPartition]:
+        """What :meth:`remove` does, for topics that are gone; it costs what the group has, not what is
+        gone."""
+        topics = set(self._table.topics())
+        for offsets in self._transactions.values():
+            topics.update(topic for topic, _ in offsets)
+        of_transactions = {key for offsets in self._transactions.values() for key in offsets}
+        gone = [
+            (topic, index)
+            for topic in sorted(topics & deleted.keys())
+            for index in self._table.partitions(topic)
+            if index in deleted[topic]
+        ]
+        gone += [key for key in of_transactions if key[1] in deleted.get(key[0], ())]
+        return self.remove(dict.fromkeys(gone)) if gone else []
+
     def remove_expired(
         self,
         now_ms: int,
         retention_ms: int,
-        base_ms: Callable[[Offset], int],
+        since_ms: int | None,
         kept_topics: frozenset[str] = frozenset(),
     ) -> list[TopicPartition]:
         """Forgets offsets whose time is over, but for these topics and those that are pending.
 
-        ``base_ms`` says since when an offset's retention counts; one that a client gave its own
-        time to live goes by that alone.
+        ``since_ms`` says since when the retention counts, None: since each commit; one that a client
+        gave its own time to live goes by that alone.
         """
-        expired = []
-        for partition, found in self._table.items():
-            value = Offset(*found[1:])
-            if value.expire_ms != NO_TIMESTAMP:
-                over = now_ms >= value.expire_ms
-            else:
-                over = now_ms - base_ms(value) >= retention_ms
-            if over and partition[0] not in kept_topics and not self._is_in_transaction(partition):
-                expired.append((partition, found[0]))
-        # A commit may finish while this looks: what has changed since stays.
-        return self._table.remove_unchanged(expired)
+        pending = {key for offsets in self._transactions.values() for key in offsets}
+        return self._table.remove_expired(now_ms, retention_ms, since_ms, kept_topics, pending)

@@ -1,8 +1,8 @@
 """The groups that this broker coordinates, by partition of ``__consumer_offsets``. Pure.
 
-A partition is *loading* from the moment this broker leads it until its log has been read, then
-*owned* until it leads it no more. A group is in :attr:`Registry.groups` only while its partition is
-owned, so that the common case costs one look-up.
+A partition is *loading* from the moment this broker leads it until all groups of its log serve, then
+*owned* until it leads it no more. A group is in :attr:`Registry.groups` only while this broker leads
+its partition, so that the common case costs one look-up.
 
 Each event returns the machine that it went to, if any, and what is to be done.
 """
@@ -18,6 +18,7 @@ from pyrklog.groups.history import Rebalance
 from pyrklog.groups.loading import LoadedGroup
 from pyrklog.groups.machine import Effects, GroupMachine
 from pyrklog.groups.memory import GROUP_BYTES, NO_HOST, GroupMemory, text_bytes
+from pyrklog.groups.offsets import Deleted
 from pyrklog.groups.placement import partition_of
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.values import (
@@ -98,7 +99,7 @@ class Registry:
         self._partitions: dict[int, OwnedPartition] = {}
         self._aside: dict[str, None] = {}
         """Groups that are not served until their partition is loaded anew, oldest first."""
-        self._deleted: dict[int, dict[TopicPartition, None]] = {}
+        self._deleted: dict[int, dict[str, set[int]]] = {}
         """What was deleted while a partition of the offsets topic was not loaded yet."""
 
     # --- partitions ------------------------------------------------------------------------------
@@ -125,22 +126,20 @@ class Registry:
         self._partitions[partition] = OwnedPartition(epoch, is_loading=True)
         return True
 
-    def finish_load(self, partition: int, groups: Iterable[LoadedGroup], now_ms: int) -> Loaded:
-        """The log has been read: the partition's groups serve. Groups of other partitions (the
-        topic got more since) are left out."""
-        known = self._partitions.get(partition)
-        if known is None or not known.is_loading:
-            return Loaded([], [])
-        self._partitions[partition] = known._replace(is_loading=False)
-        deleted = self._deleted.pop(partition, None)
+    def take_loaded(self, partition: int, groups: Iterable[LoadedGroup], now_ms: int) -> Loaded:
+        """Some of the groups that the log holds: they serve. Those of other partitions (the topic got
+        more since) are left out."""
         done = Loaded([], [])
+        if not self._is_loading(partition):
+            return done
         for loaded in groups:
             if self.partition_for(loaded.group_id) != partition:
                 continue
             machine = self._create(loaded.group_id, now_ms, _host_of(loaded))
             try:
-                machine.restore(loaded.value, loaded.committed, loaded.transactions)
+                machine.restore(loaded.value, loaded.offsets)
                 effects = machine.loaded(now_ms)
+                deleted = self._deleted.get(partition)
                 if deleted:
                     effects += machine.partitions_deleted(deleted, now_ms)
             except Exception as error:
@@ -150,6 +149,20 @@ class Registry:
                 self._forget_if_dead(machine)
                 done.served.append((machine, effects))
         return done
+
+    def finish_load(self, partition: int, groups: Iterable[LoadedGroup], now_ms: int) -> Loaded:
+        """The log has been read; these are the last of its groups. From now on a group that is not
+        known is one that does not exist."""
+        done = self.take_loaded(partition, groups, now_ms)
+        if self._is_loading(partition):
+            known = self._partitions[partition]
+            self._partitions[partition] = known._replace(is_loading=False)
+            self._deleted.pop(partition, None)
+        return done
+
+    def _is_loading(self, partition: int) -> bool:
+        known = self._partitions.get(partition)
+        return known is not None and known.is_loading
 
     def unload(self, partition: int) -> list[GroupMachine]:
         """This broker leads the partition no more, or could not load it: the groups that it served,
@@ -172,14 +185,15 @@ class Registry:
         if len(self._aside) > SET_ASIDE_MAX:
             del self._aside[next(iter(self._aside))]
 
-    def note_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+    def note_deleted(self, deleted: Deleted) -> None:
         """Topics are gone: groups that are still to be loaded forget their offsets of them then.
         (Those that serve are told by :meth:`partitions_deleted`.)"""
         to_load = {number for number, one in self._partitions.items() if one.is_loading}
         to_load |= set(self._assigned()) - self._partitions.keys()
-        gone = dict.fromkeys(partitions)
         for number in to_load:
-            self._deleted.setdefault(number, {}).update(gone)
+            noted = self._deleted.setdefault(number, {})
+            for topic, partitions in deleted.items():
+                noted.setdefault(topic, set()).update(partitions)
 
     def forget_unassigned(self) -> None:
         """What was noted for partitions that this broker will not load is of no use."""
@@ -328,6 +342,20 @@ class Registry:
             return error, {}
         return error, dict.fromkeys(partitions or (), FetchedOffset(ErrorCode.NONE))
 
+    def committed_count(self, group_id: str) -> int:
+        """How many offsets a group of this broker has committed."""
+        machine = self.groups.get(group_id)
+        return 0 if machine is None else machine.committed_count
+
+    def fetch_page(
+        self, group_id: str, after: TopicPartition | None, size: int, *, require_stable: bool
+    ) -> dict[TopicPartition, FetchedOffset] | None:
+        """A part of all offsets of a group; None where this broker has no such group."""
+        machine = self.groups.get(group_id)
+        if machine is None:
+            return None
+        return machine.fetch_page(after, size, require_stable=require_stable)
+
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], token: int, now_ms: int
     ) -> Outcome:
@@ -400,11 +428,9 @@ class Registry:
         """Forgets what of a group has expired, or all of it."""
         return self._tidy(group_id, lambda machine: machine.expire(now_ms))
 
-    def partitions_deleted(
-        self, group_id: str, partitions: Sequence[TopicPartition], now_ms: int
-    ) -> Outcome:
+    def partitions_deleted(self, group_id: str, deleted: Deleted, now_ms: int) -> Outcome:
         """Topics are gone: a group forgets its offsets of them."""
-        return self._tidy(group_id, lambda m: m.partitions_deleted(partitions, now_ms))
+        return self._tidy(group_id, lambda m: m.partitions_deleted(deleted, now_ms))
 
     def _tidy(self, group_id: str, event: Callable[[GroupMachine], Effects]) -> Outcome:
         machine = self.groups.get(group_id)

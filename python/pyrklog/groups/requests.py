@@ -127,6 +127,14 @@ class Requests(ABC):
     ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
         return self.registry.fetch_offsets(group_id, partitions, require_stable=require_stable)
 
+    def committed_count(self, group_id: str) -> int:
+        return self.registry.committed_count(group_id)
+
+    def fetch_page(
+        self, group_id: str, after: TopicPartition | None, size: int, *, require_stable: bool
+    ) -> dict[TopicPartition, FetchedOffset] | None:
+        return self.registry.fetch_page(group_id, after, size, require_stable=require_stable)
+
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> DeleteOffsetsResult:

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import trio
+
 from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
 from pyrklog.controller.service import ClusterService
 from pyrklog.groups.service import GroupService
@@ -70,6 +72,10 @@ class Context:
     """What this broker is asked as the controller."""
     session: Session
     api_version: int
+    elements_max: int
+    """What an answer may consist of where nobody names it in the request."""
+    large_answers: trio.Lock
+    """Held while a large answer is made: one at a time."""
 
 
 Answer = TypeVar("Answer", covariant=True)
@@ -84,6 +90,8 @@ class Later(Generic[Answer]):
     """To be called once."""
     waits: bool
     """Whether it is known to wait for something: the request has been acted on."""
+    is_large: bool = False
+    """It takes long to encode: that is done beside the loop."""
 
 
 def now_or_later(

@@ -149,6 +149,7 @@ class Handlers:
         self._decoding = Decoding(decoded_max_bytes)
         self._orders_decoding = Decoding(decoded_max_bytes)
         self._elements_max = elements_max
+        self._large_answers = trio.Lock()
         self._orders_max = orders_max
         self._service = service
         self._groups = groups
@@ -177,7 +178,7 @@ class Handlers:
             return Later(partial(self._ask, route, context, request), waits=False)
         answer = route.handler_now(context, self._decode(route, request))
         if isinstance(answer, Later):
-            return Later(partial(_encode_later, route, context, answer), waits=True)
+            return Later(partial(_encode_later, route, context, answer), waits=answer.waits)
         return route.api.encode_response(answer, request.api_version)
 
     async def _ask(self, route: Route, context: Context, request: Request) -> bytes | None:
@@ -226,6 +227,8 @@ class Handlers:
             self._controller,
             request.session,
             request.api_version,
+            self._elements_max,
+            self._large_answers,
         )
 
     def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
@@ -281,7 +284,11 @@ def build_handlers(
 
 
 async def _encode_later(route: Route, context: Context, answer: Later[Any]) -> bytes:
-    return route.api.encode_response(await answer.wait(), context.api_version)
+    response = await answer.wait()
+    if answer.is_large:
+        encode = partial(route.api.encode_response, response, context.api_version)
+        return await trio.to_thread.run_sync(encode)
+    return route.api.encode_response(response, context.api_version)
 
 
 async def _answer(route: Route, context: Context, decoded: Any) -> bytes:

@@ -1,6 +1,8 @@
 """OffsetCommit, OffsetFetch, OffsetDelete."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+import trio
 
 from pyrklog.groups.values import CommitRequest, FetchedOffset, Offset, TopicPartition
 from pyrklog.handlers.context import Context, Later, now_or_later
@@ -30,6 +32,10 @@ SEVERAL_GROUPS_SINCE = 8
 GROUP_ERROR_SINCE = 2
 """OffsetFetch: first version whose answer has an error of its own."""
 INT64_MAX = 2**63 - 1
+FETCHED_AT_ONCE_MAX = 1_000
+"""Offsets that are fetched, and made an answer, before others have their turn: some milliseconds."""
+LARGE_WAITING_MAX = 2
+"""Requests for more that wait for their turn; others are told to try again."""
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -135,19 +141,59 @@ def _commit_response(request: OffsetCommitRequest, errors: Errors) -> OffsetComm
 # --- fetch ---------------------------------------------------------------------------------------
 
 
-def offset_fetch_now(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def offset_fetch_now(
+    context: Context, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Later[OffsetFetchResponse]:
     """Committed offsets of one group, or of several from version 8 on; of a group that is named
-    again the last word counts."""
+    again the last word counts.
+
+    Who asks for all offsets of groups may mean very many. These are gathered in steps, for one
+    request at a time, and no more of them than a request may name: a group that comes behind those
+    is answered with UNKNOWN_SERVER_ERROR.
+    """
+    asked = {group.group_id: group for group in _asked_groups(context, request)}
+    if sum(_count(context, group) for group in asked.values()) <= FETCHED_AT_ONCE_MAX:
+        stable = request.require_stable
+        groups = [_fetch_group(context, one, stable) for one in asked.values()]
+        return _fetch_response(context, request, groups)
+    if context.large_answers.statistics().tasks_waiting >= LARGE_WAITING_MAX:
+        return offset_fetch_error(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+
+    async def gather() -> OffsetFetchResponse:
+        async with context.large_answers:
+            groups, left = [], context.elements_max
+            for group in asked.values():
+                found = await _fetch_in_steps(context, group, request.require_stable, left)
+                left -= sum(len(topic.partitions) for topic in found.topics)
+                groups.append(found)
+            return _fetch_response(context, request, groups)
+
+    return Later(gather, waits=False, is_large=True)
+
+
+def _asked_groups(
+    context: Context, request: OffsetFetchRequest
+) -> list[OffsetFetchRequestGroup]:
+    if context.api_version >= SEVERAL_GROUPS_SINCE:
+        return request.groups
+    return [OffsetFetchRequestGroup(request.group_id, topics=request.topics)]
+
+
+def _fetch_response(
+    context: Context, request: OffsetFetchRequest, groups: list[OffsetFetchResponseGroup]
+) -> OffsetFetchResponse:
     version = context.api_version
     if version >= SEVERAL_GROUPS_SINCE:
-        asked = {group.group_id: group for group in request.groups}
-        groups = [_fetch_group(context, one, request.require_stable) for one in asked.values()]
         return OffsetFetchResponse(groups=groups)
-    group = OffsetFetchRequestGroup(request.group_id, topics=request.topics)
-    found = _fetch_group(context, group, request.require_stable)
+    [found] = groups
     if found.error_code and version < GROUP_ERROR_SINCE:
         return offset_fetch_error(request, ErrorCode(found.error_code), None)
     return OffsetFetchResponse(topics=found.topics, error_code=found.error_code)
+
+
+def _count(context: Context, group: OffsetFetchRequestGroup) -> int:
+    """How many offsets the answer has that the request does not name."""
+    return context.groups.committed_count(group.group_id) if group.topics is None else 0
 
 
 def offset_fetch_error(
@@ -185,10 +231,43 @@ def _fetch_group(
     return OffsetFetchResponseGroup(group.group_id, topics, error)
 
 
+async def _fetch_in_steps(
+    context: Context, group: OffsetFetchRequestGroup, require_stable: bool, left: int
+) -> OffsetFetchResponseGroup:
+    """Others have their turn in between: each offset is one that the group had meanwhile."""
+    await trio.lowlevel.checkpoint()
+    count = _count(context, group)
+    if count == 0:
+        return _fetch_group(context, group, require_stable)
+    if count > left:
+        return OffsetFetchResponseGroup(group.group_id, [], ErrorCode.UNKNOWN_SERVER_ERROR)
+    by_name: dict[str, OffsetFetchResponseTopic] = {}
+    after = None
+    while True:
+        page = context.groups.fetch_page(
+            group.group_id, after, FETCHED_AT_ONCE_MAX, require_stable=require_stable
+        )
+        if page is None:
+            # The group has moved, or ended, meanwhile.
+            return _fetch_group(context, group, require_stable)
+        _add_fetched(by_name, page)
+        if len(page) < FETCHED_AT_ONCE_MAX:
+            return OffsetFetchResponseGroup(group.group_id, list(by_name.values()))
+        after = next(reversed(page))
+        await trio.lowlevel.checkpoint()
+
+
 def _fetched_topics(
     found: Mapping[TopicPartition, FetchedOffset],
 ) -> list[OffsetFetchResponseTopic]:
     by_name: dict[str, OffsetFetchResponseTopic] = {}
+    _add_fetched(by_name, found)
+    return list(by_name.values())
+
+
+def _add_fetched(
+    by_name: dict[str, OffsetFetchResponseTopic], found: Mapping[TopicPartition, FetchedOffset]
+) -> None:
     for (topic, partition), value in found.items():
         entry = by_name.get(topic)
         if entry is None:
@@ -198,7 +277,6 @@ def _fetched_topics(
                 partition, value.offset, value.leader_epoch, value.metadata, value.error
             )
         )
-    return list(by_name.values())
 
 
 # --- delete --------------------------------------------------------------------------------------

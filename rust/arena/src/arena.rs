@@ -79,6 +79,8 @@ pub struct Arena {
     slots: Mutex<Slots>,
     is_closed: AtomicBool,
     is_hungry: AtomicBool,
+    /// With fewer free chunks an append calls the janitor.
+    low: AtomicU32,
     class_bounds: ClassBounds,
     bell: parking_lot::Mutex<bool>,
     rung: Condvar,
@@ -242,6 +244,7 @@ impl Arena {
             slots: Mutex::default(),
             is_closed: AtomicBool::new(false),
             is_hungry: AtomicBool::new(false),
+            low: AtomicU32::new(0),
             class_bounds: ClassBounds::default(),
             bell: parking_lot::Mutex::new(false),
             rung: Condvar::new(),
@@ -285,6 +288,10 @@ impl Arena {
 
     pub(crate) fn populated_chunks(&self) -> &AtomicU32 {
         &self.populated
+    }
+
+    pub(crate) fn low(&self) -> &AtomicU32 {
+        &self.low
     }
 
     pub(crate) fn allowance(&self) -> &AtomicU32 {

@@ -1,6 +1,7 @@
 //! Keeping free chunks ready ahead of need, and giving memory back.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use crate::arena::Arena;
 use crate::layout::CHUNK_BYTES;
@@ -9,14 +10,26 @@ use crate::room::Room;
 /// Free chunks kept ahead of need at least; and at most, which is also a share of the cap.
 const AHEAD_MIN: usize = 16;
 const AHEAD_MAX: usize = 256;
-const AHEAD_SHARE: usize = 64;
+const AHEAD_SHARE: usize = 8;
+
+/// How much is needed is told by what was filled in the last two windows of this length. Looks would be
+/// no measure: an append that finds few free chunks brings one about. It is wanted so many times, since on
+/// a busy machine the janitor waits for a processor, and what it reclaims for whoever looks at it still.
+const WINDOW_MS: i64 = 20;
+const AHEAD_WINDOWS: usize = 2;
+
+/// An append that finds fewer free chunks calls the janitor: at least so many, and this share of those
+/// that are kept ahead. On a busy machine the janitor waits for a processor, too.
+const LOW_MIN: usize = 8;
+const LOW_SHARE: usize = 2;
 
 /// Chunks that are populated, reclaimed or given back in one look: then the machine's memory is looked
 /// at again.
 const STEPS_MAX: usize = 64;
 
-/// Free chunks beyond those, and beyond this share of what is held, are given back when nobody has
-/// wanted them for so long; so many in one look.
+/// Free chunks beyond those, and beyond these shares of the cap and of what is held, are given back when
+/// nobody has wanted them for so long; so many in one look.
+const IDLE_SHARE: usize = 64;
 const SURPLUS_SHARE: usize = 16;
 const SURPLUS_MS: i64 = 10_000;
 const SURPLUS_STEPS: usize = 8;
@@ -44,8 +57,10 @@ pub struct Tended {
 #[derive(Debug, Default)]
 pub struct Janitor {
     appended_bytes: u64,
-    /// Chunks that were filled between the last two looks.
-    fresh_before: usize,
+    /// What was appended in the window of [`WINDOW_MS`] that began then, and in the one before.
+    fresh_bytes: u64,
+    fresh_before_bytes: u64,
+    window_from_ms: i64,
     /// The last search for a chunk to reclaim found none.
     is_stuck: bool,
     /// Since when there are more free chunks than anybody needs.
@@ -65,12 +80,11 @@ impl Janitor {
             arena.rewind();
         }
         self.is_stuck = false;
-        let fresh = self.fresh(arena);
-        tended.is_busy = fresh > 0;
-        let ahead = ahead(
-            arena,
-            fresh + std::mem::replace(&mut self.fresh_before, fresh),
-        );
+        tended.is_busy = self.note_fresh(arena, now_ms);
+        let fresh = (self.fresh_bytes + self.fresh_before_bytes).div_ceil(CHUNK_BYTES as u64);
+        let ahead = ahead(arena, fresh as usize * AHEAD_WINDOWS);
+        let low = (ahead / LOW_SHARE).max(LOW_MIN);
+        arena.low().store(low as u32, Ordering::Relaxed);
         let excess = arena.populated().saturating_sub(arena.limit()) as usize;
         let to_give_back = room.give_back_bytes.div_ceil(CHUNK_BYTES as u64);
         let to_give_back = usize::try_from(to_give_back)
@@ -84,20 +98,25 @@ impl Janitor {
             let allowance = room.grow_bytes / CHUNK_BYTES as u64;
             arena.set_allowance(u32::try_from(allowance).unwrap_or(u32::MAX));
             self.keep_ahead(arena, ahead, &mut tended);
-            self.give_back_surplus(arena, now_ms, &mut tended);
+            self.give_back_surplus(arena, now_ms, ahead, &mut tended);
         }
         arena.sated();
         tended
     }
 
-    /// Chunks that were filled since the last look. Transient ones come back by themselves: nothing has to
-    /// make room for them.
-    fn fresh(&mut self, arena: &Arena) -> usize {
+    /// Counts what was filled since the last look: true if anything was. Transient chunks come back by
+    /// themselves: nothing has to make room for them.
+    fn note_fresh(&mut self, arena: &Arena, now_ms: i64) -> bool {
         let statistics = arena.statistics();
         let appended_bytes = statistics.appended_bytes - statistics.transient_appended_bytes;
-        let fresh_bytes = (appended_bytes - self.appended_bytes) as usize;
-        self.appended_bytes = appended_bytes;
-        fresh_bytes.div_ceil(CHUNK_BYTES)
+        let fresh_bytes =
+            appended_bytes - std::mem::replace(&mut self.appended_bytes, appended_bytes);
+        if now_ms.saturating_sub(self.window_from_ms) >= WINDOW_MS {
+            self.fresh_before_bytes = std::mem::take(&mut self.fresh_bytes);
+            self.window_from_ms = now_ms;
+        }
+        self.fresh_bytes += fresh_bytes;
+        fresh_bytes > 0
     }
 
     fn keep_ahead(&mut self, arena: &Arena, ahead: usize, tended: &mut Tended) {
@@ -132,9 +151,10 @@ impl Janitor {
     }
 
     /// Memory that holds nothing, and will not soon: of deleted topics, of a burst that is over.
-    fn give_back_surplus(&mut self, arena: &Arena, now_ms: i64, tended: &mut Tended) {
+    fn give_back_surplus(&mut self, arena: &Arena, now_ms: i64, ahead: usize, tended: &mut Tended) {
         let held_chunks = arena.counters().held_bytes() as usize / CHUNK_BYTES;
-        let kept = ahead(arena, usize::MAX).max(held_chunks / SURPLUS_SHARE);
+        let idle = arena.limit() as usize / IDLE_SHARE;
+        let kept = ahead.max(idle).max(held_chunks / SURPLUS_SHARE);
         let surplus = arena.free_soon().saturating_sub(kept);
         if surplus == 0 || tended.grown > 0 {
             self.surplus_from_ms = None;
@@ -183,7 +203,7 @@ impl Janitor {
     }
 }
 
-/// Free chunks that are kept ahead of need where so many were filled in the last two looks.
+/// Free chunks that are kept ahead of need where so many were filled in the last two windows.
 fn ahead(arena: &Arena, fresh: usize) -> usize {
     let limit = arena.limit() as usize;
     let least = AHEAD_MIN.min(limit / 4 + 1);

@@ -1,14 +1,12 @@
 //! Chunks on their way from being carved to being free again.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use crate::arena::Arena;
 use crate::layout::{CHUNK_BYTES, chunk_at};
 use crate::pool::{Candidate, Carved, Tenant, Want};
 use crate::segment::CachedSegment;
-
-/// Free chunks that the janitor is called for.
-const LOW_CHUNKS: usize = 8;
 
 /// Chunks that are looked at, at most, for one that can be reclaimed. The next look goes on with others.
 const TRIES_MAX: usize = 128;
@@ -31,7 +29,7 @@ impl Arena {
         };
         let mut pool = self.pool().lock();
         let carved = pool.carve(self.memory(), want);
-        let is_low = pool.free() < LOW_CHUNKS;
+        let is_low = pool.free() < self.low().load(Ordering::Relaxed) as usize;
         drop(pool);
         if is_low {
             self.call_janitor();

@@ -1,10 +1,11 @@
 //! Committed offsets: a group's table, and batches of commits on their way into it.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyrklog_dataplane::{self as dataplane, CommittedOffset};
+use pyrklog_dataplane::{self as dataplane, CommittedOffset, OffsetExpiry};
 
 use crate::member_requests::OffsetCommit;
 
@@ -77,6 +78,23 @@ impl OffsetTable {
         all.map(|(key, value)| (key, to_python(value))).collect()
     }
 
+    fn page(
+        &self,
+        after: Option<TopicPartition>,
+        max: usize,
+    ) -> Vec<(dataplane::TopicPartition, Committed)> {
+        let page = self.0.page(after.as_ref().map(named), max).into_iter();
+        page.map(|(key, value)| (key, to_python(value))).collect()
+    }
+
+    fn topics(&self) -> Vec<String> {
+        self.0.topics()
+    }
+
+    fn partitions(&self, topic: &str) -> Vec<i32> {
+        self.0.partitions(topic)
+    }
+
     fn stage(&self, ticket: u64, partitions: Vec<TopicPartition>) {
         self.0.stage(ticket, partitions.iter().map(named));
     }
@@ -105,15 +123,24 @@ impl OffsetTable {
         self.0.remove(partitions.iter().map(named))
     }
 
-    fn remove_unchanged(
+    fn remove_expired(
         &self,
-        records: Vec<(TopicPartition, i64)>,
+        now_ms: i64,
+        retention_ms: i64,
+        since_ms: Option<i64>,
+        kept_topics: HashSet<PyBackedStr>,
+        kept: HashSet<TopicPartition>,
     ) -> Vec<dataplane::TopicPartition> {
-        let records = records.iter().map(|(key, record_offset)| {
-            let (topic, partition) = named(key);
-            (topic, partition, *record_offset)
-        });
-        self.0.remove_unchanged(records)
+        let kept_topics: HashSet<&str> = kept_topics.iter().map(|topic| &**topic).collect();
+        let kept: HashSet<(&str, i32)> = kept.iter().map(named).collect();
+        let expiry = OffsetExpiry {
+            now_ms,
+            retention_ms,
+            since_ms,
+        };
+        self.0.remove_expired(expiry, |topic, partition| {
+            kept_topics.contains(topic) || kept.contains(&(topic, partition))
+        })
     }
 
     fn clear(&self) -> Vec<dataplane::TopicPartition> {

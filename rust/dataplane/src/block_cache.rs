@@ -1,6 +1,7 @@
 //! The block cache of a log directory: taken up again, made anew, or left out, as the directory's
 //! marker, the boot and the options say (`docs/block-cache.md`, section 3).
 
+use std::collections::HashMap;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -317,13 +318,16 @@ fn is_lost(error: &ArenaError) -> bool {
 /// to nobody.
 pub fn forget_missing(files: &LogDir, folders: &[PartitionFolder]) {
     const NO_ID: [u8; 16] = [0; 16];
+    let of_folder = |folder: &PartitionFolder| folder.topic_id.filter(|id| *id != NO_ID);
+    let by_name: HashMap<(&str, i32), Option<[u8; 16]>> = folders
+        .iter()
+        .map(|folder| ((&*folder.topic, folder.partition), of_folder(folder)))
+        .collect();
     for name in files.env().unclaimed_partitions() {
-        let is_its = |folder: &PartitionFolder| {
-            let id = folder.topic_id.filter(|id| *id != NO_ID);
-            let is_other = name.topic_id != NO_ID && id.is_some_and(|id| id != name.topic_id);
-            folder.topic == name.topic && folder.partition == name.partition && !is_other
-        };
-        if !folders.iter().any(is_its) {
+        let is_its = by_name
+            .get(&(&*name.topic, name.partition))
+            .is_some_and(|id| name.topic_id == NO_ID || id.is_none_or(|id| id == name.topic_id));
+        if !is_its {
             files.env().forget_partition(&name);
         }
     }

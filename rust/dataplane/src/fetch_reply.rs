@@ -73,7 +73,11 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
                 let is_inline = put_records(writer.out(), slice, queue, inline_max, &mut files);
                 inline_bytes += if is_inline { slice.len() } else { 0 };
             }
-            let current_leader = leader_hint(&cx.image, target, read, &mut leaders);
+            let current_leader = if work.api_version >= CURRENT_LEADER_SINCE {
+                leader_hint(&cx.image, target, read, &mut leaders)
+            } else {
+                None
+            };
             let diverging_epoch = read.diverging;
             writer.partition_tail(&FetchPartitionTail {
                 diverging_epoch,
@@ -92,6 +96,10 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
         conn.out.push_file_at(at, range);
     }
 }
+
+/// The first version whose answer names leaders with their addresses (KIP-951); Kafka says nothing of
+/// them in earlier ones, though they have the field.
+const CURRENT_LEADER_SINCE: i16 = 16;
 
 /// The first version whose clients know `KAFKA_STORAGE_ERROR`; earlier ones are sent to another leader.
 const STORAGE_ERROR_SINCE: i16 = 6;

@@ -17,6 +17,7 @@ use crate::log_dir::LogDirState;
 use crate::outbox::Outbox;
 use crate::partition::Partition;
 use crate::shared::Shared;
+use crate::stopping;
 
 /// Between two tries.
 const RETRY_MS: i64 = 1_000;
@@ -175,6 +176,7 @@ impl FullDisk {
         self.make(&mut reserve);
         if *reserve != Reserve::Gone {
             self.shared.disk_has_space(&self.dir);
+            stopping::close_again(&self.shared, &self.dir);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Taking up, changing and giving up partitions: leading, following, stopping.
+//! Taking up and changing partitions: leading, following. For giving them up see [`crate::stopping`].
 //!
 //! What lies in memory changes at once, on the caller's thread, so that the order of the commands
 //! is the order of their effects; opening, closing and deleting files follow as commands of the
@@ -6,30 +6,23 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use pyrklog_arena::PartitionName;
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
-use crate::api::{FollowerSpec, LeaderSpec, StopSpec, TicketId};
+use crate::api::{FollowerSpec, LeaderSpec, TicketId};
 use crate::checkpoints::CutLog;
 use crate::clock::{Now, mono_ms};
 use crate::commands::{Command, Gathering};
 use crate::follower::{to_high_watermark, write_cut};
 use crate::image::{Image, TopicState};
 use crate::log_dir::LogDirState;
-use crate::outbox::Outbox;
 use crate::partition::{Decision, Partition, PartitionState, Role, Topic};
 use crate::planted::{Bug, is_planted};
 use crate::registry::Held;
 use crate::shared::Shared;
-use crate::syncer::Deletion;
-
-/// How long a stopped partition's last bytes may take to be written, looked at this often.
-const DRAIN_LOOK: Duration = Duration::from_millis(2);
+use crate::stopping;
 
 /// What the controller wants of one partition.
 #[derive(Debug)]
@@ -91,7 +84,7 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
     }
     if !fresh.partitions.is_empty() {
         let replaced = shared.registry.put(fresh.partitions.into_values());
-        close_replaced(shared, replaced);
+        stopping::close_replaced(shared, replaced);
     }
     let gathering = Gathering::new(ticket, codes, due.len());
     if due.is_empty() {
@@ -115,32 +108,6 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
     });
     shared.commands.submit(shared, commands);
     ticket
-}
-
-/// Closes partitions of topics that were deleted while this broker was not told, and whose names are
-/// others' by now: before those are opened.
-fn close_replaced(shared: &Arc<Shared>, replaced: Vec<Arc<Partition>>) {
-    if replaced.is_empty() {
-        return;
-    }
-    let mut outbox = shared.outbox();
-    for partition in &replaced {
-        begin_stop(partition, false, &mut outbox);
-    }
-    outbox.deliver(&shared.inboxes);
-    let commands = replaced.into_iter().map(|partition| Command {
-        key: (Arc::clone(&partition.topic.name), partition.index),
-        dir: partition.dir.index,
-        run: Box::new(move |shared| {
-            let spec = StopSpec {
-                topic: partition.topic.name.to_string(),
-                partition: partition.index,
-                delete: false,
-            };
-            stop(shared, Some(&partition), None, &spec);
-        }),
-    });
-    shared.commands.submit(shared, commands);
 }
 
 /// Partitions and topics that one call brings.
@@ -241,6 +208,12 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
     }
     drop(state);
     let (topic, index, dir) = (&partition.topic, partition.index, &partition.dir);
+    if let Err(error) = stopping::close_before(shared, partition) {
+        if shared.is_ending() {
+            return ErrorCode::NOT_LEADER_OR_FOLLOWER;
+        }
+        return refuse(shared, partition, OpenError::Io(error));
+    }
     let config = Arc::clone(&topic.settings().log);
     dir.syncer.need_flush_ms(config.flush_ms);
     let opened = Log::open(OpenRequest {
@@ -260,11 +233,12 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
             report_opening(shared, partition, &report);
             if report.checkpoint_is_stale {
                 write_cut(shared, partition, CutLog::of(&log));
-            } else if report.high_watermark_is_stale {
+            }
+            serve(shared, partition, log);
+            if report.high_watermark_is_stale {
                 // After the loss of power that is each log's case: their rows share a write.
                 dir.syncer.high_watermark_lowered();
             }
-            serve(shared, partition, log);
             outcome(partition)
         }
         Err(error) => refuse(shared, partition, error),
@@ -391,158 +365,4 @@ fn report_opening(shared: &Shared, partition: &Partition, report: &OpenReport) {
         "info"
     };
     shared.events.notice("log_recovered", level, fields);
-}
-
-/// Stops serving partitions; see [`crate::DataPlane::stop_partitions`].
-pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
-    let ticket = shared.commands.ticket();
-    let held = shared.registry.load();
-    let mut outbox = shared.outbox();
-    let mut stopped: Vec<Arc<Partition>> = Vec::new();
-    let mut commands = Vec::new();
-    let gathering = Gathering::new(ticket, vec![0; specs.len()], specs.len());
-    let is_empty = specs.is_empty();
-    for (index, spec) in specs.into_iter().enumerate() {
-        let partition = held.partition(&spec.topic, spec.partition).cloned();
-        if let Some(partition) = &partition {
-            begin_stop(partition, spec.delete, &mut outbox);
-            stopped.push(Arc::clone(partition));
-        }
-        // Now, not when the command runs: by then the name may be placed anew.
-        let placement = &shared.placement;
-        let folder = spec
-            .delete
-            .then(|| placement.release(&spec.topic, spec.partition, &shared.dirs))
-            .flatten()
-            .cloned();
-        let held_in = partition.as_ref().map(|partition| &partition.dir);
-        let dir = held_in.or(folder.as_ref()).map_or(0, |dir| dir.index);
-        let gathering = Arc::clone(&gathering);
-        commands.push(Command {
-            key: (Arc::from(spec.topic.as_str()), spec.partition),
-            dir,
-            run: Box::new(move |shared| {
-                let code = stop(shared, partition.as_ref(), folder.as_ref(), &spec);
-                gathering.done(shared, index, code.0);
-            }),
-        });
-    }
-    if !stopped.is_empty() {
-        shared.registry.remove(&stopped);
-    }
-    outbox.deliver(&shared.inboxes);
-    if is_empty {
-        gathering.complete(shared);
-    } else {
-        shared.commands.submit(shared, commands);
-    }
-    ticket
-}
-
-/// From now on it serves nobody; a command closes or deletes its log.
-fn begin_stop(partition: &Partition, delete: bool, outbox: &mut Outbox) {
-    let mut state = partition.lock();
-    state.role = Role::Stopped;
-    state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, outbox);
-    if !delete {
-        partition.dir.unclosed.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// `folder` is the directory that holds the folder of a partition to be deleted.
-fn stop(
-    shared: &Arc<Shared>,
-    partition: Option<&Arc<Partition>>,
-    folder: Option<&Arc<LogDirState>>,
-    spec: &StopSpec,
-) -> ErrorCode {
-    let result = if spec.delete {
-        let deleted = delete(shared, partition, folder, spec);
-        if let (Err(_), Some(dir)) = (&deleted, folder) {
-            shared.placement.kept(&spec.topic, spec.partition, dir);
-        }
-        deleted
-    } else {
-        partition.map_or(Ok(()), |partition| close(shared, partition))
-    };
-    match result {
-        Ok(()) => ErrorCode::NONE,
-        Err(error) => {
-            let fields = vec![
-                ("topic", spec.topic.clone()),
-                ("partition", spec.partition.to_string()),
-                ("reason", error.to_string()),
-            ];
-            shared.events.notice("stopping_failed", "error", fields);
-            ErrorCode::KAFKA_STORAGE_ERROR
-        }
-    }
-}
-
-/// Lets the log go; what of it was not written is not counted any more.
-fn take_log(partition: &Partition) -> Option<Log> {
-    let mut state = partition.lock();
-    let log = state.log.take();
-    state.count_unwritten(&partition.dir);
-    log
-}
-
-fn delete(
-    shared: &Arc<Shared>,
-    partition: Option<&Arc<Partition>>,
-    dir: Option<&Arc<LogDirState>>,
-    spec: &StopSpec,
-) -> std::io::Result<()> {
-    // Jobs on their way find no log when they are done, and are forgotten.
-    let log = partition.and_then(|partition| take_log(partition));
-    if let Some(partition) = partition {
-        let mut outbox = shared.outbox();
-        partition.dir.unpark(&mut outbox);
-        outbox.deliver(&shared.inboxes);
-    }
-    let Some(dir) = dir else { return Ok(()) };
-    if log.is_some() {
-        // Should the folder stay, nobody will close its log.
-        dir.env().leave_open(&spec.topic, spec.partition);
-    }
-    let topic_id = dir.files.stored_topic_id(&spec.topic, spec.partition);
-    let folder = dir.delete_folder(&spec.topic, spec.partition, shared.unique())?;
-    let Some(folder) = folder else { return Ok(()) };
-    if let Some(log) = log {
-        // Jobs still on their way open files by name: never those of a successor.
-        log.folder_moved(&folder.path);
-        log.release_blocks();
-    }
-    // Whoever closed the log before has left its blocks.
-    dir.env().forget_closed(&PartitionName {
-        topic: spec.topic.clone(),
-        partition: spec.partition,
-        topic_id: topic_id.unwrap_or_default(),
-    });
-    dir.env().forget_folder(&spec.topic, spec.partition);
-    dir.syncer
-        .delete_later(Now::read().wall_ms, Deletion::Folder(folder));
-    Ok(())
-}
-
-/// Writes what is still in memory, then closes the log in order.
-fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> std::io::Result<()> {
-    loop {
-        let state = partition.lock();
-        let is_busy = |log: &Log| log.has_unwritten() || log.is_retiring();
-        if !state.log.as_ref().is_some_and(is_busy) {
-            break;
-        }
-        let dir = &partition.dir;
-        if dir.has_failed() || dir.is_read_only() || shared.is_ending() {
-            return Err(std::io::Error::other("not everything was written"));
-        }
-        partition.unlock_and_write_all(state);
-        shared.await_writers(DRAIN_LOOK);
-    }
-    if let Some(mut log) = take_log(partition) {
-        log.close_cleanly()?;
-    }
-    partition.dir.unclosed.fetch_sub(1, Ordering::Relaxed);
-    Ok(())
 }

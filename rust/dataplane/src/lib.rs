@@ -92,6 +92,7 @@ mod shared;
 mod shutdown;
 mod statistics;
 mod steering;
+mod stopping;
 mod sweep;
 mod syncer;
 mod threads;
@@ -104,5 +105,5 @@ mod writer_queue;
 
 pub use heartbeat::Heartbeat;
 pub use offset_commit::{CommitBatch, OffsetCommit, commit_error};
-pub use offset_table::{CommittedOffset, OffsetTable, TopicPartition};
+pub use offset_table::{CommittedOffset, OffsetExpiry, OffsetTable, TopicPartition};
 pub use plane::{Closed, DataPlane, OpenError};

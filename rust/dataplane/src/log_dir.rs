@@ -12,6 +12,7 @@ use crate::api::PlaneConfig;
 use crate::outbox::Outbox;
 use crate::parking::Park;
 use crate::partition::Partition;
+use crate::stopping::Unclosed;
 use crate::syncer::SyncerQueue;
 use crate::writer_queue::{Backlog, WriterQueue};
 
@@ -70,9 +71,8 @@ pub struct LogDirState {
     pub flush_bytes: usize,
     is_announced: AtomicBool,
     lacks_space: AtomicBool,
-    /// Logs that were given up and are not closed in order: while there are any, the directory is
-    /// not clean.
-    pub unclosed: AtomicUsize,
+    /// See there.
+    pub unclosed: Unclosed,
     /// Held while rows are gathered and written, or one that was just lowered, and while those of a deleted partition are taken
     /// out: what was gathered before must not be written afterwards.
     pub checkpoints: Mutex<()>,
@@ -105,7 +105,7 @@ impl LogDirState {
             is_announced: AtomicBool::new(false),
             lacks_space: AtomicBool::new(false),
             park,
-            unclosed: AtomicUsize::new(0),
+            unclosed: Unclosed::default(),
             checkpoints: Mutex::default(),
         })
     }

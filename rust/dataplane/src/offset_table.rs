@@ -9,6 +9,7 @@
 //! control plane looks at the table: whatever must not fall apart is one call here.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use parking_lot::Mutex;
 
@@ -27,6 +28,28 @@ pub struct CommittedOffset {
     pub commit_ms: i64,
     /// When it expires by the client's wish.
     pub expire_ms: i64,
+}
+
+/// When committed offsets are over (KIP-211). Times are milliseconds since the epoch.
+#[derive(Clone, Copy, Debug)]
+pub struct OffsetExpiry {
+    /// The clock's time.
+    pub now_ms: i64,
+    /// How long an offset is kept.
+    pub retention_ms: i64,
+    /// Since when that counts; `None`: since the commit.
+    pub since_ms: Option<i64>,
+}
+
+impl OffsetExpiry {
+    /// One that a client gave its own time to live goes by that alone.
+    fn is_over(&self, offset: &CommittedOffset) -> bool {
+        if offset.expire_ms >= 0 {
+            return self.now_ms >= offset.expire_ms;
+        }
+        let since_ms = self.since_ms.unwrap_or(offset.commit_ms);
+        self.now_ms.saturating_sub(since_ms) >= self.retention_ms
+    }
 }
 
 /// Names one append of a group: each has a number of its own.
@@ -103,6 +126,43 @@ impl OffsetTable {
         all
     }
 
+    /// Up to `max` committed offsets behind a partition, or from the first one on, in order of topic and
+    /// partition.
+    pub fn page(
+        &self,
+        after: Option<(&str, i32)>,
+        max: usize,
+    ) -> Vec<(TopicPartition, CommittedOffset)> {
+        let inner = self.inner.lock();
+        let from = after.map_or(Bound::Unbounded, |(topic, _)| Bound::Included(topic));
+        let topics = inner.topics.range::<str, _>((from, Bound::Unbounded));
+        let committed = topics.flat_map(|(topic, partitions)| {
+            let behind = match after {
+                Some((known, partition)) if *known == **topic => Bound::Excluded(partition),
+                _ => Bound::Unbounded,
+            };
+            let rest = partitions.range((behind, Bound::Unbounded));
+            rest.filter_map(move |(partition, slot)| {
+                let committed = slot.committed.clone()?;
+                Some(((topic.to_string(), *partition), committed))
+            })
+        });
+        committed.take(max).collect()
+    }
+
+    /// Topics with offsets that are committed or on their way.
+    pub fn topics(&self) -> Vec<String> {
+        let inner = self.inner.lock();
+        inner.topics.keys().map(ToString::to_string).collect()
+    }
+
+    /// The same of partitions of a topic.
+    pub fn partitions(&self, topic: &str) -> Vec<i32> {
+        let inner = self.inner.lock();
+        let partitions = inner.topics.get(topic).into_iter();
+        partitions.flat_map(BTreeMap::keys).copied().collect()
+    }
+
     /// An append with offsets of these partitions has begun.
     pub fn stage<'a>(&self, ticket: Ticket, partitions: impl Iterator<Item = (&'a str, i32)>) {
         let mut inner = self.inner.lock();
@@ -155,24 +215,29 @@ impl OffsetTable {
             .collect()
     }
 
-    /// Forgets offsets that are still those of these records, and of which no commit is under way;
-    /// returns their partitions.
-    pub fn remove_unchanged<'a>(
+    /// Forgets offsets whose time is over and of which no commit is under way, but for those that
+    /// `is_kept` names; returns their partitions. In one call, so that a commit that arrives meanwhile is
+    /// seen.
+    pub fn remove_expired(
         &self,
-        records: impl Iterator<Item = (&'a str, i32, i64)>,
+        expiry: OffsetExpiry,
+        is_kept: impl Fn(&str, i32) -> bool,
     ) -> Vec<TopicPartition> {
         let mut inner = self.inner.lock();
-        let mut removed = Vec::new();
-        for (topic, partition, record_offset) in records {
-            let is_unchanged = inner.slot(topic, partition).is_some_and(|slot| {
-                let known = slot.committed.as_ref().map(|known| known.record_offset);
-                known == Some(record_offset) && slot.pending.is_empty()
-            });
-            if is_unchanged && inner.remove(topic, partition) {
-                removed.push((topic.to_owned(), partition));
+        let mut expired = Vec::new();
+        for (topic, partitions) in &inner.topics {
+            for (partition, slot) in partitions {
+                let committed = slot.committed.as_ref();
+                let is_over = committed.is_some_and(|offset| expiry.is_over(offset));
+                if is_over && slot.pending.is_empty() && !is_kept(topic, *partition) {
+                    expired.push((topic.to_string(), *partition));
+                }
             }
         }
-        removed
+        for (topic, partition) in &expired {
+            inner.remove(topic, *partition);
+        }
+        expired
     }
 
     /// Forgets everything; returns what [`OffsetTable::remove`] would.
@@ -357,14 +422,62 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_not_changed_since_expires() {
+    fn what_is_over_expires_unless_it_is_kept_or_on_its_way() {
         let table = OffsetTable::default();
-        table.keep([("t", 0, at(1, 1)), ("t", 1, at(2, 1)), ("t", 2, at(3, 1))].into_iter());
-        table.keep([("t", 1, at(9, 2))].into_iter());
-        table.stage(1, [("t", 2)].into_iter());
-        let seen = [("t", 0, 1), ("t", 1, 2), ("t", 2, 3), ("t", 3, 4)];
-        assert_eq!(table.remove_unchanged(seen.into_iter()), [("t".into(), 0)]);
-        assert_eq!((table.len(), table.pending()), (2, 1));
+        let own_time = CommittedOffset {
+            expire_ms: 90,
+            ..at(4, 1)
+        };
+        let late = CommittedOffset {
+            commit_ms: 60,
+            ..at(5, 1)
+        };
+        let rows = [("t", 0, at(1, 1)), ("t", 1, at(2, 1)), ("t", 2, at(3, 1))];
+        table.keep(rows.into_iter());
+        table.keep([("t", 3, own_time), ("t", 4, late), ("u", 0, at(6, 1))].into_iter());
+        table.stage(1, [("t", 1)].into_iter());
+        let expiry = OffsetExpiry {
+            now_ms: 80,
+            retention_ms: 75,
+            since_ms: None,
+        };
+        let is_kept = |topic: &str, _| topic == "u";
+        let expired = table.remove_expired(expiry, is_kept);
+        assert_eq!(expired, [("t".into(), 0), ("t".into(), 2)]);
+        assert_eq!((table.len(), table.pending()), (4, 1));
+        // The retention counts since the group is empty; its own time is over, too.
+        let later = OffsetExpiry {
+            now_ms: 90,
+            since_ms: Some(10),
+            ..expiry
+        };
+        let expired = table.remove_expired(later, is_kept);
+        assert_eq!(expired, [("t".into(), 3), ("t".into(), 4)]);
+        assert_eq!(table.topics(), ["t", "u"]);
+        assert_eq!(table.partitions("t"), [1]);
+    }
+
+    #[test]
+    fn pages_are_in_order_and_complete() {
+        let table = OffsetTable::default();
+        assert_eq!(table.page(None, 2), []);
+        let rows = [("a", 0), ("a", 2), ("b", 1), ("b", 5), ("c", 0)];
+        let kept = rows.iter().map(|(topic, index)| (*topic, *index, at(1, 1)));
+        table.keep(kept);
+        // A partition whose first commit is on its way has none yet.
+        table.stage(1, [("b", 2)].into_iter());
+        for size in 1..7 {
+            let mut found: Vec<(String, i32)> = Vec::new();
+            loop {
+                let after = found.last().map(|(topic, index)| (&**topic, *index));
+                let page = table.page(after, size);
+                if page.is_empty() {
+                    break;
+                }
+                found.extend(page.into_iter().map(|(key, _)| key));
+            }
+            assert_eq!(found, rows.map(|(topic, index)| (topic.to_owned(), index)));
+        }
     }
 
     #[test]

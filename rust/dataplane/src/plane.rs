@@ -33,7 +33,7 @@ use crate::syncer::Deletion;
 use crate::threads::Threads;
 use crate::{
     block_cache, housekeeping, internal_append, internal_read, kept_cache, leadership, report,
-    shutdown,
+    shutdown, stopping,
 };
 
 /// The kernel's queue of connections that wait to be accepted.
@@ -339,7 +339,7 @@ impl DataPlane {
     /// The plane was shut down.
     pub fn stop_partitions(&self, specs: Vec<StopSpec>) -> Result<TicketId, Closed> {
         let closed = self.open_for_commands()?;
-        let ticket = leadership::stop_partitions(&self.shared, specs);
+        let ticket = stopping::stop_partitions(&self.shared, specs);
         drop(closed);
         Ok(ticket)
     }

@@ -77,7 +77,7 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     if let Some(reason) = dir.env().poisoned() {
         return Err(reason.to_owned());
     }
-    let unclosed = dir.unclosed.load(Ordering::Relaxed);
+    let unclosed = dir.unclosed.len();
     if unclosed > 0 {
         return Err(format!("{unclosed} logs were still being closed"));
     }
@@ -201,6 +201,7 @@ fn clear_queues(shared: &Shared) {
     for dir in &shared.dirs {
         dir.writer.clear();
         drop(dir.take_waiting_for_space());
+        dir.unclosed.clear();
         dir.syncer.clear();
     }
 }

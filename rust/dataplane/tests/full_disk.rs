@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{CacheConfig, Event, PlaneConfig, TicketOutcome};
+use pyrklog_dataplane::api::{CacheConfig, Event, PlaneConfig, StopSpec, TicketOutcome};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;
@@ -415,5 +415,94 @@ fn others_are_opened_while_an_opening_waits() {
         panic!()
     };
     assert_eq!(codes, [0]);
+    assert_eq!(high_watermark(&test, "t"), 1);
+}
+
+fn stop(test: &mut TestPlane, topic: &str, delete: bool) -> Vec<i16> {
+    let spec = StopSpec {
+        topic: topic.into(),
+        partition: 0,
+        delete,
+    };
+    let ticket = test.plane.stop_partitions(vec![spec]).unwrap();
+    let TicketOutcome::Partitions(codes) = test.ticket(ticket) else {
+        panic!()
+    };
+    codes
+}
+
+/// A broker whose `t` has a record that is acknowledged and finds no space, and which was told to
+/// serve it no more: its log cannot be closed.
+fn stopped_with_something_unwritten(config: &PlaneConfig, disk: &FaultyDisk) -> TestPlane {
+    let mut test = start(config, disk);
+    test.create("t", 1);
+    test.create("other", 1);
+    let no_space = Fault::NoSpaceAfter(0);
+    disk.fail(Operation::Write, "t-0/", 0, usize::MAX, no_space);
+    let first = test.client().produce("t", 0, &batch(&[b"first"]));
+    assert_eq!(first, (ErrorCode::NONE, 0));
+    becomes(&test, "log_dir_read_only.0", 1);
+    let codes = stop(&mut test, "t", false);
+    assert_eq!(codes, [ErrorCode::KAFKA_STORAGE_ERROR.0]);
+    test
+}
+
+fn ends_clean(mut test: TestPlane) {
+    let other = test.client().produce("other", 0, &batch(&[b"v"]));
+    assert_eq!(other, (ErrorCode::NONE, 0));
+    test.events.extend(test.plane.drain_events(100));
+    let has_failed = |event: &Event| matches!(event, Event::LogDirFailed { .. });
+    assert!(!test.events.iter().any(has_failed));
+    assert!(test.shutdown(), "clean");
+}
+
+/// The story: a partition is moved away from a full disk, so that it is stopped and then deleted. What
+/// it had not written was tried again when there was space, in a folder that was gone: the directory
+/// failed.
+#[test]
+fn a_partition_that_could_not_be_closed_can_be_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = stopped_with_something_unwritten(&config, &disk);
+    assert_eq!(stop(&mut test, "t", true), [0]);
+    assert!(!dir.path().join("logs/t-0").exists());
+    assert_eq!(test.statistic("unwritten_bytes"), 0);
+    disk.heal();
+    test.wait_for_notice("log_dir_has_space");
+    ends_clean(test);
+}
+
+/// Two logs of a partition would write the same files, and the second would not know the record.
+#[test]
+fn a_partition_that_could_not_be_closed_is_closed_before_it_is_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = stopped_with_something_unwritten(&config, &disk);
+    let spec = TestPlane::leader_spec("t", 0, 1);
+    assert_eq!(test.become_leaders(vec![spec]), [0]);
+    disk.heal();
+    test.wait_for_notice("log_dir_has_space");
+    let mut client = test.client();
+    let next = eventually("records are taken", || {
+        let (error, offset) = client.produce("t", 0, &batch(&[b"next"]));
+        (error == ErrorCode::NONE).then_some(offset)
+    });
+    assert_eq!(next, 1);
+    assert_eq!(client.fetch_one("t", 0, 0).batches(), [0, 1]);
+    ends_clean(test);
+}
+
+#[test]
+fn a_partition_that_could_not_be_closed_is_closed_when_there_is_space() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = stopped_with_something_unwritten(&config, &disk);
+    disk.heal();
+    test.wait_for_notice("log_dir_has_space");
+    // Behind the closing, which has the same key.
+    assert_eq!(stop(&mut test, "t", false), [0]);
+    ends_clean(test);
+    let mut test = start(&config, &disk);
+    test.create("t", 1);
     assert_eq!(high_watermark(&test, "t"), 1);
 }

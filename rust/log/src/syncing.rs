@@ -32,16 +32,49 @@ pub(crate) struct SyncState {
     pub in_flight: bool,
     /// The folder was just made: its own entry is not durable either.
     pub new_folder: bool,
+    pub in_hand: InHand,
+}
+
+/// What jobs under way sync besides segments. A writer's job and the syncer's may overlap: each makes
+/// durable what the other took, since the one that ends first says that all below its end is.
+#[derive(Debug, Default)]
+pub(crate) struct InHand {
+    jobs: usize,
+    files: Vec<String>,
+    new_folder: bool,
 }
 
 impl SyncState {
     /// Remembers the small files that a tail's job writes.
     pub fn note_files(&mut self, tail: &Tail) {
         for name in tail.file_names() {
-            if !self.files.iter().any(|known| known == name) {
-                self.files.push(name.to_owned());
-            }
+            add_name(&mut self.files, name);
         }
+    }
+
+    /// What a job has to sync besides segments: small files, and whether the folder's own entry.
+    fn take_rest(&mut self) -> (Vec<String>, bool) {
+        let in_hand = &mut self.in_hand;
+        in_hand.jobs += 1;
+        in_hand.new_folder |= std::mem::take(&mut self.new_folder);
+        for name in self.files.drain(..) {
+            add_name(&mut in_hand.files, &name);
+        }
+        (in_hand.files.clone(), in_hand.new_folder)
+    }
+
+    /// A job is done, or cannot be.
+    fn job_ended(&mut self) {
+        self.in_hand.jobs -= 1;
+        if self.in_hand.jobs == 0 {
+            self.in_hand = InHand::default();
+        }
+    }
+}
+
+fn add_name(names: &mut Vec<String>, name: &str) {
+    if !names.iter().any(|known| known == name) {
+        names.push(name.to_owned());
     }
 }
 
@@ -200,10 +233,9 @@ impl Log {
         let (files, new_folder) = job.into_rest();
         self.sync.new_folder |= new_folder;
         for name in files {
-            if !self.sync.files.contains(&name) {
-                self.sync.files.push(name);
-            }
+            add_name(&mut self.sync.files, &name);
         }
+        self.sync.job_ended();
     }
 
     /// When `flush.ms` next asks for a sync of what is written, a part of it early at most; `None`
@@ -217,12 +249,12 @@ impl Log {
     }
 
     pub(crate) fn sync_job(&mut self, segments: Vec<Arc<Segment>>, end: i64) -> SyncJob {
-        let files = std::mem::take(&mut self.sync.files);
-        let new_folder = std::mem::take(&mut self.sync.new_folder);
+        let (files, new_folder) = self.sync.take_rest();
         SyncJob::new(&self.env, &self.folder, segments, files, end, new_folder)
     }
 
     pub(crate) fn synced(&mut self, job: &SyncJob) {
+        self.sync.job_ended();
         self.sync.recovery_point = self.sync.recovery_point.max(job.end);
         let (synced, end) = (self.sync.recovery_point, self.end.offset);
         self.sync.ages.forget_below(synced, end);

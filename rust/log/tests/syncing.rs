@@ -68,3 +68,27 @@ fn a_segment_that_is_closed_during_a_sync_is_synced_again() {
         assert!(contents.starts_with(&rig.contents()));
     }
 }
+
+/// The syncer had taken the entry of the new folder and the epochs' file; the writer's sync of the last
+/// record (`flush.messages`) was done before, and so the records were acknowledged.
+#[test]
+fn a_sync_by_the_writer_covers_what_the_syncer_has_in_hand() {
+    for seed in 0..50 {
+        let mut rig = Rig::new(LogConfig {
+            flush_messages: 5,
+            ..LogConfig::default()
+        });
+        rig.put(&["a"]);
+        let job = rig.log.take_sync(SyncScope::Written).unwrap();
+        for _ in 0..4 {
+            rig.put(&["b"]);
+        }
+        assert_eq!(rig.log.synced_end(), 5);
+        let state = rig.state(false);
+        rig.memory.reboot(seed);
+        drop(job);
+        rig.reopen(state);
+        assert_eq!(rig.log.log_end_offset(), 5, "seed {seed}");
+        assert_eq!(rig.log.end_offset_for_epoch(0), (0, 5), "seed {seed}");
+    }
+}

@@ -305,7 +305,7 @@ class Play:
             pass
         assert not loader.skipped
         for loaded in loader.finish():
-            other.machine.restore(loaded.value, loaded.committed, loaded.transactions)
+            other.machine.restore(loaded.value, loaded.offsets)
         other.log = list(self.log)
         other.take(other.machine.loaded(self.now_ms))
         return other

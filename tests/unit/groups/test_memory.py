@@ -15,6 +15,7 @@ from pyrklog.groups.memory import (
     GroupMemory,
     Share,
 )
+from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.registry import Outcome, Registry
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.subscription import TOPICS_MAX, all_subscribed_topics, subscribed_topics
@@ -176,7 +177,7 @@ def test_what_the_log_says_is_taken_in_and_a_partition_takes_its_part_along() ->
     value = GroupValue("consumer", 3, "range", "m", 0, [member])
     registry.unload(0)
     registry.begin_load(0, 1)
-    loaded = registry.finish_load(0, [LoadedGroup("large", value, {}, {})], 0)
+    loaded = registry.finish_load(0, [LoadedGroup("large", value, GroupOffsets())], 0)
     assert not loaded.failed
     assert registry.memory.used_bytes > MAX_BYTES
     assert _join(registry, _request("new", "0")) is NO_ROOM
@@ -321,7 +322,7 @@ def test_groups_of_the_log_that_nobody_answers_for_leave_room_for_members() -> N
     registry = _registry()
     registry.unload(0)
     registry.begin_load(0, 1)
-    loaded = (LoadedGroup(f"simple-{number}", None, {}, {}) for number in range(100))
+    loaded = (LoadedGroup(f"simple-{number}", None, GroupOffsets()) for number in range(100))
     registry.finish_load(0, loaded, 0)
     assert registry.memory.used_bytes > 2 * MAX_BYTES
     assert _join(registry, _request("g", "0")) is ErrorCode.NONE
@@ -333,7 +334,7 @@ def _with_groups_of_the_log() -> Registry:
     registry.unload(0)
     registry.begin_load(0, 1)
     count = MAX_BYTES // GROUP_BYTES
-    loaded = (LoadedGroup(f"simple-{number}", None, {}, {}) for number in range(count))
+    loaded = (LoadedGroup(f"simple-{number}", None, GroupOffsets()) for number in range(count))
     registry.finish_load(0, loaded, 0)
     return registry
 
@@ -378,7 +379,7 @@ def test_a_loaded_group_without_a_leader_counts_for_its_first_member() -> None:
     registry.begin_load(0, 1)
     member = MemberValue("m", None, "c", "/h", 10_000, 10_000, bytes(10), b"")
     value = GroupValue("consumer", 3, "range", None, 0, [member])
-    registry.finish_load(0, [LoadedGroup("g", value, {}, {})], 0)
+    registry.finish_load(0, [LoadedGroup("g", value, GroupOffsets())], 0)
     assert registry.memory.of_host("/h") == registry.memory.used_bytes
 
 
@@ -443,7 +444,7 @@ def test_a_loaded_group_has_its_reserve_however_full_the_memory_is() -> None:
     registry.begin_load(0, 1)
     loaded = [
         LoadedGroup(
-            one.member_id, GroupValue("consumer", 3, "range", one.member_id, 0, [one]), {}, {}
+            one.member_id, GroupValue("consumer", 3, "range", one.member_id, 0, [one]), GroupOffsets()
         )
         for one in reversed(members)
     ]

@@ -368,7 +368,7 @@ def test_a_deleted_group_takes_its_offsets_with_it() -> None:
 def test_deleted_topics_take_their_offsets_with_them() -> None:
     play = Play()
     play.commit({T0: 1, U0: 2})
-    play.take(play.machine.partitions_deleted([T0, T1], play.now_ms))
+    play.take(play.machine.partitions_deleted({"t": {0, 1}}, play.now_ms))
     assert play.committed() == play.reloaded().committed() == {U0: 2}
-    play.take(play.machine.partitions_deleted([U0], play.now_ms))
+    play.take(play.machine.partitions_deleted({"u": {0}}, play.now_ms))
     assert play.state_name == "Dead"

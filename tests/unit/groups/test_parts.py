@@ -18,6 +18,7 @@ from pyrklog.groups.batching import (
 from pyrklog.groups.loading import LoadedGroup, PartitionLoader
 from pyrklog.groups.machine import GroupMachine
 from pyrklog.groups.memory import GroupMemory
+from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.placement import java_hash, partition_of
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.subscription import subscribed_topics
@@ -238,7 +239,7 @@ def _load(*batches: InternalBatch) -> tuple[dict[str, LoadedGroup], PartitionLoa
 
 
 def _committed(group: LoadedGroup) -> dict[int, int]:
-    return {partition: o.value.offset for (_, partition), o in group.committed.items()}
+    return {partition: value.offset for (_, partition), value in group.offsets.items()}
 
 
 def test_later_records_count() -> None:
@@ -265,7 +266,10 @@ def test_a_transaction_counts_with_its_marker() -> None:
     assert _committed(groups["g"]) == {0: 1}
     assert "h" not in groups
     assert _committed(groups["k"]) == {}
-    assert groups["k"].transactions[9][("t", 0)].value.offset == 1
+    offsets = groups["k"].offsets
+    assert offsets.open_producers == {9}
+    offsets.complete_transaction(9, commit=True)
+    assert _committed(groups["k"]) == {0: 1}
 
 
 def test_a_plain_commit_within_a_transaction_is_the_newer_one() -> None:
@@ -300,14 +304,14 @@ def test_a_damaged_group_that_names_a_member_twice_is_taken_in_once() -> None:
         MemberValue("b", "i", session_timeout_ms=3, rebalance_timeout_ms=1),
     ]
     machine = GroupMachine("g", GroupSettings(), 0, GroupMemory(2**30))
-    machine.restore(GroupValue("consumer", 3, "range", "gone", 5, members), {}, {})
+    machine.restore(GroupValue("consumer", 3, "range", "gone", 5, members), GroupOffsets())
     assert list(machine.group.roster.members) == ["a"]
     assert machine.group.roster.leader == "a"
 
 
 def test_an_empty_group_that_another_broker_wrote_gets_its_tombstone() -> None:
     machine = GroupMachine("g", GroupSettings(), 0, GroupMemory(2**30))
-    machine.restore(GroupValue("consumer", 1), {}, {})
+    machine.restore(GroupValue("consumer", 1), GroupOffsets())
     [append] = [e for e in machine.expire(0) if isinstance(e, Append)]
     assert append.records == [NewRecord(encode_group_key(GroupKey("g")), None)]
 

@@ -1,0 +1,305 @@
+//! Giving up partitions: closing or deleting their logs. The order is that of [`crate::leadership`].
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pyrklog_arena::PartitionName;
+use pyrklog_log::Log;
+use pyrklog_wire::ErrorCode;
+
+use crate::api::{StopSpec, TicketId};
+use crate::clock::Now;
+use crate::commands::{Command, Gathering};
+use crate::log_dir::LogDirState;
+use crate::outbox::Outbox;
+use crate::partition::{Partition, Role};
+use crate::shared::Shared;
+use crate::syncer::Deletion;
+
+/// How long a stopped partition's last bytes may take to be written, looked at this often.
+const DRAIN_LOOK: Duration = Duration::from_millis(2);
+
+/// Partitions of a log directory that were given up and whose logs are not closed yet. On a full disk
+/// that lasts: what is unwritten waits for space. While there are any, the directory is not clean.
+#[derive(Debug, Default)]
+pub struct Unclosed {
+    by_name: Mutex<HashMap<(Arc<str>, i32), Arc<Partition>>>,
+    /// Whose closing failed, so that they never will be.
+    failed: AtomicUsize,
+}
+
+impl Unclosed {
+    /// One that is given up. Where an earlier one of the name is not closed, this one has no log yet.
+    fn add(&self, partition: &Arc<Partition>) {
+        let mut by_name = self.by_name.lock();
+        let entry = by_name.entry((Arc::clone(&partition.topic.name), partition.index));
+        entry.or_insert_with(|| Arc::clone(partition));
+    }
+
+    fn closed(&self, partition: &Arc<Partition>) {
+        let key = (Arc::clone(&partition.topic.name), partition.index);
+        let mut by_name = self.by_name.lock();
+        if by_name
+            .get(&key)
+            .is_some_and(|other| Arc::ptr_eq(other, partition))
+        {
+            by_name.remove(&key);
+        }
+    }
+
+    fn failed(&self, partition: &Arc<Partition>) {
+        self.closed(partition);
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self, topic: &str, index: i32) -> Option<Arc<Partition>> {
+        let key = (Arc::from(topic), index);
+        self.by_name.lock().get(&key).cloned()
+    }
+
+    fn take(&self, topic: &str, index: i32) -> Option<Arc<Partition>> {
+        let key = (Arc::from(topic), index);
+        self.by_name.lock().remove(&key)
+    }
+
+    fn all(&self) -> Vec<Arc<Partition>> {
+        self.by_name.lock().values().cloned().collect()
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.by_name.lock().len() + self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Forgets them, after the end: partitions hold their directory, and so its lock.
+    pub fn clear(&self) {
+        let forgotten = std::mem::take(&mut *self.by_name.lock());
+        drop(forgotten);
+    }
+}
+
+/// Stops serving partitions; see [`crate::DataPlane::stop_partitions`].
+pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
+    let ticket = shared.commands.ticket();
+    let held = shared.registry.load();
+    let mut outbox = shared.outbox();
+    let mut stopped: Vec<Arc<Partition>> = Vec::new();
+    let mut commands = Vec::new();
+    let gathering = Gathering::new(ticket, vec![0; specs.len()], specs.len());
+    let is_empty = specs.is_empty();
+    for (index, spec) in specs.into_iter().enumerate() {
+        let partition = held.partition(&spec.topic, spec.partition).cloned();
+        if let Some(partition) = &partition {
+            begin_stop(partition, spec.delete, &mut outbox);
+            stopped.push(Arc::clone(partition));
+        }
+        // Now, not when the command runs: by then the name may be placed anew.
+        let placement = &shared.placement;
+        let folder = spec
+            .delete
+            .then(|| placement.release(&spec.topic, spec.partition, &shared.dirs))
+            .flatten()
+            .cloned();
+        let held_in = partition.as_ref().map(|partition| &partition.dir);
+        let dir = held_in.or(folder.as_ref()).map_or(0, |dir| dir.index);
+        let gathering = Arc::clone(&gathering);
+        commands.push(Command {
+            key: (Arc::from(spec.topic.as_str()), spec.partition),
+            dir,
+            run: Box::new(move |shared| {
+                let code = stop(shared, partition.as_ref(), folder.as_ref(), &spec);
+                gathering.done(shared, index, code.0);
+            }),
+        });
+    }
+    if !stopped.is_empty() {
+        shared.registry.remove(&stopped);
+    }
+    outbox.deliver(&shared.inboxes);
+    if is_empty {
+        gathering.complete(shared);
+    } else {
+        shared.commands.submit(shared, commands);
+    }
+    ticket
+}
+
+/// Closes partitions of topics that were deleted while this broker was not told, and whose names are
+/// others' by now: before those are opened.
+pub fn close_replaced(shared: &Arc<Shared>, replaced: Vec<Arc<Partition>>) {
+    if replaced.is_empty() {
+        return;
+    }
+    let mut outbox = shared.outbox();
+    for partition in &replaced {
+        begin_stop(partition, false, &mut outbox);
+    }
+    outbox.deliver(&shared.inboxes);
+    let commands = replaced.into_iter().map(|partition| Command {
+        key: (Arc::clone(&partition.topic.name), partition.index),
+        dir: partition.dir.index,
+        run: Box::new(move |shared| {
+            let spec = StopSpec {
+                topic: partition.topic.name.to_string(),
+                partition: partition.index,
+                delete: false,
+            };
+            stop(shared, Some(&partition), None, &spec);
+        }),
+    });
+    shared.commands.submit(shared, commands);
+}
+
+/// From now on it serves nobody; a command closes or deletes its log.
+fn begin_stop(partition: &Arc<Partition>, delete: bool, outbox: &mut Outbox) {
+    let mut state = partition.lock();
+    state.role = Role::Stopped;
+    state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, outbox);
+    if !delete {
+        partition.dir.unclosed.add(partition);
+    }
+}
+
+/// `folder` is the directory that holds the folder of a partition to be deleted.
+fn stop(
+    shared: &Arc<Shared>,
+    partition: Option<&Arc<Partition>>,
+    folder: Option<&Arc<LogDirState>>,
+    spec: &StopSpec,
+) -> ErrorCode {
+    let result = if spec.delete {
+        let deleted = delete(shared, partition, folder, spec);
+        if let (Err(_), Some(dir)) = (&deleted, folder) {
+            shared.placement.kept(&spec.topic, spec.partition, dir);
+        }
+        deleted
+    } else {
+        partition.map_or(Ok(()), |partition| close(shared, partition))
+    };
+    match result {
+        Ok(()) => ErrorCode::NONE,
+        Err(error) => {
+            tell(shared, &spec.topic, spec.partition, &error);
+            ErrorCode::KAFKA_STORAGE_ERROR
+        }
+    }
+}
+
+fn tell(shared: &Shared, topic: &str, index: i32, error: &io::Error) {
+    let fields = vec![
+        ("topic", topic.to_owned()),
+        ("partition", index.to_string()),
+        ("reason", error.to_string()),
+    ];
+    shared.events.notice("stopping_failed", "error", fields);
+}
+
+/// Lets the log go; what of it was not written is not counted any more.
+fn take_log(partition: &Partition) -> Option<Log> {
+    let mut state = partition.lock();
+    let log = state.log.take();
+    state.count_unwritten(&partition.dir);
+    log
+}
+
+fn delete(
+    shared: &Arc<Shared>,
+    partition: Option<&Arc<Partition>>,
+    dir: Option<&Arc<LogDirState>>,
+    spec: &StopSpec,
+) -> io::Result<()> {
+    // It may have been stopped before, and not been closed since; then one that was taken up behind it
+    // has no log yet.
+    let unclosed = dir.and_then(|dir| dir.unclosed.take(&spec.topic, spec.partition));
+    let mut log = None;
+    for partition in unclosed.iter().chain(partition) {
+        // Jobs on their way find no log when they are done, and are forgotten.
+        log = log.or(take_log(partition));
+        let mut outbox = shared.outbox();
+        partition.dir.unpark(&mut outbox);
+        outbox.deliver(&shared.inboxes);
+    }
+    let Some(dir) = dir else { return Ok(()) };
+    if log.is_some() {
+        // Should the folder stay, nobody will close its log.
+        dir.env().leave_open(&spec.topic, spec.partition);
+    }
+    let topic_id = dir.files.stored_topic_id(&spec.topic, spec.partition);
+    let folder = dir.delete_folder(&spec.topic, spec.partition, shared.unique())?;
+    let Some(folder) = folder else { return Ok(()) };
+    if let Some(log) = log {
+        // Jobs still on their way open files by name: never those of a successor.
+        log.folder_moved(&folder.path);
+        log.release_blocks();
+    }
+    // Whoever closed the log before has left its blocks.
+    dir.env().forget_closed(&PartitionName {
+        topic: spec.topic.clone(),
+        partition: spec.partition,
+        topic_id: topic_id.unwrap_or_default(),
+    });
+    dir.env().forget_folder(&spec.topic, spec.partition);
+    dir.syncer
+        .delete_later(Now::read().wall_ms, Deletion::Folder(folder));
+    Ok(())
+}
+
+/// An earlier stop of the same partition may have found no space for what was unwritten. Its log is closed
+/// before another is opened: two would write the same files.
+///
+/// # Errors
+/// It cannot be closed now; on a full disk the error is one that may pass.
+pub fn close_before(shared: &Arc<Shared>, partition: &Arc<Partition>) -> io::Result<()> {
+    let dir = &partition.dir;
+    match dir.unclosed.get(&partition.topic.name, partition.index) {
+        Some(earlier) if !Arc::ptr_eq(&earlier, partition) => close(shared, &earlier),
+        _ => Ok(()),
+    }
+}
+
+/// There is space again: closes what could not be closed.
+pub fn close_again(shared: &Arc<Shared>, dir: &LogDirState) {
+    let commands = dir.unclosed.all().into_iter().map(|partition| Command {
+        key: (Arc::clone(&partition.topic.name), partition.index),
+        dir: dir.index,
+        run: Box::new(move |shared| {
+            // After another error the directory is not clean, and the next start recovers it.
+            if let Err(error) = close(shared, &partition) {
+                tell(shared, &partition.topic.name, partition.index, &error);
+            }
+        }),
+    });
+    shared.commands.submit(shared, commands);
+}
+
+/// Writes what is still in memory, then closes the log in order.
+fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> io::Result<()> {
+    loop {
+        let state = partition.lock();
+        let is_busy = |log: &Log| log.has_unwritten() || log.is_retiring();
+        if !state.log.as_ref().is_some_and(is_busy) {
+            break;
+        }
+        let dir = &partition.dir;
+        if dir.has_failed() || shared.is_ending() {
+            return Err(io::Error::other("not everything was written"));
+        }
+        partition.unlock_and_write_all(state);
+        if dir.is_read_only() {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        shared.await_writers(DRAIN_LOOK);
+    }
+    if let Some(mut log) = take_log(partition) {
+        if let Err(error) = log.close_cleanly() {
+            partition.dir.unclosed.failed(partition);
+            return Err(error);
+        }
+    }
+    partition.dir.unclosed.closed(partition);
+    Ok(())
+}
