@@ -332,8 +332,8 @@ class OffsetTable:
         kept_topics: Set[str],
         kept: Set[tuple[str, int]],
     ) -> list[tuple[str, int]]:
-        """Forgets offsets whose time is over, counted since then or since each commit, but for these
-        and those of which a commit is under way; returns their partitions."""
+        """Forgets offsets whose time is over, counted since then or since each commit, but for
+        these and those of which a commit is under way; returns their partitions."""
     def clear(self) -> list[tuple[str, int]]: ...
 
 @final

@@ -160,8 +160,8 @@ class ConfigAdmin:
         return effective + _describe_changed(levels, shown, include_synonyms, include_documentation)
 
     def _path(self, resource: ConfigResource, *, is_change: bool) -> str:
-        """The znode of a resource that may be described and altered here. As in Kafka, a topic's name
-        is looked at for describing only: to change one that cannot exist is to change none."""
+        """The znode of a resource that may be described and altered here. As in Kafka, a topic's
+        name is looked at for describing only: to change one that cannot exist is to change none."""
         if resource.type == RESOURCE_TOPIC:
             wrong = wrong_with_name(resource.name)
             if is_change and not resource.name:

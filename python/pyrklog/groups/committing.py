@@ -38,7 +38,6 @@ from pyrklog.internal_log import (
     AppendResult,
 )
 
-
 UNSTABLE = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 

@@ -11,7 +11,7 @@ told as delays, so that a clock that is set does not end anybody's session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import (

@@ -75,9 +75,7 @@ class GroupOffsets:
         """All committed offsets, in order of topic and partition."""
         return [(key, Offset(*found[1:])) for key, found in self._table.items()]
 
-    def page(
-        self, after: TopicPartition | None, size: int
-    ) -> list[tuple[TopicPartition, Offset]]:
+    def page(self, after: TopicPartition | None, size: int) -> list[tuple[TopicPartition, Offset]]:
         """Up to ``size`` of them behind a partition, or from the first one on."""
         return [(key, Offset(*found[1:])) for key, found in self._table.page(after, size)]
 
@@ -172,8 +170,8 @@ class GroupOffsets:
         return self._table.clear()
 
     def remove_deleted(self, deleted: Deleted) -> list[TopicPartition]:
-        """What :meth:`remove` does, for topics that are gone; it costs what the group has, not what is
-        gone."""
+        """What :meth:`remove` does, for topics that are gone; it costs what the group has, not
+        what is gone."""
         topics = set(self._table.topics())
         for offsets in self._transactions.values():
             topics.update(topic for topic, _ in offsets)
@@ -196,8 +194,8 @@ class GroupOffsets:
     ) -> list[TopicPartition]:
         """Forgets offsets whose time is over, but for these topics and those that are pending.
 
-        ``since_ms`` says since when the retention counts, None: since each commit; one that a client
-        gave its own time to live goes by that alone.
+        ``since_ms`` says since when the retention counts, None: since each commit; one that a
+        client gave its own time to live goes by that alone.
         """
         pending = {key for offsets in self._transactions.values() for key in offsets}
         return self._table.remove_expired(now_ms, retention_ms, since_ms, kept_topics, pending)

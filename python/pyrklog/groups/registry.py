@@ -1,8 +1,8 @@
 """The groups that this broker coordinates, by partition of ``__consumer_offsets``. Pure.
 
-A partition is *loading* from the moment this broker leads it until all groups of its log serve, then
-*owned* until it leads it no more. A group is in :attr:`Registry.groups` only while this broker leads
-its partition, so that the common case costs one look-up.
+A partition is *loading* from the moment this broker leads it until all groups of its log serve,
+then *owned* until it leads it no more. A group is in :attr:`Registry.groups` only while this broker
+leads its partition, so that the common case costs one look-up.
 
 Each event returns the machine that it went to, if any, and what is to be done.
 """
@@ -127,8 +127,8 @@ class Registry:
         return True
 
     def take_loaded(self, partition: int, groups: Iterable[LoadedGroup], now_ms: int) -> Loaded:
-        """Some of the groups that the log holds: they serve. Those of other partitions (the topic got
-        more since) are left out."""
+        """Some of the groups that the log holds: they serve. Those of other partitions (the topic
+        got more since) are left out."""
         done = Loaded([], [])
         if not self._is_loading(partition):
             return done

@@ -72,14 +72,14 @@ class GroupService(Protocol):
         """OffsetFetch of one group; None = all that it has."""
 
     def committed_count(self, group_id: str) -> int:
-        """How many offsets a group has committed, which is what OffsetFetch of all of them answers; 0
-        for a group that is not here."""
+        """How many offsets a group has committed, which is what OffsetFetch of all of them
+        answers; 0 for a group that is not here."""
 
     def fetch_page(
         self, group_id: str, after: TopicPartition | None, size: int, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset] | None:
-        """Up to ``size`` of all offsets that a group has committed, those behind ``after``; None where
-        the group is not here."""
+        """Up to ``size`` of all offsets that a group has committed, those behind ``after``; None
+        where the group is not here."""
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]

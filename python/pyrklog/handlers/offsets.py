@@ -1,6 +1,6 @@
 """OffsetCommit, OffsetFetch, OffsetDelete."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import trio
 
@@ -33,7 +33,8 @@ GROUP_ERROR_SINCE = 2
 """OffsetFetch: first version whose answer has an error of its own."""
 INT64_MAX = 2**63 - 1
 FETCHED_AT_ONCE_MAX = 1_000
-"""Offsets that are fetched, and made an answer, before others have their turn: some milliseconds."""
+"""Offsets that are fetched, and made an answer, before others have their turn: some
+milliseconds."""
 LARGE_WAITING_MAX = 2
 """Requests for more that wait for their turn; others are told to try again."""
 
@@ -171,9 +172,7 @@ def offset_fetch_now(
     return Later(gather, waits=False, is_large=True)
 
 
-def _asked_groups(
-    context: Context, request: OffsetFetchRequest
-) -> list[OffsetFetchRequestGroup]:
+def _asked_groups(context: Context, request: OffsetFetchRequest) -> list[OffsetFetchRequestGroup]:
     if context.api_version >= SEVERAL_GROUPS_SINCE:
         return request.groups
     return [OffsetFetchRequestGroup(request.group_id, topics=request.topics)]

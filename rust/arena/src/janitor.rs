@@ -7,10 +7,12 @@ use crate::arena::Arena;
 use crate::layout::CHUNK_BYTES;
 use crate::room::Room;
 
-/// Free chunks kept ahead of need at least; and at most, which is also a share of the cap.
+/// Free chunks kept ahead of need at least; and at most, which is also a share of the cap: a smaller one
+/// while the arena can grow, since memory is not populated for nothing.
 const AHEAD_MIN: usize = 16;
 const AHEAD_MAX: usize = 256;
 const AHEAD_SHARE: usize = 8;
+const GROW_SHARE: usize = 64;
 
 /// How much is needed is told by what was filled in the last two windows of this length. Looks would be
 /// no measure: an append that finds few free chunks brings one about. It is wanted so many times, since on
@@ -27,9 +29,8 @@ const LOW_SHARE: usize = 2;
 /// at again.
 const STEPS_MAX: usize = 64;
 
-/// Free chunks beyond those, and beyond these shares of the cap and of what is held, are given back when
-/// nobody has wanted them for so long; so many in one look.
-const IDLE_SHARE: usize = 64;
+/// Free chunks beyond those, and beyond these shares of the cap (as while it grows) and of what is held, are
+/// given back when nobody has wanted them for so long; so many in one look.
 const SURPLUS_SHARE: usize = 16;
 const SURPLUS_MS: i64 = 10_000;
 const SURPLUS_STEPS: usize = 8;
@@ -82,8 +83,12 @@ impl Janitor {
         self.is_stuck = false;
         tended.is_busy = self.note_fresh(arena, now_ms);
         let fresh = (self.fresh_bytes + self.fresh_before_bytes).div_ceil(CHUNK_BYTES as u64);
-        let ahead = ahead(arena, fresh as usize * AHEAD_WINDOWS);
-        let low = (ahead / LOW_SHARE).max(LOW_MIN);
+        let fresh = fresh as usize * AHEAD_WINDOWS;
+        let ahead = Ahead {
+            growing: ahead(arena, fresh, GROW_SHARE),
+            full: ahead(arena, fresh, AHEAD_SHARE),
+        };
+        let low = (ahead.of(arena) / LOW_SHARE).max(LOW_MIN);
         arena.low().store(low as u32, Ordering::Relaxed);
         let excess = arena.populated().saturating_sub(arena.limit()) as usize;
         let to_give_back = room.give_back_bytes.div_ceil(CHUNK_BYTES as u64);
@@ -93,7 +98,12 @@ impl Janitor {
         if to_give_back > 0 {
             arena.set_allowance(0);
             let is_used = tended.is_busy;
-            self.shrink(arena, to_give_back, is_used.then_some(ahead), &mut tended);
+            self.shrink(
+                arena,
+                to_give_back,
+                is_used.then_some(ahead.growing),
+                &mut tended,
+            );
         } else {
             let allowance = room.grow_bytes / CHUNK_BYTES as u64;
             arena.set_allowance(u32::try_from(allowance).unwrap_or(u32::MAX));
@@ -119,10 +129,10 @@ impl Janitor {
         fresh_bytes > 0
     }
 
-    fn keep_ahead(&mut self, arena: &Arena, ahead: usize, tended: &mut Tended) {
+    fn keep_ahead(&mut self, arena: &Arena, ahead: Ahead, tended: &mut Tended) {
         arena.collect();
         for _ in 0..STEPS_MAX {
-            if arena.free_soon() >= ahead {
+            if arena.free_soon() >= ahead.of(arena) {
                 return;
             }
             if arena.reclaim_sparse() {
@@ -151,10 +161,10 @@ impl Janitor {
     }
 
     /// Memory that holds nothing, and will not soon: of deleted topics, of a burst that is over.
-    fn give_back_surplus(&mut self, arena: &Arena, now_ms: i64, ahead: usize, tended: &mut Tended) {
+    fn give_back_surplus(&mut self, arena: &Arena, now_ms: i64, ahead: Ahead, tended: &mut Tended) {
         let held_chunks = arena.counters().held_bytes() as usize / CHUNK_BYTES;
-        let idle = arena.limit() as usize / IDLE_SHARE;
-        let kept = ahead.max(idle).max(held_chunks / SURPLUS_SHARE);
+        let idle = arena.limit() as usize / GROW_SHARE;
+        let kept = ahead.of(arena).max(idle).max(held_chunks / SURPLUS_SHARE);
         let surplus = arena.free_soon().saturating_sub(kept);
         if surplus == 0 || tended.grown > 0 {
             self.surplus_from_ms = None;
@@ -203,10 +213,28 @@ impl Janitor {
     }
 }
 
-/// Free chunks that are kept ahead of need where so many were filled in the last two windows.
-fn ahead(arena: &Arena, fresh: usize) -> usize {
+/// How many free chunks are kept ahead of need.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    growing: usize,
+    /// There is no memory for more chunks: those ahead are reclaimed.
+    full: usize,
+}
+
+impl Ahead {
+    fn of(self, arena: &Arena) -> usize {
+        let can_grow = arena.populated() < arena.limit() && arena.allowance_bytes() > 0;
+        match can_grow {
+            true => self.growing,
+            false => self.full,
+        }
+    }
+}
+
+/// Free chunks that are kept ahead of need where `fresh` are, and at most this share of the cap.
+fn ahead(arena: &Arena, fresh: usize, share: usize) -> usize {
     let limit = arena.limit() as usize;
     let least = AHEAD_MIN.min(limit / 4 + 1);
-    let most = (limit / AHEAD_SHARE).clamp(least, AHEAD_MAX);
+    let most = (limit / share).clamp(least, AHEAD_MAX);
     fresh.clamp(least, most)
 }

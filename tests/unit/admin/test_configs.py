@@ -172,7 +172,12 @@ async def test_validation_changes_nothing(running: Running) -> None:
         (
             ConfigResource(RESOURCE_TOPIC, "a/b"),
             (OP_SET, "retention.ms", "1"),
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+        (
+            ConfigResource(RESOURCE_TOPIC, ""),
+            (OP_SET, "retention.ms", "1"),
+            ErrorCode.INVALID_REQUEST,
         ),
         (BROKER, (OP_SET, "num.partitions", "1"), ErrorCode.INVALID_REQUEST),
         (BROKER, (OP_SET, "log.retention.msx", "1"), ErrorCode.INVALID_CONFIG),

@@ -444,7 +444,9 @@ def test_a_loaded_group_has_its_reserve_however_full_the_memory_is() -> None:
     registry.begin_load(0, 1)
     loaded = [
         LoadedGroup(
-            one.member_id, GroupValue("consumer", 3, "range", one.member_id, 0, [one]), GroupOffsets()
+            one.member_id,
+            GroupValue("consumer", 3, "range", one.member_id, 0, [one]),
+            GroupOffsets(),
         )
         for one in reversed(members)
     ]
