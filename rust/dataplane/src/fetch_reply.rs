@@ -22,8 +22,8 @@ use crate::reader_pool::QueueId;
 /// its own would cost more than the copy.
 const INLINE_MAX_BYTES: usize = 8 * 1024;
 
-/// Appends the response body to the connection's output and settles what the session remembers.
-pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
+/// Settles what the session remembers; how many bytes of records are sent.
+fn settle(work: &mut FetchWork) -> usize {
     let mut record_bytes = 0;
     for position in 0..work.parts.len() {
         let read = &work.parts[position].read;
@@ -39,6 +39,12 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
             record_bytes += read.len();
         }
     }
+    record_bytes
+}
+
+/// Appends the response body to the connection's output and settles what the session remembers.
+pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
+    let record_bytes = settle(work);
     let inline_max = if record_bytes < SENDFILE_MIN_BYTES {
         usize::MAX
     } else {
@@ -73,11 +79,9 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
                 let is_inline = put_records(writer.out(), slice, queue, inline_max, &mut files);
                 inline_bytes += if is_inline { slice.len() } else { 0 };
             }
-            let current_leader = if work.api_version >= CURRENT_LEADER_SINCE {
-                leader_hint(&cx.image, target, read, &mut leaders)
-            } else {
-                None
-            };
+            let current_leader = (work.api_version >= CURRENT_LEADER_SINCE)
+                .then(|| leader_hint(&cx.image, target, read, &mut leaders))
+                .flatten();
             let diverging_epoch = read.diverging;
             writer.partition_tail(&FetchPartitionTail {
                 diverging_epoch,

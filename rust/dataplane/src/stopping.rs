@@ -23,11 +23,13 @@ use crate::syncer::Deletion;
 /// How long a stopped partition's last bytes may take to be written, looked at this often.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
+type ByName = HashMap<(Arc<str>, i32), Arc<Partition>>;
+
 /// Partitions of a log directory that were given up and whose logs are not closed yet. On a full disk
 /// that lasts: what is unwritten waits for space. While there are any, the directory is not clean.
 #[derive(Debug, Default)]
 pub struct Unclosed {
-    by_name: Mutex<HashMap<(Arc<str>, i32), Arc<Partition>>>,
+    by_name: Mutex<ByName>,
     /// Whose closing failed, so that they never will be.
     failed: AtomicUsize,
 }
@@ -294,11 +296,11 @@ fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> io::Result<()> {
         }
         shared.await_writers(DRAIN_LOOK);
     }
-    if let Some(mut log) = take_log(partition) {
-        if let Err(error) = log.close_cleanly() {
-            partition.dir.unclosed.failed(partition);
-            return Err(error);
-        }
+    if let Some(mut log) = take_log(partition)
+        && let Err(error) = log.close_cleanly()
+    {
+        partition.dir.unclosed.failed(partition);
+        return Err(error);
     }
     partition.dir.unclosed.closed(partition);
     Ok(())
