@@ -133,6 +133,7 @@ class GroupCoordinator(Requests):
         self._loads: dict[int, trio.CancelScope] = {}
         self._deleted: dict[str, set[int]] = {}
         """Partitions that are gone and whose offsets nobody forgets yet."""
+        self._being_forgotten: dict[str, set[int]] = {}
         self._forgetting = trio.Lock()
         self._creating: trio.Event | None = None
         self._creation_failed_at = float("-inf")
@@ -375,7 +376,10 @@ class GroupCoordinator(Requests):
         self.registry.forget_unassigned()
         for partition, epoch in led.items():
             if self.registry.begin_load(partition, epoch):
-                self._nursery.start_soon(self._load, partition)
+                scope = self._loads[partition] = trio.CancelScope()
+                self._nursery.start_soon(self._load, partition, scope)
+                # It may have been served, and told of nothing yet, when these were noted.
+                self.registry.note_deleted(self._being_forgotten)
         return followed
 
     def _placement(self) -> _Placement:
@@ -394,8 +398,7 @@ class GroupCoordinator(Requests):
         self.changes.notify()
         log.info("offsets_partition_unloaded", partition=partition, groups=len(moved))
 
-    async def _load(self, partition: int) -> None:
-        scope = self._loads[partition] = trio.CancelScope()
+    async def _load(self, partition: int, scope: trio.CancelScope) -> None:
         began = trio.current_time()
         with scope:
             loader = await self._read_groups(partition)
@@ -476,10 +479,13 @@ class GroupCoordinator(Requests):
         async with self._forgetting:
             # What was deleted while this waited is forgotten in one walk over the groups.
             deleted, self._deleted = self._deleted, {}
+            self.registry.note_deleted(deleted)
+            self._being_forgotten = deleted
             if deleted:
                 await self._for_each_group(
                     lambda name: self.registry.partitions_deleted(name, deleted, self._wall_ms())
                 )
+            self._being_forgotten = {}
 
     async def _for_each_group(self, event: Callable[[str], Outcome]) -> None:
         work = 0

@@ -122,11 +122,6 @@ impl Arena {
         self.allowance().store(chunks, Ordering::Relaxed);
     }
 
-    /// What is left of them, in bytes.
-    pub fn allowance_bytes(&self) -> u64 {
-        u64::from(self.allowance().load(Ordering::Relaxed)) * CHUNK_BYTES as u64
-    }
-
     /// Takes one of them.
     pub(crate) fn spend_allowance(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);

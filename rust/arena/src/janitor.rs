@@ -69,9 +69,39 @@ pub struct Janitor {
 }
 
 impl Janitor {
-    /// Sees that there are free chunks for about as much as was appended between the last looks, and
-    /// gives back what others need: as far as there is `room` in the machine's memory.
+    /// Sees that there are free chunks for about as much as is appended, and gives back what others need:
+    /// as far as there is `room` in the machine's memory.
     pub fn tend(&mut self, arena: &Arena, now_ms: i64, room: Room) -> Tended {
+        let (mut tended, ahead) = self.begin(arena, now_ms);
+        let excess = arena.populated().saturating_sub(arena.limit()) as usize;
+        let to_give_back = room.give_back_bytes.div_ceil(CHUNK_BYTES as u64);
+        let to_give_back = usize::try_from(to_give_back)
+            .unwrap_or(usize::MAX)
+            .max(excess);
+        if to_give_back > 0 {
+            arena.set_allowance(0);
+            let kept = tended.is_busy.then_some(ahead.growing);
+            self.shrink(arena, to_give_back, kept, &mut tended);
+        } else {
+            let allowance = room.grow_bytes / CHUNK_BYTES as u64;
+            arena.set_allowance(u32::try_from(allowance).unwrap_or(u32::MAX));
+            self.keep_ahead(arena, ahead, &mut tended);
+            self.give_back_surplus(arena, now_ms, ahead, &mut tended);
+        }
+        arena.sated();
+        tended
+    }
+
+    /// The same so soon after [`Janitor::tend`] that the machine's memory need not be looked at again: what
+    /// was left to be populated then still is.
+    pub fn tend_again(&mut self, arena: &Arena, now_ms: i64) -> Tended {
+        let (mut tended, ahead) = self.begin(arena, now_ms);
+        self.keep_ahead(arena, ahead, &mut tended);
+        arena.sated();
+        tended
+    }
+
+    fn begin(&mut self, arena: &Arena, now_ms: i64) -> (Tended, Ahead) {
         let mut tended = Tended {
             refused: arena.ready_slots().err(),
             ..Tended::default()
@@ -90,28 +120,7 @@ impl Janitor {
         };
         let low = (ahead.of(arena) / LOW_SHARE).max(LOW_MIN);
         arena.low().store(low as u32, Ordering::Relaxed);
-        let excess = arena.populated().saturating_sub(arena.limit()) as usize;
-        let to_give_back = room.give_back_bytes.div_ceil(CHUNK_BYTES as u64);
-        let to_give_back = usize::try_from(to_give_back)
-            .unwrap_or(usize::MAX)
-            .max(excess);
-        if to_give_back > 0 {
-            arena.set_allowance(0);
-            let is_used = tended.is_busy;
-            self.shrink(
-                arena,
-                to_give_back,
-                is_used.then_some(ahead.growing),
-                &mut tended,
-            );
-        } else {
-            let allowance = room.grow_bytes / CHUNK_BYTES as u64;
-            arena.set_allowance(u32::try_from(allowance).unwrap_or(u32::MAX));
-            self.keep_ahead(arena, ahead, &mut tended);
-            self.give_back_surplus(arena, now_ms, ahead, &mut tended);
-        }
-        arena.sated();
-        tended
+        (tended, ahead)
     }
 
     /// Counts what was filled since the last look: true if anything was. Transient chunks come back by
@@ -223,7 +232,8 @@ struct Ahead {
 
 impl Ahead {
     fn of(self, arena: &Arena) -> usize {
-        let can_grow = arena.populated() < arena.limit() && arena.allowance_bytes() > 0;
+        let can_grow =
+            arena.populated() < arena.limit() && arena.allowance().load(Ordering::Relaxed) > 0;
         match can_grow {
             true => self.growing,
             false => self.full,

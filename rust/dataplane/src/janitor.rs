@@ -18,7 +18,8 @@ use crate::shared::Shared;
 /// Between two looks while something is appended.
 const BUSY_MS: u64 = 20;
 
-/// The machine's memory is looked at no more often.
+/// The machine's memory is looked at no more often: appends that find few free chunks bring about many
+/// looks.
 const LOOK_LEAST_MS: i64 = 10;
 
 /// Between two looks otherwise: is the file still there?
@@ -71,8 +72,6 @@ impl CacheKeeper {
         stop: Arc<AtomicBool>,
     ) -> Option<CacheKeeper> {
         let arena = block_cache::arena_of(&dir.files)?;
-        // What this process populates is mapped with it.
-        let mapped = (arena.populated() > 0).then_some(0);
         let mut keeper = CacheKeeper {
             shared,
             dir,
@@ -83,7 +82,7 @@ impl CacheKeeper {
             watch: Watch::default(),
             looked: None,
             has_told_of_room: false,
-            mapped,
+            mapped: Some(0),
             swept_ms: None,
             loss: Loss::No,
         };
@@ -150,12 +149,25 @@ impl CacheKeeper {
     /// When to look again.
     fn tend(&mut self) -> u64 {
         let now_ms = Now::read().mono_ms;
-        let room = self.room(now_ms);
-        if !self.arena.is_open() && room.give_back_bytes == 0 {
-            // What it holds is read, and nothing more comes.
-            return IDLE_MS;
-        }
-        let tended = self.janitor.tend(&self.arena, now_ms, room);
+        let is_recent = |(looked_ms, room): &(i64, Room)| {
+            now_ms - looked_ms < LOOK_LEAST_MS && room.give_back_bytes == 0
+        };
+        let recent = self.looked.filter(is_recent);
+        let (tended, room) = match recent {
+            Some((_, room)) if self.arena.is_open() => {
+                (self.janitor.tend_again(&self.arena, now_ms), room)
+            }
+            _ => {
+                let caches = self.shared.dirs.len() as u64;
+                let room = self.watch.look(self.meter.read(), now_ms).shared(caches);
+                self.looked = Some((now_ms, room));
+                if !self.arena.is_open() && room.give_back_bytes == 0 {
+                    // What it holds is read, and nothing more comes.
+                    return IDLE_MS;
+                }
+                (self.janitor.tend(&self.arena, now_ms, room), room)
+            }
+        };
         if tended.needs_writer {
             self.dir.writer.hurry();
         }
@@ -168,24 +180,6 @@ impl CacheKeeper {
             self.tell("warning", reason);
         }
         wait_ms
-    }
-
-    /// The machine's memory is not looked at more often than it is worth: appends that find few free chunks
-    /// bring about many looks. What may be populated until the next look stays what it is then.
-    fn room(&mut self, now_ms: i64) -> Room {
-        if let Some((looked_ms, room)) = self.looked
-            && now_ms - looked_ms < LOOK_LEAST_MS
-            && room.give_back_bytes == 0
-        {
-            return Room {
-                grow_bytes: self.arena.allowance_bytes(),
-                ..room
-            };
-        }
-        let caches = self.shared.dirs.len() as u64;
-        let room = self.watch.look(self.meter.read(), now_ms).shared(caches);
-        self.looked = Some((now_ms, room));
-        room
     }
 
     fn watch(&mut self) {

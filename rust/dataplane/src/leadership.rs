@@ -214,6 +214,10 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
         }
         return refuse(shared, partition, OpenError::Io(error));
     }
+    if partition.lock().role != Role::Loading {
+        // Stopped meanwhile, when the earlier one was still noted in its place.
+        return outcome(partition);
+    }
     let config = Arc::clone(&topic.settings().log);
     dir.syncer.need_flush_ms(config.flush_ms);
     let opened = Log::open(OpenRequest {

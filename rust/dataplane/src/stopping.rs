@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pyrklog_arena::PartitionName;
 use pyrklog_log::Log;
+use pyrklog_log::disk::may_pass;
 use pyrklog_wire::ErrorCode;
 
 use crate::api::{StopSpec, TicketId};
@@ -296,12 +297,21 @@ fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> io::Result<()> {
         }
         shared.await_writers(DRAIN_LOOK);
     }
-    if let Some(mut log) = take_log(partition)
-        && let Err(error) = log.close_cleanly()
-    {
-        partition.dir.unclosed.failed(partition);
-        return Err(error);
+    let (dir, mut log) = (&partition.dir, take_log(partition));
+    match log.as_mut().map_or(Ok(()), Log::close_cleanly) {
+        // All records are in the files: the next to open the log recovers it, and nothing else.
+        Err(error) if may_pass(&error) => {
+            dir.env().leave_open(&partition.topic.name, partition.index);
+            dir.unclosed.closed(partition);
+            Err(error)
+        }
+        Err(error) => {
+            dir.unclosed.failed(partition);
+            Err(error)
+        }
+        Ok(()) => {
+            dir.unclosed.closed(partition);
+            Ok(())
+        }
     }
-    partition.dir.unclosed.closed(partition);
-    Ok(())
 }

@@ -506,3 +506,33 @@ fn a_partition_that_could_not_be_closed_is_closed_when_there_is_space() {
     test.create("t", 1);
     assert_eq!(high_watermark(&test, "t"), 1);
 }
+
+/// All records are in the files, but what an orderly end adds to them finds no space: that log alone is
+/// recovered when it is opened next.
+#[test]
+fn a_log_that_finds_no_space_for_its_end_leaves_its_directory_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = start(&config, &disk);
+    test.create("t", 1);
+    test.create("other", 1);
+    let first = test.client().produce("t", 0, &batch(&[b"first"]));
+    assert_eq!(first, (ErrorCode::NONE, 0));
+    becomes(&test, "unwritten_bytes", 0);
+    let no_space = Fault::NoSpaceAfter(0);
+    disk.fail(Operation::Write, "t-0/", 0, usize::MAX, no_space);
+    let codes = stop(&mut test, "t", false);
+    assert_eq!(codes, [ErrorCode::KAFKA_STORAGE_ERROR.0]);
+    disk.heal();
+    // The same life opens it again, and the next one.
+    test.create("t", 1);
+    assert_eq!(high_watermark(&test, "t"), 1);
+    disk.fail(Operation::Write, "t-0/", 0, usize::MAX, no_space);
+    let codes = stop(&mut test, "t", false);
+    assert_eq!(codes, [ErrorCode::KAFKA_STORAGE_ERROR.0]);
+    disk.heal();
+    ends_clean(test);
+    let mut test = start(&config, &disk);
+    test.create("t", 1);
+    assert_eq!(high_watermark(&test, "t"), 1);
+}

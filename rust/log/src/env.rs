@@ -128,9 +128,12 @@ impl LogEnv {
         self.left_open.lock().extend(logs);
     }
 
-    /// A log was let go without having been closed in order, and its folder is still there.
+    /// A log was let go without having been closed in order, and its folder is still there: the next
+    /// opening recovers it, in this life or another.
     pub fn leave_open(&self, topic: &str, partition: i32) {
-        self.left_open([(topic.to_owned(), partition)].into());
+        let name = (topic.to_owned(), partition);
+        self.unrecovered.lock().insert(name.clone());
+        self.left_open([name].into());
     }
 
     /// Logs that are not as an orderly close leaves them and were not opened since.

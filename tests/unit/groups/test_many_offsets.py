@@ -205,3 +205,43 @@ async def test_topics_that_are_deleted_one_after_the_other_are_forgotten_togethe
         for number in range(100):
             _, found = rig.coordinator.fetch_offsets(f"g{number}", None, require_stable=False)
             assert list(found) == [("kept", 0)]
+
+
+async def test_a_deletion_that_waits_is_told_to_groups_that_move_meanwhile(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(FakeTopic(1, {0: 0})) as rig:
+        for number in range(100):
+            await _commit(rig, f"g{number}", {("t", 0): Offset(1), ("u", 0): Offset(2)})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.coordinator.partitions_deleted, [("other", 0)])
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            nursery.start_soon(rig.coordinator.partitions_deleted, [("t", 0)])
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            # Another broker led in between: the groups are read anew.
+            rig.topic.lead(0, epoch=5)
+        await trio.testing.wait_all_tasks_blocked()
+        await rig.loaded()
+        for number in range(100):
+            _, found = rig.coordinator.fetch_offsets(f"g{number}", None, require_stable=False)
+            assert list(found) == [("u", 0)]
+
+
+async def test_a_leadership_that_changes_at_once_is_loaded_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(FakeTopic(1, {0: 0})) as rig:
+        await _commit(rig, "g", {("t", 0): Offset(1)})
+        rig.topic.lead(0, epoch=1)
+        rig.coordinator._follow()
+        rig.topic.lead(0, epoch=2)
+        rig.coordinator._follow()
+        await trio.testing.wait_all_tasks_blocked()
+        await rig.loaded()
+        machine = rig.coordinator.registry.groups["g"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert rig.coordinator.registry.groups["g"] is machine
+        assert not rig.coordinator._loads
+        assert rig.committed() == 1
