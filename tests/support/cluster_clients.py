@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -74,7 +75,8 @@ def end_offset(consumer: Consumer, place: TopicPartition, within_s: float = PATI
     """Where a partition ends, also while its leader moves.
 
     librdkafka asks whom it was told of once; that one may have handed over since, or be new and not
-    know yet what all have (KIP-207).
+    know yet what all have (KIP-207). Where it was told of no leader, it says that the partition is
+    unknown (`rd_kafka_topic_partition_list_query_leaders`) and asks nobody again: so it is made to.
     """
     told = ""
 
@@ -84,6 +86,8 @@ def end_offset(consumer: Consumer, place: TopicPartition, within_s: float = PATI
             found: tuple[int, int] | None = consumer.get_watermark_offsets(place, timeout=5)
         except KafkaException as error:
             told = str(error)
+            with suppress(KafkaException):
+                consumer.list_topics(place.topic, timeout=5)
             return None
         return found
 

@@ -72,6 +72,7 @@ impl CacheKeeper {
         stop: Arc<AtomicBool>,
     ) -> Option<CacheKeeper> {
         let arena = block_cache::arena_of(&dir.files)?;
+        let is_taken_up = arena.populated() > 0;
         let mut keeper = CacheKeeper {
             shared,
             dir,
@@ -82,7 +83,8 @@ impl CacheKeeper {
             watch: Watch::default(),
             looked: None,
             has_told_of_room: false,
-            mapped: Some(0),
+            // What this process populates is mapped with it.
+            mapped: is_taken_up.then_some(0),
             swept_ms: None,
             loss: Loss::No,
         };

@@ -65,8 +65,11 @@ fn what_a_start_could_not_use_is_there_until_the_next_one() {
 fn tools_drop_what_was_set_aside_or_never_finished() {
     let dir = tempfile::tempdir().unwrap();
     let (config, aside) = damaged(dir.path());
-    let test = start(&config);
     let unfinished = uuid_path(dir.path(), "0");
+    fs::write(&unfinished, vec![0; 1 << 20]).unwrap();
+    let test = start(&config);
+    // A broker looks for such at its start, and then not for ten minutes.
+    eventually("sweeping", || (!unfinished.exists()).then_some(()));
     fs::write(&unfinished, vec![0; 1 << 20]).unwrap();
     let mut seen = states(dir.path());
     seen.sort_unstable();
