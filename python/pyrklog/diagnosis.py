@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -62,10 +63,13 @@ def _listening_inodes(port: int, proc: Path) -> set[str]:
 
 
 def _links(folder: Path) -> set[str]:
-    found = set()
     try:
-        for name in os.listdir(folder):
-            found.add(os.readlink(folder / name))
+        names = os.listdir(folder)
     except OSError:
-        pass  # another user's process, or one that has ended
+        return set()  # another user's process, or one that has ended
+    found = set()
+    for name in names:
+        # A descriptor that was closed since, such as that of the listing itself, hides no other.
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(folder / name))
     return found

@@ -144,6 +144,19 @@ def test_who_holds_a_port() -> None:
     assert port_holder(port) is None
 
 
+def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    row = "0: 0100007F:2384 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1"
+    (tmp_path / "net" / "tcp").write_text(f"sl local_address ...\n{row}\n")
+    process = tmp_path / "4121"
+    (process / "fd").mkdir(parents=True)
+    (process / "comm").write_text("java\n")
+    for name in range(8):
+        (process / "fd" / str(name)).touch()  # no link can be read any more
+        (process / "fd" / str(name + 8)).symlink_to(f"socket:[{70 + name}]")
+    assert port_holder(0x2384, tmp_path) == "java pid 4121"
+
+
 def test_a_proposed_command_can_be_typed_where_the_user_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
