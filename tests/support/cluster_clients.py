@@ -75,8 +75,9 @@ def end_offset(consumer: Consumer, place: TopicPartition, within_s: float = PATI
     """Where a partition ends, also while its leader moves.
 
     librdkafka asks whom it was told of once; that one may have handed over since, or be new and not
-    know yet what all have (KIP-207). Where it was told of no leader, it says that the partition is
-    unknown (`rd_kafka_topic_partition_list_query_leaders`) and asks nobody again: so it is made to.
+    know yet what all have (KIP-207). Where an answer left the leader's broker out, as when all
+    sessions have just ended, librdkafka drops that broker and says from then on that the partition
+    is unknown (`rd_kafka_topic_partition_list_query_leaders`), asking nobody: so it is made to.
     """
     told = ""
 
