@@ -20,7 +20,7 @@ mod link;
 mod taking;
 
 pub use absences::Absences;
-pub use cutting::{to_high_watermark, write_cut};
+pub use cutting::{lower_high_watermark_row, to_high_watermark, write_cut};
 pub use fetchers::Fetchers;
 
 #[cfg(feature = "sim")]

@@ -15,7 +15,7 @@ use crate::api::{FollowerSpec, LeaderSpec, TicketId};
 use crate::checkpoints::CutLog;
 use crate::clock::{Now, mono_ms};
 use crate::commands::{Command, Gathering};
-use crate::follower::{to_high_watermark, write_cut};
+use crate::follower::{lower_high_watermark_row, to_high_watermark, write_cut};
 use crate::image::{Image, TopicState};
 use crate::log_dir::LogDirState;
 use crate::partition::{Decision, Partition, PartitionState, Role, Topic};
@@ -238,11 +238,9 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
             if report.checkpoint_is_stale {
                 write_cut(shared, partition, CutLog::of(&log));
             }
+            lower_high_watermark_row(shared, partition, log.log_end_offset());
             serve(shared, partition, log);
-            if report.high_watermark_is_stale {
-                // After the loss of power that is each log's case: their rows share a write.
-                dir.syncer.high_watermark_lowered();
-            }
+            dir.syncer.high_watermark_moved();
             outcome(partition)
         }
         Err(error) => refuse(shared, partition, error),

@@ -31,8 +31,8 @@ const IDLE_READS_MS: i64 = 5_000;
 /// When retention is looked at for the first time after the start, as in Kafka.
 const RETENTION_FIRST_MS: i64 = 30_000;
 
-/// After DeleteRecords the log start checkpoint is not left to its interval, nor is a high watermark
-/// that was lowered: this much later, so that many of them share one write.
+/// After DeleteRecords the log start checkpoint is not left to its interval: this much later, so
+/// that many of them share one write.
 const CHECKPOINT_SOON_MS: i64 = 200;
 
 /// The periodic work of a directory.
@@ -94,7 +94,6 @@ struct Inner {
     deletions: Vec<(i64, Deletion)>,
     is_stopped: bool,
     log_start_soon: bool,
-    high_watermark_soon: bool,
     flush_soon: bool,
 }
 
@@ -137,13 +136,6 @@ impl SyncerQueue {
         if !self.high_watermark_moved.load(Ordering::Relaxed) {
             self.high_watermark_moved.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// A high watermark lies below its row of the checkpoint, which follows soon.
-    pub fn high_watermark_lowered(&self) {
-        self.high_watermark_moved();
-        self.inner.lock().high_watermark_soon = true;
-        self.wake.notify_one();
     }
 
     /// A topic of the directory has this `flush.ms`.
@@ -547,9 +539,6 @@ fn hasten(due_ms: &mut [i64; TIMERS.len()], inner: &mut Inner, now_ms: i64) {
     };
     if std::mem::take(&mut inner.log_start_soon) {
         due_by(Timer::LogStartCheckpoint, now_ms + CHECKPOINT_SOON_MS);
-    }
-    if std::mem::take(&mut inner.high_watermark_soon) {
-        due_by(Timer::HighWatermarkCheckpoint, now_ms + CHECKPOINT_SOON_MS);
     }
     if std::mem::take(&mut inner.flush_soon) {
         due_by(Timer::Flush, now_ms);

@@ -301,6 +301,29 @@ impl LogDir {
         }
     }
 
+    /// A log has been opened that ends at `log_end`, and nothing is appended to it yet. Its high
+    /// watermark's row must not lie behind that, as it does after the loss of what was not synced: once
+    /// more had been appended than was lost, the row would count as committed what need not be. The
+    /// first such row is lowered in the file at once. From then on the file has no row of a log that is
+    /// still to be opened, so that thousands of them do not cost a write each; a log without a row begins
+    /// at its log start offset, and learns its high watermark from the other replicas.
+    ///
+    /// # Errors
+    /// The disk's, or that the directory is poisoned; it is to be called again then.
+    pub fn lower_high_watermark_row(
+        &self,
+        topic: &str,
+        partition: i32,
+        log_end: i64,
+    ) -> io::Result<()> {
+        let mut table = self.high_watermarks.lock();
+        if table.opened(topic, partition, log_end) {
+            self.refuse_if_poisoned()?;
+            table.write(&self.env, &self.path)?;
+        }
+        Ok(())
+    }
+
     fn write_table(&self, table: &Mutex<OffsetTable>, rows: &[(&str, i32, i64)]) -> io::Result<()> {
         self.refuse_if_poisoned()?;
         let mut table = table.lock();

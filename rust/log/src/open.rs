@@ -103,10 +103,6 @@ pub struct OpenReport {
     /// The checkpoints are wrong: the recovery point lies behind the log's end, which was cut, or the rows
     /// are of an earlier log of the name. They have to be written before anything is appended.
     pub checkpoint_is_stale: bool,
-    /// The high watermark's row lies behind the log's end, as after the loss of what was not synced. Once
-    /// more has been appended than was lost, it would count as committed what need not be: the row has to
-    /// be written soon.
-    pub high_watermark_is_stale: bool,
     /// What else an operator may want to read, one sentence each.
     pub notes: Vec<String>,
 }
@@ -227,7 +223,6 @@ impl Log {
             return Err(error);
         }
         report.checkpoint_is_stale |= state != request.state;
-        report.high_watermark_is_stale = request.state.high_watermark > log.end.offset;
         let has_producers = !log.producers.is_empty();
         log.cache = claim.into_cache(&log.segments, has_producers);
         let (topic, partition) = (request.topic, request.partition);

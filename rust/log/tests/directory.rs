@@ -145,6 +145,55 @@ fn checkpoints_keep_rows_of_logs_that_nobody_opened() {
     );
 }
 
+/// The first row that lies behind its log's end costs a write; none of the others do, since the file
+/// has none of them any more before their logs are opened.
+#[test]
+fn rows_behind_the_end_of_their_logs_are_lowered_with_one_write() {
+    let disk = MemDisk::default();
+    let dir = open(&disk).unwrap();
+    let rows = [("a", 0, 40), ("a", 1, 50), ("b", 0, 60), ("b", 1, 70)];
+    dir.write_high_watermarks(&rows).unwrap();
+    drop(dir);
+    disk.reboot(3);
+    let faulty = FaultyDisk::new(Arc::new(disk.clone()));
+    let env = LogEnv::new(Arc::new(faulty.clone()), 16);
+    let dir = LogDir::open(env, Path::new(DIR), &identity()).unwrap();
+    let writes = || faulty.count(Operation::Write);
+    let file = || text(&disk, "replication-offset-checkpoint");
+    let before = writes();
+    dir.lower_high_watermark_row("a", 0, 41).unwrap();
+    assert_eq!(writes(), before);
+    dir.lower_high_watermark_row("a", 1, 5).unwrap();
+    assert_eq!(file(), "0\n2\na 0 40\na 1 5\n");
+    let before = writes();
+    dir.lower_high_watermark_row("b", 0, 6).unwrap();
+    assert_eq!(writes(), before);
+    assert_eq!(dir.open_state("b", 0).high_watermark, 6);
+    assert_eq!(dir.open_state("b", 1).high_watermark, 70);
+    dir.write_high_watermarks(&[("a", 1, 6)]).unwrap();
+    assert_eq!(file(), "0\n3\na 0 40\na 1 6\nb 0 6\n");
+    // The file has its row now, so that it is lowered there at once.
+    dir.lower_high_watermark_row("b", 0, 2).unwrap();
+    assert_eq!(file(), "0\n3\na 0 40\na 1 6\nb 0 2\n");
+}
+
+/// What could not be written is due until it is.
+#[test]
+fn a_row_that_could_not_be_lowered_is_tried_again() {
+    let disk = MemDisk::default();
+    let faulty = FaultyDisk::new(Arc::new(disk.clone()));
+    let env = LogEnv::new(Arc::new(faulty.clone()), 16);
+    let dir = LogDir::open(env, Path::new(DIR), &identity()).unwrap();
+    dir.write_high_watermarks(&[("a", 0, 40)]).unwrap();
+    faulty.fail(Operation::Write, "replication", 0, 1, Fault::InputOutput);
+    dir.lower_high_watermark_row("a", 0, 5).unwrap_err();
+    dir.lower_high_watermark_row("a", 0, 5).unwrap();
+    assert_eq!(
+        text(&disk, "replication-offset-checkpoint"),
+        "0\n1\na 0 5\n"
+    );
+}
+
 #[test]
 fn a_log_that_starts_at_0_loses_its_row() {
     let disk = MemDisk::default();

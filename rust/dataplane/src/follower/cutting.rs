@@ -1,5 +1,6 @@
 //! Cutting off what the leader has not: a command of the loader threads, since it waits for disks.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -213,8 +214,25 @@ fn execute(
 /// where that is not for lack of space, descriptors or memory.
 pub fn write_cut(shared: &Arc<Shared>, partition: &Partition, cut_log: CutLog) {
     let (topic, index) = (&*partition.topic.name, partition.index);
+    until_written(shared, partition, || {
+        partition.dir.write_cut(topic, index, cut_log)
+    });
+}
+
+/// [`LogDir::lower_high_watermark_row`](pyrklog_log::LogDir::lower_high_watermark_row), with the same
+/// patience.
+pub fn lower_high_watermark_row(shared: &Arc<Shared>, partition: &Partition, log_end: i64) {
+    let (topic, index) = (&*partition.topic.name, partition.index);
+    let files = &partition.dir.files;
+    until_written(shared, partition, || {
+        files.lower_high_watermark_row(topic, index, log_end)
+    });
+}
+
+fn until_written(shared: &Arc<Shared>, partition: &Partition, write: impl Fn() -> io::Result<()>) {
+    let (topic, index) = (&*partition.topic.name, partition.index);
     loop {
-        let reason = match partition.dir.write_cut(topic, index, cut_log) {
+        let reason = match write() {
             Ok(()) => return,
             Err(error) if may_pass(&error) && !shared.is_ending() => {
                 wait_for_better(shared, partition, &error.to_string());

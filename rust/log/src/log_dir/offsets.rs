@@ -9,13 +9,27 @@ use crate::disk;
 use crate::env::LogEnv;
 use crate::log_dir::FILE_BYTES_MAX;
 
-/// Offsets by topic and partition, as the file has them or is about to. Rows of logs that nobody
-/// has opened yet stay, since the file is always written whole.
+/// Offsets by topic and partition, as the file has them or is about to. The file is always written
+/// whole: rows of logs that nobody has opened yet stay, unless what they say may be too much.
 #[derive(Debug)]
 pub(super) struct OffsetTable {
     name: &'static str,
-    rows: BTreeMap<String, BTreeMap<i32, i64>>,
+    rows: BTreeMap<String, BTreeMap<i32, Row>>,
     changed: bool,
+    /// Rows of logs that are still to be opened are left out of the file: some row of an earlier life
+    /// lay behind its log's end, so others may, too.
+    leaves_unopened_out: bool,
+    /// The file was written since then.
+    unopened_are_left_out: bool,
+    /// The file has a row that lies behind its log's end.
+    is_due: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    offset: i64,
+    /// An earlier life wrote it, and its log has not been opened in this one.
+    is_unopened: bool,
 }
 
 impl OffsetTable {
@@ -32,6 +46,9 @@ impl OffsetTable {
             name,
             rows: BTreeMap::new(),
             changed: false,
+            leaves_unopened_out: false,
+            unopened_are_left_out: false,
+            is_due: false,
         };
         let content = match disk::read_file(env.disk(), &path, FILE_BYTES_MAX) {
             Ok(content) => content,
@@ -46,11 +63,11 @@ impl OffsetTable {
                     offset,
                 } in rows
                 {
-                    table
-                        .rows
-                        .entry(topic)
-                        .or_default()
-                        .insert(partition, offset);
+                    let row = Row {
+                        offset,
+                        is_unopened: true,
+                    };
+                    table.rows.entry(topic).or_default().insert(partition, row);
                 }
             }
             Err(error) => notes.push(format!("started without the offsets of {error}")),
@@ -59,7 +76,7 @@ impl OffsetTable {
     }
 
     pub fn get(&self, topic: &str, partition: i32) -> Option<i64> {
-        self.rows.get(topic)?.get(&partition).copied()
+        Some(self.rows.get(topic)?.get(&partition)?.offset)
     }
 
     pub fn set(&mut self, topic: &str, partition: i32, offset: i64) {
@@ -67,7 +84,31 @@ impl OffsetTable {
             Some(partitions) => partitions,
             None => self.rows.entry(topic.to_owned()).or_default(),
         };
-        self.changed |= partitions.insert(partition, offset) != Some(offset);
+        let row = Row {
+            offset,
+            is_unopened: false,
+        };
+        let before = partitions.insert(partition, row);
+        self.changed |= before.is_none_or(|before| {
+            before.offset != offset || (before.is_unopened && self.leaves_unopened_out)
+        });
+    }
+
+    /// A log was opened that ends at `log_end`: its row is lowered to that. Whether the file has to be
+    /// written before anything is appended.
+    pub fn opened(&mut self, topic: &str, partition: i32, log_end: i64) -> bool {
+        let row = self.rows.get_mut(topic);
+        if let Some(row) = row.and_then(|partitions| partitions.get_mut(&partition)) {
+            let was_unopened = std::mem::replace(&mut row.is_unopened, false);
+            self.changed |= was_unopened && self.leaves_unopened_out;
+            if row.offset > log_end {
+                row.offset = log_end;
+                self.changed = true;
+                self.leaves_unopened_out = true;
+                self.is_due |= !(was_unopened && self.unopened_are_left_out);
+            }
+        }
+        self.is_due
     }
 
     pub fn remove(&mut self, topic: &str, partition: i32) {
@@ -87,17 +128,19 @@ impl OffsetTable {
         let rows: Vec<_> = self
             .rows
             .iter()
-            .flat_map(|(topic, partitions)| {
-                partitions.iter().map(|(partition, offset)| OffsetRow {
-                    topic: topic.clone(),
-                    partition: *partition,
-                    offset: *offset,
-                })
+            .flat_map(|(topic, partitions)| partitions.iter().map(move |row| (topic, row)))
+            .filter(|(_, (_, row))| !(row.is_unopened && self.leaves_unopened_out))
+            .map(|(topic, (partition, row))| OffsetRow {
+                topic: topic.clone(),
+                partition: *partition,
+                offset: row.offset,
             })
             .collect();
         let content = checkpoint::encode_offsets(&rows);
         disk::replace_file(env.disk(), &directory.join(self.name), content.as_bytes())?;
         self.changed = false;
+        self.unopened_are_left_out = self.leaves_unopened_out;
+        self.is_due = false;
         Ok(())
     }
 }

@@ -282,25 +282,22 @@ fn a_cut_below_the_high_watermark_lowers_its_row() {
     assert_eq!(row(), 1);
 }
 
-/// The same after a loss of power, which took what was not synced. The interval is a minute here.
+/// The same after a loss of power, which took what was not synced (seed 90003952: a kill soon after
+/// left the row where it was). The interval is a minute here.
 #[test]
 fn a_row_behind_the_end_of_a_log_that_is_opened_is_lowered() {
     let folder = tempfile::tempdir().unwrap();
     let follower = Follower::start(folder.path());
     (0..3).for_each(|_| follower.append(0));
-    let row = |follower: &Follower| {
-        let files = &follower.partition.dir.files;
-        files.open_state("t", 0).high_watermark
-    };
     follower.await_writer();
-    follower
-        .partition
-        .dir
-        .files
-        .write_high_watermarks(&[("t", 0, 8)])
-        .unwrap();
+    let files = &follower.partition.dir.files;
+    files.write_high_watermarks(&[("t", 0, 8)]).unwrap();
+    let file = files.path().join("replication-offset-checkpoint");
+    let row = || std::fs::read_to_string(&file).unwrap();
+    assert_eq!(row(), "0\n1\nt 0 8\n");
     // Not in order: that would write the row.
     drop(follower);
     let follower = Follower::start(folder.path());
-    eventually("the row", || (row(&follower) == 3).then_some(()));
+    assert_eq!(row(), "0\n1\nt 0 3\n");
+    drop(follower);
 }
