@@ -53,9 +53,11 @@ class ClusterOffsetsTopic:
         known = self._partitions().get(partition)
         if known is None:
             return None
-        for broker in self._service.describe_cluster(listener).brokers:
+        for broker in self._metadata.image.brokers:
             if broker.id == known.leader:
-                return Endpoint(broker.id, broker.host, broker.port)
+                for name, host, port in broker.endpoints:
+                    if name == listener:
+                        return Endpoint(broker.id, host, port)
         return None
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:

@@ -78,6 +78,9 @@ class Context:
     """Held while a large answer is made: one at a time."""
 
 
+STEP_ITEMS = 1_000
+"""What of a request is looked at before others have their turn: some milliseconds."""
+
 Answer = TypeVar("Answer", covariant=True)
 Result = TypeVar("Result")
 
@@ -92,6 +95,12 @@ class Later(Generic[Answer]):
     """Whether it is known to wait for something: the request has been acted on."""
     is_large: bool = False
     """It takes long to encode: that is done beside the loop."""
+
+
+async def step(count: int) -> None:
+    """Lets others have their turn after each thousand items of a request."""
+    if count % STEP_ITEMS == 0:
+        await trio.lowlevel.checkpoint()
 
 
 def now_or_later(

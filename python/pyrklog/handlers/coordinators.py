@@ -3,7 +3,7 @@
 Transactions have none yet; the code that says so is one that no client tries again.
 """
 
-from pyrklog.handlers.context import Context
+from pyrklog.handlers.context import Context, step
 from pyrklog.handlers.transactions import refusal
 from pyrklog.protocol.coordinators import (
     KEY_GROUP,
@@ -30,9 +30,11 @@ async def find_coordinator(
             ErrorCode.INVALID_REQUEST, f"Coordinator type {request.key_type} is unknown."
         )
     if context.api_version >= SEVERAL_KEYS_SINCE:
-        return FindCoordinatorResponse(
-            coordinators=[await _find(context, key) for key in request.coordinator_keys]
-        )
+        coordinators = []
+        for count, key in enumerate(request.coordinator_keys, 1):
+            coordinators.append(await _find(context, key))
+            await step(count)
+        return FindCoordinatorResponse(coordinators=coordinators)
     found = await _find(context, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,

@@ -64,6 +64,12 @@ ROUTES: dict[int, tuple[str, str]] = {
 """API key -> (module in this package, name of the handler)."""
 
 
+LARGE_BYTES = 16 << 10
+"""Bodies beyond that name thousands of elements: they are decoded in turn, and their answers are
+encoded beside the loop."""
+IN_TURN_WHEN_LARGE = frozenset((8, 9, 13))
+"""Of what is acted on at once, the requests that name many elements: OffsetCommit, OffsetFetch and
+LeaveGroup. (JoinGroup and SyncGroup are large by the bytes of single elements.)"""
 BETWEEN_BROKERS = frozenset((4, 5, 6, 7, 56, 67))
 """What brokers ask each other; those who ask have time-outs of their own."""
 GROUP_MODULES = frozenset(("coordinators", "group_admin", "groups", "offsets"))
@@ -176,6 +182,8 @@ class Handlers:
         context = self._context(request)
         if route.handler_now is None:
             return Later(partial(self._ask, route, context, request), waits=False)
+        if len(request.body) > LARGE_BYTES and request.api_key in IN_TURN_WHEN_LARGE:
+            return Later(partial(self._ask, route, context, request), waits=False)
         answer = route.handler_now(context, self._decode(route, request))
         if isinstance(answer, Later):
             return Later(partial(_encode_later, route, context, answer), waits=answer.waits)
@@ -190,16 +198,19 @@ class Handlers:
             return None
         decoded, size = found
         try:
-            return await self._ask_decoded(route, context, decoded)
+            is_large = len(request.body) > LARGE_BYTES
+            return await self._ask_decoded(route, context, decoded, is_large=is_large)
         finally:
             decoding.give_back(size)
 
-    async def _ask_decoded(self, route: Route, context: Context, decoded: Any) -> bytes:
+    async def _ask_decoded(
+        self, route: Route, context: Context, decoded: Any, *, is_large: bool
+    ) -> bytes:
         limit = route.limit_seconds(decoded)
         if limit is None:
-            return await _answer(route, context, decoded)
+            return await _answer(route, context, decoded, is_large=is_large)
         with trio.move_on_after(limit):
-            return await _answer(route, context, decoded)
+            return await _answer(route, context, decoded, is_large=is_large)
         late = route.error_answer(decoded, route.late, route.late.message)
         return route.api.encode_response(late, context.api_version)
 
@@ -285,19 +296,30 @@ def build_handlers(
 
 async def _encode_later(route: Route, context: Context, answer: Later[Any]) -> bytes:
     response = await answer.wait()
-    if answer.is_large:
+    return await _encode(route, context, response, is_large=answer.is_large)
+
+
+async def _encode(route: Route, context: Context, response: Any, *, is_large: bool) -> bytes:
+    if is_large:
         encode = partial(route.api.encode_response, response, context.api_version)
         return await trio.to_thread.run_sync(encode)
     return route.api.encode_response(response, context.api_version)
 
 
-async def _answer(route: Route, context: Context, decoded: Any) -> bytes:
-    assert route.handler is not None
+async def _act(route: Route, context: Context, decoded: Any) -> Any:
+    if route.handler is not None:
+        return await route.handler(context, decoded)
+    assert route.handler_now is not None
+    answer = route.handler_now(context, decoded)
+    return await answer.wait() if isinstance(answer, Later) else answer
+
+
+async def _answer(route: Route, context: Context, decoded: Any, *, is_large: bool) -> bytes:
     try:
-        response = await route.handler(context, decoded)
+        response = await _act(route, context, decoded)
     except ApiError as error:
         response = route.error_answer(decoded, error.code, error.message)
     except SessionExpiredError:
         # Whether a write has happened is not known: whoever asks again finds out.
         response = route.error_answer(decoded, route.expired, STORE_AWAY)
-    return route.api.encode_response(response, context.api_version)
+    return await _encode(route, context, response, is_large=is_large)

@@ -2,7 +2,7 @@
 
 from pyrklog.groups.registry import CLASSIC
 from pyrklog.groups.values import GroupDescription
-from pyrklog.handlers.context import Context
+from pyrklog.handlers.context import Context, step
 from pyrklog.protocol.cluster import OPERATIONS_NOT_ASKED
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.group_admin import (
@@ -46,12 +46,11 @@ async def describe_groups(
 ) -> DescribeGroupsResponse:
     """Each group asked for, once; one that does not exist is dead."""
     asked = request.include_authorized_operations
-    return DescribeGroupsResponse(
-        groups=[
-            _described(context.groups.describe_group(name), with_operations=asked)
-            for name in dict.fromkeys(request.groups)
-        ]
-    )
+    groups = []
+    for count, name in enumerate(dict.fromkeys(request.groups), 1):
+        groups.append(_described(context.groups.describe_group(name), with_operations=asked))
+        await step(count)
+    return DescribeGroupsResponse(groups=groups)
 
 
 def describe_groups_error(
@@ -87,10 +86,10 @@ def _described(group: GroupDescription, *, with_operations: bool) -> DescribedGr
 
 async def delete_groups(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Each group named; a name given twice gets one result, as in Kafka."""
-    results = [
-        DeletableGroupResult(name, await context.groups.delete_group(name))
-        for name in dict.fromkeys(request.groups_names)
-    ]
+    results = []
+    for count, name in enumerate(dict.fromkeys(request.groups_names), 1):
+        results.append(DeletableGroupResult(name, await context.groups.delete_group(name)))
+        await step(count)
     return DeleteGroupsResponse(results=results)
 
 

@@ -1,6 +1,8 @@
 """OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import islice
 
 import trio
 
@@ -150,26 +152,35 @@ def offset_fetch_now(
 
     Who asks for all offsets of groups may mean very many. These are gathered in steps, for one
     request at a time, and no more of them than a request may name: a group that comes behind those
-    is answered with UNKNOWN_SERVER_ERROR.
+    is answered with UNKNOWN_SERVER_ERROR. Those that a request names are gathered in steps, too.
     """
     asked = {group.group_id: group for group in _asked_groups(context, request)}
     if sum(_count(context, group) for group in asked.values()) <= FETCHED_AT_ONCE_MAX:
         stable = request.require_stable
         groups = [_fetch_group(context, one, stable) for one in asked.values()]
         return _fetch_response(context, request, groups)
+    gather = partial(_gather, context, request, list(asked.values()))
+    if all(group.topics is not None for group in asked.values()):
+        return Later(gather, waits=False, is_large=True)
     if context.large_answers.statistics().tasks_waiting >= LARGE_WAITING_MAX:
         return offset_fetch_error(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
 
-    async def gather() -> OffsetFetchResponse:
+    async def gather_in_turn() -> OffsetFetchResponse:
         async with context.large_answers:
-            groups, left = [], context.elements_max
-            for group in asked.values():
-                found = await _fetch_in_steps(context, group, request.require_stable, left)
-                left -= sum(len(topic.partitions) for topic in found.topics)
-                groups.append(found)
-            return _fetch_response(context, request, groups)
+            return await gather()
 
-    return Later(gather, waits=False, is_large=True)
+    return Later(gather_in_turn, waits=False, is_large=True)
+
+
+async def _gather(
+    context: Context, request: OffsetFetchRequest, asked: list[OffsetFetchRequestGroup]
+) -> OffsetFetchResponse:
+    groups, left = [], context.elements_max
+    for group in asked:
+        found = await _fetch_in_steps(context, group, request.require_stable, left)
+        left -= sum(len(topic.partitions) for topic in found.topics)
+        groups.append(found)
+    return _fetch_response(context, request, groups)
 
 
 def _asked_groups(context: Context, request: OffsetFetchRequest) -> list[OffsetFetchRequestGroup]:
@@ -191,8 +202,10 @@ def _fetch_response(
 
 
 def _count(context: Context, group: OffsetFetchRequestGroup) -> int:
-    """How many offsets the answer has that the request does not name."""
-    return context.groups.committed_count(group.group_id) if group.topics is None else 0
+    """How many offsets the answer has."""
+    if group.topics is None:
+        return context.groups.committed_count(group.group_id)
+    return sum(len(topic.partition_indexes) for topic in group.topics)
 
 
 def offset_fetch_error(
@@ -238,6 +251,8 @@ async def _fetch_in_steps(
     count = _count(context, group)
     if count == 0:
         return _fetch_group(context, group, require_stable)
+    if group.topics is not None:
+        return await _fetch_named(context, group, require_stable)
     if count > left:
         return OffsetFetchResponseGroup(group.group_id, [], ErrorCode.UNKNOWN_SERVER_ERROR)
     by_name: dict[str, OffsetFetchResponseTopic] = {}
@@ -254,6 +269,25 @@ async def _fetch_in_steps(
             return OffsetFetchResponseGroup(group.group_id, list(by_name.values()))
         after = next(reversed(page))
         await trio.lowlevel.checkpoint()
+
+
+async def _fetch_named(
+    context: Context, group: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in group.topics or ():
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    places = ((name, index) for name, indexes in wanted.items() for index in indexes)
+    by_name: dict[str, OffsetFetchResponseTopic] = {}
+    while page := list(islice(places, FETCHED_AT_ONCE_MAX)):
+        error, found = context.groups.fetch_offsets(
+            group.group_id, page, require_stable=require_stable
+        )
+        if error:
+            return OffsetFetchResponseGroup(group.group_id, [], error)
+        _add_fetched(by_name, found)
+        await trio.lowlevel.checkpoint()
+    return OffsetFetchResponseGroup(group.group_id, list(by_name.values()))
 
 
 def _fetched_topics(

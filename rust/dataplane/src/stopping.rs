@@ -310,6 +310,10 @@ fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> io::Result<()> {
             Err(error)
         }
         Ok(()) => {
+            if let Some(log) = &log {
+                dir.files
+                    .closed(&partition.topic.name, partition.index, log);
+            }
             dir.unclosed.closed(partition);
             Ok(())
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::PlaneConfig;
+use pyrklog_dataplane::api::{PlaneConfig, StopSpec};
 use pyrklog_log::Left;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
@@ -99,6 +99,41 @@ fn check_recovered(config: &PlaneConfig, dir: &Path) {
     assert_eq!(test.lead("u", 1, &topic_config()), [0]);
     assert_eq!(end_of(&test, "u"), 0);
     assert!(!recovering(dir).exists());
+}
+
+/// After an orderly start, logs are trusted. One that is closed meanwhile is not synced by that; when its
+/// partition comes back, what was not synced must not count as if it were.
+#[test]
+fn a_log_that_is_closed_and_opened_again_is_not_taken_for_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = cached(dir.path());
+    let mut test = start(&config);
+    test.create("t", 1);
+    register(&test, dir.path());
+    assert!(test.shutdown());
+    let mut test = start(&config);
+    test.create("t", 1);
+    assert_eq!(
+        test.client().produce("t", 0, &large_batch(3_000)),
+        (ErrorCode::NONE, 0)
+    );
+    let stop = StopSpec {
+        topic: "t".into(),
+        partition: 0,
+        delete: false,
+    };
+    let ticket = test.plane.stop_partitions(vec![stop]).unwrap();
+    test.ticket(ticket);
+    test.create("t", 1);
+    let fields = test.wait_for_notice("log_recovered");
+    assert!(fields.contains(&("recovered_segments", "1".to_owned())));
+    assert_eq!(end_of(&test, "t"), 1);
+    // Another orderly end syncs all.
+    register(&test, dir.path());
+    assert!(test.shutdown());
+    let mut test = start(&config);
+    test.create("t", 1);
+    assert_eq!(end_of(&test, "t"), 1);
 }
 
 #[test]

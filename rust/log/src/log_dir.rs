@@ -13,6 +13,7 @@
 //! <topic>-<partition>.<uuid>-delete/ a log that is being removed
 //! ```
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use parking_lot::Mutex;
 use crate::checkpoint;
 use crate::disk::{self, LockGuard, Space};
 use crate::env::LogEnv;
+use crate::log::Log;
 use crate::meta_properties::MetaProperties;
 use crate::names::{self, FolderState};
 use crate::open::{OpenState, TopicId};
@@ -113,6 +115,8 @@ pub struct LogDir {
     recovery_points: Mutex<OffsetTable>,
     log_starts: Mutex<OffsetTable>,
     high_watermarks: Mutex<OffsetTable>,
+    /// Logs of which something was not synced when they were closed in this life.
+    closed_unsynced: Mutex<HashSet<(String, i32)>>,
     /// The arena's marker, as long as no broker has registered with it.
     unregistered: Mutex<Option<ArenaMarker>>,
     _lock: Box<dyn LockGuard>,
@@ -165,6 +169,7 @@ impl LogDir {
             recovery_points,
             log_starts,
             high_watermarks,
+            closed_unsynced: Mutex::default(),
             unregistered: Mutex::default(),
             _lock: lock,
         })
@@ -240,11 +245,27 @@ impl LogDir {
     /// What the checkpoints say of one log.
     pub fn open_state(&self, topic: &str, partition: i32) -> OpenState {
         let get = |table: &Mutex<OffsetTable>| table.lock().get(topic, partition).unwrap_or(0);
+        let key = (topic.to_owned(), partition);
         OpenState {
-            clean: self.was_clean() && !self.env.must_recover(topic, partition),
+            clean: self.was_clean()
+                && !self.env.must_recover(topic, partition)
+                && !self.closed_unsynced.lock().contains(&key),
             recovery_point: get(&self.recovery_points),
             log_start_offset: get(&self.log_starts),
             high_watermark: get(&self.high_watermarks),
+        }
+    }
+
+    /// A log was closed ([`crate::Log::close_cleanly`]) that goes on elsewhere, or not at all. What of it
+    /// is not synced must not count as synced if it is opened again before [`LogDir::sync_all`]: it is
+    /// recovered then.
+    pub fn closed(&self, topic: &str, partition: i32, log: &Log) {
+        let key = (topic.to_owned(), partition);
+        let mut closed = self.closed_unsynced.lock();
+        if log.is_synced() {
+            closed.remove(&key);
+        } else {
+            closed.insert(key);
         }
     }
 
@@ -373,6 +394,8 @@ impl LogDir {
 
     /// A topic of the same name starts with a clean slate.
     fn forget_rows(&self, topic: &str, partition: i32) -> io::Result<()> {
+        let key = (topic.to_owned(), partition);
+        self.closed_unsynced.lock().remove(&key);
         for table in [
             &self.recovery_points,
             &self.log_starts,

@@ -164,6 +164,11 @@ impl Log {
         }
     }
 
+    /// Whether all of it is durable.
+    pub fn is_synced(&self) -> bool {
+        self.sync.segments.is_empty() && self.sync.recovery_point >= self.end.offset
+    }
+
     /// Batches below it were synced.
     pub fn synced_end(&self) -> i64 {
         self.sync.recovery_point

@@ -6,8 +6,6 @@ Nothing here is timed: counted is how much happens between two turns of the loop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import trio
@@ -22,6 +20,7 @@ from pyrklog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from pyrklog.protocol.registry import find_api
 from pyrklog.testing.fake_offsets import FakeTopic
 from tests.unit.groups.rig import Rig, running
+from tests.unit.groups.turns import counted, most_between_turns
 from tests.unit.handlers.fake_service import FakeRequest, FakeService
 
 FETCH = 9
@@ -71,34 +70,6 @@ def _answer(body: bytes | None) -> dict[str, tuple[int, dict[TopicPartition, int
     }
 
 
-@contextmanager
-def _counted(target: Any, name: str) -> Iterator[Callable[[], int]]:
-    """Counts calls of a method."""
-    method, calls = getattr(target, name), 0
-
-    def counting(*args: Any, **more: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return method(*args, **more)
-
-    setattr(target, name, counting)
-    try:
-        yield lambda: calls
-    finally:
-        delattr(target, name)
-
-
-async def _most_between_turns(count: Callable[[], int], done: trio.Event) -> int:
-    """By how much a count grows between two turns of this task, at most: another task may have two
-    turns in between."""
-    most, seen = 0, count()
-    while not done.is_set():
-        await trio.lowlevel.checkpoint()
-        now = count()
-        most, seen = max(most, now - seen), now
-    return most
-
-
 async def test_all_offsets_of_groups_are_fetched_in_steps() -> None:
     async with running(FakeTopic(1, {0: 0})) as rig:
         wanted = {"one": _offsets(MANY), "two": _offsets(3), "three": _offsets(MANY + 1)}
@@ -116,10 +87,10 @@ async def test_all_offsets_of_groups_are_fetched_in_steps() -> None:
                 answer = await begun.wait()
                 done.set()
 
-            with _counted(rig.coordinator, "fetch_page") as pages:
+            with counted(rig.coordinator, "fetch_page") as pages:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(take, begun, done)
-                    assert await _most_between_turns(pages, done) <= 2
+                    assert await most_between_turns(pages, done) <= 2
                 assert pages() > 10
             assert _answer(answer) == {
                 **{
@@ -182,7 +153,7 @@ async def test_the_groups_of_a_partition_that_is_loaded_serve_a_few_at_a_time(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
-            assert await _most_between_turns(lambda: len(registry.groups), done) <= 40
+            assert await most_between_turns(lambda: len(registry.groups), done) <= 40
         assert [rig.committed(f"g{number}") for number in range(200)] == list(range(200))
         _, found = rig.coordinator.fetch_offsets("large", None, require_stable=False)
         assert len(found) == MANY
@@ -197,7 +168,7 @@ async def test_topics_that_are_deleted_one_after_the_other_are_forgotten_togethe
             offsets = {(topic, 0): Offset(number) for topic in topics}
             await _commit(rig, f"g{number}", {**offsets, ("kept", 0): Offset(1)})
         registry = rig.coordinator.registry
-        with _counted(registry, "partitions_deleted") as told:
+        with counted(registry, "partitions_deleted") as told:
             async with trio.open_nursery() as nursery:
                 for topic in topics:
                     nursery.start_soon(rig.coordinator.partitions_deleted, [(topic, 0)])
