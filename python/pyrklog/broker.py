@@ -58,6 +58,7 @@ from pyrklog.peers.own_channel import Channels, OwnChannel
 from pyrklog.peers.standby import Patience, Standby
 from pyrklog.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
+from pyrklog.slow_start import tell_slow_start
 from pyrklog.standing import note_standing
 from pyrklog.uncompacted import warn_of_uncompacted
 
@@ -230,6 +231,7 @@ class Broker:
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)
+            nursery.start_soon(tell_slow_start, self.ready, metadata, controller)
             with trio.CancelScope() as starting:
                 self._starting = starting
                 # A listener on any free port must be bound before its port can be registered, and

@@ -114,10 +114,16 @@ def start(
 
 
 def _refuse_running(cluster: "Cluster") -> None:
+    from pyrklog.dev.state import dev_command
+
     running = cluster.running()
     if running:
         what = f"{cluster.name} runs already ({', '.join(one.title for one in running)})"
-        raise CliError(Exit.EXISTS, what, "see `pyrklog dev status`, or start another with --name")
+        status, stop = (dev_command(cluster.name, word) for word in ("status", "stop"))
+        fix = f"see `{status}`, or start another with --name"
+        if len(running) < len(cluster.nodes):
+            fix = f"`{stop}` first, or restart each that does not run: see `{status}`"
+        raise CliError(Exit.EXISTS, what, fix)
 
 
 def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> None:

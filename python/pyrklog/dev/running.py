@@ -21,7 +21,7 @@ from pyrklog.dev.routes import (
     read_routes,
     routes_of,
 )
-from pyrklog.dev.state import Cluster, Node, Place, write_whole
+from pyrklog.dev.state import Cluster, Node, Place, dev_command, write_whole
 
 START_S = 60.0
 STOP_S = 20.0
@@ -98,7 +98,7 @@ class Runner:
     def restart(self, node: Node) -> None:
         """An orderly end where it runs, then a start."""
         if node.role == "broker" and node.number in self.cluster.isolated:
-            fix = f"pyrklog dev heal {node.name}"
+            fix = dev_command(self.cluster.name, "heal", node.name)
             raise CliError(Exit.FAILED, f"{node.title} is cut off and could not come back", fix)
         others = [*self.cluster.zookeepers, self.cluster.network]
         self._require_running([one for one in others if one is not node])
@@ -232,8 +232,13 @@ class Runner:
         for node in nodes:
             if not node.is_running:
                 known = len(self.cluster.running())
-                fix = f"pyrklog dev restart {node.name}" if known else "pyrklog dev start"
+                words = ("restart", node.name) if known else ("start",)
+                fix = dev_command(self.cluster.name, *words)
                 raise CliError(Exit.FAILED, f"{node.title} does not run", fix)
+
+    def _not_running(self, node: Node) -> CliError:
+        fix = dev_command(self.cluster.name, "restart", node.name)
+        return CliError(Exit.FAILED, f"{node.title} does not run", fix)
 
     # --- down ------------------------------------------------------------------------------------
 
@@ -279,17 +284,17 @@ class Runner:
     def kill(self, node: Node) -> None:
         """SIGKILL."""
         if node.process is None or not processes.kill(node.process):
-            raise _not_running(node)
+            raise self._not_running(node)
 
     def signal(self, node: Node, number: signal.Signals) -> None:
         """SIGSTOP and SIGCONT."""
         if node.process is None or not processes.send(node.process, number):
-            raise _not_running(node)
+            raise self._not_running(node)
 
     def isolate(self, node: Node, *, cut_off: bool) -> None:
         """Cuts a broker off from the other brokers and from ZooKeeper, or undoes that."""
         if node.role != "broker":
-            fix = f"pyrklog dev pause {node.name}"
+            fix = dev_command(self.cluster.name, "pause", node.name)
             raise CliError(Exit.USAGE, f"{node.title} is no broker", fix)
         self._require_running([self.cluster.network])
         before = set(self.cluster.isolated)
@@ -317,7 +322,7 @@ class Runner:
         wanted = self._write_routes().revision
         network = self.cluster.network
         if network.process is None or not processes.send(network.process, signal.SIGHUP):
-            raise _not_running(network)
+            raise self._not_running(network)
         for _ in processes.wait_for(APPLIED_S, PAUSE_S):
             if applied_revision(self.place.folder) >= wanted:
                 return
@@ -353,10 +358,6 @@ def new_cluster(
     for node in cluster.brokers:
         brokers.check_settings(cluster, node, place.folder)
     return cluster
-
-
-def _not_running(node: Node) -> CliError:
-    return CliError(Exit.FAILED, f"{node.title} does not run", f"pyrklog dev restart {node.name}")
 
 
 def _remove_arenas(folder: Path) -> None:

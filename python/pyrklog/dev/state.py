@@ -218,15 +218,19 @@ class Place:
 
     def _unknown(self) -> CliError:
         names = [cluster.name for cluster in self.others()]
-        start = "pyrklog dev start"
-        if self.name != DEFAULT_NAME:
-            start += f" --name {self.name}"
+        start = dev_command(self.name, "start")
         fix = f"there is {', '.join(names)} (--name); or {start}" if names else start
         return CliError(Exit.NOT_FOUND, f"there is no dev cluster {self.name}", fix)
 
     def _unreadable(self, why: str) -> CliError:
         fix = f"end its processes by hand and remove {self.folder}"
         return CliError(Exit.FAILED, f"{self.state_file} cannot be read: {why}", fix)
+
+
+def dev_command(name: str, *words: str) -> str:
+    """The command for the cluster of this name, as a user types it."""
+    named = () if name == DEFAULT_NAME else ("--name", name)
+    return " ".join(("pyrklog dev", *words, *named))
 
 
 def dev_root(environment: Mapping[str, str]) -> Path:

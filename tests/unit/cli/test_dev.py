@@ -66,7 +66,25 @@ def test_a_name_that_runs_is_not_started_again(root: Path) -> None:
     save(root, Node("broker", 1, process=processes.identify(os.getpid())))
     code, out, err = invoke("dev", "start")
     assert (code, out) == (5, "")
-    assert err.startswith("error: default runs already (broker 1); fix: ")
+    assert err == (
+        "error: default runs already (broker 1); fix: `pyrklog dev stop` first, or restart each "
+        "that does not run: see `pyrklog dev status`\n"
+    )
+
+
+def test_a_proposed_command_names_the_cluster(root: Path) -> None:
+    save(
+        root,
+        Node("broker", 1),
+        Node("broker", 2, process=processes.identify(os.getpid())),
+        name="x",
+    )
+    code, _, err = invoke("dev", "kill", "1", "--name", "x")
+    assert (code, err) == (
+        1,
+        "error: broker 1 does not run; fix: pyrklog dev restart 1 --name x\n",
+    )
+    assert "`pyrklog dev stop --name x` first" in invoke("dev", "start", "--name", "x")[2]
 
 
 def test_what_a_cluster_is_does_not_change(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
