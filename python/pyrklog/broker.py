@@ -545,7 +545,8 @@ def _import_groups() -> None:
 def _forget_offsets(
     nursery: trio.Nursery, groups: GroupCoordinator, partitions: Sequence[TopicPartition]
 ) -> None:
-    nursery.start_soon(groups.partitions_deleted, partitions)
+    groups.note_deleted(partitions)
+    nursery.start_soon(groups.forget_deleted)
 
 
 async def _wait_for_leaders(

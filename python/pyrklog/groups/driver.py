@@ -469,13 +469,17 @@ class GroupCoordinator(Requests):
             await trio.sleep(self._options.expiry_interval_ms / 1000)
             await self._for_each_group(lambda name: self.registry.expire(name, self._wall_ms()))
 
-    async def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Topics, or some partitions, are gone: their offsets are forgotten."""
+    def note_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Topics, or some partitions, are gone: :meth:`forget_deleted` is to be called. Until it is
+        done, nobody commits offsets of topics that have these names by then."""
         noted: dict[str, set[int]] = {}
         for topic, index in partitions:
             noted.setdefault(topic, set()).add(index)
             self._deleted.setdefault(topic, set()).add(index)
         self.registry.note_deleted(noted)
+
+    async def forget_deleted(self) -> None:
+        """Forgets the offsets of what was noted."""
         async with self._forgetting:
             # What was deleted while this waited is forgotten in one walk over the groups.
             deleted, self._deleted = self._deleted, {}
@@ -486,6 +490,17 @@ class GroupCoordinator(Requests):
                     lambda name: self.registry.partitions_deleted(name, deleted, self._wall_ms())
                 )
             self._being_forgotten = {}
+
+    def _is_forgetting(self) -> bool:
+        return bool(self._deleted or self._being_forgotten)
+
+    def _waits_to_be_forgotten(self, offsets: Iterable[TopicPartition]) -> bool:
+        return any(
+            index in gone.get(topic, ())
+            for gone in (self._deleted, self._being_forgotten)
+            if gone  # as they seldom are
+            for topic, index in offsets
+        )
 
     async def _for_each_group(self, event: Callable[[str], Outcome]) -> None:
         work = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyrklog.errors import ApiError, ErrorCode
@@ -97,14 +97,28 @@ class Requests(ABC):
             lambda token: self.registry.leave(group_id, members, token, self._wall_ms()),
         )
 
+    @abstractmethod
+    def _is_forgetting(self) -> bool:
+        """Whether offsets of topics that are gone are still to be forgotten."""
+
+    @abstractmethod
+    def _waits_to_be_forgotten(self, offsets: Iterable[TopicPartition]) -> bool:
+        """Whether some of these are of topics that have such a name by now."""
+
     def commit(self, request: CommitRequest) -> Pending[CommitResult]:
+        if self._waits_to_be_forgotten(request.offsets):
+            # They would be forgotten, too. Clients try again at this code.
+            refused: Pending[CommitResult] = Pending(lambda: None)
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            refused.answer(CommitResult(dict.fromkeys(request.offsets, code)))
+            return refused
         return self._begin(
             request.group_id, lambda token: self.registry.commit(request, token, self._wall_ms())
         )
 
     def commit_as_member(self, commit: OffsetCommit) -> bool:
         machine = self.registry.groups.get(commit.group_id)
-        if machine is None:
+        if machine is None or self._is_forgetting():
             return False
         try:
             effects = machine.commit_as_member(commit, self._wall_ms())

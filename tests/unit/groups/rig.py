@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyrklog.groups.values import (
     Offset,
     SyncRequest,
     SyncResult,
+    TopicPartition,
 )
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
 
@@ -79,6 +80,11 @@ class Rig:
         request = CommitRequest(group, generation, member_id, None, {("t", 0): value})
         result = await self.coordinator.commit(request._replace(**more)).wait()
         return result.errors[("t", 0)]
+
+    async def forget(self, partitions: Sequence[TopicPartition]) -> None:
+        """These are gone."""
+        self.coordinator.note_deleted(partitions)
+        await self.coordinator.forget_deleted()
 
     def committed(self, group: str = "g") -> int:
         error, found = self.coordinator.fetch_offsets(group, [("t", 0)], require_stable=False)

@@ -286,7 +286,7 @@ async def test_offsets_of_deleted_topics_are_forgotten(
     async with running() as rig:
         me = await rig.enter()
         assert await rig.commit(5, me=me) is NONE
-        await rig.coordinator.partitions_deleted([("t", 0)])
+        await rig.forget([("t", 0)])
         assert rig.committed() == -1
         await trio.testing.wait_all_tasks_blocked()
         assert rig.log.records(0)[-1].value is None
@@ -366,7 +366,7 @@ async def test_offsets_of_a_topic_that_is_deleted_during_a_load_are_forgotten(
                 rig.topic.lead(0, epoch=9)
                 await trio.testing.wait_all_tasks_blocked()
                 assert rig.coordinator.registry.is_loading
-            await rig.coordinator.partitions_deleted([("t", 0)])
+            await rig.forget([("t", 0)])
             if not is_open:
                 rig.topic.lead(0, epoch=8)
             rig.log.release()
@@ -389,7 +389,7 @@ async def test_a_deletion_says_nothing_of_what_another_broker_leads_since(
         rig.topic.opening.add(0)
         rig.topic.resign(0)
         await trio.testing.wait_all_tasks_blocked()
-        await rig.coordinator.partitions_deleted([("t", 0)])
+        await rig.forget([("t", 0)])
         rig.topic.opening.clear()
         rig.topic.changes.notify()
         rig.topic.lead(0, epoch=1)

@@ -232,7 +232,7 @@ async def test_a_deletion_of_topics(
         for group in (BAD, GOOD):
             assert await rig.commit(1, group=group) is NONE
         break_group("partitions_deleted")
-        await rig.coordinator.partitions_deleted([("t", 0)])
+        await rig.forget([("t", 0)])
         assert rig.committed(GOOD) == -1
         await is_aside(rig)
 

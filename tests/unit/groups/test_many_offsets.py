@@ -171,7 +171,7 @@ async def test_topics_that_are_deleted_one_after_the_other_are_forgotten_togethe
         with counted(registry, "partitions_deleted") as told:
             async with trio.open_nursery() as nursery:
                 for topic in topics:
-                    nursery.start_soon(rig.coordinator.partitions_deleted, [(topic, 0)])
+                    nursery.start_soon(rig.forget, [(topic, 0)])
             assert told() <= 2 * 100, "the first topic, and all others"
         for number in range(100):
             _, found = rig.coordinator.fetch_offsets(f"g{number}", None, require_stable=False)
@@ -185,10 +185,10 @@ async def test_a_deletion_that_waits_is_told_to_groups_that_move_meanwhile(
         for number in range(100):
             await _commit(rig, f"g{number}", {("t", 0): Offset(1), ("u", 0): Offset(2)})
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(rig.coordinator.partitions_deleted, [("other", 0)])
+            nursery.start_soon(rig.forget, [("other", 0)])
             await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
-            nursery.start_soon(rig.coordinator.partitions_deleted, [("t", 0)])
+            nursery.start_soon(rig.forget, [("t", 0)])
             await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
             # Another broker led in between: the groups are read anew.
@@ -198,6 +198,34 @@ async def test_a_deletion_that_waits_is_told_to_groups_that_move_meanwhile(
         for number in range(100):
             _, found = rig.coordinator.fetch_offsets(f"g{number}", None, require_stable=False)
             assert list(found) == [("u", 0)]
+
+
+async def test_offsets_of_a_new_topic_are_not_forgotten_with_those_of_its_name(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running(FakeTopic(1, {0: 0})) as rig:
+        for number in range(100):
+            await _commit(rig, f"g{number}", {("t", 0): Offset(1), ("u", 0): Offset(2)})
+
+        async def try_commit() -> ErrorCode:
+            request = CommitRequest("g50", -1, "", None, {("t", 0): Offset(7), ("u", 0): Offset(8)})
+            result = await rig.coordinator.commit(request).wait()
+            [code] = set(result.errors.values())
+            return code
+
+        rig.coordinator.note_deleted([("t", 0)])
+        codes = [await try_commit()]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.coordinator.forget_deleted)
+            while codes[-1] is not NONE:
+                await trio.lowlevel.checkpoint()
+                codes.append(await try_commit())
+        assert len(codes) > 2, "it was not yet done"
+        assert set(codes) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, NONE}
+        _, found = rig.coordinator.fetch_offsets("g50", None, require_stable=False)
+        assert {key: value.offset for key, value in found.items()} == {("t", 0): 7, ("u", 0): 8}
+        _, found = rig.coordinator.fetch_offsets("g51", None, require_stable=False)
+        assert list(found) == [("u", 0)]
 
 
 async def test_a_leadership_that_changes_at_once_is_loaded_once(
