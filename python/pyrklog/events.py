@@ -100,7 +100,17 @@ class EventHandler:
         self._when_loaded(self._begin, request)
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        self._when_loaded(self._heartbeat, heartbeat)
+        # Without detours: a broker has tens of thousands of these and of commits a second.
+        handlers = self._handlers
+        if handlers is None or self._early:
+            self._when_loaded(self._heartbeat, heartbeat)
+            return
+        try:
+            code = handlers.heartbeat(heartbeat)
+        except Exception as error:
+            self._act(partial(self._heartbeat_failed, heartbeat, error))
+        else:
+            self._plane.answer_heartbeat(heartbeat, code)
 
     def on_offset_commit(self, commit: OffsetCommit) -> None:
         self._when_loaded(self._commit, commit)
@@ -195,9 +205,12 @@ class EventHandler:
         try:
             code = self.preload().heartbeat(heartbeat)
         except Exception as error:
-            self._reply(heartbeat.id, self._answer_failure(heartbeat, error))
+            self._heartbeat_failed(heartbeat, error)
         else:
             self._plane.answer_heartbeat(heartbeat, code)
+
+    def _heartbeat_failed(self, heartbeat: Heartbeat, error: Exception) -> None:
+        self._reply(heartbeat.id, self._answer_failure(heartbeat, error))
 
     def _commit(self, commit: OffsetCommit) -> None:
         try:
