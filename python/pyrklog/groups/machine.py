@@ -145,6 +145,7 @@ class GroupMachine:
         """OffsetDelete. The reply is a ``DeleteOffsetsResult``."""
         turn = self._turn(now_ms)
         committing.delete(turn, partitions, token)
+        ending.end_if_unused(turn)
         return turn.effects
 
     def delete(self, token: int, now_ms: int) -> Effects:

@@ -359,12 +359,13 @@ class Registry:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], token: int, now_ms: int
     ) -> Outcome:
-        """OffsetDelete."""
+        """OffsetDelete. A group that is empty then ends, as in Kafka."""
         machine = self.groups.get(group_id) if group_id else None
         if machine is None:
             error = self._refusal(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
             return _no_group(token, DeleteOffsetsResult(error))
         effects = machine.delete_offsets(partitions, token, now_ms)
+        self._forget_if_dead(machine)
         return Outcome(machine, effects)
 
     def transaction_completed(

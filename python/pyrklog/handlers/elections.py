@@ -34,7 +34,8 @@ async def elect_leaders(context: Context, request: ElectLeadersRequest) -> Elect
                 for index in range(topic.partition_count)
             ]
         refused = Refusal(ErrorCode.NOT_CONTROLLER)
-        return _response(dict.fromkeys(keys, refused), ErrorCode.NOT_CONTROLLER)
+        # As in Kafka, of each partition only: Java's client gives all up at an error of the whole.
+        return _response(dict.fromkeys(keys, refused))
     leaders = {key: one.leader for key, one in results.items() if not one.refusal.error}
     late = await context.service.wait_for_leaders(leaders, timeout_ms=request.timeout_ms)
     answers = {key: one.refusal for key, one in results.items()}

@@ -309,6 +309,26 @@ async def test_a_deleted_group_stays_deleted(autojump_clock: trio.testing.MockCl
             nursery.cancel_scope.cancel()
 
 
+async def test_an_empty_group_ends_with_the_last_of_its_offsets(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with running() as rig:
+        me = await rig.enter()
+        assert await rig.commit(5, me=me) is NONE
+        await rig.coordinator.leave("g", [LeavingMember(me.member_id)]).wait()
+        deleted = await rig.coordinator.delete_offsets("g", [("t", 0)])
+        assert (deleted.error, deleted.errors) == (NONE, {("t", 0): NONE})
+        again = await rig.coordinator.delete_offsets("g", [("t", 0)])
+        assert again.error is ErrorCode.GROUP_ID_NOT_FOUND
+        assert await rig.coordinator.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
+        rig.coordinator = rig.make()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(rig.coordinator.run)
+            await rig.loaded()
+            assert rig.coordinator.list_groups([], []) == (NONE, [])
+            nursery.cancel_scope.cancel()
+
+
 async def test_offsets_of_a_transaction_wait_for_its_marker(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
