@@ -51,6 +51,20 @@ def test_no_seed_violates_an_invariant() -> None:
     assert silences > SEEDS // 10, "hardly anybody was silent"
 
 
+REMEMBERED = {
+    70008593: "a log is cut below the row of its high watermark",
+    90003952: "a kill right after logs were opened that power loss had shortened",
+    92004989: "a partition is stopped while the volume has its write in hand",
+    93002698: "the same, with a block cache",
+}
+
+
+@pytest.mark.parametrize("seed", REMEMBERED, ids=REMEMBERED.values())
+def test_seeds_that_once_failed(seed: int) -> None:
+    outcome = run(seed)
+    assert outcome.violation is None, tell(outcome)
+
+
 def find(name: str) -> Outcome:
     """The first seed that finds a planted bug, and nothing without it."""
     planted = BUGS[name]

@@ -73,6 +73,9 @@ pub struct LogDirState {
     lacks_space: AtomicBool,
     /// See there.
     pub unclosed: Unclosed,
+    /// What a simulated volume has in hand.
+    #[cfg(feature = "sim")]
+    pub under_way: Mutex<crate::writer::by_hand::UnderWay>,
     /// Held while rows are gathered and written, or one that was just lowered, and while those of a deleted partition are taken
     /// out: what was gathered before must not be written afterwards.
     pub checkpoints: Mutex<()>,
@@ -106,6 +109,8 @@ impl LogDirState {
             lacks_space: AtomicBool::new(false),
             park,
             unclosed: Unclosed::default(),
+            #[cfg(feature = "sim")]
+            under_way: Mutex::default(),
             checkpoints: Mutex::default(),
         })
     }

@@ -110,11 +110,13 @@ pub fn set_now_ms(now_ms: i64) {
     crate::clock::set_now_ms(now_ms);
 }
 
-/// Writes what the writers have, of all directories.
+/// Writes what the writers have, of all directories, for a command that waits for them: what a volume
+/// that hangs has in hand returns then, since no time passes otherwise.
 pub fn write_all(shared: &Arc<Shared>) {
     for dir in &shared.dirs {
         dir.writer.hurry();
         for mut writer in Writer::team(shared, dir).into_iter().take(1) {
+            writer.return_by_hand();
             while writer.turn_by_hand() {}
         }
     }

@@ -23,7 +23,7 @@ use crate::shared::Shared;
 use crate::writer_queue::Turn;
 
 #[cfg(feature = "sim")]
-mod by_hand;
+pub mod by_hand;
 
 /// Bytes after which finished requests are told before the turn is over.
 const DELIVER_BYTES: usize = 1024 * 1024;
@@ -38,8 +38,6 @@ pub struct Writer {
     outbox: Outbox,
     undelivered_bytes: usize,
     full_disk: Arc<FullDisk>,
-    #[cfg(feature = "sim")]
-    under_way: by_hand::UnderWay,
 }
 
 /// How much of a partition is written.
@@ -64,8 +62,6 @@ impl Writer {
             outbox: shared.outbox(),
             undelivered_bytes: 0,
             full_disk: Arc::clone(&full_disk),
-            #[cfg(feature = "sim")]
-            under_way: Default::default(),
         };
         (0..dir.writer.writers()).map(one).collect()
     }

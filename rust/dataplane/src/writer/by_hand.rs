@@ -25,19 +25,20 @@ impl Writer {
         for (partition, extent) in extents(&mut turn) {
             if let Some(job) = take_job(&partition, extent) {
                 self.dir.writer.begin_job(self.index);
-                self.under_way.push((partition, job));
+                self.dir.under_way.lock().push((partition, job));
             }
         }
     }
 
     /// Whether a write is under way.
     pub fn is_under_way(&self) -> bool {
-        !self.under_way.is_empty()
+        !self.dir.under_way.lock().is_empty()
     }
 
     /// What is under way returns, and is told.
     pub fn return_by_hand(&mut self) {
-        for (partition, job) in std::mem::take(&mut self.under_way) {
+        let under_way = std::mem::take(&mut *self.dir.under_way.lock());
+        for (partition, job) in under_way {
             self.carry_out(partition, job);
         }
         self.try_again();
@@ -46,7 +47,8 @@ impl Writer {
 
     /// What is under way comes to the files, and nobody hears of it: the process dies meanwhile.
     pub fn write_untold(&mut self) {
-        for (_, mut job) in std::mem::take(&mut self.under_way) {
+        let under_way = std::mem::take(&mut *self.dir.under_way.lock());
+        for (_, mut job) in under_way {
             // Whether it comes so far or not, nobody relies on it.
             let _written_or_not = job.execute();
         }
