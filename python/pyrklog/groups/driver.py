@@ -485,11 +485,15 @@ class GroupCoordinator(Requests):
             deleted, self._deleted = self._deleted, {}
             self.registry.note_deleted(deleted)
             self._being_forgotten = deleted
-            if deleted:
-                await self._for_each_group(
-                    lambda name: self.registry.partitions_deleted(name, deleted, self._wall_ms())
-                )
-            self._being_forgotten = {}
+            try:
+                if deleted:
+                    await self._for_each_group(
+                        lambda name: self.registry.partitions_deleted(
+                            name, deleted, self._wall_ms()
+                        )
+                    )
+            finally:
+                self._being_forgotten = {}
 
     def _is_forgetting(self) -> bool:
         return bool(self._deleted or self._being_forgotten)

@@ -91,6 +91,16 @@ class Rig:
         assert error is NONE
         return found[("t", 0)].offset
 
+    @asynccontextmanager
+    async def made_anew(self) -> AsyncIterator[None]:
+        """Another broker coordinates from now on, and has read what was written."""
+        self.coordinator = self.make()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.coordinator.run)
+            await self.loaded()
+            yield
+            nursery.cancel_scope.cancel()
+
     async def loaded(self) -> None:
         """Returns when all that is led is served."""
         await self.coordinator.changes.wait_until(self._serves_what_it_leads)

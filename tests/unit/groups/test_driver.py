@@ -300,13 +300,9 @@ async def test_a_deleted_group_stays_deleted(autojump_clock: trio.testing.MockCl
         await rig.coordinator.leave("g", [LeavingMember(me.member_id)]).wait()
         assert await rig.coordinator.delete_group("g") is NONE
         assert await rig.coordinator.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
-        rig.coordinator = rig.make()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(rig.coordinator.run)
-            await rig.loaded()
+        async with rig.made_anew():
             assert rig.coordinator.list_groups([], []) == (NONE, [])
             assert rig.committed() == -1
-            nursery.cancel_scope.cancel()
 
 
 async def test_an_empty_group_ends_with_the_last_of_its_offsets(
@@ -321,12 +317,8 @@ async def test_an_empty_group_ends_with_the_last_of_its_offsets(
         again = await rig.coordinator.delete_offsets("g", [("t", 0)])
         assert again.error is ErrorCode.GROUP_ID_NOT_FOUND
         assert await rig.coordinator.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
-        rig.coordinator = rig.make()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(rig.coordinator.run)
-            await rig.loaded()
+        async with rig.made_anew():
             assert rig.coordinator.list_groups([], []) == (NONE, [])
-            nursery.cancel_scope.cancel()
 
 
 async def test_offsets_of_a_transaction_wait_for_its_marker(
