@@ -1,7 +1,7 @@
 """The rules of docs/design.md that no other tool enforces, as a failing check.
 
-Who may import whom, the purity of machines, `unsafe`, the length of files and functions, and tests
-that sleep.
+Who may import whom, import circles, the purity of machines, `unsafe`, the length of files and
+functions, and tests that sleep.
 `python ci/check_structure.py [ROOT]` prints one line a violation and exits with 1 if there is any.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ci import rust_source
+from ci import import_circles, rust_source
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
@@ -86,6 +86,9 @@ CRATE_FORBIDS = {
     "fuzz": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
     "bridge": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
 }
+# The folders of a crate's `src`, lowest first: a file imports from its own folder and lower ones.
+# Files in none of them stand above all.
+ROOMS = {"rust/dataplane": ("base",)}
 # Crates whose code may write `unsafe`: memory that other lives of the process wrote has no other
 # way in. The binding's macros expand to it.
 UNSAFE_ALLOWED = frozenset({"arena"})
@@ -115,7 +118,7 @@ class Import:
 
 def check(root: Path) -> list[Violation]:
     """All violations under `root`, sorted."""
-    return sorted([*_check_python(root), *_check_rust(root)])
+    return sorted([*_check_python(root), *_check_rust(root), *_check_arrows(root)])
 
 
 # --- Python --------------------------------------------------------------------------------------
@@ -320,6 +323,38 @@ def _check_rust_file(name: str, crate: str, source: str) -> Iterator[Violation]:
 def _forbid(name: str, code: str, pattern: str, message: str) -> Iterator[Violation]:
     for match in re.finditer(pattern, code):
         yield Violation(name, code.count("\n", 0, match.start()) + 1, message)
+
+
+# --- who imports whom ----------------------------------------------------------------------------
+
+
+def _check_arrows(root: Path) -> Iterator[Violation]:
+    for name, graph in import_circles.graphs(root):
+        longest = import_circles.EXCEPTIONS.get(name, import_circles.CIRCLE_FILES_MAX)
+        for circle in import_circles.circles(graph):
+            if len(circle) > longest:
+                names = " ".join(path.relative_to(root / name).as_posix() for path in circle)
+                message = f"{len(circle)} files import each other in a circle: {names}"
+                yield Violation(name, 1, f"{message} (at most {longest})")
+        yield from _check_rooms(root, name, graph)
+
+
+def _check_rooms(root: Path, name: str, graph: import_circles.Graph) -> Iterator[Violation]:
+    """No file imports one of a higher room."""
+    rooms = ROOMS.get(name, ())
+    heights = {room: height for height, room in enumerate(rooms)}
+
+    def height_of(path: Path) -> int:
+        room = path.relative_to(root / name / "src").parts[0].removesuffix(".rs")
+        return heights.get(room, len(rooms))
+
+    for path, imported in graph.items():
+        if not rooms:
+            return
+        for other in sorted(imported):
+            if height_of(other) > height_of(path):
+                above = other.relative_to(root).as_posix()
+                yield Violation(path.relative_to(root).as_posix(), 1, f"imports {above}, above it")
 
 
 # --- length --------------------------------------------------------------------------------------

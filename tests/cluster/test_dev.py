@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pyrklog.cli.cluster_views import read_state
+from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.options import Settings
 from tests.support.waiting import wait_until

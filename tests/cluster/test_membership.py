@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_state import examine
-from pyrklog.cli.cluster_views import read_state
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.options import Settings
 from pyrklog.errors import ErrorCode

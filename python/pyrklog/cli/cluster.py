@@ -119,8 +119,8 @@ def _unreachable(error: CliError) -> "tuple[ClusterState, list[Reason]]":
 
 
 def _examined(connection: "Connection") -> "tuple[ClusterState, list[Reason]]":
+    from pyrklog.cli.cluster_reading import read_state
     from pyrklog.cli.cluster_state import examine
-    from pyrklog.cli.cluster_views import read_state
 
     # Where all replicas are in sync, it does not matter how many there must be.
     state = read_state(connection, lambda one: len(one.isr) < len(one.replicas), log_dirs=True)
@@ -191,8 +191,8 @@ def restart_safe(
     Exit code 8 where there are any.
     """
     connection = connect(settings(context, bootstrap, properties, timeout))
+    from pyrklog.cli.cluster_reading import read_state
     from pyrklog.cli.cluster_state import blockers
-    from pyrklog.cli.cluster_views import read_state
 
     state = read_state(connection, lambda one: broker in one.isr)
     if broker not in state.alive:

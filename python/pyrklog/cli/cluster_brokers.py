@@ -3,8 +3,9 @@
 from typing import Any
 
 from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_state import Broker
-from pyrklog.cli.cluster_views import ASK_TIMEOUT_S, is_plain, read_state
+from pyrklog.cli.cluster_views import ASK_TIMEOUT_S, is_plain
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.options import Settings
 from pyrklog.cli.output import Column, Listing

@@ -1,9 +1,8 @@
 """Reads the state of a cluster: what each broker knows of it, and whose word counts.
 
 A broker that is cut off goes on telling what it knew, itself among those alive; the others know
-better. So all brokers are asked, and the one in which most believe is believed. Without that (where
-encryption or authentication is asked for, which :mod:`.asking` has not) it is librdkafka's choice
-whom to ask.
+better. So all brokers are asked, and the one in which most believe is believed. Where encryption or
+authentication is asked for, which :mod:`.asking` has not, :mod:`.cluster_reading` asks librdkafka.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.cluster_state import (
     MIN_INSYNC,
     MIN_INSYNC_DEFAULT,
@@ -23,10 +23,8 @@ from pyrklog.cli.cluster_state import (
     Partition,
     cause,
 )
-from pyrklog.cli.connection import Connection, addresses
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import Settings
-from pyrklog.cli.topic_details import describe_configs
 from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, NO_CONTROLLER, DescribeClusterRequest
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,
@@ -59,8 +57,8 @@ class View(NamedTuple):
     metadata: MetadataResponse
 
 
-def read_state(
-    connection: Connection, matters: Matters = lambda _: False, *, log_dirs: bool = False
+def read_plain_state(
+    settings: Settings, matters: Matters = lambda _: False, *, log_dirs: bool = False
 ) -> ClusterState:
     """Asks the cluster; with ``log_dirs`` also each broker for directories that take no records,
     and whether it has lost ZooKeeper.
@@ -68,9 +66,6 @@ def read_state(
     ``matters`` says whether a partition's ``min.insync.replicas`` is wanted; the options of
     thousands of topics are much to ask for. It is 1 elsewhere.
     """
-    if not is_plain(connection.settings):
-        return _by_librdkafka(connection, matters)
-    settings = connection.settings
     view, silent = newest_view(settings)
     state = _state(view.metadata, silent)
     if log_dirs:
@@ -80,9 +75,9 @@ def read_state(
             log_dirs=unable_log_dirs(state, timeout_s),
             without_store=without_store(state, timeout_s),
         )
-    asked = _topics(state, matters)
+    asked = topics_of(state, matters)
     limits = _min_insync(view.address, asked, _timeout_s(settings)) if asked else {}
-    return _with_limits(state, limits)
+    return with_limits(state, limits)
 
 
 def is_plain(settings: Settings) -> bool:
@@ -240,11 +235,13 @@ def _state(metadata: MetadataResponse, silent: Mapping[int, str]) -> ClusterStat
     return ClusterState(metadata.cluster_id, brokers, metadata.controller_id, partitions)
 
 
-def _topics(state: ClusterState, matters: Matters) -> list[str]:
+def topics_of(state: ClusterState, matters: Matters) -> list[str]:
+    """Names of the topics that have such partitions."""
     return list(dict.fromkeys(one.topic for one in state.partitions if matters(one)))
 
 
-def _with_limits(state: ClusterState, limits: Mapping[str, int]) -> ClusterState:
+def with_limits(state: ClusterState, limits: Mapping[str, int]) -> ClusterState:
+    """The state with each topic's ``min.insync.replicas``; 1 where it is not among ``limits``."""
     partitions = [
         replace(one, min_insync=limits.get(one.topic, MIN_INSYNC_DEFAULT))
         for one in state.partitions
@@ -278,27 +275,6 @@ def min_insync(entries: Iterable[Mapping[str, Any]]) -> int:
         if entry["name"] == MIN_INSYNC and entry["value"] is not None:
             return int(entry["value"])
     return MIN_INSYNC_DEFAULT
-
-
-def _by_librdkafka(connection: Connection, matters: Matters) -> ClusterState:
-    metadata = connection.metadata()
-    about = "cannot describe the cluster"
-    described = connection.admin_result(connection.admin.describe_cluster, about)
-    racks = {node.id: node.rack or None for node in described.nodes}
-    brokers = [
-        Broker(number, one.host, one.port, racks.get(number))
-        for number, one in sorted(metadata.brokers.items())
-    ]
-    partitions = [
-        Partition(name, one.id, one.leader, list(one.replicas), list(one.isrs))
-        for name, topic in sorted(metadata.topics.items())
-        for one in sorted(topic.partitions.values(), key=lambda one: one.id)
-    ]
-    state = ClusterState(metadata.cluster_id, brokers, metadata.controller_id, partitions)
-    asked = _topics(state, matters)
-    # Metadata and options are two questions: a topic may go between them.
-    options = describe_configs(connection, asked, skips_missing=True) if asked else {}
-    return _with_limits(state, {name: min_insync(found) for name, found in options.items()})
 
 
 def _timeout_s(settings: Settings) -> float:

@@ -6,39 +6,18 @@ from collections import deque
 from collections.abc import Collection
 from typing import Any
 
+from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.failures import CliError, Exit, cli_error
 from pyrklog.cli.interrupts import waited_for
 from pyrklog.cli.options import Settings
 from pyrklog.cli.peer_protocol import WITHOUT_TLS, fix_for, foreign, is_without_tls
-from pyrklog.hosts import host_and_port
 
 PROBE_TIMEOUT_S = 3.0
-DEFAULT_PORT = 9092
 SAID_MAX = 20
 _NO_KAFKA = "Invalid response size"
 _NO_SASL = "SASL Handshake not supported by broker"
-_LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""What `advertised.listeners` may begin with, as people copy it."""
 _EXPLAINED = ("KAFKA_STORAGE_ERROR",)
 """Errors of which the cluster itself may tell the cause, beside time-outs and dead ends."""
-
-
-def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """(host, port) of each entry of a bootstrap list."""
-    found: list[tuple[str, int]] = []
-    for entry in filter(None, (part.strip() for part in bootstrap.split(","))):
-        scheme, is_url, rest = entry.rpartition("://")
-        if is_url and (scheme.upper() not in _LISTENERS or "/" in rest):
-            what = f"-b takes HOST:PORT of a broker's listener, not {entry!r}"
-            raise CliError(Exit.USAGE, what, f"for example -b 127.0.0.1:{DEFAULT_PORT}")
-        try:
-            host, port = host_and_port(rest, DEFAULT_PORT)
-        except ValueError as error:
-            raise CliError(Exit.USAGE, f"-b takes HOST:PORT, not {entry!r}: {error}") from None
-        found.append((host or "127.0.0.1", port))
-    if not found:
-        raise CliError(Exit.USAGE, "-b takes HOST:PORT, not an empty text")
-    return found
 
 
 def probe(settings: Settings) -> None:
@@ -205,12 +184,12 @@ class Connection:
     def cause(self, topics: Collection[str] = ()) -> CliError | None:
         """Why requests are not answered, as far as the cluster can be asked; None: not known."""
         from pyrklog.cli.cluster_state import cause
-        from pyrklog.cli.cluster_views import is_plain, read_state
+        from pyrklog.cli.cluster_views import is_plain, read_plain_state
 
         if not is_plain(self.settings):
             return None
         try:
-            state = read_state(self, lambda one: one.topic in topics, log_dirs=True)
+            state = read_plain_state(self.settings, lambda one: one.topic in topics, log_dirs=True)
         except CliError:
             return None
         return cause(state, topics)

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pyrklog.cli.asking import BrokerConnection
-from pyrklog.cli.connection import Connection, addresses
+from pyrklog.cli.bootstrap import addresses
+from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.groups.interfaces import OFFSETS_TOPIC
 from pyrklog.protocol.api import Api

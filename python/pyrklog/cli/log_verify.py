@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from pyrklog.cli.asking import BrokerConnection
 from pyrklog.cli.cluster_election import parse_places
+from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_state import NO_BROKER, ClusterState, Partition
-from pyrklog.cli.cluster_views import is_plain, read_state
+from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.offsets import RangeError, parse_time_ms

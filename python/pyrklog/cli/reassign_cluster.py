@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pyrklog.cli.asking import BrokerConnection
-from pyrklog.cli.connection import Connection, addresses
+from pyrklog.cli.bootstrap import addresses
+from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.reassign_plan import Place, Placement
 from pyrklog.protocol.cluster import (

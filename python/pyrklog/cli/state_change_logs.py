@@ -8,7 +8,8 @@ from pathlib import Path
 import typer
 
 from pyrklog.cli.asking import BrokerConnection
-from pyrklog.cli.cluster_views import is_plain, read_state
+from pyrklog.cli.cluster_reading import read_state
+from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.output import Listing, print_listing

@@ -1,9 +1,7 @@
 //! One arena: its memory, and everything that is known of it on the heap.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,50 +10,21 @@ use std::time::Duration;
 use parking_lot::Condvar;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::attach;
 use crate::backing::Backing;
-use crate::counters::Counters;
+use crate::counters::{ArenaStatistics, Counters};
+use crate::error::ArenaError;
+use crate::file::{create_locked, lock, open_existing};
 use crate::guard::{Guard, Guards};
-use crate::header::{self, Header};
-use crate::layout::{
-    CHUNK_BYTES, HEADER_BYTES, HEADER_LEFT, SLOT_BYTES, SLOTS_A_GROUP, file_bytes, slot_at,
-};
-use crate::leftover;
+use crate::header::{self, Header, Identity};
+use crate::layout::{CHUNK_BYTES, HEADER_BYTES, SLOT_BYTES, SLOTS_A_GROUP, file_bytes, slot_at};
 use crate::memory::Memory;
 use crate::pool::Pool;
-use crate::segment::CachedSegment;
-use crate::shares::ClassBounds;
+use crate::shares::{self, ClassBounds};
 use crate::slots::{self, PartitionName, Slot, Slots};
 use crate::sync::Mutex;
 
-/// Anybody may look into a directory of shared memory; records are for the broker alone.
-const OWNER_ONLY: u32 = 0o600;
-
 /// Slots kept ready for partitions to come: an append must not wait for memory.
 const FREE_SLOTS_MIN: usize = SLOTS_A_GROUP / 2;
-
-/// Which arena: its own name, and the boot of the machine whose memory it lies in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Drawn when it is made.
-    pub uuid: [u8; 16],
-    /// `/proc/sys/kernel/random/boot_id`.
-    pub boot: [u8; 16],
-}
-
-/// Why an arena cannot be made or taken up again.
-#[derive(Debug, thiserror::Error)]
-pub enum ArenaError {
-    /// The file system or the memory.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// Another process uses it.
-    #[error("{0} is in use by another process")]
-    Locked(String),
-    /// It is not what the log directory's marker names, or not whole.
-    #[error("{0}")]
-    Foreign(String),
-}
 
 /// See the crate. All methods are for any thread.
 #[derive(Debug)]
@@ -86,20 +55,6 @@ pub struct Arena {
     rung: Condvar,
     counters: Counters,
 }
-
-/// What an arena that was taken up again holds of one partition, by segment.
-#[derive(Debug)]
-pub struct FoundPartition {
-    /// Its slot.
-    pub slot: Slot,
-    /// The segments that have blocks, by base offset.
-    pub segments: BTreeMap<i64, Arc<CachedSegment>>,
-    /// Why it must not be used, if so.
-    pub damage: Option<String>,
-}
-
-/// All partitions that were found.
-pub type Found = HashMap<PartitionName, FoundPartition>;
 
 impl Arena {
     /// Makes the file of a new arena of at most `limit_bytes`, and locks it. Only its header is
@@ -155,58 +110,8 @@ impl Arena {
         Ok(Arc::new(arena))
     }
 
-    /// Takes up an arena that an earlier life left, and tells what it holds.
-    ///
-    /// # Errors
-    /// Not the one that `identity` names, damaged, or in use.
-    pub fn attach(
-        path: &Path,
-        identity: Identity,
-        limit_bytes: u64,
-    ) -> Result<(Arc<Arena>, Found), ArenaError> {
-        let (file, header) = Self::open(path, identity)?;
-        Self::take_up(file, path, &header, limit_bytes)
-    }
-
-    /// The same with one that must have been left by an orderly end. It may grow to `limit_bytes`,
-    /// whatever it was made for.
-    ///
-    /// # Errors
-    /// As [`Arena::attach`].
-    pub fn attach_kept(
-        path: &Path,
-        identity: Identity,
-        limit_bytes: u64,
-    ) -> Result<(Arc<Arena>, Found), ArenaError> {
-        let (file, mut header) = Self::open(path, identity)?;
-        if !header.is_kept {
-            let reason = format!("{} was not left by an orderly end", path.display());
-            return Err(ArenaError::Foreign(reason));
-        }
-        if chunks(limit_bytes) > header.capacity {
-            header.capacity = chunks(limit_bytes);
-            header::enlarge(&file, header.capacity)?;
-        }
-        Self::take_up(file, path, &header, limit_bytes)
-    }
-
-    fn take_up(
-        file: File,
-        path: &Path,
-        header: &Header,
-        limit_bytes: u64,
-    ) -> Result<(Arc<Arena>, Found), ArenaError> {
-        let arena = Self::map(file, path, header)?;
-        if header.is_kept {
-            arena.memory.store_wide(HEADER_LEFT, 0);
-        }
-        arena.set_limit(limit_bytes);
-        let found = attach::scan(&arena, header.version).map_err(ArenaError::Foreign)?;
-        Ok((arena, found))
-    }
-
     pub(crate) fn open(path: &Path, identity: Identity) -> Result<(File, Header), ArenaError> {
-        let file = leftover::open(path)?;
+        let file = open_existing(path)?;
         lock(&file, path)?;
         if rustix::fs::fstat(&file).map_err(io::Error::from)?.st_nlink == 0 {
             // Whoever had the lock has removed it.
@@ -216,7 +121,7 @@ impl Arena {
         Ok((file, header))
     }
 
-    fn map(file: File, path: &Path, header: &Header) -> Result<Arc<Arena>, ArenaError> {
+    pub(crate) fn map(file: File, path: &Path, header: &Header) -> Result<Arc<Arena>, ArenaError> {
         let memory = Memory::map(&file, file_bytes(header.capacity))?;
         let arena = Self::new(memory, Some(file), path, header.identity, header.capacity);
         Ok(Arc::new(arena))
@@ -274,8 +179,25 @@ impl Arena {
         &self.counters
     }
 
-    pub(crate) fn class_bounds(&self) -> &ClassBounds {
-        &self.class_bounds
+    /// The largest class that a block may have now of a partition that has appended so much.
+    pub(crate) fn class_max(&self, is_transient: bool, appended_bytes: u64) -> u8 {
+        self.class_bounds.class_max(is_transient, appended_bytes)
+    }
+
+    /// What is held, or may be, has changed.
+    pub(crate) fn bound_classes(&self) {
+        self.class_bounds
+            .update(self.counters.held_bytes(), self.limit());
+    }
+
+    /// How many chunks may be transient.
+    pub(crate) fn transient_max(&self) -> usize {
+        shares::transient_max(self.limit())
+    }
+
+    fn note_partitions(&self, slots: &Slots) {
+        self.class_bounds.set_partitions(slots.used());
+        self.bound_classes();
     }
 
     pub(crate) fn pool(&self) -> &Mutex<Pool> {
@@ -426,13 +348,18 @@ impl Arena {
         }
     }
 
-    pub(crate) fn is_current(&self, slot: Slot) -> bool {
-        slots::is_current(&self.memory, slot)
+    /// Notes whether the partition's log has producers, whose state would be lost with the process.
+    pub fn set_producers(&self, slot: Slot, any: bool) {
+        slots::set_producers(&self.memory, slot, any);
     }
 
-    /// A segment that has no blocks yet.
-    pub fn segment(self: &Arc<Self>, slot: Slot, base_offset: i64) -> Arc<CachedSegment> {
-        CachedSegment::new(self, slot, base_offset, Default::default())
+    /// Whether it was noted that the log has none. False where nothing was.
+    pub fn has_no_producers(&self, slot: Slot) -> bool {
+        slots::has_no_producers(&self.memory, slot)
+    }
+
+    pub(crate) fn is_current(&self, slot: Slot) -> bool {
+        slots::is_current(&self.memory, slot)
     }
 
     /// Wakes whoever waits in [`Arena::wait`].
@@ -513,33 +440,22 @@ impl Arena {
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity
     }
-}
 
-fn chunks(bytes: u64) -> u32 {
-    u32::try_from(bytes / CHUNK_BYTES as u64).unwrap_or(u32::MAX / 2)
-}
-
-/// A new file, locked. Who looks for what others left behind may have the lock for a moment, and finds
-/// nothing in the file, which it then removes.
-fn create_locked(path: &Path) -> io::Result<File> {
-    loop {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(OWNER_ONLY)
-            .open(path)?;
-        flock(&file, FlockOperation::LockExclusive)?;
-        if rustix::fs::fstat(&file)?.st_nlink > 0 {
-            return Ok(file);
+    /// What is counted.
+    pub fn statistics(&self) -> ArenaStatistics {
+        let (free, transient) = self.chunks_now();
+        let bytes = CHUNK_BYTES as u64;
+        ArenaStatistics {
+            populated_bytes: u64::from(self.populated()) * bytes,
+            free_bytes: free as u64 * bytes,
+            limit_bytes: u64::from(self.limit()) * bytes,
+            transient_bytes: transient as u64 * bytes,
+            ..self.counters.snapshot()
         }
     }
 }
 
-pub(crate) fn lock(file: &File, path: &Path) -> Result<(), ArenaError> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(ArenaError::Locked(path.display().to_string())),
-        Err(error) => Err(io::Error::from(error).into()),
-    }
+/// Whole chunks that fit into so many bytes.
+pub(crate) fn chunks(bytes: u64) -> u32 {
+    u32::try_from(bytes / CHUNK_BYTES as u64).unwrap_or(u32::MAX / 2)
 }

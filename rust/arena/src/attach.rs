@@ -1,21 +1,90 @@
-//! What an arena holds that an earlier life left.
+//! Attaches to an arena that an earlier process left, and finds what it holds.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::arena::{Arena, Found, FoundPartition};
+use crate::arena::{Arena, chunks};
 use crate::backing::{Backing, Pages, pages_of};
+use crate::error::ArenaError;
+use crate::header::{self, Header, Identity};
 use crate::layout::{
     BLOCK_COMMITTED, BLOCK_CRC, BLOCK_FIXED, BLOCK_GENERATION, BLOCK_POSITION, BLOCK_SEGMENT,
-    BLOCK_SLOT, BLOCK_WRITTEN, CHUNK_CLASS, CHUNK_SEQUENCE, CLASS_BLOCKS, CLASSES,
+    BLOCK_SLOT, BLOCK_WRITTEN, CHUNK_CLASS, CHUNK_SEQUENCE, CLASS_BLOCKS, CLASSES, HEADER_LEFT,
     HEADER_POPULATED, HEADER_SLOTS, SLOTS, block_at, chunk_at, payload_bytes, unguarded,
 };
 use crate::memory::Memory;
 use crate::pool::{Carved, Tenant};
 use crate::segment::{Block, CachedSegment};
-use crate::slots::{self, PartitionName, Slots};
+use crate::slots::{self, PartitionName, Slot, Slots};
 use crate::sync::planted;
+
+/// What an arena that was taken up again holds of one partition, by segment.
+#[derive(Debug)]
+pub struct FoundPartition {
+    /// Its slot.
+    pub slot: Slot,
+    /// The segments that have blocks, by base offset.
+    pub segments: BTreeMap<i64, Arc<CachedSegment>>,
+    /// Why it must not be used, if so.
+    pub damage: Option<String>,
+}
+
+/// All partitions that were found.
+pub type Found = HashMap<PartitionName, FoundPartition>;
+
+impl Arena {
+    /// Takes up an arena that an earlier life left, and tells what it holds.
+    ///
+    /// # Errors
+    /// Not the one that `identity` names, damaged, or in use.
+    pub fn attach(
+        path: &Path,
+        identity: Identity,
+        limit_bytes: u64,
+    ) -> Result<(Arc<Arena>, Found), ArenaError> {
+        let (file, header) = Self::open(path, identity)?;
+        Self::take_up(file, path, &header, limit_bytes)
+    }
+
+    /// The same with one that must have been left by an orderly end. It may grow to `limit_bytes`,
+    /// whatever it was made for.
+    ///
+    /// # Errors
+    /// As [`Arena::attach`].
+    pub fn attach_kept(
+        path: &Path,
+        identity: Identity,
+        limit_bytes: u64,
+    ) -> Result<(Arc<Arena>, Found), ArenaError> {
+        let (file, mut header) = Self::open(path, identity)?;
+        if !header.is_kept {
+            let reason = format!("{} was not left by an orderly end", path.display());
+            return Err(ArenaError::Foreign(reason));
+        }
+        if chunks(limit_bytes) > header.capacity {
+            header.capacity = chunks(limit_bytes);
+            header::enlarge(&file, header.capacity)?;
+        }
+        Self::take_up(file, path, &header, limit_bytes)
+    }
+
+    fn take_up(
+        file: File,
+        path: &Path,
+        header: &Header,
+        limit_bytes: u64,
+    ) -> Result<(Arc<Arena>, Found), ArenaError> {
+        let arena = Self::map(file, path, header)?;
+        if header.is_kept {
+            arena.memory().store_wide(HEADER_LEFT, 0);
+        }
+        arena.set_limit(limit_bytes);
+        let found = scan(&arena, header.version).map_err(ArenaError::Foreign)?;
+        Ok((arena, found))
+    }
+}
 
 /// A block that counts, and whose it is.
 pub(crate) struct FoundBlock {
@@ -41,7 +110,7 @@ pub(crate) struct Seen {
 }
 
 /// Reads everything, and takes it over. A sentence when the arena as a whole cannot be trusted.
-pub(crate) fn scan(arena: &Arc<Arena>, version: u32) -> Result<Found, String> {
+fn scan(arena: &Arc<Arena>, version: u32) -> Result<Found, String> {
     let seen = look(arena.memory(), arena.file(), arena.capacity())?;
     let by_slot = by_slot(&seen.names);
     let found = gather(arena, seen.blocks, &by_slot);
@@ -244,7 +313,7 @@ fn tenants_of(found: &Found) -> HashMap<u32, Vec<Tenant>> {
         let chunks: HashSet<u32> = segment.chunks();
         for chunk in chunks {
             tenants.entry(chunk).or_default().push(Tenant {
-                segment: Arc::downgrade(segment),
+                segment: segment.as_occupant(),
                 slot: segment.slot(),
             });
         }

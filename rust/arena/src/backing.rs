@@ -1,18 +1,12 @@
-//! Which chunks have memory, and how they come to it and lose it (`docs/block-cache.md`, sections 1,
-//! 2 and 5).
+//! Which chunks have memory (`docs/block-cache.md`, sections 1 and 2).
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::fs::{SeekFrom, seek};
 
-use crate::arena::Arena;
-use crate::layout::{
-    CHUNK_BYTES, HEADER_POPULATED, HEADER_VERSION, PAGE_BYTES, VERSION, chunk_at, guarded, slot_at,
-};
+use crate::layout::{CHUNK_BYTES, PAGE_BYTES, VERSION, chunk_at};
 
 /// Chunks by whether they have memory. Under the arena's lock.
 #[derive(Debug, Default)]
@@ -38,162 +32,47 @@ impl Backing {
         }
     }
 
+    /// No chunk from here on has ever had memory.
+    pub fn ever(&self) -> u32 {
+        self.ever
+    }
+
+    /// Whether a chunk below [`Backing::ever`] has no memory.
+    pub fn is_hole(&self, chunk: u32) -> bool {
+        self.holes.contains(&chunk)
+    }
+
+    /// A chunk has no memory any more, or got none.
+    pub fn add_hole(&mut self, chunk: u32) {
+        self.holes.insert(chunk);
+    }
+
+    /// A chunk got memory: what the header has to say now of the chunks that ever had some, if that is
+    /// more than it says.
+    pub fn ever_to_store(&mut self, chunk: u32) -> Option<u32> {
+        if self.ever_stored > chunk {
+            return None;
+        }
+        self.ever_stored = chunk + 1;
+        Some(self.ever_stored)
+    }
+
+    /// Whether the header still says an earlier version, which knows no holes. Said once.
+    pub fn take_is_earlier(&mut self) -> bool {
+        std::mem::take(&mut self.is_earlier)
+    }
+
     /// Chunks that have memory, or are about to.
-    fn backed(&self) -> u32 {
+    pub fn backed(&self) -> u32 {
         self.ever - self.holes.len() as u32
     }
 
     /// A chunk that is to get memory.
-    fn take(&mut self) -> u32 {
+    pub fn take(&mut self) -> u32 {
         self.holes.pop_first().unwrap_or_else(|| {
             self.ever += 1;
             self.ever - 1
         })
-    }
-}
-
-impl Arena {
-    /// Chunks that have memory.
-    pub fn populated(&self) -> u32 {
-        self.populated_chunks().load(Ordering::Relaxed)
-    }
-
-    /// Populates up to `count` more chunks and makes them free; how many there are now.
-    ///
-    /// # Errors
-    /// The file system is full, or no memory is left; what was there before is untouched.
-    pub fn grow(&self, count: u32) -> io::Result<u32> {
-        for _ in 0..count {
-            if !self.grow_by_one()? {
-                break;
-            }
-        }
-        Ok(self.populated())
-    }
-
-    /// Populates one chunk more and makes it free; false when there may be no more. Any number of
-    /// threads may do that at the same time.
-    ///
-    /// # Errors
-    /// As [`Arena::grow`].
-    pub(crate) fn grow_by_one(&self) -> io::Result<bool> {
-        let chunk = {
-            let mut backing = self.backing().lock();
-            if backing.backed() >= self.limit() {
-                return Ok(false);
-            }
-            self.store_version(&mut backing);
-            backing.take()
-        };
-        if let Err(error) = self.populate(chunk_at(chunk), CHUNK_BYTES) {
-            // What of it came to be there must not stay; if that fails, too, the next try has it.
-            let _gone_or_not = self.punch(chunk);
-            self.backing().lock().holes.insert(chunk);
-            return Err(error);
-        }
-        let mut backing = self.backing().lock();
-        if backing.ever_stored <= chunk {
-            backing.ever_stored = chunk + 1;
-            let word = guarded(backing.ever_stored);
-            self.memory().store_wide(HEADER_POPULATED, word);
-        }
-        drop(backing);
-        self.add_free(chunk);
-        self.populated_chunks().fetch_add(1, Ordering::Relaxed);
-        Ok(true)
-    }
-
-    /// An append needs chunks: populates as many as the bytes need, as far as the last look at the
-    /// machine's memory allows. False if none.
-    pub(crate) fn grow_now(&self, bytes: usize) -> bool {
-        let mut has_grown = false;
-        for _ in 0..=bytes / CHUNK_BYTES {
-            if !self.spend_allowance() || !self.grow_by_one().unwrap_or(false) {
-                break;
-            }
-            self.counters().populated_by_append();
-            has_grown = true;
-        }
-        has_grown
-    }
-
-    /// So many chunks may be populated until the next look at the machine's memory.
-    pub(crate) fn set_allowance(&self, chunks: u32) {
-        self.allowance().store(chunks, Ordering::Relaxed);
-    }
-
-    /// Takes one of them.
-    pub(crate) fn spend_allowance(&self) -> bool {
-        let one_less = |left: u32| left.checked_sub(1);
-        let allowance = self.allowance();
-        let (relaxed, update) = (Ordering::Relaxed, one_less);
-        allowance.fetch_update(relaxed, relaxed, update).is_ok()
-    }
-
-    /// Gives the memory of up to `count` free chunks back; of how many.
-    ///
-    /// # Errors
-    /// The file system cannot do that.
-    pub(crate) fn give_back(&self, count: usize) -> io::Result<u32> {
-        let mut given_back = 0;
-        while (given_back as usize) < count {
-            let Some(chunk) = self.take_free() else { break };
-            self.store_version(&mut self.backing().lock());
-            if let Err(error) = self.punch(chunk) {
-                self.add_free(chunk);
-                return Err(error);
-            }
-            // Only now may somebody populate it again.
-            self.backing().lock().holes.insert(chunk);
-            self.populated_chunks().fetch_sub(1, Ordering::Relaxed);
-            self.counters().given_back();
-            given_back += 1;
-        }
-        Ok(given_back)
-    }
-
-    /// Before the first thing that an earlier version does not know.
-    fn store_version(&self, backing: &mut Backing) {
-        if std::mem::take(&mut backing.is_earlier) {
-            self.memory().store(HEADER_VERSION, VERSION);
-        }
-    }
-
-    /// Nobody has the chunk.
-    pub(crate) fn punch(&self, chunk: u32) -> io::Result<()> {
-        let (file, at) = (self.file(), chunk_at(chunk));
-        self.memory().punch(file, at, CHUNK_BYTES)
-    }
-
-    /// Sees that there is memory for a range, and that it is mapped.
-    pub(crate) fn populate(&self, at: usize, len: usize) -> io::Result<()> {
-        if let Some(file) = self.file() {
-            fallocate(file, FallocateFlags::empty(), at as u64, len as u64)?;
-        }
-        self.memory().populate(at, len)
-    }
-
-    /// Maps some of what was there already, so that appends take no page faults: from `*chunk` on, which
-    /// is 0 at first, `count` chunks. False when all is mapped. In small steps, since each of them
-    /// holds up every thread that changes the process's memory; and by the thread that gives memory
-    /// back, since to map is to populate.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn map_again(&self, chunk: &mut u32, count: u32) -> io::Result<bool> {
-        if *chunk == 0 {
-            let slots = self.populated_slot_bytes();
-            self.memory().populate(0, slot_at(0) + slots)?;
-        }
-        let ever = self.backing().lock().ever;
-        let end = chunk.saturating_add(count).min(ever);
-        while *chunk < end {
-            if !self.backing().lock().holes.contains(chunk) {
-                self.memory().populate(chunk_at(*chunk), CHUNK_BYTES)?;
-            }
-            *chunk += 1;
-        }
-        Ok(*chunk < ever)
     }
 }
 

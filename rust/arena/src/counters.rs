@@ -1,9 +1,6 @@
-//! What an arena counts.
+//! Counters of an arena, and its statistics.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-
-use crate::arena::Arena;
-use crate::layout::CHUNK_BYTES;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,49 +56,42 @@ impl Counters {
         self.populated_by_appends.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// What it counts, without what the arena knows of its chunks.
+    pub fn snapshot(&self) -> ArenaStatistics {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let transient_appended_bytes = load(&self.transient_bytes);
+        ArenaStatistics {
+            held_bytes: self.held_bytes(),
+            appended_bytes: load(&self.kept_bytes) + transient_appended_bytes,
+            transient_appended_bytes,
+            refused: load(&self.refused),
+            reclaimed: load(&self.reclaimed),
+            given_back: load(&self.given_back),
+            populated_by_appends: load(&self.populated_by_appends),
+            ..ArenaStatistics::default()
+        }
+    }
+
     /// Bytes of records that can be read.
     pub fn held_bytes(&self) -> u64 {
         u64::try_from(self.held_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
-}
 
-impl Arena {
-    /// What is counted.
-    pub fn statistics(&self) -> ArenaStatistics {
-        let (free, transient) = self.chunks_now();
-        let bytes = CHUNK_BYTES as u64;
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = self.counters();
-        let transient_appended_bytes = load(&counters.transient_bytes);
-        ArenaStatistics {
-            populated_bytes: u64::from(self.populated()) * bytes,
-            held_bytes: counters.held_bytes(),
-            free_bytes: free as u64 * bytes,
-            limit_bytes: u64::from(self.limit()) * bytes,
-            appended_bytes: load(&counters.kept_bytes) + transient_appended_bytes,
-            transient_appended_bytes,
-            transient_bytes: transient as u64 * bytes,
-            refused: load(&counters.refused),
-            reclaimed: load(&counters.reclaimed),
-            given_back: load(&counters.given_back),
-            populated_by_appends: load(&counters.populated_by_appends),
-        }
-    }
-
-    pub(crate) fn count_refused(&self) {
-        self.counters().refused.fetch_add(1, Ordering::Relaxed);
+    /// An append found no free block.
+    pub fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// So many bytes more, or less, can be read.
-    pub(crate) fn count_held(&self, bytes: i64) {
-        let held_bytes = &self.counters().held_bytes;
-        held_bytes.fetch_add(bytes, Ordering::Relaxed);
+    pub fn count_held(&self, bytes: i64) {
+        self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_appended(&self, bytes: usize, is_transient: bool) {
+    /// Bytes were appended.
+    pub fn count_appended(&self, bytes: usize, is_transient: bool) {
         let counter = match is_transient {
-            true => &self.counters().transient_bytes,
-            false => &self.counters().kept_bytes,
+            true => &self.transient_bytes,
+            false => &self.kept_bytes,
         };
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
     }

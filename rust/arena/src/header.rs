@@ -5,13 +5,22 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::arena::{ArenaError, Identity};
+use crate::error::ArenaError;
 use crate::layout::{
     HEADER_BOOT, HEADER_BYTES, HEADER_CHUNKS, HEADER_CRC, HEADER_FIXED, HEADER_LEFT, HEADER_PATH,
     HEADER_PATH_HASH, HEADER_PATH_LEN, HEADER_POPULATED, HEADER_SLOTS, HEADER_UUID, HEADER_VERSION,
     MAGIC, VERSION, VERSION_EARLIEST, file_bytes, guarded,
 };
 use crate::memory::Memory;
+
+/// Which arena: its own name, and the boot of the machine whose memory it lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Drawn when it is made.
+    pub uuid: [u8; 16],
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub boot: [u8; 16],
+}
 
 /// What the header of an arena's file says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,10 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 
-use crate::arena::{Arena, ArenaError, Identity};
+use crate::arena::Arena;
 use crate::attach::{FoundBlock, look, scan_slots};
+use crate::error::ArenaError;
+use crate::header::Identity;
 use crate::layout::{HEADER_LEFT, HEADER_MARKER, SLOT_FILES, file_bytes, guarded, slot_at};
 use crate::memory::Memory;
 use crate::slots::{PartitionName, Slot};

@@ -1,15 +1,12 @@
-//! The directory of shared memory, where anybody may put anything: files are opened so that no name in
-//! it makes a broker wait; and what is left of arenas that never came to be, or cannot be used, is told
-//! from those that somebody has.
+//! Leftovers in the directory of shared memory: tells arenas that were never finished, or that cannot
+//! be used, from those that a process has.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::OFlags;
-
-use crate::arena::lock;
+use crate::file::{lock, open_existing, open_with};
 use crate::header::{self, Header};
 use crate::layout::MAGIC;
 
@@ -19,21 +16,6 @@ const UUID_DIGITS: usize = 32;
 
 /// Follows the name of an arena that cannot be used, until the next start.
 pub const SET_ASIDE: &str = ".damaged";
-
-/// A file, not what only looks like one: to open a pipe would wait for whoever made it.
-fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let file = options.custom_flags(flags.bits() as i32).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a file")),
-    }
-}
-
-/// For its user.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    open_with(OpenOptions::new().read(true).write(true), path)
-}
 
 /// What the header of the arena's file at `path` says; a sentence when it is not that of a whole arena.
 ///
@@ -84,7 +66,7 @@ pub fn remove_unlocked(path: &Path) -> bool {
 }
 
 fn remove_unused(path: &Path, is_wanted: impl Fn(&File) -> bool) -> bool {
-    let Ok(file) = open(path) else {
+    let Ok(file) = open_existing(path) else {
         return false;
     };
     let is_free = lock(&file, path).is_ok();

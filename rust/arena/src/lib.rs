@@ -12,10 +12,13 @@ mod arena;
 mod attach;
 mod backing;
 mod counters;
+mod error;
 #[cfg(test)]
 mod explore;
+mod file;
 #[cfg(any(test, feature = "testing"))]
 mod fuse;
+mod growth;
 mod guard;
 mod header;
 mod janitor;
@@ -34,12 +37,14 @@ mod shares;
 mod slots;
 mod sync;
 
-pub use arena::{Arena, ArenaError, Found, FoundPartition, Identity};
+pub use arena::Arena;
+pub use attach::{Found, FoundPartition};
 pub use counters::ArenaStatistics;
+pub use error::ArenaError;
 #[cfg(any(test, feature = "testing"))]
 pub use fuse::Fuse;
 pub use guard::Guard;
-pub use header::{Header, read as read_header};
+pub use header::{Header, Identity, read as read_header};
 pub use janitor::{Janitor, Tended};
 pub use keep::{Glance, LeftFiles};
 pub use leftover::{

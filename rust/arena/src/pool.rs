@@ -8,7 +8,6 @@ use std::sync::Weak;
 
 use crate::layout::{CHUNK_CLASS, CHUNK_SEQUENCE, CLASS_BLOCKS, CLASSES, block_at, chunk_at};
 use crate::memory::Memory;
-use crate::segment::CachedSegment;
 use crate::slots::Slot;
 use crate::sync::planted;
 
@@ -33,10 +32,20 @@ pub(crate) struct Carved {
     pub is_transient: bool,
 }
 
+/// What has blocks in chunks, and is asked before a chunk is reclaimed.
+pub(crate) trait Occupant: Send + Sync + std::fmt::Debug {
+    /// Whether the chunk holds something that is in no file. Without `may_wait` an occupant that is in
+    /// use counts as such.
+    fn needs(&self, chunk: u32, may_wait: bool) -> bool;
+
+    /// Gives the chunk up, if that loses nothing; whether it did.
+    fn release(&self, chunk: u32, may_wait: bool) -> bool;
+}
+
 /// A segment that has blocks in a chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
-    pub segment: Weak<CachedSegment>,
+    pub segment: Weak<dyn Occupant>,
     /// Whose it is. A segment that is gone without having left (`Pool::leave`) has something that is
     /// in no file: it is needed until its slot says that it is dead.
     pub slot: Slot,
@@ -54,7 +63,7 @@ struct Tenants {
     /// It is in the list of sparse ones.
     is_listed: bool,
     /// Those that left while the chunk was about to be reclaimed.
-    left: Vec<Weak<CachedSegment>>,
+    left: Vec<Weak<dyn Occupant>>,
     /// Of a transient chunk: blocks that were given out and not given up.
     transient_blocks: usize,
 }
@@ -69,7 +78,7 @@ impl Tenants {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want<'a> {
     pub class: u8,
-    pub tenant: &'a Weak<CachedSegment>,
+    pub tenant: &'a Weak<dyn Occupant>,
     pub slot: Slot,
     /// In a transient chunk, of which there may be so many.
     pub transient_max: Option<usize>,
@@ -253,7 +262,7 @@ impl Pool {
     }
 
     /// A segment is gone, which needs nothing of the chunk any more.
-    pub fn leave(&mut self, chunk: u32, segment: &Weak<CachedSegment>) {
+    pub fn leave(&mut self, chunk: u32, segment: &Weak<dyn Occupant>) {
         let tenants = &mut self.tenants[chunk as usize];
         match tenants.order {
             Some(_) => tenants.segments.retain(|one| !one.segment.ptr_eq(segment)),

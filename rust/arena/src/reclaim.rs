@@ -1,12 +1,13 @@
 //! Chunks on their way from being carved to being free again.
 
 use std::collections::BTreeMap;
+use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use crate::arena::Arena;
 use crate::layout::{CHUNK_BYTES, chunk_at};
-use crate::pool::{Candidate, Carved, Tenant, Want};
-use crate::segment::CachedSegment;
+use crate::pool::{Candidate, Carved, Occupant, Tenant, Want};
+use crate::slots::Slot;
 
 /// Chunks that are looked at, at most, for one that can be reclaimed. The next look goes on with others.
 const TRIES_MAX: usize = 128;
@@ -18,13 +19,13 @@ impl Arena {
     pub(crate) fn carve(
         &self,
         class: u8,
-        tenant: &CachedSegment,
+        (tenant, slot): (&Weak<dyn Occupant>, Slot),
         is_transient: bool,
     ) -> Option<Carved> {
         let want = Want {
             class,
-            tenant: tenant.this(),
-            slot: tenant.slot(),
+            tenant,
+            slot,
             transient_max: is_transient.then(|| self.transient_max()),
         };
         let mut pool = self.pool().lock();
@@ -51,13 +52,13 @@ impl Arena {
     /// not dead stays for whoever takes the arena up again.
     pub(crate) fn leave(
         &self,
-        segment: &CachedSegment,
+        segment: &Weak<dyn Occupant>,
         chunks: &BTreeMap<u32, usize>,
         are_dead: bool,
     ) {
         for (&chunk, &blocks) in chunks {
             let mut pool = self.pool().lock();
-            pool.leave(chunk, segment.this());
+            pool.leave(chunk, segment);
             let is_empty = are_dead && pool.count_dead(chunk, blocks);
             drop(pool);
             if is_empty {

@@ -11,7 +11,7 @@ use crate::layout::{
     BLOCK_COMMITTED, BLOCK_CRC, BLOCK_FIXED, BLOCK_GENERATION, BLOCK_POSITION, BLOCK_SEGMENT,
     BLOCK_SLOT, BLOCK_WRITTEN, CLASSES, area_at, block_at, guarded, lead_bytes, payload_bytes,
 };
-use crate::pool::Carved;
+use crate::pool::{Carved, Occupant};
 use crate::slots::Slot;
 use crate::sync::{Mutex, MutexGuard, planted};
 
@@ -97,7 +97,7 @@ pub struct CachedSegment {
     /// By position; not all need be there.
     blocks: Mutex<VecDeque<Block>>,
     is_forgotten: AtomicBool,
-    this: Weak<CachedSegment>,
+    this: Weak<dyn Occupant>,
 }
 
 impl CachedSegment {
@@ -107,19 +107,22 @@ impl CachedSegment {
         base_offset: i64,
         blocks: VecDeque<Block>,
     ) -> Arc<CachedSegment> {
-        arena.count_held(blocks.iter().map(|block| i64::from(block.len)).sum());
+        arena
+            .counters()
+            .count_held(blocks.iter().map(|block| i64::from(block.len)).sum());
         Arc::new_cyclic(|this| CachedSegment {
             arena: Arc::clone(arena),
             slot,
             base_offset,
             blocks: Mutex::new(blocks),
             is_forgotten: AtomicBool::new(false),
-            this: this.clone(),
+            this: this.clone() as Weak<dyn Occupant>,
         })
     }
 
-    pub(crate) fn this(&self) -> &Weak<CachedSegment> {
-        &self.this
+    /// Itself, as the pool of chunks knows it.
+    pub(crate) fn as_occupant(&self) -> Weak<dyn Occupant> {
+        self.this.clone()
     }
 
     pub(crate) fn slot(&self) -> Slot {
@@ -182,10 +185,12 @@ impl CachedSegment {
         }
         if is_done {
             rate.appended_bytes += bytes.len() as u64;
-            self.arena.count_held(bytes.len() as i64);
-            self.arena.count_appended(bytes.len(), is_transient);
+            self.arena.counters().count_held(bytes.len() as i64);
+            self.arena
+                .counters()
+                .count_appended(bytes.len(), is_transient);
         } else {
-            self.arena.count_refused();
+            self.arena.counters().count_refused();
         }
         is_done
     }
@@ -216,7 +221,9 @@ impl CachedSegment {
             let position = position + begun as u32;
             let largest = self.arena.class_max(is_transient, rate.appended_bytes);
             let class = rate.next(position, left, largest, now_ms);
-            let carved = self.arena.carve(class, self, is_transient);
+            let carved = self
+                .arena
+                .carve(class, (&self.this, self.slot), is_transient);
             let Some(at) = carved else {
                 // What was given out stays unused until its chunk is reclaimed.
                 let unused = blocks.split_off(count);
@@ -377,7 +384,7 @@ impl CachedSegment {
             }
         }
         drop(blocks);
-        self.arena.count_held(-gone_bytes);
+        self.arena.counters().count_held(-gone_bytes);
         self.arena.give_up(&given_up);
     }
 
@@ -423,7 +430,7 @@ impl CachedSegment {
                 break;
             }
             let gone_bytes = last.end() - position.max(last.position);
-            self.arena.count_held(-i64::from(gone_bytes));
+            self.arena.counters().count_held(-i64::from(gone_bytes));
             if last.position >= position {
                 memory.store(last.descriptor(), 0);
                 gone.extend(blocks.pop_back());
@@ -457,7 +464,7 @@ impl CachedSegment {
         }
         self.arena.give_up(&given_up);
         dead.retain(|chunk, _| !kept.iter().any(|block| block.at.chunk == *chunk));
-        self.arena.leave(self, &dead, true);
+        self.arena.leave(&self.this, &dead, true);
     }
 
     /// Its file is gone (retention): what of it is written is free as soon as nobody has it any more.
@@ -479,32 +486,6 @@ impl CachedSegment {
         !self.arena.is_current(self.slot) && !planted!(GenerationIgnored)
     }
 
-    /// Whether a chunk holds something of this segment that is in no file. Without `may_wait` a segment
-    /// that is in use counts as such.
-    pub(crate) fn needs(&self, chunk: u32, may_wait: bool) -> bool {
-        self.lock_blocks(may_wait)
-            .is_none_or(|blocks| self.needs_any(&blocks, chunk))
-    }
-
-    /// Gives a chunk up, if that loses nothing.
-    pub(crate) fn release(&self, chunk: u32, may_wait: bool) -> bool {
-        let Some(mut blocks) = self.lock_blocks(may_wait) else {
-            return false;
-        };
-        if self.needs_any(&blocks, chunk) {
-            return false;
-        }
-        let mut gone_bytes = 0;
-        blocks.retain(|block| {
-            let is_kept = block.at.chunk != chunk || planted!(ReclaimedFound);
-            gone_bytes += if is_kept { 0 } else { i64::from(block.len) };
-            is_kept
-        });
-        drop(blocks);
-        self.arena.count_held(-gone_bytes);
-        true
-    }
-
     fn lock_blocks(&self, may_wait: bool) -> Option<MutexGuard<'_, VecDeque<Block>>> {
         match may_wait {
             true => Some(self.blocks.lock()),
@@ -518,6 +499,31 @@ impl CachedSegment {
             is_here && block.written < block.len && !planted!(UnwrittenReclaimed)
         };
         !self.is_dead() && blocks.iter().any(is_needed)
+    }
+}
+
+impl Occupant for CachedSegment {
+    fn needs(&self, chunk: u32, may_wait: bool) -> bool {
+        self.lock_blocks(may_wait)
+            .is_none_or(|blocks| self.needs_any(&blocks, chunk))
+    }
+
+    fn release(&self, chunk: u32, may_wait: bool) -> bool {
+        let Some(mut blocks) = self.lock_blocks(may_wait) else {
+            return false;
+        };
+        if self.needs_any(&blocks, chunk) {
+            return false;
+        }
+        let mut gone_bytes = 0;
+        blocks.retain(|block| {
+            let is_kept = block.at.chunk != chunk || planted!(ReclaimedFound);
+            gone_bytes += if is_kept { 0 } else { i64::from(block.len) };
+            is_kept
+        });
+        drop(blocks);
+        self.arena.counters().count_held(-gone_bytes);
+        true
     }
 }
 
@@ -541,11 +547,18 @@ impl Drop for CachedSegment {
                 }
             }
         }
-        self.arena.count_held(-held_bytes);
+        self.arena.counters().count_held(-held_bytes);
         self.arena.give_up(&given_up);
         left.retain(|chunk, _| !needed.contains(chunk));
         let are_dead = is_dead || self.is_forgotten.load(Ordering::Relaxed);
-        self.arena.leave(self, &left, are_dead);
+        self.arena.leave(&self.this, &left, are_dead);
+    }
+}
+
+impl Arena {
+    /// A segment that has no blocks yet.
+    pub fn segment(self: &Arc<Self>, slot: Slot, base_offset: i64) -> Arc<CachedSegment> {
+        CachedSegment::new(self, slot, base_offset, Default::default())
     }
 }
 

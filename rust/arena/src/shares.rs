@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use crate::arena::Arena;
 use crate::layout::{CHUNK_BYTES, CLASSES, area_bytes};
-use crate::slots::Slots;
 
 /// Of the arena's cap, what blocks that are not full may take up in any case.
 const OPEN_SHARE: usize = 4;
@@ -50,47 +48,40 @@ fn largest(blocks: usize, bytes: usize) -> u8 {
     (1..CLASSES).take_while(fits).last().unwrap_or(0) as u8
 }
 
-impl Arena {
-    /// The number of partitions has changed.
-    pub(crate) fn note_partitions(&self, slots: &Slots) {
-        let partitions = &self.class_bounds().partitions;
-        partitions.store(slots.used(), Ordering::Relaxed);
-        self.bound_classes();
+impl ClassBounds {
+    /// So many partitions have a slot.
+    pub fn set_partitions(&self, partitions: usize) {
+        self.partitions.store(partitions, Ordering::Relaxed);
     }
 
     /// Each partition has one block that is not full: all of them together may take up a part only of
     /// what is held, and of the cap.
-    pub(crate) fn bound_classes(&self) {
-        let bounds = self.class_bounds();
-        let partitions = bounds.partitions.load(Ordering::Relaxed);
+    pub fn update(&self, held_bytes: u64, limit_chunks: u32) {
+        let partitions = self.partitions.load(Ordering::Relaxed);
         let store = |bound: &AtomicU8, bytes| {
             bound.store(largest(partitions, bytes), Ordering::Relaxed);
         };
-        let held_bytes = usize::try_from(self.counters().held_bytes()).unwrap_or(usize::MAX);
+        let held_bytes = usize::try_from(held_bytes).unwrap_or(usize::MAX);
         let of_held = (held_bytes / OPEN_HELD_SHARE).max(OPEN_MIN_BYTES);
-        store(&bounds.held, of_held);
-        store(
-            &bounds.cap,
-            self.limit() as usize * CHUNK_BYTES / OPEN_SHARE,
-        );
-        let of_transient = self.transient_max() * CHUNK_BYTES / TRANSIENT_OPEN_SHARE;
-        store(&bounds.transient, of_transient);
+        store(&self.held, of_held);
+        store(&self.cap, limit_chunks as usize * CHUNK_BYTES / OPEN_SHARE);
+        let of_transient = transient_max(limit_chunks) * CHUNK_BYTES / TRANSIENT_OPEN_SHARE;
+        store(&self.transient, of_transient);
     }
 
     /// The largest class that a block may have now of a partition that has appended so much.
-    pub(crate) fn class_max(&self, is_transient: bool, appended_bytes: u64) -> u8 {
-        let bounds = self.class_bounds();
+    pub fn class_max(&self, is_transient: bool, appended_bytes: u64) -> u8 {
         if is_transient {
-            return bounds.transient.load(Ordering::Relaxed);
+            return self.transient.load(Ordering::Relaxed);
         }
         let own_bytes = usize::try_from(appended_bytes).unwrap_or(usize::MAX) / OPEN_HELD_SHARE;
-        let held = bounds.held.load(Ordering::Relaxed);
-        let cap = bounds.cap.load(Ordering::Relaxed);
+        let held = self.held.load(Ordering::Relaxed);
+        let cap = self.cap.load(Ordering::Relaxed);
         held.max(largest(1, own_bytes)).min(cap)
     }
+}
 
-    /// How many chunks may be transient.
-    pub(crate) fn transient_max(&self) -> usize {
-        (self.limit() as usize / TRANSIENT_SHARE).max(1)
-    }
+/// How many chunks may be transient.
+pub(crate) fn transient_max(limit_chunks: u32) -> usize {
+    (limit_chunks as usize / TRANSIENT_SHARE).max(1)
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use crate::arena::Arena;
 use crate::layout::{
     HEADER_SLOTS, NAME_BYTES_MAX, SLOT_BYTES, SLOT_CRC, SLOT_GENERATION, SLOT_INDEX, SLOT_NAME,
     SLOT_NAME_LEN, SLOT_PRODUCERS, SLOT_TOPIC_ID, SLOTS, SLOTS_A_GROUP, guarded, slot_at,
@@ -159,20 +158,18 @@ fn store(memory: &Memory, index: u32, name: &PartitionName) {
     memory.store(at, 1);
 }
 
-impl Arena {
-    /// Notes whether the partition's log has producers, whose state would be lost with the process.
-    pub fn set_producers(&self, slot: Slot, any: bool) {
+/// See [`crate::Arena::set_producers`].
+pub(crate) fn set_producers(memory: &Memory, slot: Slot, any: bool) {
+    if is_current(memory, slot) {
         let at = slot_at(slot.index) + SLOT_PRODUCERS;
-        if is_current(self.memory(), slot) {
-            self.memory().store_wide(at, guarded(u32::from(any)));
-        }
+        memory.store_wide(at, guarded(u32::from(any)));
     }
+}
 
-    /// Whether it was noted that the log has none. False where nothing was.
-    pub fn has_no_producers(&self, slot: Slot) -> bool {
-        let at = slot_at(slot.index) + SLOT_PRODUCERS;
-        unguarded(self.memory().load_wide(at)) == Some(0)
-    }
+/// See [`crate::Arena::has_no_producers`].
+pub(crate) fn has_no_producers(memory: &Memory, slot: Slot) -> bool {
+    let at = slot_at(slot.index) + SLOT_PRODUCERS;
+    unguarded(memory.load_wide(at)) == Some(0)
 }
 
 fn crc(memory: &Memory, at: usize) -> u32 {

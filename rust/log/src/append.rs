@@ -8,11 +8,12 @@ use pyrklog_wire::batch::{self, NO_TIMESTAMP};
 use crate::batch_info::BatchInfo;
 use crate::cache::may_go_behind;
 use crate::log::Log;
+use crate::names::snapshot_name;
 use crate::position::{LogPosition, Place};
 use crate::producer_state::{Check, Origin, ProducerError};
-use crate::segment::{ActiveSegment, BatchFacts, Crowd, Segment};
+use crate::scan::BatchFacts;
+use crate::segment::{ActiveSegment, Crowd, Segment};
 use crate::transaction_index::TransactionIndex;
-use crate::write_behind::snapshot_name;
 
 /// A log that has so many segments yet to be synced, each with its file open, rolls none because of
 /// its age: batches whose timestamps leap would roll one each. Its directory has a bound, too, and

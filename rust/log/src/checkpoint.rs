@@ -16,6 +16,9 @@ use std::fmt::Write as _;
 
 use thiserror::Error;
 
+/// A file that is longer is not read: far above what 100,000 partitions need.
+pub(crate) const FILE_BYTES_MAX: u64 = 256 << 20;
+
 const VERSION: i32 = 0;
 
 /// A checkpoint file that cannot be used. The text names the file, the line, and what to do.

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::disk;
 use crate::log::Log;
-use crate::write_behind::snapshot_name;
+use crate::names::snapshot_name;
 
 impl Log {
     /// Writes everything that a clean start relies on: the tail, the rest of the indexes, the
@@ -35,7 +35,7 @@ impl Log {
         self.truncating = true;
         if self.active.size > 0 {
             self.active.indexes.add_largest(true);
-            self.active.segment.write_index_tails(&self.active)?;
+            self.active.write_index_tails()?;
             self.active.offsets_taken = self.active.indexes.offsets.size_bytes();
             self.active.times_taken = self.active.indexes.times.size_bytes();
         }

@@ -7,12 +7,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 use pyrklog_arena::{Arena, Found, FoundPartition, PartitionName};
 
-use crate::cache::{Claimed, DirCache, has_unwritten};
+use crate::dir_cache::{Claimed, DirCache, has_unwritten};
 use crate::disk::Disk;
 use crate::kept::Kept;
-use crate::segment::Segment;
+use crate::segment_handle::SegmentHandle;
 use crate::windows::Windows;
-use crate::write_behind::Tail;
 
 /// Empty tails kept for reuse, and the largest capacity one may have to be kept.
 const SPARE_TAILS_MAX: usize = 64;
@@ -32,8 +31,8 @@ pub struct LogEnv {
     disk: Arc<dyn Disk>,
     poison: OnceLock<String>,
     is_full: AtomicBool,
-    spare: Mutex<SpareTails>,
-    handles: Mutex<VecDeque<Weak<Segment>>>,
+    spare: Mutex<SpareBuffers>,
+    handles: Mutex<VecDeque<Weak<dyn SegmentHandle>>>,
     max_open_segments: usize,
     /// Segments that take no more batches and are not synced.
     unsynced_segments: AtomicUsize,
@@ -48,10 +47,27 @@ pub struct LogEnv {
     direct_min_bytes: AtomicU32,
 }
 
+/// Empty buffers of tails, kept for the next one.
 #[derive(Debug, Default)]
-struct SpareTails {
-    tails: Vec<Tail>,
+struct SpareBuffers {
+    buffers: Vec<TailBuffers>,
     bytes: usize,
+}
+
+/// The memory of a tail.
+#[derive(Debug, Default)]
+pub(crate) struct TailBuffers {
+    /// Batches, back to back.
+    pub bytes: Vec<u8>,
+    /// Bytes of index files.
+    pub entries: Vec<u8>,
+}
+
+impl TailBuffers {
+    /// Memory held.
+    pub fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity()
+    }
 }
 
 impl LogEnv {
@@ -321,25 +337,26 @@ impl LogEnv {
         self.is_full.swap(is_full, Ordering::SeqCst)
     }
 
-    /// An empty tail, recycled when possible.
-    pub(crate) fn take_tail(&self) -> Tail {
+    /// Empty buffers for a tail, recycled when possible.
+    pub(crate) fn take_buffers(&self) -> TailBuffers {
         let mut spare = self.spare.lock();
-        let tail = spare.tails.pop().unwrap_or_default();
-        spare.bytes -= tail.capacity_bytes();
-        tail
+        let buffers = spare.buffers.pop().unwrap_or_default();
+        spare.bytes -= buffers.capacity_bytes();
+        buffers
     }
 
-    /// Keeps a written tail's memory for the next one.
-    pub(crate) fn recycle_tail(&self, mut tail: Tail) {
-        tail.clear();
-        let capacity = tail.capacity_bytes();
+    /// Keeps the memory of a written tail for the next one.
+    pub(crate) fn recycle_buffers(&self, mut buffers: TailBuffers) {
+        buffers.bytes.clear();
+        buffers.entries.clear();
+        let capacity = buffers.capacity_bytes();
         let mut spare = self.spare.lock();
         if capacity <= SPARE_TAIL_BYTES_MAX
             && spare.bytes + capacity <= SPARE_BYTES_MAX
-            && spare.tails.len() < SPARE_TAILS_MAX
+            && spare.buffers.len() < SPARE_TAILS_MAX
         {
             spare.bytes += capacity;
-            spare.tails.push(tail);
+            spare.buffers.push(buffers);
         }
     }
 
@@ -360,15 +377,16 @@ impl LogEnv {
 
     /// Notes that a segment opened a file for reading, and closes those of others if there are too
     /// many. Closing may wait for the disk.
-    pub(crate) fn opened(&self, segment: &Arc<Segment>) {
+    pub(crate) fn opened<S: SegmentHandle + 'static>(&self, segment: &Arc<S>) {
         self.list(segment);
         self.close_surplus();
     }
 
     /// Notes that a segment has a file open that may be closed when others need its place. Memory
     /// only: for those who hold a log's lock.
-    pub(crate) fn list(&self, segment: &Arc<Segment>) {
-        self.handles.lock().push_back(Arc::downgrade(segment));
+    pub(crate) fn list<S: SegmentHandle + 'static>(&self, segment: &Arc<S>) {
+        let segment: Weak<S> = Arc::downgrade(segment);
+        self.handles.lock().push_back(segment);
     }
 
     /// Closes files while too many are open: of the segments opened longest ago that were not used

@@ -10,23 +10,19 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
 
-use crate::segment::Segment;
-use passing::{GivenUp, PASSING_MAX, Passing, Read};
+use crate::segment_handle::SegmentHandle;
+use passing::{PASSING_MAX, Passing};
+pub use piece::PIECE_BYTES;
+use piece::{BACK_BYTES, GivenUp, Key, Read};
 
 mod passing;
-
-/// What is kept or given up at once. Pages that the kernel reads and gives up as one begin at
-/// multiples of their size and have 2 MiB at most, so none belongs to two pieces.
-pub const PIECE_BYTES: u64 = 4 << 20;
+mod piece;
 
 /// Of the pieces that do not fit any more, one of so many takes the place of another.
 const CHANCE: u32 = 16;
 
 /// How many of the oldest pieces are looked at for one that nobody came back for.
 const LOOKS_MAX: usize = 2;
-
-/// Who goes back by less reads on.
-const BACK_BYTES: u64 = PIECE_BYTES / 2;
 
 /// So much of what may be kept may pass beside it, in each directory.
 const PASSING_SHARE: u64 = 4;
@@ -47,9 +43,6 @@ fn room_bytes() -> u64 {
     ROOM_BYTES.load(Ordering::Relaxed)
 }
 
-/// A segment and a piece of its file.
-type Key = (u64, u64);
-
 /// How bytes that are not in memory are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -62,7 +55,7 @@ pub(crate) enum Verdict {
 
 #[derive(Debug)]
 struct Piece {
-    segment: Weak<Segment>,
+    segment: Weak<dyn SegmentHandle>,
     /// Where it was read last.
     last: u64,
     /// Somebody came back for it.
@@ -107,7 +100,7 @@ impl Kept {
     }
 
     /// A reader is at `position`: how it goes on if nothing is to be decided there.
-    pub fn touch(&self, segment: &Segment, position: u64) -> Option<Verdict> {
+    pub fn touch(&self, segment: &dyn SegmentHandle, position: u64) -> Option<Verdict> {
         self.inner.lock().touch(read_at(segment, position))
     }
 
@@ -130,15 +123,17 @@ impl Kept {
 
     /// Bytes at `position` are to be read: where to? A new piece may take the place of others, which
     /// are given up here.
-    pub fn judge(&self, segment: &Arc<Segment>, position: u64) -> Verdict {
+    pub fn judge<S: SegmentHandle + 'static>(&self, segment: &Arc<S>, position: u64) -> Verdict {
         let max_bytes = room_bytes();
-        let read = read_at(segment, position);
+        let read = read_at(&**segment, position);
+        let weak: Weak<S> = Arc::downgrade(segment);
+        let weak: Weak<dyn SegmentHandle> = weak;
         let mut given_up = Vec::new();
         let verdict = {
             let mut inner = self.inner.lock();
-            inner.touch(read).unwrap_or_else(|| {
-                inner.admit(read, &Arc::downgrade(segment), max_bytes, &mut given_up)
-            })
+            inner
+                .touch(read)
+                .unwrap_or_else(|| inner.admit(read, &weak, max_bytes, &mut given_up))
         };
         give_up(given_up);
         verdict
@@ -179,7 +174,7 @@ impl Drop for Kept {
     }
 }
 
-fn read_at(segment: &Segment, position: u64) -> Read {
+fn read_at(segment: &dyn SegmentHandle, position: u64) -> Read {
     Read {
         key: (segment.id(), position / PIECE_BYTES),
         position,
@@ -216,7 +211,7 @@ impl Inner {
     fn admit(
         &mut self,
         read: Read,
-        segment: &Weak<Segment>,
+        segment: &Weak<dyn SegmentHandle>,
         max_bytes: u64,
         given_up: &mut GivenUp,
     ) -> Verdict {
@@ -249,7 +244,7 @@ impl Inner {
         Verdict::PageCache { ask_pieces }
     }
 
-    fn keep(&mut self, read: Read, segment: Weak<Segment>) {
+    fn keep(&mut self, read: Read, segment: Weak<dyn SegmentHandle>) {
         let piece = Piece {
             segment,
             last: read.position,
@@ -312,6 +307,11 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment::Segment;
+
+    fn nobody() -> Weak<dyn SegmentHandle> {
+        Weak::<Segment>::new()
+    }
 
     const ROOM_PIECES: u64 = 100;
 
@@ -335,7 +335,7 @@ mod tests {
                 if inner.touch(read).is_some() {
                     is_hit |= step == 0 && is_kept;
                 } else if step == 0 {
-                    inner.admit(read, &Weak::new(), max_bytes, &mut Vec::new());
+                    inner.admit(read, &nobody(), max_bytes, &mut Vec::new());
                 }
             }
             hits += u64::from(is_hit);
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn a_reader_that_goes_on_is_not_one_that_comes_back() {
         let mut inner = Inner::default();
-        inner.admit(read(1, 100), &Weak::new(), u64::MAX, &mut Vec::new());
+        inner.admit(read(1, 100), &nobody(), u64::MAX, &mut Vec::new());
         let goes_on = |ask_pieces| Some(Verdict::PageCache { ask_pieces });
         assert_eq!(inner.touch(read(1, PIECE_BYTES - 1)), goes_on(0));
         assert_eq!(inner.touch(read(1, PIECE_BYTES - 1_000_000)), goes_on(0));
@@ -394,7 +394,7 @@ mod tests {
     fn what_has_no_room_passes_and_without_any_room_goes_past() {
         let mut inner = Inner::default();
         let mut admit = |position, max_bytes| {
-            inner.admit(read(1, position), &Weak::new(), max_bytes, &mut Vec::new())
+            inner.admit(read(1, position), &nobody(), max_bytes, &mut Vec::new())
         };
         let max_bytes = 8 * PIECE_BYTES;
         for number in 0..8 {

@@ -30,6 +30,7 @@ mod append;
 mod cache;
 mod cached_write;
 mod close;
+mod dir_cache;
 mod env;
 mod folder;
 mod kept;
@@ -41,9 +42,14 @@ mod read;
 mod retention;
 mod scan;
 mod segment;
+mod segment_handle;
+mod sync_job;
+mod sync_state;
 mod syncing;
+mod tail;
 mod time_query;
 mod truncation;
+mod wait;
 mod windows;
 mod write_behind;
 
@@ -53,7 +59,7 @@ pub use config::{CompressionType, LogConfig, TimestampType};
 pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::{DIRECT_MIN_BYTES, LogEnv};
 pub use kept::set_kept_max_bytes;
-pub use log::{Log, Unwritten};
+pub use log::Log;
 pub use log_dir::{
     ArenaMarker, DeletedFolder, Identity, KeptMark, Left, LogDir, LogDirError, PartitionFolder,
     hex, parse_id,
@@ -61,12 +67,15 @@ pub use log_dir::{
 pub use open::{OpenError, OpenReport, OpenRequest, OpenState, TopicId};
 pub use position::Place;
 pub use producer_state::Origin;
-pub use read::{Isolation, Location, ReadError, Slice, Wait};
+pub use read::{Isolation, Location, ReadError, Slice};
 pub use retention::{RemovedSegments, Retention, RetentionCandidates};
 pub use segment::{BytesPlace, SegmentBytes};
+pub use sync_job::SyncJob;
 pub use syncing::SyncScope;
+pub use tail::Unwritten;
 pub use time_query::{TimeOffset, TimeQuery, TimeSpec};
 pub use transaction_index::AbortedTxn;
 pub use truncation::{TruncateError, TruncateJob};
+pub use wait::Wait;
 pub use windows::Window;
-pub use write_behind::{Completed, SyncJob, WriteJob};
+pub use write_behind::{Completed, WriteJob};

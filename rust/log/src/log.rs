@@ -26,11 +26,10 @@ use crate::names;
 use crate::position::{LogPosition, RecentPositions};
 use crate::producer_state::ProducerStates;
 use crate::segment::{ActiveSegment, Segment};
-use crate::syncing::SyncState;
+use crate::sync_state::SyncState;
+use crate::tail::{Tail, Unwritten};
 use crate::transaction_index::TransactionIndex;
-use crate::write_behind::{
-    Completed, INDEX_BATCH_BYTES, INDEX_BEHIND_BYTES, Tail, WriteJob, snapshot_name,
-};
+use crate::write_behind::{Completed, INDEX_BATCH_BYTES, INDEX_BEHIND_BYTES, WriteJob};
 
 /// The commit log of one partition. See the crate's documentation for who may call what.
 #[derive(Debug)]
@@ -72,18 +71,6 @@ pub struct Log {
     pub(crate) retiring: Arc<AtomicUsize>,
     pub(crate) poison: Option<String>,
     pub(crate) jitter_seed: u64,
-}
-
-/// What is not in files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unwritten {
-    /// Bytes of batches.
-    pub bytes: usize,
-    /// Those that are nowhere but on the heap; the block cache holds the others.
-    pub heap_bytes: usize,
-    /// Beside batches: producer snapshots that wait, on the heap. Each roll of a log with very many
-    /// producers makes a large one of a small batch.
-    pub snapshot_bytes: usize,
 }
 
 /// After so many bytes the producers' state is saved, so that a start after a kill need not walk a
@@ -261,7 +248,7 @@ impl Log {
     #[inline]
     pub(crate) fn tail_mut(&mut self) -> &mut Tail {
         if self.tail.is_empty() && self.tail.capacity_bytes() == 0 {
-            self.tail = self.env.take_tail();
+            self.tail = Tail::new(self.env.take_buffers());
         }
         &mut self.tail
     }
@@ -391,7 +378,7 @@ impl Log {
             Some(sync) => self.synced(&sync),
             None => self.sync.note_files(&tail),
         }
-        self.env.recycle_tail(tail);
+        self.env.recycle_buffers(tail.into_buffers());
         completed
     }
 
@@ -410,7 +397,7 @@ impl Log {
             && before != end
             && self.snapshots.remove(&before)
         {
-            self.tail.push_removal(snapshot_name(before));
+            self.tail.push_removal(names::snapshot_name(before));
         }
     }
 

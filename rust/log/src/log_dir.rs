@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::checkpoint;
+use crate::checkpoint::{self, FILE_BYTES_MAX};
 use crate::disk::{self, LockGuard, Space};
 use crate::env::LogEnv;
 use crate::log::Log;
@@ -36,9 +36,6 @@ pub(crate) mod recovering;
 mod reserve;
 pub use arena_marker::{ArenaMarker, KeptMark, Left, hex, parse_id};
 use offsets::OffsetTable;
-
-/// Checkpoints and the like; far above what 100,000 partitions need.
-const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// Of a broker that was never registered, or whose version did not write it down.
 const NO_BROKER_EPOCH: i64 = -1;

@@ -132,6 +132,11 @@ pub fn file_name(base_offset: i64, kind: FileKind) -> String {
     name
 }
 
+/// Name of the producer snapshot at `offset`.
+pub fn snapshot_name(offset: i64) -> String {
+    file_name(offset, FileKind::Snapshot)
+}
+
 /// The name of a file that is out of its log: `00000000000000000042.log.7.deleted`. `unique` tells it
 /// from those of other segments with the same base offset that are to be removed, too.
 pub fn deleted_name(base_offset: i64, kind: FileKind, unique: u64) -> String {

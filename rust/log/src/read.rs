@@ -9,6 +9,7 @@ use crate::position::{LogPosition, Place};
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, ScanError};
 use crate::segment::{Segment, SegmentBytes};
 use crate::transaction_index::AbortedTxn;
+use crate::wait::Wait;
 
 /// How far a reader may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,18 +20,6 @@ pub enum Isolation {
     HighWatermark,
     /// To the last stable offset: consumers with `read_committed`.
     Committed,
-}
-
-/// Whether a read may wait for the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// No: what is not in memory gives [`ReadError::WouldBlock`]. Network threads.
-    Nowait,
-    /// Yes. Readers.
-    Blocking,
-    /// Yes, and what is not in memory is read into windows rather than into the page cache: readers,
-    /// for consumers that are far behind (docs/reads.md).
-    PastCache,
 }
 
 /// Why nothing could be read.

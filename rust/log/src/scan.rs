@@ -6,8 +6,7 @@ use pyrklog_wire::batch::{BatchHeader, HEADER_LEN};
 use pyrklog_wire::error::DecodeError;
 
 use crate::disk::DiskFile;
-use crate::read::Wait;
-use crate::segment::BatchFacts;
+use crate::wait::Wait;
 
 /// Bytes read at once when only a few headers are wanted.
 pub(crate) const LOOK_UP_CHUNK_BYTES: usize = 4096 + 256;
@@ -49,6 +48,17 @@ impl From<ScanError> for io::Error {
             ),
         }
     }
+}
+
+/// What the rules for indexing and rolling look at in a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchFacts {
+    /// Bytes.
+    pub size: u32,
+    /// Offset of its last record.
+    pub last_offset: i64,
+    /// Its largest timestamp, -1 = none.
+    pub max_timestamp: i64,
 }
 
 /// One batch met on a walk.

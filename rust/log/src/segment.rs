@@ -17,8 +17,9 @@ use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::FileKind;
 use crate::offset_index;
-use crate::read::Wait;
+use crate::segment_handle::SegmentHandle;
 use crate::time_index::{self, TimeEntry};
+use crate::wait::Wait;
 
 mod active;
 mod bytes;
@@ -26,7 +27,7 @@ mod indexes;
 mod removal;
 pub(crate) use active::{ActiveSegment, Crowd};
 pub use bytes::{Place as BytesPlace, SegmentBytes};
-pub(crate) use indexes::{BatchFacts, SegmentIndexes};
+pub(crate) use indexes::SegmentIndexes;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -72,10 +73,12 @@ struct OpenLog {
 
 /// The indexes of a segment that takes no more batches, while its files still lack some entries.
 #[derive(Debug)]
-struct ClosingIndexes {
-    indexes: SegmentIndexes,
-    offsets_taken: usize,
-    times_taken: usize,
+pub(crate) struct ClosingIndexes {
+    pub indexes: SegmentIndexes,
+    /// Bytes of the offset index that were handed to the writer.
+    pub offsets_taken: usize,
+    /// Bytes of the time index that were handed to the writer.
+    pub times_taken: usize,
 }
 
 /// The index files of a closed segment, open.
@@ -165,14 +168,6 @@ impl Segment {
         self.env.kept().forget(self.id);
     }
 
-    /// The page cache need not hold these bytes of the `.log`. May wait for the disk.
-    pub fn give_up_pages(self: &Arc<Self>, position: u64, len: u64) {
-        // A file that cannot be opened has none that anybody could want.
-        if let Ok(file) = self.log_file(Wait::Blocking) {
-            file.give_up_pages(position, len);
-        }
-    }
-
     /// Its blocks in the cache, if it has any.
     pub fn cached(&self) -> Option<&Arc<CachedSegment>> {
         self.cached.get()
@@ -183,41 +178,24 @@ impl Segment {
         self.cached.get_or_init(make)
     }
 
-    /// All its bytes, wherever they are.
-    pub fn bytes(self: &Arc<Self>) -> SegmentBytes {
-        SegmentBytes::new(self)
-    }
-
     /// Whether no more bytes will come and all files are complete.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The roll: no more batches will come. The active segment's indexes serve look-ups until
+    /// The roll: no more batches will come. `indexes` serve look-ups until
     /// [`Segment::finish_indexes`] is done.
-    pub fn begin_close(&self, active: ActiveSegment) {
+    pub fn begin_close(&self, indexes: ClosingIndexes) {
         self.set_awaits_sync(true);
-        self.set_largest(active.indexes.largest);
-        *self.closing.lock() = Some(Arc::new(ClosingIndexes {
-            indexes: active.indexes,
-            offsets_taken: active.offsets_taken,
-            times_taken: active.times_taken,
-        }));
+        self.set_largest(indexes.indexes.largest);
+        *self.closing.lock() = Some(Arc::new(indexes));
     }
 
     /// Writes what the index files still lack and cuts them to size; the segment is then closed.
     pub fn finish_indexes(&self) -> io::Result<()> {
         let closing = self.closing.lock().clone();
         if let Some(closing) = closing {
-            let ClosingIndexes {
-                indexes,
-                offsets_taken,
-                times_taken,
-            } = &*closing;
-            let times = &indexes.times.as_bytes()[*times_taken..];
-            self.finish_index(FileKind::TimeIndex, *times_taken, times)?;
-            let offsets = &indexes.offsets.as_bytes()[*offsets_taken..];
-            self.finish_index(FileKind::OffsetIndex, *offsets_taken, offsets)?;
+            self.write_index_tails(&closing.indexes, closing.offsets_taken, closing.times_taken)?;
         }
         self.closed.store(true, Ordering::Release);
         *self.closing.lock() = None;
@@ -227,12 +205,17 @@ impl Segment {
         Ok(())
     }
 
-    /// Brings the index files of the active segment up to date.
-    pub fn write_index_tails(&self, active: &ActiveSegment) -> io::Result<()> {
-        let times = &active.indexes.times.as_bytes()[active.times_taken..];
-        self.finish_index(FileKind::TimeIndex, active.times_taken, times)?;
-        let offsets = &active.indexes.offsets.as_bytes()[active.offsets_taken..];
-        self.finish_index(FileKind::OffsetIndex, active.offsets_taken, offsets)
+    /// Brings the index files up to date: they have the first so many bytes of each index.
+    pub fn write_index_tails(
+        &self,
+        indexes: &SegmentIndexes,
+        offsets_taken: usize,
+        times_taken: usize,
+    ) -> io::Result<()> {
+        let times = &indexes.times.as_bytes()[times_taken..];
+        self.finish_index(FileKind::TimeIndex, times_taken, times)?;
+        let offsets = &indexes.offsets.as_bytes()[offsets_taken..];
+        self.finish_index(FileKind::OffsetIndex, offsets_taken, offsets)
     }
 
     /// It becomes the active segment again: those behind it were removed.
@@ -330,28 +313,6 @@ impl Segment {
     /// With the lock held that belongs to the kind: so nobody gives the file another name meanwhile.
     fn open_for_reading(&self, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
         self.env.disk().open(&self.path(kind), OpenMode::Read)
-    }
-
-    /// Hands the open files of a segment that nobody used since the last time this was asked to
-    /// `closing`; false if it was used and should be asked again later.
-    pub fn take_files_unless_used(&self, closing: &mut Vec<Arc<dyn DiskFile>>) -> bool {
-        if self.pinned.load(Ordering::Acquire) {
-            return true;
-        }
-        if self.used.swap(false, Ordering::Relaxed) {
-            return false;
-        }
-        // Whoever holds one of the locks is using the files right now, and may himself be waiting
-        // for the list of open segments that the caller holds.
-        let (Some(mut log), Some(mut indexes)) = (self.log.try_lock(), self.indexes.try_lock())
-        else {
-            return false;
-        };
-        closing.extend(log.take().map(|log| log.file));
-        if let Some(files) = indexes.take() {
-            closing.extend([Arc::clone(&files.offsets), Arc::clone(&files.times)]);
-        }
-        true
     }
 
     /// A lower bound in the `.log` for `offset`, from the file of a closed segment's offset index.
@@ -511,6 +472,47 @@ impl Segment {
             missing_is_fine(self.env.disk().remove_file(&self.path(kind)))?;
         }
         Ok(())
+    }
+}
+
+impl SegmentHandle for Segment {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn written(&self) -> u64 {
+        Segment::written(self)
+    }
+
+    fn open_log(self: Arc<Self>, wait: Wait) -> io::Result<Arc<dyn DiskFile>> {
+        self.log_file(wait)
+    }
+
+    fn give_up_pages(self: Arc<Self>, position: u64, len: u64) {
+        // A file that cannot be opened has none that anybody could want.
+        if let Ok(file) = self.log_file(Wait::Blocking) {
+            file.give_up_pages(position, len);
+        }
+    }
+
+    fn take_files_unless_used(&self, closing: &mut Vec<Arc<dyn DiskFile>>) -> bool {
+        if self.pinned.load(Ordering::Acquire) {
+            return true;
+        }
+        if self.used.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        // Whoever holds one of the locks is using the files right now, and may himself be waiting
+        // for the list of open segments that the caller holds.
+        let (Some(mut log), Some(mut indexes)) = (self.log.try_lock(), self.indexes.try_lock())
+        else {
+            return false;
+        };
+        closing.extend(log.take().map(|log| log.file));
+        if let Some(files) = indexes.take() {
+            closing.extend([Arc::clone(&files.offsets), Arc::clone(&files.times)]);
+        }
+        true
     }
 }
 

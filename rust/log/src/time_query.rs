@@ -5,11 +5,12 @@ use std::io;
 use std::sync::Arc;
 
 use crate::log::Log;
-use crate::read::{Isolation, ReadError, Wait};
+use crate::read::{Isolation, ReadError};
 use crate::record_search;
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, WALK_CHUNK_BYTES};
 use crate::segment::Segment;
 use crate::time_index::{NO_TIMESTAMP, TimeEntry};
+use crate::wait::Wait;
 
 /// Which offset is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,12 +19,12 @@ use crate::names::{self, FileKind};
 use crate::offset_index::OffsetIndex;
 use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState, spare};
 use crate::position::LogPosition;
-use crate::read::Wait;
 use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
 use crate::segment::Segment;
-use crate::syncing::Ages;
+use crate::sync_state::Ages;
 use crate::time_index::TimeIndex;
 use crate::transaction_index::TransactionIndex;
+use crate::wait::Wait;
 
 /// Why a truncation cannot begin yet.
 #[derive(Debug, thiserror::Error)]

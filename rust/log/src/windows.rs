@@ -16,8 +16,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::disk::PAGE_BYTES;
 use crate::page_bytes::PageBytes;
-use crate::read::Wait;
-use crate::segment::Segment;
+use crate::segment_handle::SegmentHandle;
+use crate::wait::Wait;
 
 /// What is read from a disk at once.
 pub const WINDOW_BYTES: usize = 1 << 20;
@@ -150,7 +150,11 @@ impl Windows {
     ///
     /// # Errors
     /// The disk's.
-    pub fn load(&self, segment: &Arc<Segment>, position: u64) -> io::Result<Option<Arc<Window>>> {
+    pub fn load<S: SegmentHandle>(
+        &self,
+        segment: &Arc<S>,
+        position: u64,
+    ) -> io::Result<Option<Arc<Window>>> {
         if position >= segment.written() {
             return Ok(None);
         }
@@ -165,9 +169,9 @@ impl Windows {
         self.load_unless_held(segment, position, inner)
     }
 
-    fn load_unless_held(
+    fn load_unless_held<S: SegmentHandle>(
         &self,
-        segment: &Arc<Segment>,
+        segment: &Arc<S>,
         position: u64,
         mut inner: MutexGuard<'_, Inner>,
     ) -> io::Result<Option<Arc<Window>>> {
@@ -214,7 +218,7 @@ impl Windows {
 
     /// Where to read on now behind a window, for whoever reads it: what is not here, what nobody reads
     /// and nobody is about to, as far as there is memory.
-    pub fn plan_ahead(&self, segment: &Segment, window: &Window) -> Vec<u64> {
+    pub fn plan_ahead<S: SegmentHandle>(&self, segment: &Arc<S>, window: &Window) -> Vec<u64> {
         let (id, written) = (segment.id(), segment.written());
         let mut plan = Vec::new();
         let mut inner = self.inner.lock();
@@ -242,7 +246,7 @@ impl Windows {
     }
 
     /// Reads what was planned.
-    pub fn load_ahead(&self, segment: &Arc<Segment>, position: u64) {
+    pub fn load_ahead<S: SegmentHandle>(&self, segment: &Arc<S>, position: u64) {
         let inner = self.forget_plan(segment.id(), position);
         // Whoever asks for the bytes meets the error again.
         let _error = self.load_unless_held(segment, position, inner);
@@ -304,8 +308,13 @@ fn full_len(start: u64, size: usize) -> usize {
 
 /// Reads `bytes` from `start` on, as far as the file goes; how many there are, 0 if they do not
 /// reach beyond `position`. What was read before an error counts.
-fn fill(segment: &Arc<Segment>, bytes: &mut [u8], start: u64, position: u64) -> io::Result<usize> {
-    let file = segment.log_file(Wait::Blocking)?;
+fn fill<S: SegmentHandle>(
+    segment: &Arc<S>,
+    bytes: &mut [u8],
+    start: u64,
+    position: u64,
+) -> io::Result<usize> {
+    let file = Arc::clone(segment).open_log(Wait::Blocking)?;
     let written = usize::try_from(segment.written() - start).unwrap_or(usize::MAX);
     let wanted = written.min(bytes.len());
     // Whole pages can be read around the page cache.

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_state import LogDir
-from pyrklog.cli.cluster_views import View, min_insync, newest, newest_view, read_state
+from pyrklog.cli.cluster_views import View, min_insync, newest, newest_view
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import Settings

@@ -8,7 +8,8 @@ import typer
 from confluent_kafka import KafkaError, KafkaException
 
 from pyrklog.cli import failures
-from pyrklog.cli.connection import addresses, missing_topic
+from pyrklog.cli.bootstrap import addresses
+from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, guarded, worst
 from pyrklog.cli.group_seek import _given
 from pyrklog.cli.group_state import patiently

@@ -3,8 +3,8 @@
 
 use std::sync::Weak;
 
-use super::{BACK_BYTES, Key, PIECE_BYTES};
-use crate::segment::Segment;
+use super::piece::{BACK_BYTES, GivenUp, Key, PIECE_BYTES, Read};
+use crate::segment_handle::SegmentHandle;
 
 /// How many pieces of a log directory pass at once.
 pub(super) const PASSING_MAX: usize = 16;
@@ -22,7 +22,7 @@ const STALE_AGE: u32 = 1;
 #[derive(Debug)]
 struct Piece {
     key: Key,
-    segment: Weak<Segment>,
+    segment: Weak<dyn SegmentHandle>,
     /// Where it was read last; `None` while its reader has not reached it.
     last: Option<u64>,
     /// Its reader has taken its end.
@@ -31,20 +31,9 @@ struct Piece {
     age: u32,
 }
 
-/// A read of some bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Read {
-    pub key: Key,
-    pub position: u64,
-    /// Where the segment's file ends.
-    pub written: u64,
-}
-
-impl Read {
-    fn is_last_step(&self) -> bool {
-        let end = self.written.min((self.key.1 + 1) * PIECE_BYTES);
-        self.position + STEP_BYTES >= end
-    }
+fn is_last_step(read: &Read) -> bool {
+    let end = read.written.min((read.key.1 + 1) * PIECE_BYTES);
+    read.position + STEP_BYTES >= end
 }
 
 /// The pieces of a log directory that pass, in the order in which they came.
@@ -52,9 +41,6 @@ impl Read {
 pub(super) struct Passing {
     pieces: Vec<Piece>,
 }
-
-/// Pieces whose pages are to be given up.
-pub(super) type GivenUp = Vec<(Key, Weak<Segment>)>;
 
 impl Passing {
     /// Whether the piece passes.
@@ -81,7 +67,7 @@ impl Passing {
     pub fn enter(
         &mut self,
         read: Read,
-        segment: &Weak<Segment>,
+        segment: &Weak<dyn SegmentHandle>,
         is_next_kept: bool,
         max_pieces: usize,
         given_up: &mut GivenUp,
@@ -106,7 +92,7 @@ impl Passing {
     fn add(
         &mut self,
         key: Key,
-        segment: &Weak<Segment>,
+        segment: &Weak<dyn SegmentHandle>,
         max_pieces: usize,
         given_up: &mut GivenUp,
     ) -> Option<()> {
@@ -142,7 +128,7 @@ impl Passing {
             piece.age += 1;
             let stays = piece.age <= STALE_AGE;
             if !stays {
-                given_up.push((piece.key, std::mem::take(&mut piece.segment)));
+                given_up.push((piece.key, Weak::clone(&piece.segment)));
             }
             stays
         });
@@ -152,7 +138,7 @@ impl Passing {
 impl Piece {
     fn read(&mut self, read: Read) {
         self.last = Some(read.position);
-        self.is_left = read.is_last_step();
+        self.is_left = is_last_step(&read);
         self.age = 0;
     }
 }
@@ -160,6 +146,11 @@ impl Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment::Segment;
+
+    fn nobody() -> Weak<dyn SegmentHandle> {
+        Weak::<Segment>::new()
+    }
 
     const WRITTEN: u64 = 100 * PIECE_BYTES;
 
@@ -181,7 +172,7 @@ mod tests {
         let start = number * PIECE_BYTES;
         let asked = passing.enter(
             read(segment, start),
-            &Weak::new(),
+            &nobody(),
             false,
             PASSING_MAX,
             given_up,
@@ -210,7 +201,7 @@ mod tests {
     fn slow_readers_keep_theirs_until_they_stop_and_others_go_another_way() {
         let (mut passing, mut given_up) = (Passing::default(), Vec::new());
         let enter = |passing: &mut Passing, at: Read, given_up: &mut GivenUp| {
-            passing.enter(at, &Weak::new(), false, PASSING_MAX, given_up)
+            passing.enter(at, &nobody(), false, PASSING_MAX, given_up)
         };
         for segment in 0..PASSING_MAX as u64 / 2 {
             assert_eq!(
@@ -241,7 +232,7 @@ mod tests {
         let (mut passing, mut given_up) = (Passing::default(), Vec::new());
         let midst = read(1, PIECE_BYTES / 2);
         let enter = |passing: &mut Passing, at: Read, given_up: &mut GivenUp| {
-            passing.enter(at, &Weak::new(), false, PASSING_MAX, given_up)
+            passing.enter(at, &nobody(), false, PASSING_MAX, given_up)
         };
         assert_eq!(enter(&mut passing, midst, &mut given_up), None);
         let next = read(1, PIECE_BYTES + 1_000);

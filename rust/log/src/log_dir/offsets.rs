@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use crate::checkpoint::{self, OffsetRow};
+use crate::checkpoint::{self, FILE_BYTES_MAX, OffsetRow};
 use crate::disk;
 use crate::env::LogEnv;
-use crate::log_dir::FILE_BYTES_MAX;
 
 /// Offsets by topic and partition, as the file has them or is about to. The file is always written
 /// whole: rows of logs that nobody has opened yet stay, unless what they say may be too much.

@@ -9,9 +9,10 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
+use crate::checkpoint::FILE_BYTES_MAX;
 use crate::disk::{self, missing_is_fine};
 use crate::env::LogEnv;
-use crate::log_dir::{FILE_BYTES_MAX, LogDir, PartitionFolder};
+use crate::log_dir::{LogDir, PartitionFolder};
 use crate::names;
 
 const RECOVERING: &str = ".pyrklog-recovering";

@@ -9,10 +9,10 @@ use crate::offset_index::{self, OffsetIndex};
 use crate::open::load::LoadedState;
 use crate::open::recovery::Recovered;
 use crate::open::{Loader, OpenError, OpenReport};
-use crate::read::Wait;
 use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES, WALK_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 use crate::time_index::{self, TimeIndex};
+use crate::wait::Wait;
 
 /// A segment with its indexes on the heap.
 pub(super) struct LoadedTail {

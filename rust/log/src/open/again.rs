@@ -13,9 +13,9 @@ use pyrklog_wire::error::DecodeError;
 use crate::names::FileKind;
 use crate::open::load::LoadedState;
 use crate::open::{Loader, OpenError, OpenReport};
-use crate::read::Wait;
 use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
+use crate::wait::Wait;
 
 impl Loader<'_> {
     /// The segments from the recovery point on, brought up to date. `None`: the files are not as a

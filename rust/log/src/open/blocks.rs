@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use pyrklog_arena::{Arena, CachedSegment, FoundPartition, PartitionName};
 
-use crate::cache::{FoundSegments, LogCache};
+use crate::cache::LogCache;
+use crate::dir_cache::{FoundSegments, has_unwritten};
 use crate::disk::{DiskFile, read_exact_at};
 use crate::env::LogEnv;
 use crate::names::FileKind;
+use crate::open::unwritten::Unwritten;
 use crate::open::{Loader, OpenError, OpenRequest};
-use crate::read::Wait;
 use crate::segment::{ActiveSegment, Segment};
-use crate::write_behind::Tail;
+use crate::wait::Wait;
 
 /// Of what is in the file and in a block, so much is compared: enough to tell another file.
 const COMPARED_BYTES: u32 = 4096;
@@ -94,30 +95,10 @@ impl Claim {
     }
 }
 
-/// Bytes of a segment that were acknowledged and are not in its file.
-#[derive(Debug)]
-pub(crate) struct Unwritten {
-    pub segment: Arc<Segment>,
-    from: u32,
-    end: u32,
-    /// A segment that takes no more batches, and whose other files are not complete either.
-    closing: Option<ActiveSegment>,
-}
-
-impl Unwritten {
-    /// What is to be done first.
-    pub fn queue(self, tail: &mut Tail) {
-        tail.push_cached(&self.segment, self.from, self.end);
-        if let Some(closing) = self.closing {
-            tail.push_close(closing);
-        }
-    }
-}
-
 impl Loader<'_> {
     /// Whether the cache holds bytes that the files lack.
     pub(super) fn has_unwritten(&self) -> bool {
-        crate::cache::has_unwritten(&self.blocks)
+        has_unwritten(&self.blocks)
     }
 
     /// Gives a segment its blocks, if they fit the `file_len` bytes of its file.

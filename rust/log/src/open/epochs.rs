@@ -5,9 +5,10 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::names;
 use crate::open::files::FolderFiles;
 use crate::open::load::LoadedState;
-use crate::open::{Loader, OpenError, OpenReport, SMALL_FILE_BYTES_MAX};
-use crate::read::Wait;
+use crate::open::request::SMALL_FILE_BYTES_MAX;
+use crate::open::{Loader, OpenError, OpenReport};
 use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
+use crate::wait::Wait;
 
 impl Loader<'_> {
     /// Reads the checkpoint; when it is missing or cannot be read, the batches' own epochs tell.

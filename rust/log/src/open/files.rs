@@ -7,8 +7,8 @@ use crate::disk::{Disk, OpenMode};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::{self, FileKind, SegmentFile, Suffix};
-use crate::read::Wait;
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES};
+use crate::wait::Wait;
 
 /// Base offsets of the files that belong to the log, by kind.
 #[derive(Debug, Default)]

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::cache::FoundSegments;
 use crate::config::LogConfig;
+use crate::dir_cache::FoundSegments;
 use crate::disk;
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names::{self, FileKind};
-use crate::open::blocks::Unwritten;
 use crate::open::producers::{Aborted, Expiry, Source};
+use crate::open::unwritten::Unwritten;
 use crate::open::{OpenError, OpenReport, OpenState, files};
 use crate::producer_state::ProducerStates;
 use crate::segment::{ActiveSegment, Segment};

@@ -12,11 +12,11 @@ use crate::folder::Folder;
 use crate::names::FileKind;
 use crate::position::Place;
 use crate::producer_state::ProducerStates;
-use crate::read::Wait;
 use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment};
 use crate::snapshot;
 use crate::transaction_index::AbortedTxn;
+use crate::wait::Wait;
 
 /// A snapshot of more producers than anybody has is not read into memory.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;

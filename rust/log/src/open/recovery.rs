@@ -13,10 +13,10 @@ use crate::open::load::LoadedState;
 use crate::open::{Loader, OpenError, OpenReport};
 use crate::position::Place;
 use crate::producer_state::ProducerStates;
-use crate::read::Wait;
-use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
-use crate::segment::{BatchFacts, Segment, SegmentIndexes};
+use crate::scan::{BatchFacts, BatchScanner, ScanError, WALK_CHUNK_BYTES};
+use crate::segment::{Segment, SegmentIndexes};
 use crate::transaction_index::TransactionIndex;
+use crate::wait::Wait;
 
 /// Follows `.log` in the name of a segment that recovery took out of the log. No broker looks at
 /// such files; an operator may remove them.

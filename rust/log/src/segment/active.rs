@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::config::LogConfig;
 use crate::offset_index::ENTRY_BYTES as OFFSET_ENTRY_BYTES;
-use crate::segment::{BatchFacts, Segment, SegmentIndexes};
+use crate::scan::BatchFacts;
+use crate::segment::indexes::SegmentIndexes;
+use crate::segment::{ClosingIndexes, Segment};
 
 /// The active segment. All of it is under the log's lock but `segment`, which readers share.
 #[derive(Debug)]
@@ -53,6 +55,23 @@ impl ActiveSegment {
             jitter_ms: jitter_ms(config, jitter_seed ^ base_offset as u64),
             segment,
         }
+    }
+
+    /// It takes no more batches: its indexes go to the shared part, which is returned.
+    pub fn close(self) -> Arc<Segment> {
+        self.segment.begin_close(ClosingIndexes {
+            indexes: self.indexes,
+            offsets_taken: self.offsets_taken,
+            times_taken: self.times_taken,
+        });
+        self.segment
+    }
+
+    /// Brings its index files up to date.
+    pub fn write_index_tails(&self) -> std::io::Result<()> {
+        let (offsets, times) = (self.offsets_taken, self.times_taken);
+        self.segment
+            .write_index_tails(&self.indexes, offsets, times)
     }
 
     /// Base offset of the segment.

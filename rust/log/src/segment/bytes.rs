@@ -8,8 +8,8 @@ use pyrklog_arena::CachedSegment;
 
 use crate::disk::DiskFile;
 use crate::kept::{PIECE_BYTES, Verdict};
-use crate::read::Wait;
 use crate::segment::Segment;
+use crate::wait::Wait;
 use crate::windows::{Look, Window};
 
 /// Where to look whether bytes are in the page cache: so far behind their first one. Whoever asked
@@ -138,7 +138,7 @@ impl SegmentBytes {
         }
         let file = segment.log_file(Wait::Blocking)?;
         let kept = env.kept();
-        let mut verdict = kept.touch(segment, position);
+        let mut verdict = kept.touch(&**segment, position);
         if verdict.is_none() {
             // Nothing is known of the page cache of files that are not the system's own.
             let can_keep = file.descriptor().is_some();
@@ -230,6 +230,13 @@ impl SegmentBytes {
         if let Source::Segment(segment) = &self.source {
             segment.env().windows().passed(window);
         }
+    }
+}
+
+impl Segment {
+    /// All its bytes, wherever they are.
+    pub fn bytes(self: &Arc<Self>) -> SegmentBytes {
+        SegmentBytes::new(self)
     }
 }
 

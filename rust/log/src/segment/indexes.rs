@@ -6,23 +6,12 @@ use std::path::PathBuf;
 use crate::disk::{self, Disk, DiskFile};
 use crate::names::FileKind;
 use crate::offset_index::OffsetIndex;
-use crate::read::Wait;
-use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
+use crate::scan::{BatchFacts, BatchScanner, WALK_CHUNK_BYTES};
 use crate::time_index::{NO_TIMESTAMP, TimeEntry, TimeIndex};
+use crate::wait::Wait;
 
 /// Bytes between two entries where the topic's own option is not at hand.
 const INTERVAL_BYTES: u32 = 4096;
-
-/// What the rules for indexing and rolling look at in a batch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BatchFacts {
-    /// Bytes.
-    pub size: u32,
-    /// Offset of its last record.
-    pub last_offset: i64,
-    /// Its largest timestamp, -1 = none.
-    pub max_timestamp: i64,
-}
 
 /// The indexes of a segment on the heap.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use crate::disk::{Disk, OpenMode};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::FileKind;
+use crate::segment::Segment;
 
 const WINDOWS: usize = 12;
 const LEN: usize = WINDOWS * WINDOW_BYTES + 10_000;

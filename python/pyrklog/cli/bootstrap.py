@@ -1,0 +1,26 @@
+"""The addresses that ``-b`` names."""
+
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.hosts import host_and_port
+
+DEFAULT_PORT = 9092
+_LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""What `advertised.listeners` may begin with, as people copy it."""
+
+
+def addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """(host, port) of each entry of a bootstrap list."""
+    found: list[tuple[str, int]] = []
+    for entry in filter(None, (part.strip() for part in bootstrap.split(","))):
+        scheme, is_url, rest = entry.rpartition("://")
+        if is_url and (scheme.upper() not in _LISTENERS or "/" in rest):
+            what = f"-b takes HOST:PORT of a broker's listener, not {entry!r}"
+            raise CliError(Exit.USAGE, what, f"for example -b 127.0.0.1:{DEFAULT_PORT}")
+        try:
+            host, port = host_and_port(rest, DEFAULT_PORT)
+        except ValueError as error:
+            raise CliError(Exit.USAGE, f"-b takes HOST:PORT, not {entry!r}: {error}") from None
+        found.append((host or "127.0.0.1", port))
+    if not found:
+        raise CliError(Exit.USAGE, "-b takes HOST:PORT, not an empty text")
+    return found
