@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Condvar;
+#[cfg(any(test, feature = "testing"))]
 use rustix::fs::{FlockOperation, flock};
 
 use crate::backing::Backing;

@@ -16,9 +16,9 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 use rustix::process::{Resource, getrlimit};
 
-use crate::clock::mono_ms;
-use crate::hash::FastMap;
-use crate::inbox::Message;
+use crate::base::clock::mono_ms;
+use crate::base::hash::FastMap;
+use crate::message::Message;
 use crate::shared::Shared;
 
 /// While connections cannot be accepted (limit reached, no descriptors), the next try is after

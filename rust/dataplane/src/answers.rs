@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 
 use pyrklog_wire::header::encode_response_header;
 
-use crate::api::{Event, RequestId};
+use crate::base::ids::RequestId;
+use crate::base::network_event::{Answer, NetworkEvent};
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
+use crate::control::api::Event;
 use crate::dispatch::answer_metadata;
-use crate::inbox::{Answer, Message};
 use crate::output::borrow_memory;
 use crate::replies;
 use crate::shared::Shared;
@@ -93,7 +94,7 @@ pub fn tell_gone(shared: &Shared, conn: &Connection) {
 /// A connection did not use its turn at the control plane's channel: the next one may.
 pub fn pass_turn(shared: &Shared) {
     if let Some(place) = shared.channel.next_waiting() {
-        shared.inboxes[place.thread].send(Message::Unblock { token: place.token });
+        shared.inboxes[place.thread].send(NetworkEvent::Unblock { token: place.token });
     }
 }
 
@@ -135,6 +136,6 @@ pub fn report(cx: &Context, conn: &Connection, close: &Close) {
 pub fn stop_all(shared: &Arc<Shared>) {
     shared.is_stopping.store(true, Ordering::Release);
     for inbox in &shared.inboxes {
-        inbox.send(Message::Stop);
+        inbox.send(NetworkEvent::Stop);
     }
 }

@@ -16,8 +16,8 @@ use pyrklog_log::disk::RealDisk;
 use pyrklog_log::meta_properties::MetaProperties;
 use pyrklog_log::{Identity, Log, LogConfig, LogDir, LogEnv, OpenRequest, SyncScope};
 
+use crate::base::clock::Now;
 use crate::block_cache;
-use crate::clock::Now;
 use crate::kept_cache::{self, Whose};
 
 /// One arena's file.

@@ -14,8 +14,8 @@ use pyrklog_arena::limits::memory_limits;
 use pyrklog_arena::{Arena, ArenaError, Found, Identity, SET_ASIDE, remove_unlocked};
 use pyrklog_log::{ArenaMarker, LogDir, LogDirError, PartitionFolder, hex, parse_id};
 
-use crate::api::CacheConfig;
-use crate::clock::Now;
+use crate::base::clock::Now;
+use crate::control::api::CacheConfig;
 use crate::kept_cache::{self, Whose};
 use crate::log_dir::LogDirState;
 

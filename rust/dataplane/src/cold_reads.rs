@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyrklog_log::{Slice, Wait};
 
+use crate::base::ids::{Place, QueueId};
 use crate::fetch_read::{PartitionRead, View, read_partition};
 use crate::fetch_session::Target;
-use crate::partition::Partition;
+use crate::log_dir::Partition;
 use crate::read_path::COPY_BUFFER_BYTES;
-use crate::reader_pool::{QueueId, ReaderPool};
+use crate::reader_pool::ReaderPool;
 use crate::reader_queue::{Desk, STUCK_MS, Step};
-use crate::request_channel::Place;
 
 /// Beyond a fetch's own wait, a read is not given up before this while the fetch has something
 /// else to say: the next fetch would only ask for it again.

@@ -13,7 +13,8 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
-use crate::api::{Event, TicketId, TicketOutcome};
+use crate::base::ids::TicketId;
+use crate::control::api::{Event, TicketOutcome};
 use crate::shared::Shared;
 
 /// Commands of a directory that may lend their places at a time: each keeps a thread.

@@ -10,19 +10,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::acceptor::{NewConnection, Permit};
-use crate::api::{RequestId, Session};
+use crate::base::ids::{NEVER_MS, RequestId, Token};
+use crate::base::receive::Received;
+use crate::control::api::Session;
 use crate::fetch_work::FetchWork;
-use crate::inbox::Token;
 use crate::list_offsets::ListOffsetsWork;
 use crate::out_queue::OutQueue;
 use crate::parking::Parked;
 use crate::pending_produce::PendingProduce;
 use crate::produce::Validating;
 use crate::reader_queue::Step;
-use crate::receive::Received;
 use crate::refused::RefusedBatches;
 use crate::steering::Course;
-use crate::timers::NEVER_MS;
 
 /// Output beyond which a connection's next request waits until it is sent.
 pub const OUTPUT_MAX_BYTES: usize = 256 * 1024;

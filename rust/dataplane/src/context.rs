@@ -5,17 +5,17 @@ use std::sync::Arc;
 use pyrklog_wire::fetch::FetchRequest;
 use pyrklog_wire::produce::ProduceRequest;
 
-use crate::clock::Now;
+use crate::base::clock::Now;
+use crate::base::ids::Token;
+use crate::base::timers::Timers;
+use crate::control::image::Image;
+use crate::control::outbox::Outbox;
+use crate::control::statistics::ThreadStatistics;
 use crate::heavy::Heavy;
-use crate::image::Image;
-use crate::inbox::Token;
-use crate::outbox::Outbox;
-use crate::partition::Partition;
+use crate::log_dir::HostedPartitions;
+use crate::log_dir::Partition;
 use crate::pending_produce::PendingProduce;
-use crate::registry::Held;
 use crate::shared::Shared;
-use crate::statistics::ThreadStatistics;
-use crate::timers::Timers;
 use crate::verdicts::Verdict;
 
 /// Empty vectors kept for reuse by replies.
@@ -39,7 +39,7 @@ pub struct Context {
     /// The image as of this turn.
     pub image: Arc<Image>,
     /// The partitions as of this turn.
-    pub held: Arc<Held>,
+    pub held: Arc<HostedPartitions>,
     held_version: u64,
     /// The thread's counters.
     pub statistics: Arc<ThreadStatistics>,

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use pyrklog_wire::api::{self, ApiRow, Owner, key};
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 
-use crate::api::{ControlRequest, Event, RequestId};
+use crate::base::ids::{Place, RequestId};
 use crate::connection::{Close, Connection, Exclusive, Hold};
 use crate::context::Context;
-use crate::heartbeat::Heartbeat;
+use crate::control::api::{ControlRequest, Event};
+use crate::control::heartbeat::Heartbeat;
+use crate::control::offset_commit::{self, OffsetCommit};
+use crate::control::request_channel::Asked;
 use crate::heavy;
 use crate::metadata::{self, Asker, MetadataPlan};
-use crate::offset_commit::{self, OffsetCommit};
 use crate::output::borrow_memory;
 use crate::replies;
-use crate::request_channel::{Asked, Place};
 use crate::{
     answers, api_versions, fetch, list_offsets, offset_for_leader_epoch, peers, produce,
     produce_old,
@@ -251,7 +252,7 @@ pub fn answer_metadata(
         correlation_id,
     );
     let listener = Arc::clone(&conn.listener);
-    let absent = cx.shared.absences.now();
+    let absent = cx.shared.unreachable_leaders.now();
     let asker = Asker {
         listener: &listener,
         cluster_id: &cx.shared.config.cluster_id,
@@ -340,8 +341,14 @@ fn to_control_plane(
         body: frame[body_start..].to_vec(),
     };
     let event = match api_key {
-        key::HEARTBEAT => Heartbeat::event(request),
-        key::OFFSET_COMMIT => OffsetCommit::event(request, &cx.image, &cx.shared),
+        key::HEARTBEAT => match Heartbeat::decode(request) {
+            Ok(heartbeat) => Event::Heartbeat(Box::new(heartbeat)),
+            Err(request) => Event::Request(request),
+        },
+        key::OFFSET_COMMIT => match OffsetCommit::decode(request, &cx.shared.image) {
+            Ok(commit) => Event::OffsetCommit(Arc::new(commit)),
+            Err(request) => Event::Request(request),
+        },
         _ => Event::Request(request),
     };
     cx.shared.events.push(event);

@@ -16,31 +16,29 @@ use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{FetchRequest, FetchResponseHead, FetchResponseWriter};
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 
-use crate::api::{CaughtUp, Event};
-use crate::clock::mono_ms;
+use crate::base::clock::mono_ms;
+use crate::base::ids::{DEBUGGING_REPLICA_ID, Token};
 use crate::cold_reads::FetchJob;
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
+use crate::control::api::{CaughtUp, Event};
+use crate::control::policy::{self, Operation, Quota, Resource};
 use crate::dispatch::Step;
 use crate::fetch_read::{View, end_of_epoch};
 use crate::fetch_reply;
 use crate::fetch_session::{FetchContext, Target};
 use crate::fetch_work::{FetchPart, FetchWork, Terms};
 use crate::heavy;
-use crate::inbox::Token;
+use crate::log_dir::Partition;
 use crate::output::borrow_memory;
-use crate::partition::{Partition, Role};
-use crate::policy::{self, Operation, Quota, Resource};
 use crate::produce::why_not_held;
-use crate::replica_selector::nearest;
+use crate::replica::partition::Role;
+use crate::replica::replica_selector::nearest;
 use crate::replies;
 
 /// Tries to leave waiters before a fetch is answered with what there is: each failure means that
 /// data arrived in between.
 const WAIT_TRIES: usize = 4;
-
-/// The replica id of tools that compare replicas: any replica serves them, to the end of its log.
-pub const DEBUGGING_REPLICA_ID: i32 = -2;
 
 /// The first version in which consumers may read from followers (KIP-392).
 const FOLLOWER_READS_SINCE: i16 = 11;
@@ -102,7 +100,7 @@ pub fn handle(
         correlation_id,
         replica: asker.replica.0,
         view: asker.view,
-        tells_marks: asker.tells_marks,
+        notify_high_watermark: asker.notify_high_watermark,
         max_wait_ms,
         max_bytes,
         // More than may be sent cannot be waited for.
@@ -134,7 +132,7 @@ struct Asker<'f> {
     rack: &'f str,
     view: View,
     /// Consumers of this replica wait for what it hears of the high watermark.
-    tells_marks: bool,
+    notify_high_watermark: bool,
 }
 
 impl<'f> Asker<'f> {
@@ -164,7 +162,7 @@ impl<'f> Asker<'f> {
                 // Not when the turn began: the process may have stood still since.
                 asked_ms: mono_ms(),
             },
-            tells_marks: by_rack && is_replica,
+            notify_high_watermark: by_rack && is_replica,
         }
     }
 }

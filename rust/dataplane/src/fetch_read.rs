@@ -4,9 +4,10 @@ use pyrklog_log::{CompressionType, Isolation, Log, ReadError, Slice, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
+use crate::base::injected_faults::{Fault, is_injected};
 use crate::fetch_session::Target;
-use crate::partition::{Partition, PartitionState};
-use crate::planted::{Bug, is_planted};
+use crate::log_dir::Partition;
+use crate::replica::partition::PartitionState;
 
 /// How a fetch looks at the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +144,7 @@ pub fn read_partition(
 /// tell.
 pub fn end_of_epoch(log: &Log, epoch: i32) -> (i32, i64) {
     let (known, end_offset) = log.end_offset_for_epoch(epoch);
-    if is_planted(Bug::AnswerForUnknownEpoch) && end_offset >= 0 {
+    if is_injected(Fault::AnswerForUnknownEpoch) && end_offset >= 0 {
         return (epoch, end_offset);
     }
     (known, end_offset)
@@ -184,7 +185,7 @@ fn read_once(
         }
         if epoch < target.last_fetched_epoch || end_offset < target.fetch_offset {
             read.diverging = Some(EpochEndOffset { epoch, end_offset });
-            if !is_planted(Bug::AppendDiverging) {
+            if !is_injected(Fault::AppendDiverging) {
                 return Ok(Some(read));
             }
         }
@@ -250,7 +251,7 @@ impl Beyond {
 fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<(), Beyond> {
     let end = state.log.as_ref().map_or(-1, Log::log_end_offset);
     let is_within = view.isolation == Isolation::LogEnd || target.fetch_offset <= end;
-    if is_within || is_planted(Bug::OutOfRangeInDoubt) {
+    if is_within || is_injected(Fault::OutOfRangeInDoubt) {
         return Ok(());
     }
     match state.leader {

@@ -7,16 +7,16 @@ use pyrklog_wire::fetch::{
 };
 use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 
+use crate::base::ids::QueueId;
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::control::image::Image;
 use crate::fetch_read::PartitionRead;
 use crate::fetch_session::{Outcome, Target};
 use crate::fetch_work::FetchWork;
-use crate::image::Image;
+use crate::log_dir::Partition;
 use crate::out_queue::FileRange;
-use crate::partition::Partition;
 use crate::read_path::SENDFILE_MIN_BYTES;
-use crate::reader_pool::QueueId;
 
 /// A slice up to this is read into the reply itself, whatever else it carries: a system call of
 /// its own would cost more than the copy.

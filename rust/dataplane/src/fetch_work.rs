@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use pyrklog_log::Wait;
 use pyrklog_wire::ErrorCode;
 
+use crate::base::ids::{Place, QueueId, Token};
 use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::fetch_read::{PartitionRead, View, bound, read_partition, redirect};
 use crate::fetch_session::FetchContext;
-use crate::inbox::Token;
-use crate::partition::{CONFIRMED_WITHIN_MS, FetchWaiter, Partition};
+use crate::log_dir::Partition;
 use crate::reader::Job;
-use crate::reader_pool::{QueueId, ReaderPool};
-use crate::request_channel::Place;
+use crate::reader_pool::ReaderPool;
+use crate::replica::partition::{CONFIRMED_WITHIN_MS, FetchWaiter};
 use crate::shared::Shared;
 
 /// A fetch request under way.
@@ -40,7 +40,7 @@ pub struct FetchWork {
     /// The replica that asks; a consumer's is negative.
     replica: i32,
     view: View,
-    tells_marks: bool,
+    notify_high_watermark: bool,
     began_ms: i64,
     deadline_ms: i64,
     /// Number of its wait on the connection.
@@ -74,7 +74,7 @@ pub struct Terms {
     /// How it looks at the logs.
     pub view: View,
     /// A replica that is to hear of high watermarks at once.
-    pub tells_marks: bool,
+    pub notify_high_watermark: bool,
     /// How long it may wait for `min_bytes`.
     pub max_wait_ms: i64,
     /// The most record bytes.
@@ -132,7 +132,7 @@ impl FetchWork {
             is_behind: false,
             replica: terms.replica,
             view: terms.view,
-            tells_marks: terms.tells_marks,
+            notify_high_watermark: terms.notify_high_watermark,
             began_ms: now_ms,
             // The clock is cut to whole milliseconds: one more makes it no less than asked for.
             deadline_ms: now_ms + terms.max_wait_ms + 1,
@@ -242,7 +242,8 @@ impl FetchWork {
         let most = usize::try_from(self.context.target(position).max_bytes).unwrap_or(0);
         self.available_bytes += read.available_bytes.min(most);
         self.has_event |= read.is_event()
-            || self.tells_marks && self.context.target(position).is_news(read.high_watermark);
+            || self.notify_high_watermark
+                && self.context.target(position).is_news(read.high_watermark);
     }
 
     /// The rate for throttled replicas is used up: reads no records where this is one that is not in
@@ -451,7 +452,8 @@ impl FetchWork {
                 continue;
             };
             let mut state = partition.lock();
-            let has_moved = self.tells_marks && part.read.high_watermark != state.high_watermark()
+            let has_moved = self.notify_high_watermark
+                && part.read.high_watermark != state.high_watermark()
                 || part.read.is_doubtful && state.is_confirmed(self.view.asked_ms);
             if has_moved || part.read.bound != bound(&mut state, self.view) {
                 drop(state);
@@ -468,7 +470,7 @@ impl FetchWork {
                 token: place.token,
                 wait: self.wait,
                 isolation: self.view.isolation,
-                tells_marks: self.tells_marks,
+                notify_high_watermark: self.notify_high_watermark,
                 missing_bytes: Arc::clone(&self.missing_bytes),
             });
         }

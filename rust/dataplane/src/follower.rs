@@ -9,7 +9,6 @@
 //! What has to wait for a disk (cutting a log's end off) is a command of the loader threads
 //! ([`cutting`]), which gives the partition back when it is done.
 
-mod absences;
 mod asking;
 mod cutting;
 mod fetcher;
@@ -19,7 +18,6 @@ mod link;
 
 mod taking;
 
-pub use absences::Absences;
 pub use cutting::{lower_high_watermark_row, to_high_watermark, write_cut};
 pub use fetchers::Fetchers;
 

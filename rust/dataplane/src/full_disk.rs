@@ -11,11 +11,11 @@ use pyrklog_log::WriteJob;
 use pyrklog_log::disk::{is_exhausted, is_full, may_pass};
 use pyrklog_wire::ErrorCode;
 
-use crate::clock::mono_ms;
+use crate::base::clock::mono_ms;
+use crate::control::outbox::Outbox;
 use crate::leadership;
 use crate::log_dir::LogDirState;
-use crate::outbox::Outbox;
-use crate::partition::Partition;
+use crate::log_dir::Partition;
 use crate::shared::Shared;
 use crate::stopping;
 

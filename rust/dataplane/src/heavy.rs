@@ -11,10 +11,10 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use crate::base::hash::FastMap;
+use crate::base::ids::Token;
 use crate::connection::{Connection, Hold};
 use crate::context::Context;
-use crate::hash::FastMap;
-use crate::inbox::Token;
 
 /// A request of more bytes than this counts as long, unless the bytes are records.
 pub const FRAME_BYTES: usize = 64 * 1024;

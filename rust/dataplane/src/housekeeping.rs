@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 use pyrklog_log::ReadError;
 use pyrklog_wire::ErrorCode;
 
-use crate::api::{Event, LogDirDescription, TicketId, TicketOutcome};
+use crate::base::ids::TicketId;
 use crate::commands::Command;
+use crate::control::api::{Event, LogDirDescription, TicketOutcome};
 use crate::log_dir::LogDirState;
 use crate::shared::Shared;
 
@@ -62,7 +63,7 @@ fn delete_records_of(
     // A fetch below the new start is answered with its error now.
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(&shared.inboxes);
+    outbox.deliver(shared);
     partition.dir.syncer.log_start_moved();
     Ok(log_start_offset)
 }

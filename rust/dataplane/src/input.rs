@@ -6,11 +6,11 @@ use rustix::net::{RecvFlags, recv};
 
 use pyrklog_wire::frame::{LENGTH_LEN, Scan, scan};
 
+use crate::base::ids::NEVER_MS;
 use crate::connection::{Close, Connection, Hold, OUTPUT_MAX_BYTES};
 use crate::context::Context;
 use crate::dispatch::{Step, dispatch};
 use crate::parking;
-use crate::timers::NEVER_MS;
 
 /// Size of a thread's receive buffer.
 pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;

@@ -10,11 +10,13 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::Compression;
 use pyrklog_wire::builder::{BatchBuilder, HeaderToWrite};
 
-use crate::api::{InternalAppend, NewRecord, TicketId, TicketOutcome};
-use crate::clock::Now;
-use crate::internal_waiters::{AppendWaiter, Done};
-use crate::offset_commit::{CommitBatch, OffsetCommit};
-use crate::partition::Partition;
+use crate::base::clock::Now;
+use crate::base::ids::TicketId;
+use crate::control::api::{InternalAppend, NewRecord};
+use crate::control::commit_batch::CommitBatch;
+use crate::control::offset_commit::OffsetCommit;
+use crate::log_dir::Partition;
+use crate::replica::internal_waiters::{AppendWaiter, Done};
 use crate::shared::Shared;
 
 /// The rules for a batch are those of the newest Produce request, with every codec allowed.
@@ -25,18 +27,6 @@ const RECORD_OVERHEAD_BYTES_MAX: usize = 32;
 
 /// What a header takes beside its key and value, at most: their lengths.
 const HEADER_OVERHEAD_BYTES_MAX: usize = 10;
-
-/// How a ticket of an internal append ends.
-pub fn outcome(error: ErrorCode, base_offset: i64) -> TicketOutcome {
-    let base_offset = match error {
-        ErrorCode::NONE => base_offset,
-        _ => -1,
-    };
-    TicketOutcome::InternalAppended {
-        error_code: error.0,
-        base_offset,
-    }
-}
 
 /// See [`crate::DataPlane::append_internal`].
 pub fn append_internal<'r>(
@@ -63,7 +53,7 @@ pub fn append_commits(
     if !batch.is_answered() {
         let mut outbox = shared.outbox();
         batch.park(&mut outbox);
-        outbox.deliver(&shared.inboxes);
+        outbox.deliver(&**shared);
     }
     batch
 }
@@ -80,7 +70,7 @@ fn append_for<'r>(
             shared.statistics.internal.refused();
             let mut outbox = shared.outbox();
             done.tell(error, -1, &mut outbox);
-            outbox.deliver(&shared.inboxes);
+            outbox.deliver(&**shared);
         }
     }
 }
@@ -190,8 +180,8 @@ fn append_locked(
         end_offset: appended.last_offset + 1,
     });
     let mut outbox = shared.outbox();
-    state.appended(&appended, &partition.dir, &mut outbox);
+    state.appended(&appended, &*partition.dir, &mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(&shared.inboxes);
+    outbox.deliver(shared);
     Ok(appended.appended_bytes)
 }

@@ -12,23 +12,12 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchHeader, BatchView, Batches};
 use pyrklog_wire::records::walk_records;
 
-use crate::api::{Event, InternalBatch, InternalRead, TicketId, TicketOutcome};
-use crate::outbox::Outbox;
+use crate::base::ids::TicketId;
+use crate::control::api::{Event, InternalBatch, InternalRead, TicketOutcome};
+use crate::control::internal_read_work::InternalReadWork;
+use crate::control::outbox::Outbox;
 use crate::reader::Job;
 use crate::shared::Shared;
-
-/// A read on its way to a reader.
-#[derive(Debug)]
-pub struct InternalReadWork {
-    /// To complete.
-    pub ticket: TicketId,
-    /// The log directory.
-    pub dir: usize,
-    topic: Box<str>,
-    partition: i32,
-    offset: i64,
-    max_bytes: usize,
-}
 
 /// See [`crate::DataPlane::read_internal`].
 pub fn read_internal(
@@ -49,7 +38,7 @@ pub fn read_internal(
     };
     let mut outbox = shared.outbox();
     begin(shared, work, &mut outbox);
-    outbox.deliver(&shared.inboxes);
+    outbox.deliver(&**shared);
     ticket
 }
 
@@ -88,75 +77,62 @@ pub fn abandon(shared: &Shared) {
             _ => {}
         }
     }
-    outbox.deliver(&shared.inboxes);
+    outbox.deliver(shared);
 }
 
-impl InternalReadWork {
-    /// The outcome with an error.
-    pub fn failed(&self, error: ErrorCode) -> TicketOutcome {
-        TicketOutcome::InternalRead(InternalRead {
-            error_code: error.0,
-            batches: Vec::new(),
-            next_offset: -1,
-            end_offset: -1,
-        })
-    }
-
-    /// Reads, and completes the ticket; may wait for the disk.
-    pub fn run(self, shared: &Shared) {
-        let outcome = match self.read(shared) {
-            Ok(read) => {
-                shared.statistics.internal.read(&read);
-                TicketOutcome::InternalRead(read)
-            }
-            Err(error) => self.failed(error),
-        };
-        shared.events.push(Event::Ticket {
-            id: self.ticket,
-            outcome,
-        });
-    }
-
-    fn read(&self, shared: &Shared) -> Result<InternalRead, ErrorCode> {
-        let (span, location) = self.locate(shared)?;
-        let Some(location) = location else {
-            return Ok(span.nothing());
-        };
-        let slice = match location.resolve(self.max_bytes, true, Wait::Blocking) {
-            Ok(slice) if slice.is_empty() => return Ok(span.nothing()),
-            Ok(slice) => slice,
-            Err(ReadError::Corrupt(reason)) => return Ok(span.lost(reason)),
-            Err(_) => return Err(ErrorCode::KAFKA_STORAGE_ERROR),
-        };
-        let bytes =
-            read_whole(&slice, Wait::Blocking).map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
-        Ok(span.walk(&bytes, self.max_bytes))
-    }
-
-    /// Where to read; no location at the end.
-    fn locate(&self, shared: &Shared) -> Result<(Span, Option<Location>), ErrorCode> {
-        let partition = shared
-            .registry
-            .partition(&self.topic, self.partition)
-            .ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
-        let mut state = partition.lock();
-        let log = state.led()?;
-        let offset = self.offset.max(log.log_start_offset());
-        let end = log.gated_end();
-        let next_segment = log.next_segment_base(offset).unwrap_or(end).min(end);
-        let span = Span {
-            offset,
-            next_segment,
-            end,
-        };
-        if offset == end {
-            return Ok((span, None));
+/// Reads, and completes the ticket; may wait for the disk.
+pub fn run(work: InternalReadWork, shared: &Shared) {
+    let outcome = match read(&work, shared) {
+        Ok(read) => {
+            shared.statistics.internal.read(&read);
+            TicketOutcome::InternalRead(read)
         }
-        match log.locate(offset, Isolation::LogEnd) {
-            Ok(location) if offset < end => Ok((span, Some(location))),
-            Ok(_) | Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
-            Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
-        }
+        Err(error) => work.failed(error),
+    };
+    shared.events.push(Event::Ticket {
+        id: work.ticket,
+        outcome,
+    });
+}
+
+fn read(work: &InternalReadWork, shared: &Shared) -> Result<InternalRead, ErrorCode> {
+    let (span, location) = locate(work, shared)?;
+    let Some(location) = location else {
+        return Ok(span.nothing());
+    };
+    let slice = match location.resolve(work.max_bytes, true, Wait::Blocking) {
+        Ok(slice) if slice.is_empty() => return Ok(span.nothing()),
+        Ok(slice) => slice,
+        Err(ReadError::Corrupt(reason)) => return Ok(span.lost(reason)),
+        Err(_) => return Err(ErrorCode::KAFKA_STORAGE_ERROR),
+    };
+    let bytes = read_whole(&slice, Wait::Blocking).map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
+    Ok(span.walk(&bytes, work.max_bytes))
+}
+
+/// Where to read; no location at the end.
+fn locate(work: &InternalReadWork, shared: &Shared) -> Result<(Span, Option<Location>), ErrorCode> {
+    let partition = shared
+        .registry
+        .partition(&work.topic, work.partition)
+        .ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+    let mut state = partition.lock();
+    let log = state.led()?;
+    let offset = work.offset.max(log.log_start_offset());
+    let end = log.gated_end();
+    let next_segment = log.next_segment_base(offset).unwrap_or(end).min(end);
+    let span = Span {
+        offset,
+        next_segment,
+        end,
+    };
+    if offset == end {
+        return Ok((span, None));
+    }
+    match log.locate(offset, Isolation::LogEnd) {
+        Ok(location) if offset < end => Ok((span, Some(location))),
+        Ok(_) | Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
+        Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
     }
 }
 

@@ -9,8 +9,8 @@ use pyrklog_arena::limits::MemoryMeter;
 use pyrklog_arena::room::{Room, Watch};
 use pyrklog_arena::{Arena, Janitor, Tended};
 
+use crate::base::clock::Now;
 use crate::block_cache;
-use crate::clock::Now;
 use crate::kept_cache;
 use crate::log_dir::LogDirState;
 use crate::shared::Shared;

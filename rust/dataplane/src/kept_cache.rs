@@ -16,9 +16,9 @@ use pyrklog_arena::{
 use pyrklog_log::{ArenaMarker, KeptMark, LogDir, hex};
 use rustix::process::geteuid;
 
-use crate::api::CacheConfig;
+use crate::base::clock::Now;
 use crate::block_cache::{Note, note_unclean, patiently};
-use crate::clock::Now;
+use crate::control::api::CacheConfig;
 
 const MIB: u64 = 1 << 20;
 

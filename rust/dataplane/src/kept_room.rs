@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use pyrklog_arena::limits::{MemoryLimits, memory_limits};
 use pyrklog_log::set_kept_max_bytes;
 
-use crate::clock::mono_ms;
+use crate::base::clock::mono_ms;
 
 /// How often it is looked how much memory there is.
 const LOOK_MS: i64 = 200;

@@ -11,16 +11,18 @@ use parking_lot::MutexGuard;
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
-use crate::api::{FollowerSpec, LeaderSpec, TicketId};
+use crate::base::clock::{Now, mono_ms};
+use crate::base::ids::TicketId;
+use crate::base::injected_faults::{Fault, is_injected};
 use crate::checkpoints::CutLog;
-use crate::clock::{Now, mono_ms};
 use crate::commands::{Command, Gathering};
+use crate::control::api::{FollowerSpec, LeaderSpec};
+use crate::control::image::{Image, TopicState};
 use crate::follower::{lower_high_watermark_row, to_high_watermark, write_cut};
-use crate::image::{Image, TopicState};
+use crate::log_dir::HostedPartitions;
 use crate::log_dir::LogDirState;
-use crate::partition::{Decision, Partition, PartitionState, Role, Topic};
-use crate::planted::{Bug, is_planted};
-use crate::registry::Held;
+use crate::log_dir::Partition;
+use crate::replica::partition::{LeaderAndIsr, PartitionState, Role, Topic};
 use crate::shared::Shared;
 use crate::stopping;
 
@@ -98,7 +100,7 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
             dir: partition.dir.index,
             run: Box::new(move |shared| {
                 let code = load(shared, &partition);
-                if is_planted(Bug::TruncateToHighWatermark) {
+                if is_injected(Fault::TruncateToHighWatermark) {
                     to_high_watermark(shared, &partition);
                 }
                 shared.fetchers.follow(shared, &partition);
@@ -121,7 +123,7 @@ struct Fresh {
 fn take_up(
     shared: &Arc<Shared>,
     image: &Image,
-    held: &Held,
+    held: &HostedPartitions,
     fresh: &mut Fresh,
     order: &Order,
     now_ms: i64,
@@ -150,7 +152,7 @@ fn take_up(
     };
     let mut outbox = shared.outbox();
     let mut state = partition.lock();
-    let decision = Decision {
+    let decision = LeaderAndIsr {
         leader: order.leader,
         leader_epoch: order.leader_epoch,
         replicas: &order.replicas,
@@ -167,11 +169,11 @@ fn take_up(
     state.release(usize::MAX, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(&shared.inboxes);
+    outbox.deliver(&**shared);
     Ok(partition)
 }
 
-fn topic_of(held: &Held, fresh: &mut Fresh, wanted: &TopicState) -> Arc<Topic> {
+fn topic_of(held: &HostedPartitions, fresh: &mut Fresh, wanted: &TopicState) -> Arc<Topic> {
     match held.topic(&wanted.name) {
         Some(held) if held.topic.id == wanted.id => Arc::clone(&held.topic),
         _ => {
@@ -203,7 +205,7 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
         return outcome(partition);
     }
     if state.log.is_some() {
-        take_office(shared, partition, state);
+        finish_transition(shared, partition, state);
         return outcome(partition);
     }
     drop(state);
@@ -289,26 +291,26 @@ fn serve(shared: &Shared, partition: &Arc<Partition>, mut log: Log) {
     let mut state = partition.lock();
     // What was found in the block cache is still to be written.
     state.log = Some(log);
-    state.count_unwritten(&partition.dir);
-    take_office(shared, partition, state);
+    state.count_unwritten(&*partition.dir);
+    finish_transition(shared, partition, state);
 }
 
 /// The log is there: what was decided last takes effect.
-fn take_office(
+fn finish_transition(
     shared: &Shared,
     partition: &Arc<Partition>,
     mut state: MutexGuard<'_, PartitionState>,
 ) {
     let mut outbox = shared.outbox();
     match state.role {
-        Role::Loading if !partition.dir.has_failed() => state.take_office(),
+        Role::Loading if !partition.dir.has_failed() => state.finish_transition(),
         Role::Loading => state.role = Role::Offline,
         // Stopped in the meantime: the command that follows closes or deletes it.
         _ => {}
     }
     state.release(usize::MAX, &mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(&shared.inboxes);
+    outbox.deliver(shared);
 }
 
 fn refuse(shared: &Shared, partition: &Arc<Partition>, error: OpenError) -> ErrorCode {

@@ -18,21 +18,20 @@ use pyrklog_wire::list_offsets::{
     ListOffsetsTopicResponse, MAX_TIMESTAMP,
 };
 
-use crate::clock::mono_ms;
+use crate::base::clock::mono_ms;
+use crate::base::ids::{DEBUGGING_REPLICA_ID, Place, Token};
 use crate::cold_reads::{ReadTicket, Reading};
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
+use crate::control::policy::{self, Operation, Resource};
 use crate::dispatch::Step;
-use crate::fetch::DEBUGGING_REPLICA_ID;
-use crate::inbox::Token;
+use crate::log_dir::Partition;
 use crate::output::borrow_memory;
-use crate::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter, Partition};
-use crate::policy::{self, Operation, Resource};
 use crate::produce::why_not_held;
 use crate::reader::Job;
 use crate::reader_queue::Desk;
+use crate::replica::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter};
 use crate::replies;
-use crate::request_channel::Place;
 
 /// The replica id of a consumer; any other one sees to the log's end.
 const CONSUMER_REPLICA_ID: i32 = -1;

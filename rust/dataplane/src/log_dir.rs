@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use pyrklog_log::{DeletedFolder, LogDir, LogEnv, Unwritten};
 
-use crate::api::PlaneConfig;
-use crate::outbox::Outbox;
+use crate::control::api::PlaneConfig;
+use crate::control::outbox::Outbox;
 use crate::parking::Park;
-use crate::partition::Partition;
+use crate::replica::directory::Directory;
+use crate::replica::{hosted_partitions, partition};
 use crate::stopping::Unclosed;
 use crate::syncer::SyncerQueue;
 use crate::writer_queue::{Backlog, WriterQueue};
@@ -41,6 +42,15 @@ const SHORT_SHARE: usize = 8;
 
 /// Producers that wait are woken when such a part of the room is free.
 const ROOM_SHARE: usize = 8;
+
+/// A partition that lies in a log directory.
+pub type Partition = partition::Partition<LogDirState>;
+
+/// The partitions that this broker holds.
+pub type HostedPartitions = hosted_partitions::HostedPartitions<LogDirState>;
+
+/// See there.
+pub type Registry = hosted_partitions::Registry<LogDirState>;
 
 /// See the module.
 #[derive(Debug)]
@@ -165,18 +175,6 @@ impl LogDirState {
         self.unwritten_bytes.load(Ordering::Relaxed)
     }
 
-    /// A partition has other batches that are not in files than before.
-    pub fn count(&self, before: Unwritten, now: Unwritten) {
-        let unwritten_bytes = moved(&self.unwritten_bytes, before.bytes, now.bytes);
-        let on_heap = |unwritten: Unwritten| unwritten.heap_bytes + unwritten.snapshot_bytes;
-        if on_heap(before) != on_heap(now) {
-            moved(&self.heap_bytes, on_heap(before), on_heap(now));
-        }
-        if now.bytes > before.bytes && unwritten_bytes > self.short_from_bytes() {
-            self.writer.press();
-        }
-    }
-
     fn short_from_bytes(&self) -> usize {
         self.unwritten_max_bytes - self.unwritten_max_bytes / SHORT_SHARE
     }
@@ -247,6 +245,35 @@ impl LogDirState {
     ) -> io::Result<Option<DeletedFolder>> {
         let _no_checkpoint_between = self.checkpoints.lock();
         self.files.delete_folder(topic, partition, unique)
+    }
+}
+
+impl Directory for LogDirState {
+    fn flush_bytes(&self) -> usize {
+        self.flush_bytes
+    }
+
+    fn write(&self, partition: Arc<Partition>) {
+        self.writer.push(partition);
+    }
+
+    fn write_later(&self, partition: Arc<Partition>) {
+        self.writer.push_later(partition);
+    }
+
+    fn count(&self, before: Unwritten, now: Unwritten) {
+        let unwritten_bytes = moved(&self.unwritten_bytes, before.bytes, now.bytes);
+        let on_heap = |unwritten: Unwritten| unwritten.heap_bytes + unwritten.snapshot_bytes;
+        if on_heap(before) != on_heap(now) {
+            moved(&self.heap_bytes, on_heap(before), on_heap(now));
+        }
+        if now.bytes > before.bytes && unwritten_bytes > self.short_from_bytes() {
+            self.writer.press();
+        }
+    }
+
+    fn high_watermark_moved(&self) {
+        self.syncer.high_watermark_moved();
     }
 }
 

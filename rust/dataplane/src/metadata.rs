@@ -15,8 +15,9 @@ use pyrklog_wire::metadata::{
 };
 use pyrklog_wire::{DecodeError, ErrorCode};
 
-use crate::api::{PartitionImage, TopicId};
-use crate::image::{Image, NO_TOPIC_ID, TopicState};
+use crate::base::ids::TopicId;
+use crate::control::api::PartitionImage;
+use crate::control::image::{Image, NO_TOPIC_ID, TopicState};
 
 /// The longest legal topic name, in bytes.
 const TOPIC_NAME_BYTES_MAX: usize = 249;

@@ -15,18 +15,19 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 use crate::acceptor::NewConnection;
-use crate::alarm::Alarm;
-use crate::clock::mono_ns;
+use crate::base::alarm::Alarm;
+use crate::base::clock::mono_ns;
+use crate::base::ids::{NEVER_MS, Place, Token};
+use crate::base::inbox::Inbox;
+use crate::base::network_event::NetworkEvent;
 use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
 use crate::connections::Connections;
 use crate::context::Context;
-use crate::inbox::{Inbox, Message, Token};
 use crate::input::{RECEIVE_BUFFER_BYTES, has_whole_frame, pump};
+use crate::message::Message;
 use crate::read_path::COPY_BUFFER_BYTES;
-use crate::request_channel::Place;
 use crate::shared::Shared;
 use crate::steering::Steering;
-use crate::timers::NEVER_MS;
 use crate::{answers, fetch, list_offsets, output, parking, produce, replies, sweep};
 
 const INBOX: u64 = u64::MAX;
@@ -42,7 +43,7 @@ const ROUNDS_PER_VISIT: usize = 4;
 #[derive(Debug)]
 pub struct NetworkThread {
     cx: Context,
-    inbox: Arc<Inbox>,
+    inbox: Arc<Inbox<Message>>,
     epoll: OwnedFd,
     alarm: Alarm,
     connections: Connections,
@@ -144,7 +145,7 @@ impl NetworkThread {
             let soon_ms = self.cx.now.mono_ms + sweep::HUNGRY_MS;
             self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
         }
-        self.cx.outbox.deliver(&self.cx.shared.inboxes);
+        self.cx.outbox.deliver(&*self.cx.shared);
     }
 
     /// Turns on the caller's thread until there is nothing to do at this time.
@@ -160,7 +161,7 @@ impl NetworkThread {
                 && self.cx.again.is_empty()
                 && !self.cx.heavy.has_waiting()
                 && self.inbox.is_empty()
-                && self.due_ms() > crate::clock::mono_ms();
+                && self.due_ms() > crate::base::clock::mono_ms();
             if is_idle {
                 return;
             }
@@ -248,35 +249,9 @@ impl NetworkThread {
 
     fn receive(&mut self, message: Message) {
         match message {
+            Message::Event(event) => self.receive_event(event),
             Message::Connect(new) => self.connect(*new),
             Message::Move(conn) => self.welcome(*conn),
-            Message::Produced {
-                token,
-                sequence,
-                index,
-                error,
-            } => {
-                if let Some(conn) = self.connections.get_mut(token)
-                    && produce::settle(&self.cx, conn, sequence, index, error)
-                {
-                    self.list(token);
-                }
-            }
-            Message::FetchWake {
-                token,
-                wait,
-                must_answer,
-                by,
-            } => {
-                if let (Some(by), Some(conn)) = (by, self.connections.get_mut(token)) {
-                    let now_ms = self.cx.now.mono_ms;
-                    self.steering.woken(&mut conn.course, by, now_ms);
-                }
-                self.with(token, |cx, conn| {
-                    list_offsets::wake(cx, conn, wait)?;
-                    fetch::wake(cx, conn, wait, must_answer)
-                });
-            }
             Message::FetchRead { token, job } => {
                 self.with(token, |cx, conn| fetch::finish_reading(cx, conn, *job));
             }
@@ -291,17 +266,49 @@ impl NetworkThread {
             Message::Sent { token, work } => {
                 self.with(token, |cx, conn| output::take_back(cx, conn, *work));
             }
-            Message::Reply {
+        }
+    }
+
+    fn receive_event(&mut self, event: NetworkEvent) {
+        match event {
+            NetworkEvent::Produced {
+                token,
+                sequence,
+                index,
+                error,
+            } => {
+                if let Some(conn) = self.connections.get_mut(token)
+                    && produce::settle(&self.cx, conn, sequence, index, error)
+                {
+                    self.list(token);
+                }
+            }
+            NetworkEvent::FetchWake {
+                token,
+                wait,
+                must_answer,
+                by,
+            } => {
+                if let (Some(by), Some(conn)) = (by, self.connections.get_mut(token)) {
+                    let now_ms = self.cx.now.mono_ms;
+                    self.steering.woken(&mut conn.course, by, now_ms);
+                }
+                self.with(token, |cx, conn| {
+                    list_offsets::wake(cx, conn, wait)?;
+                    fetch::wake(cx, conn, wait, must_answer)
+                });
+            }
+            NetworkEvent::Reply {
                 token,
                 request,
                 answer,
             } => {
                 self.with(token, |cx, conn| answers::reply(cx, conn, request, answer));
             }
-            Message::Unblock { token } => self.unblock(token),
-            Message::Hungry => self.cx.is_hungry = true,
-            Message::Drain { deadline_ms } => self.drain(deadline_ms),
-            Message::Stop => self.is_stopped = true,
+            NetworkEvent::Unblock { token } => self.unblock(token),
+            NetworkEvent::Hungry => self.cx.is_hungry = true,
+            NetworkEvent::Drain { deadline_ms } => self.drain(deadline_ms),
+            NetworkEvent::Stop => self.is_stopped = true,
         }
     }
 
@@ -432,7 +439,7 @@ impl NetworkThread {
                 let _ = epoll::delete(&self.epoll, &conn.socket);
                 let count = self.connections.len() as u64;
                 self.cx.statistics.connections.set(count);
-                self.cx.outbox.push(to, Message::Move(conn));
+                self.cx.shared.inboxes[to].send(Message::Move(conn));
             }
             _ => self.connections.put_back(conn),
         }
@@ -449,7 +456,7 @@ impl NetworkThread {
             // Another thread wakes up while this one sends; who waits on this one goes first, where
             // that delays nobody for long.
             conn.gave_way = self.cx.outbox.has_own() && !self.steering.measures();
-            self.cx.outbox.deliver(&self.cx.shared.inboxes);
+            self.cx.outbox.deliver(&*self.cx.shared);
             if conn.gave_way {
                 self.cx.again.push(conn.token);
                 return Ok(());

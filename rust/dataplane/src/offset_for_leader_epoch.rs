@@ -9,8 +9,8 @@ use pyrklog_wire::offset_for_leader_epoch::{
 
 use crate::connection::{Close, Connection};
 use crate::context::Context;
+use crate::control::policy::{self, Operation, Resource};
 use crate::dispatch::Step;
-use crate::policy::{self, Operation, Resource};
 use crate::produce::why_not_held;
 use crate::replies;
 

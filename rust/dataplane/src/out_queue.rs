@@ -11,8 +11,8 @@ use std::sync::Arc;
 use pyrklog_arena::{Arena, Guard};
 use pyrklog_log::{DiskFile, SegmentBytes};
 
+use crate::base::ids::QueueId;
 use crate::connection::Close;
-use crate::reader_pool::QueueId;
 
 /// Bytes of one file, to be sent as they are.
 #[derive(Clone, Debug)]

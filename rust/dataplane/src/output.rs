@@ -3,12 +3,11 @@
 use pyrklog_wire::api::key;
 use pyrklog_wire::header::encode_response_header;
 
+use crate::base::ids::{NEVER_MS, Place};
 use crate::connection::{Close, Connection, Hold, Sending};
 use crate::context::Context;
 use crate::read_path::{Method, Sender, Sent, Stop, choose, copy_out, file_max_bytes};
 use crate::reader::{Job, SendWork};
-use crate::request_channel::Place;
-use crate::timers::NEVER_MS;
 
 /// A reader that is at one step for this long hangs with its disk. A reply that was begun cannot be
 /// finished without it: the connection closes, so that its client can ask for something else.

@@ -19,13 +19,12 @@ use parking_lot::Mutex;
 use pyrklog_wire::batch::{BatchHeader, NO_PRODUCER_ID};
 use pyrklog_wire::produce::ProduceRequest;
 
+use crate::base::ids::{NEVER_MS, Place};
 use crate::connection::{Connection, Hold};
 use crate::context::Context;
+use crate::control::outbox::Outbox;
 use crate::input::RECEIVE_BUFFER_BYTES;
 use crate::log_dir::LogDirState;
-use crate::outbox::Outbox;
-use crate::request_channel::Place;
-use crate::timers::NEVER_MS;
 
 /// Connections that may wait for one log directory.
 const WAITING_MAX: usize = 10_000;
@@ -295,9 +294,7 @@ mod tests {
     }
 
     fn outbox() -> Outbox {
-        let events = Arc::new(crate::events::EventQueue::new().unwrap());
-        let readers = Arc::new(crate::reader_pool::ReaderPool::new(Vec::new(), 1));
-        Outbox::new(1, events, readers)
+        Outbox::new(1)
     }
 
     fn woken(park: &Park, room_bytes: usize) -> usize {

@@ -11,9 +11,10 @@ use pyrklog_wire::produce::{
     ProduceTopic, RecordError,
 };
 
-use crate::image::Image;
-use crate::partition::{Partition, ProduceWaiter, WaitFor};
+use crate::control::image::Image;
+use crate::log_dir::Partition;
 use crate::refused::ProducerBatch;
+use crate::replica::partition::{ProduceWaiter, WaitFor};
 
 /// Partitions whose memory is kept when an answer is used again.
 const KEPT_PARTITIONS_MAX: usize = 64;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::api::FoundPartition;
+use crate::control::api::FoundPartition;
 use crate::log_dir::LogDirState;
 
 type Key = (String, i32);

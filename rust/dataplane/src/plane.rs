@@ -17,17 +17,20 @@ use pyrklog_log::disk::{Disk, RealDisk};
 use pyrklog_log::{Identity, Left, LogDir, LogDirError, LogEnv};
 
 use crate::acceptor::{Listener, connections_max};
-use crate::api::{
+use crate::base::clock::mono_ms;
+use crate::base::ids::TicketId;
+use crate::control::api::{
     Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
-    PlaneConfig, StopSpec, TicketId, TicketOutcome,
+    PlaneConfig, StopSpec, TicketOutcome,
 };
-use crate::clock::mono_ms;
-use crate::image::ImageError;
+use crate::control::commit_batch::CommitBatch;
+use crate::control::image::ImageError;
+use crate::control::offset_commit::OffsetCommit;
 use crate::log_dir::LogDirState;
-use crate::offset_commit::{CommitBatch, OffsetCommit};
+use crate::log_dir::Partition;
 use crate::parking::Park;
-use crate::partition::{Partition, TopicSettings};
 use crate::placement::Placement;
+use crate::replica::partition::TopicSettings;
 use crate::shared::Shared;
 use crate::syncer::Deletion;
 use crate::threads::Threads;
@@ -225,7 +228,7 @@ impl DataPlane {
             .collect();
         let image = Arc::new(self.shared.image.load().apply(delta)?);
         self.shared.image.store(Arc::clone(&image));
-        self.shared.absences.keep_known(&image);
+        self.shared.unreachable_leaders.keep_known(&image);
         let held = self.shared.registry.load();
         for name in &changed {
             let (Some(held), Some(topic)) = (held.topic(name), image.topic(name)) else {
@@ -296,7 +299,7 @@ impl DataPlane {
             partition.dir.syncer.high_watermark_moved();
         }
         drop(state);
-        outbox.deliver(&self.shared.inboxes);
+        outbox.deliver(&*self.shared);
         is_set
     }
 
@@ -418,7 +421,7 @@ impl DataPlane {
     pub fn time_out_commits(&self, batch: &CommitBatch) {
         let mut outbox = self.shared.outbox();
         batch.time_out(&mut outbox);
-        outbox.deliver(&self.shared.inboxes);
+        outbox.deliver(&*self.shared);
     }
 
     /// Reads whole batches of a partition of an internal topic, from the one that holds `offset`

@@ -15,17 +15,18 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::produce::ProduceRequest;
 
+use crate::base::ids::Place;
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
+use crate::control::policy::{self, Operation, Quota, Resource};
 use crate::dispatch::Step;
 use crate::heavy;
+use crate::log_dir::Partition;
 use crate::parking::{self, Admission};
-use crate::partition::{Partition, PartitionState, ProduceWaiter, WaitFor};
 use crate::pending_produce::{Due, Item, Outcome, PendingProduce, Refusal};
-use crate::policy::{self, Operation, Quota, Resource};
 use crate::refused::{At, ProducerBatch};
+use crate::replica::partition::{PartitionState, ProduceWaiter, WaitFor};
 use crate::replies;
-use crate::request_channel::Place;
 use crate::validators::ValidateJob;
 use crate::verdicts::{self, Looked, ToValidate};
 
@@ -443,7 +444,7 @@ fn append_locked(
         .led()?
         .append(batch, info, Origin::Client, leader_epoch, cx.now.wall_ms)
         .map_err(|error| refusal_of_append(&error, &state, waits_for))?;
-    state.appended(&appended, &partition.dir, &mut cx.outbox);
+    state.appended(&appended, &*partition.dir, &mut cx.outbox);
     let due = waits_for.and_then(|what| {
         let waiter = ProduceWaiter {
             end_offset: appended.last_offset + 1,

@@ -16,10 +16,10 @@ use std::os::fd::BorrowedFd;
 
 use pyrklog_log::{BytesPlace, SegmentBytes, Wait};
 
-use crate::api::ReadPath;
+use crate::base::ids::QueueId;
+use crate::control::api::ReadPath;
 use crate::out_queue::{FileRange, Head, OutQueue};
 use crate::outlet::{Line, Outlet};
-use crate::reader_pool::QueueId;
 
 /// File bytes of one queue from which sendfile is worth the hand-over to a reader. Below it a
 /// copy costs less than waking another thread.

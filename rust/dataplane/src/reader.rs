@@ -10,18 +10,18 @@ use pyrklog_log::disk::LeftOpen;
 use pyrklog_log::{SegmentBytes, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::api::ReadPath;
+use crate::base::ids::{Place, QueueId};
 use crate::cold_reads::FetchJob;
-use crate::inbox::Message;
-use crate::internal_read::InternalReadWork;
+use crate::control::api::ReadPath;
+use crate::control::internal_read_work::InternalReadWork;
+use crate::internal_read;
 use crate::kept_room;
 use crate::list_offsets::LookUpJob;
+use crate::message::Message;
 use crate::out_queue::OutQueue;
 use crate::read_path::{Bulk, COPY_BUFFER_BYTES, Method, Sender, Stop, bulk_out, copy_out};
-use crate::reader_pool::QueueId;
 use crate::reader_queue::{Desk, Step};
 use crate::replica_digest::DigestWork;
-use crate::request_channel::Place;
 use crate::shared::Shared;
 
 /// How long a reader waits for a full socket before it turns to other work.
@@ -104,7 +104,7 @@ pub fn run(shared: &Shared, id: QueueId) {
         kept_room::look();
         let (thread, message) = match job {
             Job::InternalRead(work) => {
-                work.run(shared);
+                internal_read::run(work, shared);
                 shared.statistics.reader_job();
                 continue;
             }

@@ -26,8 +26,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use pyrklog_log::disk::{LeftOpen, LogDirKey};
 
-use crate::clock::mono_ms;
-use crate::hash::WordHash;
+use crate::base::clock::mono_ms;
+use crate::base::hash::WordHash;
+use crate::base::ids::QueueId;
 use crate::reader::{self, Job};
 use crate::reader_queue::{Depth, IDLE_MS, ReaderQueue};
 use crate::shared::Shared;
@@ -62,20 +63,6 @@ impl fmt::Display for Kind {
             Kind::Digest => f.write_str("digest"),
             Kind::Close => f.write_str("close"),
         }
-    }
-}
-
-/// Names one queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueId {
-    dir: u16,
-    place: u16,
-}
-
-impl QueueId {
-    /// Whether both belong to one log directory.
-    pub fn shares_dir(self, other: QueueId) -> bool {
-        self.dir == other.dir
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::clock::mono_ms;
+use crate::base::clock::mono_ms;
 use crate::reader::Job;
 use crate::reader_pool::Kind;
 

@@ -21,7 +21,8 @@ use pyrklog_log::{Isolation, ReadError, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchView, Batches};
 
-use crate::api::{DigestRange, DigestedBatch, Event, ReplicaDigest, TicketId, TicketOutcome};
+use crate::base::ids::TicketId;
+use crate::control::api::{DigestRange, DigestedBatch, Event, ReplicaDigest, TicketOutcome};
 use crate::internal_read::read_whole;
 use crate::reader::Job;
 use crate::reader_queue::Desk;

@@ -12,14 +12,14 @@
 //! same reason a consumer's fetch that waits for records and is counted waits no longer than
 //! [`FETCH_WAIT_MAX_MS`] then.
 //!
-//! Other brokers have a share of their own ([`crate::reply_memory`]).
+//! Other brokers have a share of their own ([`crate::base::reply_memory`]).
 
+use crate::base::ids::NEVER_MS;
+use crate::base::network_event::NetworkEvent;
+use crate::base::reply_memory::UNREAD_MAX_MS;
 use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
 use crate::context::Context;
 use crate::fetch;
-use crate::inbox::Message;
-use crate::reply_memory::UNREAD_MAX_MS;
-use crate::timers::NEVER_MS;
 
 /// What a connection may hold without being counted.
 pub const FREE_BYTES: usize = 64 * 1024;
@@ -85,7 +85,7 @@ fn note_short(cx: &mut Context, is_broker: bool) {
     }
     for thread in 0..cx.shared.inboxes.len() {
         if thread != cx.thread {
-            cx.outbox.push(thread, Message::Hungry);
+            cx.outbox.push(thread, NetworkEvent::Hungry);
         }
     }
 }

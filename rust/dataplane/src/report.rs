@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use pyrklog_wire::api::TABLE;
 
+use crate::base::clock::mono_ms;
 use crate::block_cache;
-use crate::clock::mono_ms;
 use crate::shared::Shared;
 
 /// All of them; `requests.<API>` for each API of the table.

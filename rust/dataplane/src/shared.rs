@@ -13,26 +13,32 @@ use pyrklog_log::disk::LogDirKey;
 use pyrklog_wire::ErrorCode;
 
 use crate::acceptor::{ConnectionLimits, Listeners, connections_max};
-use crate::api::{Event, PlaneConfig};
-use crate::clock::mono_ms;
+use crate::base::clock::mono_ms;
+use crate::base::inbox::Inbox;
+use crate::base::memory_budget::MemoryBudget;
+use crate::base::network_event::NetworkEvent;
+use crate::base::replication_quota::ReplicationQuotas;
+use crate::base::reply_memory::ReplyMemory;
 use crate::commands::CommandQueue;
-use crate::events::EventQueue;
+use crate::control::api::{Event, PlaneConfig};
+use crate::control::event_queue::EventQueue;
+use crate::control::image::Image;
+use crate::control::internal_read_work::InternalReadWork;
+use crate::control::outbox::{Delivery, Outbox};
+use crate::control::request_channel::{RequestChannel, Waiting};
+use crate::control::statistics::Statistics;
 use crate::fetch_session::SessionCache;
-use crate::follower::{Absences, Fetchers};
-use crate::image::Image;
-use crate::inbox::Inbox;
+use crate::follower::Fetchers;
 use crate::log_dir::LogDirState;
-use crate::memory_budget::MemoryBudget;
-use crate::outbox::Outbox;
-use crate::partition::{Partition, Role};
+use crate::log_dir::Partition;
+use crate::log_dir::Registry;
+use crate::message::Message;
 use crate::placement::Placement;
+use crate::reader::Job;
 use crate::reader_pool::ReaderPool;
 use crate::refused::RefusedRoom;
-use crate::registry::Registry;
-use crate::replication_quota::ReplicationQuotas;
-use crate::reply_memory::ReplyMemory;
-use crate::request_channel::{RequestChannel, Waiting};
-use crate::statistics::Statistics;
+use crate::replica::partition::Role;
+use crate::replica::unreachable_leaders::UnreachableLeaders;
 use crate::validators::Validators;
 
 /// See the module.
@@ -45,7 +51,7 @@ pub struct Shared {
     /// Requests at the control plane.
     pub channel: Arc<RequestChannel>,
     /// What the control plane wants everyone to know.
-    pub image: ArcSwap<Image>,
+    pub image: Arc<ArcSwap<Image>>,
     /// The partitions held here.
     pub registry: Registry,
     /// Where partitions lie.
@@ -55,7 +61,7 @@ pub struct Shared {
     /// Those that could not: (path, why).
     pub unusable_dirs: Vec<(PathBuf, String)>,
     /// One a network thread.
-    pub inboxes: Vec<Arc<Inbox>>,
+    pub inboxes: Vec<Arc<Inbox<Message>>>,
     /// Work for the readers.
     pub readers: Arc<ReaderPool>,
     /// Slow commands.
@@ -65,7 +71,7 @@ pub struct Shared {
     /// The threads that follow other brokers.
     pub fetchers: Fetchers,
     /// Leaders that have just gone.
-    pub absences: Absences,
+    pub unreachable_leaders: UnreachableLeaders,
     /// How fast throttled replicas are copied.
     pub quotas: ReplicationQuotas,
     /// Of this broker's registration, -1 before the first.
@@ -118,7 +124,7 @@ impl Shared {
                 Arc::clone(&budget),
                 Waiting::beside(config.receive_buffers_max_bytes),
             )),
-            image: ArcSwap::from_pointee(Image::default()),
+            image: Arc::new(ArcSwap::from_pointee(Image::default())),
             registry: Registry::default(),
             placement,
             commands: CommandQueue::new(config.recovery_threads_per_dir, dirs.len()),
@@ -137,7 +143,7 @@ impl Shared {
                 Arc::clone(&budget),
             ),
             fetchers: Fetchers::default(),
-            absences: Absences::default(),
+            unreachable_leaders: UnreachableLeaders::default(),
             quotas: ReplicationQuotas::default(),
             broker_epoch: AtomicI64::new(-1),
             sessions: Mutex::new(SessionCache::within(
@@ -209,11 +215,7 @@ impl Shared {
 
     /// An outbox for any thread.
     pub fn outbox(&self) -> Outbox {
-        Outbox::new(
-            self.inboxes.len(),
-            Arc::clone(&self.events),
-            Arc::clone(&self.readers),
-        )
+        Outbox::new(self.inboxes.len())
     }
 
     /// A write or sync in `dir` failed: nothing of it is served any more. Its partitions go
@@ -237,7 +239,7 @@ impl Shared {
             }
         }
         dir.unpark(&mut outbox);
-        outbox.deliver(&self.inboxes);
+        outbox.deliver(self);
         partitions.sort();
         self.events.push(Event::LogDirFailed {
             path: dir.path().to_owned(),
@@ -263,7 +265,7 @@ impl Shared {
         self.events.notice("log_dir_full", "error", fields);
         let mut outbox = self.outbox();
         dir.unpark(&mut outbox);
-        outbox.deliver(&self.inboxes);
+        outbox.deliver(self);
         dir.writer.hurry();
     }
 
@@ -279,5 +281,23 @@ impl Shared {
     /// Whether any log directory cannot be used: what it holds cannot be known then.
     pub fn has_failed_dir(&self) -> bool {
         !self.unusable_dirs.is_empty() || self.dirs.iter().any(|dir| dir.has_failed())
+    }
+}
+
+impl Delivery for Shared {
+    fn tell_network_thread(&self, thread: usize, events: &mut Vec<NetworkEvent>) {
+        self.inboxes[thread].send_all(events);
+    }
+
+    fn tell_control_plane(&self, events: &mut Vec<Event>) {
+        self.events.push_all(events);
+    }
+
+    fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork> {
+        let queue = self.readers.for_internal(work.dir);
+        match self.readers.submit(queue, Job::InternalRead(work)) {
+            Err(Job::InternalRead(work)) => Err(work),
+            _ => Ok(()),
+        }
     }
 }

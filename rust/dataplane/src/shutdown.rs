@@ -11,14 +11,14 @@ use std::sync::atomic::Ordering;
 use pyrklog_wire::ErrorCode;
 
 use crate::answers::stop_all;
+use crate::base::clock::mono_ms;
+use crate::base::injected_faults::{Fault, is_injected};
+use crate::base::network_event::NetworkEvent;
 use crate::block_cache;
-use crate::clock::mono_ms;
-use crate::inbox::Message;
 use crate::internal_read;
 use crate::kept_cache;
 use crate::log_dir::LogDirState;
-use crate::partition::Role;
-use crate::planted::{Bug, is_planted};
+use crate::replica::partition::Role;
 use crate::shared::Shared;
 use crate::threads::Threads;
 
@@ -28,7 +28,7 @@ pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> b
     shared.listeners.stop();
     shared.limits.wake();
     for inbox in &shared.inboxes {
-        inbox.send(Message::Drain { deadline_ms });
+        inbox.send(NetworkEvent::Drain { deadline_ms });
     }
     threads.join_network();
     shared.fetchers.stop();
@@ -67,7 +67,7 @@ fn fail_tickets(shared: &Shared) {
             .internal
             .fail(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
-    outbox.deliver(&shared.inboxes);
+    outbox.deliver(shared);
     internal_read::abandon(shared);
 }
 
@@ -116,7 +116,7 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     // What nobody opened, or could open, lies in the arena alone: were the directory clean, a reboot
     // would lose it and nothing would tell. All else is as it should be.
     let unwritten = dir.env().unclaimed_unwritten();
-    if unwritten > 0 && !is_planted(Bug::CloseOverUnwritten) {
+    if unwritten > 0 && !is_injected(Fault::CloseOverUnwritten) {
         return Err(format!(
             "{unwritten} partitions that are not open have records in the block cache alone; it is kept"
         ));

@@ -24,23 +24,23 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
 };
 
-pub use crate::planted::plant;
+pub use crate::base::injected_faults::plant;
 
 use crate::acceptor::NewConnection;
-use crate::api::PlaneConfig;
+use crate::base::ids::NEVER_MS;
 use crate::block_cache::arena_of;
+use crate::control::api::PlaneConfig;
 use crate::follower::{
     FETCH_VERSION, FetcherId, Following, LIST_OFFSETS_VERSION, LinkError, ask_ends,
 };
-use crate::inbox::Message;
+use crate::message::Message;
 use crate::network_thread::NetworkThread;
-use crate::partition::Role;
 use crate::plane::{DataPlane, OpenError};
+use crate::replica::partition::Role;
 use crate::shared::Shared;
 use crate::shutdown;
 use crate::syncer::Syncer;
 use crate::threads::Threads;
-use crate::timers::NEVER_MS;
 use crate::writer::Writer;
 
 /// More than any log of a simulation has.
@@ -107,7 +107,7 @@ pub struct SimPlane {
 
 /// The clocks of the calling thread stand at this time from now on.
 pub fn set_now_ms(now_ms: i64) {
-    crate::clock::set_now_ms(now_ms);
+    crate::base::clock::set_now_ms(now_ms);
 }
 
 /// Writes what the writers have, of all directories, for a command that waits for them: what a volume
@@ -210,7 +210,7 @@ impl SimPlane {
     /// neither.
     pub fn due_ms(&self) -> Option<i64> {
         let network_ms = Some(self.thread.next_due_ms()).filter(|due_ms| *due_ms != NEVER_MS);
-        let now_ms = crate::clock::mono_ms();
+        let now_ms = crate::base::clock::mono_ms();
         let dirs = self.shared.dirs.iter();
         let writers_ms = dirs.filter_map(|dir| dir.writer.due_ms());
         let later_ms = writers_ms.filter(|due_ms| *due_ms > now_ms);
@@ -251,7 +251,7 @@ impl SimPlane {
 
     /// Whether a writer has something to write.
     pub fn has_writes(&self) -> bool {
-        let now_ms = crate::clock::mono_ms();
+        let now_ms = crate::base::clock::mono_ms();
         let dirs = self.shared.dirs.iter();
         let mut due = dirs.filter_map(|dir| dir.writer.due_ms());
         due.any(|due_ms| due_ms <= now_ms)
@@ -279,7 +279,7 @@ impl SimPlane {
     }
 
     fn tend_caches(&mut self) {
-        let now_ms = crate::clock::mono_ms();
+        let now_ms = crate::base::clock::mono_ms();
         for (arena, janitor) in &mut self.caches {
             janitor.tend(arena, now_ms, Room::UNLIMITED);
         }
@@ -327,7 +327,7 @@ impl SimPlane {
             return FetchTurn::Idle;
         }
         if wanted.asks.is_empty() {
-            let soon_ms = crate::clock::mono_ms() + 1;
+            let soon_ms = crate::base::clock::mono_ms() + 1;
             return FetchTurn::Later(wanted.due_ms.unwrap_or(soon_ms).max(soon_ms));
         }
         self.correlation_id += 1;

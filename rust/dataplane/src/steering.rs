@@ -13,8 +13,8 @@
 
 use std::sync::Arc;
 
-use crate::clock::mono_ns;
-use crate::statistics::ThreadStatistics;
+use crate::base::clock::mono_ns;
+use crate::control::statistics::ThreadStatistics;
 
 /// Loads are measured over at least this long.
 const WINDOW_NS: u64 = 50_000_000;

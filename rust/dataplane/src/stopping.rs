@@ -12,12 +12,14 @@ use pyrklog_log::Log;
 use pyrklog_log::disk::may_pass;
 use pyrklog_wire::ErrorCode;
 
-use crate::api::{StopSpec, TicketId};
-use crate::clock::Now;
+use crate::base::clock::Now;
+use crate::base::ids::TicketId;
 use crate::commands::{Command, Gathering};
+use crate::control::api::StopSpec;
+use crate::control::outbox::Outbox;
 use crate::log_dir::LogDirState;
-use crate::outbox::Outbox;
-use crate::partition::{Partition, Role};
+use crate::log_dir::Partition;
+use crate::replica::partition::Role;
 use crate::shared::Shared;
 use crate::syncer::Deletion;
 
@@ -122,7 +124,7 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
     if !stopped.is_empty() {
         shared.registry.remove(&stopped);
     }
-    outbox.deliver(&shared.inboxes);
+    outbox.deliver(&**shared);
     if is_empty {
         gathering.complete(shared);
     } else {
@@ -141,7 +143,7 @@ pub fn close_replaced(shared: &Arc<Shared>, replaced: Vec<Arc<Partition>>) {
     for partition in &replaced {
         begin_stop(partition, false, &mut outbox);
     }
-    outbox.deliver(&shared.inboxes);
+    outbox.deliver(&**shared);
     let commands = replaced.into_iter().map(|partition| Command {
         key: (Arc::clone(&partition.topic.name), partition.index),
         dir: partition.dir.index,
@@ -205,7 +207,7 @@ fn tell(shared: &Shared, topic: &str, index: i32, error: &io::Error) {
 fn take_log(partition: &Partition) -> Option<Log> {
     let mut state = partition.lock();
     let log = state.log.take();
-    state.count_unwritten(&partition.dir);
+    state.count_unwritten(&*partition.dir);
     log
 }
 
@@ -224,7 +226,7 @@ fn delete(
         log = log.or(take_log(partition));
         let mut outbox = shared.outbox();
         partition.dir.unpark(&mut outbox);
-        outbox.deliver(&shared.inboxes);
+        outbox.deliver(&**shared);
     }
     let Some(dir) = dir else { return Ok(()) };
     if log.is_some() {

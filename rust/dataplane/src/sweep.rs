@@ -1,10 +1,10 @@
 //! Deadlines of one connection, and the rare look at all of them: idle ones, slow ones, memory
 //! that is no longer needed.
 
-use crate::api::PlaneConfig;
+use crate::base::ids::NEVER_MS;
 use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
 use crate::context::Context;
-use crate::timers::NEVER_MS;
+use crate::control::api::PlaneConfig;
 use crate::{fetch, list_offsets, output, parking, replies};
 
 /// The longest time between two looks at all connections.

@@ -10,10 +10,10 @@ use parking_lot::{Condvar, Mutex};
 use pyrklog_log::disk::may_pass;
 use pyrklog_log::{DeletedFolder, RemovedSegments, SyncScope};
 
-use crate::api::PlaneConfig;
-use crate::clock::Now;
+use crate::base::clock::Now;
+use crate::control::api::PlaneConfig;
 use crate::log_dir::LogDirState;
-use crate::partition::Partition;
+use crate::log_dir::Partition;
 use crate::shared::Shared;
 
 mod flushing;

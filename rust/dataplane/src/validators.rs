@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::{Condvar, Mutex};
 use pyrklog_log::compression::EXPANDED_BYTES_MAX_DEFAULT;
 
-use crate::clock::Now;
-use crate::hash::WordHash;
-use crate::inbox::Message;
-use crate::memory_budget::{Held, MemoryBudget};
+use crate::base::clock::Now;
+use crate::base::hash::WordHash;
+use crate::base::memory_budget::{Held, MemoryBudget};
+use crate::message::Message;
 use crate::shared::Shared;
 use crate::verdicts::{ToValidate, validate};
 
@@ -198,7 +198,7 @@ pub fn run(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_channel::Place;
+    use crate::base::ids::Place;
 
     fn work(token: u64, bytes: usize) -> Box<ToValidate> {
         Box::new(ToValidate {

@@ -11,9 +11,9 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{BatchHeader, Compression, HEADER_LEN};
 use pyrklog_wire::produce::ProduceRequest;
 
+use crate::base::ids::Place;
 use crate::context::Context;
 use crate::pending_produce::Refusal;
-use crate::request_channel::Place;
 use crate::validators::INLINE_MAX_BYTES;
 
 /// Recompressing takes so many times as long as expanding.

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use pyrklog_log::WriteJob;
 use pyrklog_log::disk::may_pass;
 
-use crate::clock::mono_ms;
+use crate::base::clock::mono_ms;
+use crate::control::outbox::Outbox;
 use crate::full_disk::FullDisk;
 use crate::log_dir::LogDirState;
-use crate::outbox::Outbox;
-use crate::partition::{Partition, PartitionState};
+use crate::log_dir::Partition;
+use crate::replica::partition::PartitionState;
 use crate::shared::Shared;
 use crate::writer_queue::Turn;
 
@@ -144,7 +145,7 @@ impl Writer {
 
     fn deliver(&mut self) {
         self.dir.unpark(&mut self.outbox);
-        self.outbox.deliver(&self.shared.inboxes);
+        self.outbox.deliver(&*self.shared);
         self.undelivered_bytes = 0;
     }
 
@@ -160,7 +161,7 @@ impl Writer {
         let mut state = partition.lock();
         let Some(log) = &mut state.log else { return };
         let completed = log.complete_writes(job, result);
-        state.count_unwritten(&self.dir);
+        state.count_unwritten(&*self.dir);
         self.undelivered_bytes += completed.written_bytes;
         if completed.gate_moved && state.release(completed.readable_bytes, &mut self.outbox) {
             self.dir.syncer.high_watermark_moved();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::clock::mono_ms;
+use crate::base::clock::mono_ms;
 
 /// Partitions of one list that a writer takes at once.
 const SHARE: usize = 8;

@@ -8,7 +8,7 @@ use pyrklog_wire::fetch::FetchRequest;
 use super::context::{FetchContext, Kind};
 use super::session::{Asked, Session};
 use super::{FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION_ID, next_epoch};
-use crate::image::Image;
+use crate::control::image::Image;
 
 /// A session unused for longer than this may be evicted by any other; one that has existed for
 /// longer than this, by a larger one.

@@ -4,8 +4,8 @@ use pyrklog_wire::ErrorCode;
 
 use super::NO_SESSION_ID;
 use super::session::{Session, Target};
-use crate::api::TopicId;
-use crate::image::{Image, NO_TOPIC_ID};
+use crate::base::ids::TopicId;
+use crate::control::image::{Image, NO_TOPIC_ID};
 
 /// What reading a partition came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

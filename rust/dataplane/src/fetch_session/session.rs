@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pyrklog_wire::fetch::{FetchPartition, FetchRequest, FetchTopic, TOPIC_IDS_SINCE};
 
-use crate::api::TopicId;
-use crate::image::{Image, NO_TOPIC_ID};
+use crate::base::ids::TopicId;
+use crate::control::image::{Image, NO_TOPIC_ID};
 
 /// A partition that is fetched.
 #[derive(Clone, Debug)]

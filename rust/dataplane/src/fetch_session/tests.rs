@@ -6,9 +6,9 @@ use pyrklog_wire::fetch::{
 };
 
 use super::*;
-use crate::api::ImageDelta;
-use crate::image::Image;
-use crate::image::testing::{broker, image, topic};
+use crate::control::api::ImageDelta;
+use crate::control::image::Image;
+use crate::control::image::testing::{broker, image, topic};
 
 const BY_NAME: i16 = 12;
 const BY_ID: i16 = 13;
@@ -39,7 +39,7 @@ impl Client {
         }
     }
 
-    fn change(&mut self, topics: Vec<crate::api::TopicImage>, removed: &[&str]) {
+    fn change(&mut self, topics: Vec<crate::control::api::TopicImage>, removed: &[&str]) {
         let delta = ImageDelta {
             version: self.image.version() + 1,
             controller_id: 1,

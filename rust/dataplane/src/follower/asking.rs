@@ -7,8 +7,8 @@ use pyrklog_wire::fetch::{
     FetchPartition, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
 };
 
-use crate::api::TopicId;
-use crate::planted::{Bug, is_planted};
+use crate::base::ids::TopicId;
+use crate::base::injected_faults::{Fault, is_injected};
 
 /// Kafka's version between brokers of 3.9.
 pub const FETCH_VERSION: i16 = 17;
@@ -35,7 +35,7 @@ impl Ask {
         Ask {
             leader_epoch,
             offset: log.log_end_offset(),
-            last_epoch: match is_planted(Bug::TruncateToHighWatermark) {
+            last_epoch: match is_injected(Fault::TruncateToHighWatermark) {
                 true => -1,
                 false => log.latest_epoch().unwrap_or(-1),
             },

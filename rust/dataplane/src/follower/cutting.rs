@@ -10,10 +10,11 @@ use pyrklog_wire::fetch::EpochEndOffset;
 
 use super::asking::Ask;
 use super::taking::Carried;
+use crate::base::clock::Now;
 use crate::checkpoints::CutLog;
-use crate::clock::Now;
 use crate::commands::Command;
-use crate::partition::{Partition, PartitionState, Role};
+use crate::log_dir::Partition;
+use crate::replica::partition::{PartitionState, Role};
 use crate::shared::Shared;
 
 /// How often it is looked whether everything is written.
@@ -96,7 +97,7 @@ fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, ask: &Ask, cut: C
     if let Some(log) = &mut state.log {
         log.complete_truncation(job, result);
     }
-    state.count_unwritten(&partition.dir);
+    state.count_unwritten(&*partition.dir);
     let cut_log = state.log.as_ref().map(CutLog::of);
     drop(state);
     match (failure, cut_log) {

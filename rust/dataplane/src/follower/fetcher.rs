@@ -10,8 +10,8 @@ use super::fetchers::{FetcherId, Mailbox};
 use super::following::{FULL_LOOK_MS, Following, GATE_LOOK_MS, Wanted, longer};
 use super::link::{Link, LinkError};
 use super::taking;
-use crate::api::ClusterConfig;
-use crate::clock::mono_ms;
+use crate::base::clock::mono_ms;
+use crate::control::api::ClusterConfig;
 use crate::shared::Shared;
 
 /// It is looked so often whether what was appended is in its file, before the other partitions go on
@@ -119,7 +119,7 @@ impl Fetcher {
     fn failed(&mut self, cluster: &ClusterConfig, error: &LinkError) {
         if error.is_by_nobody() {
             let since_ms = *self.gone_since_ms.get_or_insert_with(mono_ms);
-            self.shared.absences.begins(self.id.0, since_ms);
+            self.shared.unreachable_leaders.begins(self.id.0, since_ms);
         }
         if std::mem::replace(&mut self.is_reachable, false) {
             let fields = vec![("reason", error.to_string())];
@@ -149,7 +149,7 @@ impl Fetcher {
             })?;
         let port = u16::try_from(endpoint.port).unwrap_or_default();
         let link = Link::connect(endpoint.host, port)?;
-        self.shared.absences.ends(self.id.0);
+        self.shared.unreachable_leaders.ends(self.id.0);
         Ok(link)
     }
 

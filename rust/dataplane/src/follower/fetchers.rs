@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::fetcher::Fetcher;
-use crate::partition::{Partition, Role};
+use crate::log_dir::Partition;
+use crate::replica::partition::Role;
 use crate::shared::Shared;
 
 /// What a thread is given to follow.

@@ -12,10 +12,11 @@ use super::asking::{Ask, FETCH_VERSION, Key, Session, Terms};
 use super::cutting::{self, Cut};
 use super::link::LinkError;
 use super::taking::{self, Answer, Taken};
-use crate::api::ClusterConfig;
-use crate::clock::mono_ms;
-use crate::partition::{Partition, Role};
-use crate::planted::{Bug, is_planted};
+use crate::base::clock::mono_ms;
+use crate::base::injected_faults::{Fault, is_injected};
+use crate::control::api::ClusterConfig;
+use crate::log_dir::Partition;
+use crate::replica::partition::Role;
 use crate::shared::Shared;
 
 /// The first pause after a failure; each one in a row is twice as long, up to
@@ -138,7 +139,7 @@ impl Following {
             {
                 due(quota.look_ms(now_ms));
             } else if log.gated_end() < log.log_end_offset()
-                && !(is_planted(Bug::AskWhileWriting) && log.is_being_written())
+                && !(is_injected(Fault::AskWhileWriting) && log.is_being_written())
             {
                 wanted.waits_for_gate = true;
                 due(now_ms + GATE_LOOK_MS);

@@ -14,10 +14,11 @@ use pyrklog_wire::list_offsets::{
 
 use super::asking::{Ask, Key};
 use super::link::LinkError;
-use crate::clock::Now;
-use crate::outbox::Outbox;
-use crate::partition::{Partition, PartitionState, Role};
-use crate::planted::{Bug, is_planted};
+use crate::base::clock::Now;
+use crate::base::injected_faults::{Fault, is_injected};
+use crate::control::outbox::Outbox;
+use crate::log_dir::Partition;
+use crate::replica::partition::{PartitionState, Role};
 use crate::shared::Shared;
 
 /// Kafka's version between brokers of 3.9.
@@ -137,7 +138,7 @@ pub fn take(
     }
     // Records that come with it are those of a log that is not ours.
     if let Some(end) = answer.diverging
-        && !is_planted(Bug::AppendDiverging)
+        && !is_injected(Fault::AppendDiverging)
     {
         return Taken::Diverges(end);
     }
@@ -242,7 +243,7 @@ fn append(
         partition.dir.syncer.log_start_moved();
     }
     partition.unlock_and_write(state);
-    outbox.deliver(&shared.inboxes);
+    outbox.deliver(shared);
     taken
 }
 
@@ -257,7 +258,7 @@ fn append_one(
     let leader_epoch = state.leader_epoch;
     if let Some(log) = &mut state.log {
         let appended = log.append(batch, info, Origin::Replication, leader_epoch, now_ms)?;
-        state.appended(&appended, &partition.dir, outbox);
+        state.appended(&appended, &*partition.dir, outbox);
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 use pyrklog_wire::metadata::MetadataResponse;
 
 use super::*;
-use crate::api::{ImageDelta, TopicImage};
-use crate::image::testing::{broker, image, partition, topic};
+use crate::control::api::{ImageDelta, TopicImage};
+use crate::control::image::testing::{broker, image, partition, topic};
 
 /// A broker that has just gone.
 const ABSENT: i32 = 4;

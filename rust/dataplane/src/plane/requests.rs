@@ -1,11 +1,11 @@
 //! Answers to requests that the control plane serves, of [`DataPlane`].
 
 use super::DataPlane;
-use crate::api::RequestId;
-use crate::clock::mono_ms;
-use crate::inbox::{Answer, Message};
+use crate::base::clock::mono_ms;
+use crate::base::ids::{Place, RequestId};
+use crate::base::network_event::{Answer, NetworkEvent};
+use crate::control::request_channel::Parking;
 use crate::replies::FREE_BYTES;
-use crate::request_channel::{Parking, Place};
 
 impl DataPlane {
     /// Answers a request with the body after the response header. An id that is unknown or
@@ -60,7 +60,7 @@ impl DataPlane {
         let Some((place, next)) = self.shared.channel.finish(request) else {
             return;
         };
-        self.shared.inboxes[place.thread].send(Message::Reply {
+        self.shared.inboxes[place.thread].send(NetworkEvent::Reply {
             token: place.token,
             request,
             answer,
@@ -76,11 +76,11 @@ impl DataPlane {
             return;
         }
         for inbox in &self.shared.inboxes {
-            inbox.send(Message::Hungry);
+            inbox.send(NetworkEvent::Hungry);
         }
     }
 
     fn unblock(&self, next: Place) {
-        self.shared.inboxes[next.thread].send(Message::Unblock { token: next.token });
+        self.shared.inboxes[next.thread].send(NetworkEvent::Unblock { token: next.token });
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use pyrklog_log::SyncScope;
 
-use crate::clock::Now;
-use crate::partition::Partition;
+use crate::base::clock::Now;
+use crate::log_dir::Partition;
 use crate::syncer::{Syncer, Timer};
 
 /// What is due within this share of the shortest `flush.ms` is synced now, so that all logs are

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyrklog_log::WriteJob;
 
 use super::{Writer, extents, take_job};
-use crate::partition::Partition;
+use crate::log_dir::Partition;
 use crate::writer_queue::Turn;
 
 /// Writes that have begun and have not returned.

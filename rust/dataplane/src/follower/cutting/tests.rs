@@ -11,7 +11,7 @@ use pyrklog_log::{LogConfig, Origin};
 use pyrklog_wire::builder::BatchBuilder;
 
 use super::*;
-use crate::api::*;
+use crate::control::api::*;
 use crate::plane::DataPlane;
 use crate::testing::eventually;
 

@@ -7,8 +7,8 @@
 
 use parking_lot::Mutex;
 
-use crate::clock::mono_ms;
-use crate::image::Image;
+use crate::base::clock::mono_ms;
+use crate::control::image::Image;
 
 /// Whoever leads still in the controller's eyes so long after the first connection ended is named
 /// again: it may be away for this broker only.
@@ -16,12 +16,12 @@ const BELIEVED_MS: i64 = 3000;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Absences {
+pub struct UnreachableLeaders {
     /// (Broker, since when); few at any time.
     since: Mutex<Vec<(i32, i64)>>,
 }
 
-impl Absences {
+impl UnreachableLeaders {
     /// `broker` is away, since then.
     pub fn begins(&self, broker: i32, since_ms: i64) {
         let now_ms = mono_ms();

@@ -12,7 +12,8 @@ use pyrklog_log::LogConfig;
 use pyrklog_wire::leader::NodeEndpoint;
 use thiserror::Error;
 
-use crate::api::{BrokerImage, ImageDelta, PartitionImage, Throttled, TopicId, TopicImage};
+use crate::base::ids::TopicId;
+use crate::control::api::{BrokerImage, ImageDelta, PartitionImage, Throttled, TopicImage};
 
 /// "No topic id".
 pub const NO_TOPIC_ID: TopicId = [0; 16];
@@ -266,7 +267,7 @@ pub(crate) mod testing {
     //! Images for tests.
 
     use super::*;
-    use crate::api::TopicConfig;
+    use crate::control::api::TopicConfig;
 
     /// A broker with one listener, `PLAINTEXT`, at `host-ID:9092`.
     pub(crate) fn broker(id: i32, rack: Option<&str>) -> BrokerImage {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use pyrklog_wire::ErrorCode;
 
-use crate::api::TicketId;
-use crate::internal_read::InternalReadWork;
-use crate::offset_commit::CommitBatch;
-use crate::outbox::Outbox;
+use crate::base::ids::TicketId;
+use crate::control::api::TicketOutcome;
+use crate::control::commit_batch::CommitBatch;
+use crate::control::internal_read_work::InternalReadWork;
+use crate::control::outbox::Outbox;
 
 /// Who waits for an internal append.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ impl Done {
     pub fn tell(&self, error: ErrorCode, base_offset: i64, outbox: &mut Outbox) {
         match self {
             Done::Ticket(ticket) => {
-                let outcome = crate::internal_append::outcome(error, base_offset);
+                let outcome = TicketOutcome::internal_appended(error, base_offset);
                 outbox.complete_ticket(*ticket, outcome);
             }
             Done::Commits(batch) => batch.finish(error, base_offset, outbox),

@@ -3,7 +3,7 @@
 
 /// What can be planted; each is a mistake that somebody made before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+pub enum Fault {
     /// A follower cuts its log to its high watermark, and goes by no epochs (before KIP-101).
     TruncateToHighWatermark,
     /// A follower joins the in-sync replicas before it has reached the leader epoch's start (KAFKA-7128).
@@ -32,36 +32,36 @@ pub enum Bug {
 /// Whether a bug is planted.
 #[cfg(not(feature = "sim"))]
 #[inline(always)]
-pub const fn is_planted(_bug: Bug) -> bool {
+pub const fn is_injected(_bug: Fault) -> bool {
     false
 }
 
 #[cfg(feature = "sim")]
-pub use planting::{is_planted, plant};
+pub use planting::{is_injected, plant};
 
 #[cfg(feature = "sim")]
 mod planting {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::Bug;
+    use super::Fault;
 
     static PLANTED: AtomicU32 = AtomicU32::new(0);
 
-    const NAMES: [(&str, Bug); 11] = [
-        ("truncate_to_high_watermark", Bug::TruncateToHighWatermark),
-        ("join_before_epoch_start", Bug::JoinBeforeEpochStart),
-        ("high_watermark_above_gate", Bug::HighWatermarkAboveGate),
-        ("append_diverging", Bug::AppendDiverging),
-        ("ack_below_min_isr", Bug::AckBelowMinIsr),
-        ("answer_for_unknown_epoch", Bug::AnswerForUnknownEpoch),
-        ("accept_any_leader_epoch", Bug::AcceptAnyLeaderEpoch),
-        ("move_while_held", Bug::MoveWhileHeld),
-        ("ask_while_writing", Bug::AskWhileWriting),
-        ("out_of_range_in_doubt", Bug::OutOfRangeInDoubt),
-        ("close_over_unwritten", Bug::CloseOverUnwritten),
+    const NAMES: [(&str, Fault); 11] = [
+        ("truncate_to_high_watermark", Fault::TruncateToHighWatermark),
+        ("join_before_epoch_start", Fault::JoinBeforeEpochStart),
+        ("high_watermark_above_gate", Fault::HighWatermarkAboveGate),
+        ("append_diverging", Fault::AppendDiverging),
+        ("ack_below_min_isr", Fault::AckBelowMinIsr),
+        ("answer_for_unknown_epoch", Fault::AnswerForUnknownEpoch),
+        ("accept_any_leader_epoch", Fault::AcceptAnyLeaderEpoch),
+        ("move_while_held", Fault::MoveWhileHeld),
+        ("ask_while_writing", Fault::AskWhileWriting),
+        ("out_of_range_in_doubt", Fault::OutOfRangeInDoubt),
+        ("close_over_unwritten", Fault::CloseOverUnwritten),
     ];
 
-    pub fn is_planted(bug: Bug) -> bool {
+    pub fn is_injected(bug: Fault) -> bool {
         PLANTED.load(Ordering::Relaxed) & (1 << bug as u32) != 0
     }
 

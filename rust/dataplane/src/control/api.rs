@@ -5,15 +5,18 @@
 //! bridge converts them one to one and adds nothing. `docs/design.md`, "The seam", is the contract
 //! in prose.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use pyrklog_log::DIRECT_MIN_BYTES;
+use pyrklog_wire::ErrorCode;
 
-pub use crate::replication_quota::{Throttled, ThrottledReplicas};
-
-/// 16 bytes of a topic id (KIP-516), big-endian as on the wire; all zero means "none".
-pub type TopicId = [u8; 16];
+pub use crate::base::ids::{RequestId, TicketId, TopicId};
+pub use crate::base::replication_quota::{Throttled, ThrottledReplicas};
+pub use crate::control::control_request::{ControlRequest, Session};
+pub use crate::control::event::Event;
+pub use crate::control::image_delta::{
+    BrokerImage, ImageDelta, PartitionImage, TopicConfig, TopicImage,
+};
 
 /// What is fixed for the life of the process. Byte and millisecond units are in the names.
 #[derive(Clone, Debug)]
@@ -148,76 +151,6 @@ pub enum ReadPath {
     Copy,
 }
 
-/// A change of the broker image. `version` rises strictly; an older one is refused.
-#[derive(Clone, Debug, Default)]
-pub struct ImageDelta {
-    /// The image's new version.
-    pub version: u64,
-    /// The controller's broker id, -1 while there is none.
-    pub controller_id: i32,
-    /// All live brokers (not a difference: the list is short).
-    pub brokers: Vec<BrokerImage>,
-    /// Topics that are new or changed, each whole.
-    pub topics: Vec<TopicImage>,
-    /// Names of topics that are gone.
-    pub removed_topics: Vec<String>,
-}
-
-/// One live broker.
-#[derive(Clone, Debug)]
-pub struct BrokerImage {
-    /// Broker id.
-    pub id: i32,
-    /// `broker.rack`.
-    pub rack: Option<String>,
-    /// One endpoint a listener: (listener name, advertised host, advertised port).
-    pub endpoints: Vec<(String, String, u16)>,
-}
-
-/// One topic with its resolved options.
-#[derive(Clone, Debug)]
-pub struct TopicImage {
-    /// Topic name.
-    pub name: String,
-    /// Topic id.
-    pub id: TopicId,
-    /// `__consumer_offsets` and its like.
-    pub internal: bool,
-    /// Options after topic and broker defaults were resolved.
-    pub config: TopicConfig,
-    /// All partitions, by index.
-    pub partitions: Vec<PartitionImage>,
-}
-
-/// One partition as the controller last decided.
-#[derive(Clone, Debug)]
-pub struct PartitionImage {
-    /// Partition index.
-    pub index: i32,
-    /// Leader's broker id, -1 without one.
-    pub leader: i32,
-    /// Leader epoch.
-    pub leader_epoch: i32,
-    /// Assigned replicas, the preferred leader first.
-    pub replicas: Vec<i32>,
-    /// In-sync replicas.
-    pub isr: Vec<i32>,
-    /// Replicas on dead brokers or failed log directories.
-    pub offline: Vec<i32>,
-}
-
-/// Topic options that the plane acts on; names are Kafka's with dots as underscores, and the
-/// log's own share is handed on as `pyrklog_log::LogConfig`.
-#[derive(Clone, Debug)]
-pub struct TopicConfig {
-    /// The log's options.
-    pub log: pyrklog_log::LogConfig,
-    /// `min.insync.replicas`.
-    pub min_insync_replicas: i32,
-    /// Replicas whose traffic the brokers' replication rates bound (KIP-73).
-    pub throttled: Throttled,
-}
-
 /// `become_leader`: this broker leads the partition in this epoch.
 #[derive(Clone, Debug)]
 pub struct LeaderSpec {
@@ -301,99 +234,6 @@ pub struct StopSpec {
     pub delete: bool,
 }
 
-/// Tickets complete as [`Event::Ticket`].
-pub type TicketId = u64;
-/// Requests are answered with `reply` or `resume`.
-pub type RequestId = u64;
-
-/// What comes back from the plane. Rust pushes to a bounded queue and writes an eventfd.
-#[derive(Debug)]
-pub enum Event {
-    /// A request of an API that Python owns. The connection reads nothing more until its reply.
-    Request(ControlRequest),
-    /// A Heartbeat that is decoded; to answer like any request.
-    Heartbeat(Box<crate::Heartbeat>),
-    /// An OffsetCommit that is decoded and names partitions that exist. Stage it and hand it to
-    /// `append_commits`, or answer its request like any other.
-    OffsetCommit(std::sync::Arc<crate::OffsetCommit>),
-    /// A Metadata request named topics that do not exist and may be created. Answer with
-    /// `resume(id, errors)`: the plane then answers from the image as it is at that time, giving
-    /// each name in `errors` that code.
-    TopicsMissing {
-        /// To `resume`.
-        id: RequestId,
-        /// Missing names: legal ones only, each once.
-        topics: Vec<String>,
-        /// Who asked.
-        session: Session,
-    },
-    /// The client of a request that the control plane still works on sends nothing more, or has
-    /// gone: an answer that has to wait is in vain. Answer or close the request all the same.
-    ClientGone {
-        /// Of `Request`, `OffsetCommit` or `TopicsMissing`.
-        id: RequestId,
-    },
-    /// A ticket is done.
-    Ticket {
-        /// As returned by the command.
-        id: TicketId,
-        /// What the command's documentation says.
-        outcome: TicketOutcome,
-    },
-    /// A follower has caught up. Told once, until the in-sync replicas are set again.
-    FollowerCaughtUp(CaughtUp),
-    /// A follower's log starts elsewhere (topic, partition). Told once for each look at `log_starts`.
-    FollowerLogStart(String, i32),
-    /// A log directory failed; its partitions are offline and answer KAFKA_STORAGE_ERROR.
-    LogDirFailed {
-        /// The directory.
-        path: PathBuf,
-        /// What happened, one sentence.
-        reason: String,
-        /// (topic, partition) now offline.
-        partitions: Vec<(String, i32)>,
-    },
-    /// Something an operator should read: one structured log line.
-    Notice {
-        /// A short name of the event, snake_case.
-        event: &'static str,
-        /// Fields.
-        fields: Vec<(&'static str, String)>,
-        /// "info", "warning" or "error".
-        level: &'static str,
-    },
-}
-
-/// Who stands behind a connection (design, section 4: a session over a transport).
-#[derive(Clone, Debug)]
-pub struct Session {
-    /// Connection number, unique while the process lives.
-    pub connection: u64,
-    /// `User:ANONYMOUS` until authentication exists.
-    pub principal: std::sync::Arc<str>,
-    /// Peer's address.
-    pub host: IpAddr,
-    /// From the request header.
-    pub client_id: Option<String>,
-    /// Listener name.
-    pub listener: std::sync::Arc<str>,
-}
-
-/// A request for Python.
-#[derive(Debug)]
-pub struct ControlRequest {
-    /// To `reply`.
-    pub id: RequestId,
-    /// API key.
-    pub api_key: i16,
-    /// API version, already checked against the table.
-    pub api_version: i16,
-    /// Who asked.
-    pub session: Session,
-    /// The bytes after the request header.
-    pub body: Vec<u8>,
-}
-
 /// The result of a slow command.
 #[derive(Debug)]
 pub enum TicketOutcome {
@@ -417,6 +257,20 @@ pub enum TicketOutcome {
     ReplicaDigest(ReplicaDigest),
     /// `shutdown`: true when everything was written, synced and marked clean.
     Shutdown(bool),
+}
+
+impl TicketOutcome {
+    /// How a ticket of an internal append ends.
+    pub fn internal_appended(error: ErrorCode, base_offset: i64) -> TicketOutcome {
+        let base_offset = match error {
+            ErrorCode::NONE => base_offset,
+            _ => -1,
+        };
+        TicketOutcome::InternalAppended {
+            error_code: error.0,
+            base_offset,
+        }
+    }
 }
 
 /// One batch for a partition of an internal topic, but for its records.

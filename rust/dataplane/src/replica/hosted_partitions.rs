@@ -9,62 +9,91 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::hash::FastMap;
-use crate::partition::{Partition, Topic};
+use crate::base::hash::FastMap;
+use crate::replica::directory::Directory;
+use crate::replica::partition::{Partition, Topic};
 
 /// The partitions of one topic, by index.
-#[derive(Clone, Debug)]
-pub struct HeldTopic {
+#[derive(Debug)]
+pub struct HostedTopic<D> {
     /// The topic.
     pub topic: Arc<Topic>,
-    partitions: Vec<Option<Arc<Partition>>>,
+    partitions: Vec<Option<Arc<Partition<D>>>>,
 }
 
-impl HeldTopic {
+impl<D: Directory> HostedTopic<D> {
     /// A partition, if it is held.
-    pub fn partition(&self, index: i32) -> Option<&Arc<Partition>> {
+    pub fn partition(&self, index: i32) -> Option<&Arc<Partition<D>>> {
         self.partitions.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
     /// All that are held.
-    pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+    pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition<D>>> {
         self.partitions.iter().flatten()
     }
 }
 
 /// One state of the registry.
-#[derive(Clone, Debug, Default)]
-pub struct Held {
-    by_name: FastMap<Arc<str>, Arc<HeldTopic>>,
+#[derive(Debug)]
+pub struct HostedPartitions<D> {
+    by_name: FastMap<Arc<str>, Arc<HostedTopic<D>>>,
 }
 
-impl Held {
+impl<D> Default for HostedPartitions<D> {
+    fn default() -> Self {
+        HostedPartitions {
+            by_name: FastMap::default(),
+        }
+    }
+}
+
+impl<D> Clone for HostedPartitions<D> {
+    fn clone(&self) -> Self {
+        HostedPartitions {
+            by_name: self.by_name.clone(),
+        }
+    }
+}
+
+impl<D> Clone for HostedTopic<D> {
+    fn clone(&self) -> Self {
+        HostedTopic {
+            topic: Arc::clone(&self.topic),
+            partitions: self.partitions.clone(),
+        }
+    }
+}
+
+impl<D: Directory> HostedPartitions<D> {
     /// By name.
-    pub fn topic(&self, name: &str) -> Option<&Arc<HeldTopic>> {
+    pub fn topic(&self, name: &str) -> Option<&Arc<HostedTopic<D>>> {
         self.by_name.get(name)
     }
 
     /// A partition by name and index.
-    pub fn partition(&self, topic: &str, index: i32) -> Option<&Arc<Partition>> {
+    pub fn partition(&self, topic: &str, index: i32) -> Option<&Arc<Partition<D>>> {
         self.by_name.get(topic)?.partition(index)
     }
 
     /// All partitions.
-    pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+    pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition<D>>> {
         self.by_name.values().flat_map(|topic| topic.partitions())
     }
 
     /// The topics that are about to change, taken out to be changed.
-    fn begin_change(&self, name: &Arc<str>, changed: &mut FastMap<Arc<str>, HeldTopic>) {
+    fn begin_change(&self, name: &Arc<str>, changed: &mut FastMap<Arc<str>, HostedTopic<D>>) {
         if !changed.contains_key(name)
             && let Some(held) = self.by_name.get(name)
         {
-            changed.insert(Arc::clone(name), HeldTopic::clone(held));
+            changed.insert(Arc::clone(name), HostedTopic::clone(held));
         }
     }
 
     /// Returns the partitions of topics whose name has another id by now.
-    fn put(&mut self, partitions: impl IntoIterator<Item = Arc<Partition>>) -> Vec<Arc<Partition>> {
+    fn put(
+        &mut self,
+        partitions: impl IntoIterator<Item = Arc<Partition<D>>>,
+    ) -> Vec<Arc<Partition<D>>> {
         let mut changed = FastMap::default();
         let mut dropped = Vec::new();
         for partition in partitions {
@@ -75,7 +104,7 @@ impl Held {
             self.begin_change(&topic.name, &mut changed);
             let held = changed
                 .entry(Arc::clone(&topic.name))
-                .or_insert_with(|| HeldTopic {
+                .or_insert_with(|| HostedTopic {
                     topic: Arc::clone(topic),
                     partitions: Vec::new(),
                 });
@@ -92,7 +121,7 @@ impl Held {
         dropped
     }
 
-    fn remove<'a>(&mut self, partitions: impl IntoIterator<Item = &'a Arc<Partition>>) {
+    fn remove<'a>(&mut self, partitions: impl IntoIterator<Item = &'a Arc<Partition<D>>>) {
         let mut changed = FastMap::default();
         for partition in partitions {
             self.begin_change(&partition.topic.name, &mut changed);
@@ -111,7 +140,7 @@ impl Held {
         self.end_change(changed);
     }
 
-    fn end_change(&mut self, changed: FastMap<Arc<str>, HeldTopic>) {
+    fn end_change(&mut self, changed: FastMap<Arc<str>, HostedTopic<D>>) {
         for (name, held) in changed {
             if held.partitions().next().is_none() {
                 self.by_name.remove(&name);
@@ -123,16 +152,26 @@ impl Held {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
-pub struct Registry {
-    held: ArcSwap<Held>,
+#[derive(Debug)]
+pub struct Registry<D> {
+    held: ArcSwap<HostedPartitions<D>>,
     version: AtomicU64,
     change: Mutex<()>,
 }
 
-impl Registry {
+impl<D> Default for Registry<D> {
+    fn default() -> Self {
+        Registry {
+            held: ArcSwap::default(),
+            version: AtomicU64::new(0),
+            change: Mutex::default(),
+        }
+    }
+}
+
+impl<D: Directory> Registry<D> {
     /// The present state.
-    pub fn load(&self) -> Arc<Held> {
+    pub fn load(&self) -> Arc<HostedPartitions<D>> {
         self.held.load_full()
     }
 
@@ -142,25 +181,28 @@ impl Registry {
     }
 
     /// A partition by name and index.
-    pub fn partition(&self, topic: &str, index: i32) -> Option<Arc<Partition>> {
+    pub fn partition(&self, topic: &str, index: i32) -> Option<Arc<Partition<D>>> {
         self.held.load().partition(topic, index).cloned()
     }
 
     /// Adds partitions in one swap. Those of topics whose name has another id by now are not found any
     /// more: they are returned, and are the caller's to close.
     #[must_use]
-    pub fn put(&self, partitions: impl IntoIterator<Item = Arc<Partition>>) -> Vec<Arc<Partition>> {
+    pub fn put(
+        &self,
+        partitions: impl IntoIterator<Item = Arc<Partition<D>>>,
+    ) -> Vec<Arc<Partition<D>>> {
         self.change(|held| held.put(partitions))
     }
 
     /// Takes partitions out in one swap.
-    pub fn remove<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<Partition>>) {
+    pub fn remove<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<Partition<D>>>) {
         self.change(|held| held.remove(partitions));
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Held) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut HostedPartitions<D>) -> T) -> T {
         let _one_at_a_time = self.change.lock();
-        let mut held = Held::clone(&self.held.load());
+        let mut held = HostedPartitions::clone(&self.held.load());
         let changed = change(&mut held);
         self.held.store(Arc::new(held));
         self.version.fetch_add(1, Ordering::Release);

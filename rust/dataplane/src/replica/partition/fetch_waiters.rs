@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use pyrklog_log::Isolation;
 
 use super::PartitionState;
-use crate::inbox::{Message, Token};
-use crate::outbox::Outbox;
+use crate::base::ids::Token;
+use crate::base::network_event::NetworkEvent;
+use crate::control::outbox::Outbox;
 
 /// A fetch that found too little, as one of its partitions knows it.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub struct FetchWaiter {
     /// What the fetch may see.
     pub isolation: Isolation,
     /// It sees to the log's end, and is to hear of the high watermark, too.
-    pub tells_marks: bool,
+    pub notify_high_watermark: bool,
     /// The segment in which it could see last; a later one makes it look again.
     pub bound_segment: Option<i64>,
     /// Bytes that the fetch still lacks, over all of its partitions.
@@ -54,7 +55,7 @@ impl PartitionState {
         let segment_of = |isolation| log.map(|log| log.bound_segment(isolation));
         self.fetch_waiters.retain(|_, waiter| {
             let concerns = match waiter.isolation {
-                Isolation::LogEnd => has_grown || visible && waiter.tells_marks,
+                Isolation::LogEnd => has_grown || visible && waiter.notify_high_watermark,
                 _ => visible,
             };
             if !concerns {
@@ -95,7 +96,7 @@ impl PartitionState {
 }
 
 fn wake_fetch(waiter: &FetchWaiter, must_answer: bool, outbox: &mut Outbox) {
-    let message = Message::FetchWake {
+    let message = NetworkEvent::FetchWake {
         token: waiter.token,
         wait: waiter.wait,
         must_answer,

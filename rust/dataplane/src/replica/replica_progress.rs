@@ -3,7 +3,7 @@
 //! A follower is known by its fetches: everything below the offset that one asks for is durable in
 //! its log. Times are monotonic milliseconds.
 
-use crate::replica_selector::Candidate;
+use crate::replica::replica_selector::Candidate;
 
 /// Before any time.
 pub const NEVER_MS: i64 = i64::MIN;

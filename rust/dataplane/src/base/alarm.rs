@@ -11,7 +11,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::timers::NEVER_MS;
+use crate::base::ids::NEVER_MS;
 
 /// See the module. To be watched edge-triggered; it is never read.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ mod tests {
     use rustix::event::epoll::{self, EventData, EventFlags};
 
     use super::*;
-    use crate::clock::mono_ms;
+    use crate::base::clock::mono_ms;
 
     /// Whether it rings within so many milliseconds.
     fn rings(epoll: &OwnedFd, within_ms: i64) -> bool {

@@ -7,10 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::inbox::Token;
-
-/// No timer.
-pub const NEVER_MS: i64 = i64::MAX;
+use crate::base::ids::{NEVER_MS, Token};
 
 /// See the module.
 #[derive(Debug, Default)]

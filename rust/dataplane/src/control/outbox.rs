@@ -1,40 +1,46 @@
-//! Messages gathered by a thread while it holds locks or works through a batch, delivered
+//! What a thread finds out for others while it holds locks or works through a batch, delivered
 //! afterwards: each network thread is woken at most once, however many of its requests are done,
 //! and so is the control plane.
 
-use std::sync::Arc;
-
 use pyrklog_wire::ErrorCode;
 
-use crate::api::{Event, TicketId, TicketOutcome};
-use crate::events::EventQueue;
-use crate::inbox::{Inbox, Message};
-use crate::internal_read::InternalReadWork;
-use crate::reader::Job;
-use crate::reader_pool::ReaderPool;
-use crate::request_channel::Place;
+use crate::base::ids::{Place, TicketId};
+use crate::base::network_event::NetworkEvent;
+use crate::control::api::{Event, TicketOutcome};
+use crate::control::internal_read_work::InternalReadWork;
+
+/// Where an outbox is delivered to.
+pub trait Delivery {
+    /// Tells a network thread, and leaves `events` empty.
+    fn tell_network_thread(&self, thread: usize, events: &mut Vec<NetworkEvent>);
+
+    /// Tells the control plane, and leaves `events` empty.
+    fn tell_control_plane(&self, events: &mut Vec<Event>);
+
+    /// Hands a read to the readers.
+    ///
+    /// # Errors
+    /// They have too many.
+    fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork>;
+}
 
 /// See the module.
 #[derive(Debug)]
 pub struct Outbox {
     network_thread: Option<usize>,
-    threads: Vec<Vec<Message>>,
+    threads: Vec<Vec<NetworkEvent>>,
     len: usize,
-    events: Arc<EventQueue>,
-    readers: Arc<ReaderPool>,
     tickets: Vec<Event>,
     reads: Vec<InternalReadWork>,
 }
 
 impl Outbox {
-    /// For `threads` network threads, the control plane and the readers.
-    pub fn new(threads: usize, events: Arc<EventQueue>, readers: Arc<ReaderPool>) -> Outbox {
+    /// For `threads` network threads and the control plane.
+    pub fn new(threads: usize) -> Outbox {
         Outbox {
             network_thread: None,
             threads: (0..threads).map(|_| Vec::new()).collect(),
             len: 0,
-            events,
-            readers,
             tickets: Vec::new(),
             reads: Vec::new(),
         }
@@ -53,21 +59,21 @@ impl Outbox {
         self.network_thread
     }
 
-    /// Adds a message for a network thread.
-    pub fn push(&mut self, thread: usize, message: Message) {
-        self.threads[thread].push(message);
+    /// Adds an event for a network thread.
+    pub fn push(&mut self, thread: usize, event: NetworkEvent) {
+        self.threads[thread].push(event);
         self.len += 1;
     }
 
-    /// Whether it holds messages for the network thread whose it is.
+    /// Whether it holds events for the network thread whose it is.
     pub fn has_own(&self) -> bool {
         let own = self.network_thread.and_then(|own| self.threads.get(own));
-        own.is_some_and(|messages| !messages.is_empty())
+        own.is_some_and(|events| !events.is_empty())
     }
 
     /// Tells a connection that its input may go on.
     pub fn unblock(&mut self, place: Place) {
-        self.push(place.thread, Message::Unblock { token: place.token });
+        self.push(place.thread, NetworkEvent::Unblock { token: place.token });
     }
 
     /// A ticket is done.
@@ -81,13 +87,10 @@ impl Outbox {
     }
 
     /// Sends everything; the memory stays for the next batch.
-    pub fn deliver(&mut self, inboxes: &[Arc<Inbox>]) {
+    pub fn deliver(&mut self, to: &impl Delivery) {
         for work in self.reads.drain(..) {
-            let queue = self.readers.for_internal(work.dir);
             // A queue that is full asks the control plane to try again.
-            if let Err(Job::InternalRead(work)) =
-                self.readers.submit(queue, Job::InternalRead(work))
-            {
+            if let Err(work) = to.begin_read(work) {
                 let outcome = work.failed(ErrorCode::REQUEST_TIMED_OUT);
                 self.tickets.push(Event::Ticket {
                     id: work.ticket,
@@ -96,13 +99,15 @@ impl Outbox {
             }
         }
         if !self.tickets.is_empty() {
-            self.events.push_all(&mut self.tickets);
+            to.tell_control_plane(&mut self.tickets);
         }
         if self.len == 0 {
             return;
         }
-        for (batch, inbox) in self.threads.iter_mut().zip(inboxes) {
-            inbox.send_all(batch);
+        for (thread, events) in self.threads.iter_mut().enumerate() {
+            if !events.is_empty() {
+                to.tell_network_thread(thread, events);
+            }
         }
         self.len = 0;
     }

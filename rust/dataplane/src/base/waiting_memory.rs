@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::hash::FastMap;
+use crate::base::hash::FastMap;
 
 /// What a request that waits takes beside its body: the task that waits for it, and what that has
 /// made of the body.

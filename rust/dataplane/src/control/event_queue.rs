@@ -9,9 +9,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::api::Event;
-use crate::hash::FastMap;
-use crate::pace::Pace;
+use crate::base::hash::FastMap;
+use crate::base::pace::Pace;
+use crate::control::api::Event;
 
 /// Notices that may wait to be drained.
 pub const NOTICES_MAX: usize = 1000;

@@ -7,7 +7,7 @@
 
 use pyrklog_wire::frame::{Scan, scan};
 
-use crate::memory_budget::MemoryBudget;
+use crate::base::memory_budget::MemoryBudget;
 
 /// The least room for a receive into a connection's own memory.
 const RECEIVE_MIN_BYTES: usize = 64 * 1024;

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-use crate::memory_budget::{Held, MemoryBudget};
+use crate::base::memory_budget::{Held, MemoryBudget};
 
 /// The part of the memory that is kept for what other brokers are sent.
 const BROKERS_SHARE: usize = 8;

@@ -4,7 +4,7 @@
 //! answer to such an image: everything is allowed (as Kafka without an authorizer), nothing is
 //! throttled.
 
-use crate::image::Image;
+use crate::control::image::Image;
 
 /// What a request wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,15 +18,16 @@ use parking_lot::{Mutex, MutexGuard};
 use pyrklog_log::{Appended, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
-use crate::api::{Throttled, TopicId};
-use crate::followers::{Follower, high_watermark};
-use crate::hash::FastMap;
-use crate::image::TopicState;
-use crate::inbox::{Message, Token};
-use crate::internal_waiters::InternalWaiters;
-use crate::log_dir::LogDirState;
-use crate::outbox::Outbox;
-use crate::planted::{Bug, is_planted};
+use crate::base::hash::FastMap;
+use crate::base::ids::{Token, TopicId};
+use crate::base::injected_faults::{Fault, is_injected};
+use crate::base::network_event::NetworkEvent;
+use crate::control::api::Throttled;
+use crate::control::image::TopicState;
+use crate::control::outbox::Outbox;
+use crate::replica::directory::Directory;
+use crate::replica::internal_waiters::InternalWaiters;
+use crate::replica::replica_progress::{Follower, high_watermark};
 
 /// What all partitions of a topic share.
 #[derive(Debug)]
@@ -101,7 +102,7 @@ pub enum Role {
 
 /// What the controller has decided for a partition.
 #[derive(Clone, Copy, Debug)]
-pub struct Decision<'a> {
+pub struct LeaderAndIsr<'a> {
     /// The leader, `None` for this broker.
     pub leader: Option<i32>,
     /// Leader epoch.
@@ -110,7 +111,7 @@ pub struct Decision<'a> {
     pub replicas: &'a [i32],
     /// In-sync replicas.
     pub isr: &'a [i32],
-    /// See [`crate::api::LeaderSpec::is_held`].
+    /// See [`crate::control::api::LeaderSpec::is_held`].
     pub is_held: bool,
 }
 
@@ -131,13 +132,13 @@ pub struct ProduceWaiter {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Partition {
+pub struct Partition<D> {
     /// The topic.
     pub topic: Arc<Topic>,
     /// Partition index.
     pub index: i32,
     /// The log directory that holds it.
-    pub dir: Arc<LogDirState>,
+    pub dir: Arc<D>,
     state: Mutex<PartitionState>,
 }
 
@@ -204,9 +205,9 @@ pub enum WaitFor {
     Replication,
 }
 
-impl Partition {
+impl<D: Directory> Partition<D> {
     /// A partition whose log is yet to be opened.
-    pub fn new(topic: Arc<Topic>, index: i32, dir: Arc<LogDirState>, node_id: i32) -> Partition {
+    pub fn new(topic: Arc<Topic>, index: i32, dir: Arc<D>, node_id: i32) -> Partition<D> {
         let state = PartitionState {
             role: Role::Loading,
             leader_epoch: -1,
@@ -265,7 +266,7 @@ impl Partition {
     /// Gives the mutex back, and the partition to its directory's writer if there is something to
     /// write: at once, or later where all of it lies in the block cache and it is not much.
     pub fn unlock_and_write(self: &Arc<Self>, state: MutexGuard<'_, PartitionState>) {
-        let flush_bytes = self.dir.flush_bytes;
+        let flush_bytes = self.dir.flush_bytes();
         self.unlock_and_write_from(state, flush_bytes);
     }
 
@@ -286,11 +287,11 @@ impl Partition {
         if is_due && !state.queued {
             state.queued = true;
             drop(state);
-            self.dir.writer.push(Arc::clone(self));
+            self.dir.write(Arc::clone(self));
         } else if !is_due && !state.queued && !state.queued_later {
             state.queued_later = true;
             drop(state);
-            self.dir.writer.push_later(Arc::clone(self));
+            self.dir.write_later(Arc::clone(self));
         }
     }
 }
@@ -337,7 +338,7 @@ impl PartitionState {
 
     /// Checks the leader epoch that a client believes in; -1 = it does not say (KIP-320).
     pub fn check_epoch(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
-        if is_planted(Bug::AcceptAnyLeaderEpoch) {
+        if is_injected(Fault::AcceptAnyLeaderEpoch) {
             return Ok(());
         }
         if current_leader_epoch < 0 || current_leader_epoch == self.leader_epoch {
@@ -351,9 +352,9 @@ impl PartitionState {
 
     /// Takes the controller's decision. False for one that is older than what is known.
     ///
-    /// A follower that is to lead is `Loading` until [`PartitionState::take_office`]: its log may
+    /// A follower that is to lead is `Loading` until [`PartitionState::finish_transition`]: its log may
     /// be in the middle of a truncation, and where its epoch begins is known only behind that.
-    pub fn set_leadership(&mut self, decision: Decision<'_>, now_ms: i64) -> bool {
+    pub fn set_leadership(&mut self, decision: LeaderAndIsr<'_>, now_ms: i64) -> bool {
         if decision.leader_epoch < self.leader_epoch {
             return false;
         }
@@ -404,7 +405,7 @@ impl PartitionState {
 
     /// The log is open, and nothing of an earlier decision is under way: from now on the partition
     /// does what the last decision says.
-    pub fn take_office(&mut self) {
+    pub fn finish_transition(&mut self) {
         if self.leader.is_none() {
             self.role = Role::Leader;
             self.led_since = self.leader_epoch;
@@ -456,15 +457,15 @@ impl PartitionState {
 
     /// A batch was appended: counts it, and tells whoever waited for the gate where it stands above
     /// the batch already.
-    pub fn appended(&mut self, appended: &Appended, dir: &LogDirState, outbox: &mut Outbox) {
+    pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
         self.count_unwritten(dir);
         if appended.is_gated && self.release(appended.appended_bytes, outbox) {
-            dir.syncer.high_watermark_moved();
+            dir.high_watermark_moved();
         }
     }
 
     /// Tells the directory what of the log is not in files by now.
-    pub fn count_unwritten(&mut self, dir: &LogDirState) {
+    pub fn count_unwritten(&mut self, dir: &impl Directory) {
         let now = self.log.as_ref().map(Log::unwritten).unwrap_or_default();
         dir.count(std::mem::replace(&mut self.unwritten, now), now);
     }
@@ -492,7 +493,7 @@ impl PartitionState {
             Role::Loading => None,
             _ if !has_enough => None,
             #[cfg(feature = "sim")]
-            _ if is_planted(Bug::HighWatermarkAboveGate) => {
+            _ if is_injected(Fault::HighWatermarkAboveGate) => {
                 let end = log.log_end_offset();
                 let offset = high_watermark(self.node_id, end, &self.members, &self.followers);
                 log.force_high_watermark(offset.unwrap_or(0));
@@ -547,7 +548,7 @@ fn answer_up_to(waiters: &mut BTreeSet<ProduceWaiter>, mark: i64, outbox: &mut O
 }
 
 fn answer(waiter: &ProduceWaiter, error: ErrorCode, outbox: &mut Outbox) {
-    let message = Message::Produced {
+    let message = NetworkEvent::Produced {
         token: waiter.token,
         sequence: waiter.sequence,
         index: waiter.index,

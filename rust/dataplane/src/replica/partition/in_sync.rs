@@ -3,12 +3,12 @@
 use pyrklog_log::{Isolation, Log};
 
 use super::{PartitionState, Role};
-use crate::followers::{Follower, NEVER_MS};
-use crate::inbox::{Message, Token};
-use crate::outbox::Outbox;
-use crate::planted::{Bug, is_planted};
-use crate::replica_selector::Candidate;
-use crate::request_channel::Place;
+use crate::base::ids::{Place, Token};
+use crate::base::injected_faults::{Fault, is_injected};
+use crate::base::network_event::NetworkEvent;
+use crate::control::outbox::Outbox;
+use crate::replica::replica_progress::{Follower, NEVER_MS};
+use crate::replica::replica_selector::Candidate;
 
 /// How long a confirmation holds. A leader that nobody hears is led around after 250 ms at the
 /// earliest (docs/cluster.md, section 7).
@@ -54,7 +54,7 @@ pub struct DoubtWaiter {
 
 impl PartitionState {
     /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
-    /// written, `is_held` is [`crate::api::LeaderSpec::is_held`]. False where this broker does not
+    /// written, `is_held` is [`crate::control::api::LeaderSpec::is_held`]. False where this broker does not
     /// lead in that epoch, or where one that would join lacks by now what the high watermark has
     /// passed: it is told again when it has it.
     pub fn set_isr(
@@ -91,13 +91,13 @@ impl PartitionState {
     /// broker. Nor as long as the controller counts on others, whatever `min.insync.replicas` is
     /// here by now: it may have decided by another one.
     pub(super) fn has_enough_in_sync(&self) -> bool {
-        let moves_anyway = is_planted(Bug::AckBelowMinIsr) || is_planted(Bug::MoveWhileHeld);
+        let moves_anyway = is_injected(Fault::AckBelowMinIsr) || is_injected(Fault::MoveWhileHeld);
         self.has_min_isr() && (!self.is_held || moves_anyway)
     }
 
     /// Whether enough replicas are in sync for acks=-1.
     pub fn has_min_isr(&self) -> bool {
-        self.isr.len() >= self.min_isr() || is_planted(Bug::AckBelowMinIsr)
+        self.isr.len() >= self.min_isr() || is_injected(Fault::AckBelowMinIsr)
     }
 
     /// `min.insync.replicas`, and no more than there are replicas (Kafka's `effectiveMinIsr`).
@@ -108,7 +108,7 @@ impl PartitionState {
 
     /// How far the log of a follower has to reach.
     fn needed_to_join(&self, log: &Log) -> i64 {
-        match is_planted(Bug::JoinBeforeEpochStart) {
+        match is_injected(Fault::JoinBeforeEpochStart) {
             true => log.high_watermark(),
             false => log.high_watermark().max(self.epoch_start),
         }
@@ -243,7 +243,7 @@ impl PartitionState {
     /// A follower has confirmed: who waits for one of them looks again.
     pub fn wake_doubting(&mut self, outbox: &mut Outbox) {
         for (_, waiter) in self.doubt_waiters.drain() {
-            let message = Message::FetchWake {
+            let message = NetworkEvent::FetchWake {
                 token: waiter.place.token,
                 wait: waiter.wait,
                 must_answer: false,

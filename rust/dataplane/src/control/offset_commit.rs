@@ -2,25 +2,22 @@
 //!
 //! A network thread decodes the request; the control plane looks at who commits, *stages* it in the
 //! group's [`OffsetTable`] and hands it back among others of its partition of `__consumer_offsets`
-//! ([`crate::DataPlane::append_commits`]). Its records, the table and the answer are then made here.
+//! ([`crate::DataPlane::append_commits`]). Its records, the table and the answer are then made
+//! without it ([`crate::control::commit_batch`]).
 //! Requests that name a partition which does not exist go the general way.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::membership::Membership;
 use pyrklog_wire::offset_commit::{NO_RETENTION, OffsetCommitRequest, OffsetCommitTopic};
-use pyrklog_wire::offset_records::{self, NO_EXPIRY, OffsetValue, STRING_MAX_BYTES};
+use pyrklog_wire::offset_records::{NO_EXPIRY, OffsetValue, STRING_MAX_BYTES};
 
-use crate::api::{ControlRequest, Event};
-use crate::image::Image;
-use crate::inbox::{Answer, Message};
-use crate::offset_table::{CommittedOffset, OffsetTable, Ticket};
-use crate::outbox::Outbox;
-use crate::request_channel::RequestChannel;
-use crate::shared::Shared;
-use crate::waiting_memory::Charge;
+use crate::base::waiting_memory::Charge;
+use crate::control::control_request::ControlRequest;
+use crate::control::image::Image;
+use crate::control::offset_table::{CommittedOffset, OffsetTable, Ticket};
 
 /// What a record takes beside its strings: numbers, lengths and the record's own frame.
 const RECORD_FIXED_BYTES: usize = 64;
@@ -43,24 +40,31 @@ pub struct OffsetCommit {
     /// Its memory, if it waits for replication: until that is over, also when its client has been
     /// answered before.
     charge: OnceLock<Charge>,
-    /// Weak: events that nobody fetches any more must not keep the plane alive.
-    shared: Weak<Shared>,
+    /// The newest image.
+    images: Arc<ArcSwap<Image>>,
     /// The image in which all its partitions were looked up.
     image_version: u64,
 }
 
 impl OffsetCommit {
-    /// Decodes a request. It goes up as any other where it is malformed, names nothing, or
-    /// something that does not exist or cannot be written.
-    pub fn event(request: ControlRequest, image: &Image, shared: &Arc<Shared>) -> Event {
+    /// Decodes a request.
+    ///
+    /// # Errors
+    /// One that is malformed, names nothing, or something that does not exist or cannot be written:
+    /// it goes up as any other.
+    pub fn decode(
+        request: ControlRequest,
+        images: &Arc<ArcSwap<Image>>,
+    ) -> Result<OffsetCommit, ControlRequest> {
+        let image = images.load();
         let body = &request.body;
         let Ok(decoded) = OffsetCommitRequest::decode(body, request.api_version) else {
-            return Event::Request(request);
+            return Err(request);
         };
         let group_bytes = decoded.membership.of(body).group_id.len();
         let (mut metadata_units, mut size_bytes) = (0, 0);
         let mut is_plain = group_bytes <= STRING_MAX_BYTES && !decoded.topics.is_empty();
-        is_plain &= all_exist(&decoded, body, image);
+        is_plain &= all_exist(&decoded, body, &image);
         for topic in &decoded.topics {
             let name = topic.name.text(body);
             is_plain &= !topic.partitions.is_empty();
@@ -72,18 +76,18 @@ impl OffsetCommit {
             }
         }
         if !is_plain {
-            return Event::Request(request);
+            return Err(request);
         }
-        Event::OffsetCommit(Arc::new(OffsetCommit {
+        Ok(OffsetCommit {
             request,
             decoded,
             metadata_units,
             size_bytes,
             staged: OnceLock::new(),
             charge: OnceLock::new(),
-            shared: Arc::downgrade(shared),
+            images: Arc::clone(images),
             image_version: image.version(),
-        }))
+        })
     }
 
     /// Who commits.
@@ -96,6 +100,22 @@ impl OffsetCommit {
         self.metadata_units
     }
 
+    /// Holds its memory while it waits for replication, as `charge` counts it; once.
+    pub fn hold(&self, charge: impl FnOnce() -> Charge) {
+        self.charge.get_or_init(charge);
+    }
+
+    /// The body of its answer, with the same error for all offsets.
+    pub fn encode_answer(&self, error: ErrorCode) -> Vec<u8> {
+        let ControlRequest {
+            api_version, body, ..
+        } = &self.request;
+        let mut answer = Vec::with_capacity(64);
+        self.decoded
+            .encode_answer(body, *api_version, error, &mut answer);
+        answer
+    }
+
     /// About what its records take in a batch.
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
@@ -105,10 +125,7 @@ impl OffsetCommit {
     /// said before, or where a partition has ceased to exist since: whoever forgets the offsets of
     /// deleted topics may have been here already.
     pub fn stage(&self, table: &Arc<OffsetTable>, ticket: Ticket) -> bool {
-        let Some(shared) = self.shared.upgrade() else {
-            return false;
-        };
-        let image = shared.image.load();
+        let image = self.images.load();
         let is_known = image.version() == self.image_version
             || all_exist(&self.decoded, &self.request.body, &image);
         if !is_known {
@@ -126,7 +143,8 @@ impl OffsetCommit {
         is_first
     }
 
-    fn values(&self, now_ms: i64) -> impl Iterator<Item = (&str, i32, OffsetValue<'_>)> {
+    /// (topic, partition, value) of each offset.
+    pub fn values(&self, now_ms: i64) -> impl Iterator<Item = (&str, i32, OffsetValue<'_>)> {
         let body = &self.request.body;
         let retention_ms = self.decoded.retention_ms;
         let expire_ms = match retention_ms {
@@ -146,7 +164,7 @@ impl OffsetCommit {
     }
 
     /// The append is over; `base_offset` is that of its first record. The next commit's.
-    fn finish(&self, error: ErrorCode, base_offset: i64, now_ms: i64) -> i64 {
+    pub fn finish(&self, error: ErrorCode, base_offset: i64, now_ms: i64) -> i64 {
         let Some((table, ticket)) = self.staged.get() else {
             return base_offset;
         };
@@ -165,130 +183,6 @@ impl OffsetCommit {
         });
         table.finish(*ticket, offsets);
         record_offset
-    }
-
-    fn answer(&self, error: ErrorCode, channel: &RequestChannel, outbox: &mut Outbox) {
-        let ControlRequest {
-            id,
-            api_version,
-            body,
-            ..
-        } = &self.request;
-        let Some((place, next)) = channel.finish(*id) else {
-            return;
-        };
-        let mut answer = Vec::with_capacity(64);
-        self.decoded
-            .encode_answer(body, *api_version, error, &mut answer);
-        let message = Message::Reply {
-            token: place.token,
-            request: *id,
-            answer: Answer::Body(answer, None),
-        };
-        outbox.push(place.thread, message);
-        if let Some(next) = next {
-            outbox.unblock(next);
-        }
-    }
-}
-
-/// Commits whose records share a batch of `__consumer_offsets`.
-#[derive(Debug)]
-pub struct CommitBatch {
-    commits: Vec<Arc<OffsetCommit>>,
-    now_ms: i64,
-    channel: Arc<RequestChannel>,
-    is_answered: AtomicBool,
-}
-
-impl CommitBatch {
-    /// Staged commits, stamped with `now_ms`.
-    pub fn new(
-        commits: Vec<Arc<OffsetCommit>>,
-        now_ms: i64,
-        channel: Arc<RequestChannel>,
-    ) -> CommitBatch {
-        CommitBatch {
-            commits,
-            now_ms,
-            channel,
-            is_answered: AtomicBool::new(false),
-        }
-    }
-
-    /// Whether all are answered.
-    pub fn is_answered(&self) -> bool {
-        self.is_answered.load(Ordering::Acquire)
-    }
-
-    /// The records in order.
-    pub fn records(&self) -> CommitRecords {
-        let mut records = CommitRecords::default();
-        for commit in &self.commits {
-            let group_id = commit.membership().group_id;
-            for (topic, partition, value) in commit.values(self.now_ms) {
-                offset_records::encode_key(group_id, topic, partition, &mut records.bytes);
-                let key_end = records.bytes.len();
-                value.encode(&mut records.bytes);
-                records.ends.push((key_end, records.bytes.len()));
-            }
-        }
-        records
-    }
-
-    /// Those that are not answered yet wait for replication, and need no place for that.
-    pub fn park(&self, outbox: &mut Outbox) {
-        let memory = &self.channel.waiting_memory().commits;
-        for commit in &self.commits {
-            let ControlRequest { session, body, .. } = &commit.request;
-            let charge = || memory.charge_anyway(session.host, body.len());
-            commit.charge.get_or_init(charge);
-            if let Some(next) = self.channel.park_charged(commit.request.id) {
-                outbox.unblock(next);
-            }
-        }
-    }
-
-    /// The append is over: the tables learn of it, the clients get their answers.
-    pub fn finish(&self, error: ErrorCode, base_offset: i64, outbox: &mut Outbox) {
-        let mut next_offset = base_offset;
-        for commit in &self.commits {
-            next_offset = commit.finish(error, next_offset, self.now_ms);
-        }
-        self.answer(commit_error(error), outbox);
-    }
-
-    /// The clients have waited long enough. What becomes of the records is seen later.
-    pub fn time_out(&self, outbox: &mut Outbox) {
-        self.answer(commit_error(ErrorCode::REQUEST_TIMED_OUT), outbox);
-    }
-
-    fn answer(&self, error: ErrorCode, outbox: &mut Outbox) {
-        if self.is_answered.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        for commit in &self.commits {
-            commit.answer(error, &self.channel, outbox);
-        }
-    }
-}
-
-/// Keys and values, one after the other in one piece of memory.
-#[derive(Debug, Default)]
-pub struct CommitRecords {
-    bytes: Vec<u8>,
-    ends: Vec<(usize, usize)>,
-}
-
-impl CommitRecords {
-    /// Key and value of each.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-        let mut start = 0;
-        self.ends.iter().map(move |&(key_end, end)| {
-            let record = (&self.bytes[start..key_end], Some(&self.bytes[key_end..end]));
-            start = end;
-            record
-        })
     }
 }
 
@@ -327,23 +221,5 @@ fn utf16_units(text: &str) -> usize {
         text.len()
     } else {
         text.encode_utf16().count()
-    }
-}
-
-/// What a client is told when its offsets could not be written, as in Kafka;
-/// `groups/persistence.py` has the same table for what it appends itself.
-pub fn commit_error(error: ErrorCode) -> ErrorCode {
-    match error {
-        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
-        | ErrorCode::NOT_ENOUGH_REPLICAS
-        | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND => ErrorCode::COORDINATOR_NOT_AVAILABLE,
-        ErrorCode::NOT_LEADER_OR_FOLLOWER
-        | ErrorCode::FENCED_LEADER_EPOCH
-        | ErrorCode::KAFKA_STORAGE_ERROR => ErrorCode::NOT_COORDINATOR,
-        ErrorCode::NETWORK_EXCEPTION => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode::MESSAGE_TOO_LARGE
-        | ErrorCode::RECORD_LIST_TOO_LARGE
-        | ErrorCode::INVALID_FETCH_SIZE => ErrorCode::INVALID_COMMIT_OFFSET_SIZE,
-        other => other,
     }
 }

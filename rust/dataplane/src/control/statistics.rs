@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::api::InternalRead;
+use crate::control::api::InternalRead;
 
 /// API keys up to this have a counter of their own.
 const API_KEYS: usize = 80;

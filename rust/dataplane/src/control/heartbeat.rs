@@ -5,7 +5,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::heartbeat::{self, encode_answer};
 use pyrklog_wire::membership::{Membership, MembershipFields};
 
-use crate::api::{ControlRequest, Event};
+use crate::control::control_request::ControlRequest;
 
 /// See the module.
 #[derive(Debug)]
@@ -16,11 +16,14 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Decodes a request; a malformed one goes up as any other.
-    pub fn event(request: ControlRequest) -> Event {
+    /// Decodes a request.
+    ///
+    /// # Errors
+    /// A malformed one, which goes up as any other.
+    pub fn decode(request: ControlRequest) -> Result<Heartbeat, ControlRequest> {
         match heartbeat::decode(&request.body, request.api_version) {
-            Ok(fields) => Event::Heartbeat(Box::new(Heartbeat { request, fields })),
-            Err(_) => Event::Request(request),
+            Ok(fields) => Ok(Heartbeat { request, fields }),
+            Err(_) => Err(request),
         }
     }
 

@@ -18,20 +18,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::api::RequestId;
-use crate::hash::FastMap;
-use crate::inbox::Token;
-use crate::memory_budget::MemoryBudget;
-use crate::waiting_memory::{Charge, WaitingMemory};
-
-/// Which connection of which network thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// Index of the network thread.
-    pub thread: usize,
-    /// The connection.
-    pub token: Token,
-}
+use crate::base::hash::FastMap;
+use crate::base::ids::{Place, RequestId};
+use crate::base::memory_budget::MemoryBudget;
+use crate::base::waiting_memory::{Charge, WaitingMemory};
 
 /// A request, as far as the channel has to know it.
 #[derive(Clone, Copy, Debug)]
@@ -277,7 +267,8 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::waiting_memory::REQUEST_FIXED_BYTES;
+    use crate::base::ids::Token;
+    use crate::base::waiting_memory::REQUEST_FIXED_BYTES;
 
     fn budget() -> Arc<MemoryBudget> {
         Arc::new(MemoryBudget::new(100))

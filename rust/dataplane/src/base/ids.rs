@@ -1,0 +1,45 @@
+//! Names of things that cross rooms, and values that several rooms agree on.
+
+/// 16 bytes of a topic id (KIP-516), big-endian as on the wire; all zero means "none".
+pub type TopicId = [u8; 16];
+
+/// Tickets complete as [`Event::Ticket`].
+pub type TicketId = u64;
+
+/// Requests are answered with `reply` or `resume`.
+pub type RequestId = u64;
+
+/// Names one connection of one network thread: slot and generation in one word, so that a message
+/// for a connection that is gone reaches nobody.
+pub type Token = u64;
+
+/// Which connection of which network thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the network thread.
+    pub thread: usize,
+    /// The connection.
+    pub token: Token,
+}
+
+/// Names one queue of the reader pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueId {
+    /// Index of the log directory.
+    pub dir: u16,
+    /// Index of the queue among the directory's.
+    pub place: u16,
+}
+
+impl QueueId {
+    /// Whether both belong to one log directory.
+    pub fn shares_dir(self, other: QueueId) -> bool {
+        self.dir == other.dir
+    }
+}
+
+/// No timer.
+pub const NEVER_MS: i64 = i64::MAX;
+
+/// The replica id of tools that compare replicas: any replica serves them, to the end of its log.
+pub const DEBUGGING_REPLICA_ID: i32 = -2;
