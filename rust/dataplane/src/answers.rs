@@ -135,7 +135,7 @@ pub fn report(cx: &Context, conn: &Connection, close: &Close) {
 /// Ends everything at once (the plane was dropped without a shutdown).
 pub fn stop_all(shared: &Arc<Shared>) {
     shared.is_stopping.store(true, Ordering::Release);
-    for inbox in &shared.inboxes {
+    for inbox in shared.inboxes.iter() {
         inbox.send(NetworkEvent::Stop);
     }
 }

@@ -6,6 +6,7 @@ pub mod hash;
 pub mod ids;
 pub mod inbox;
 pub mod injected_faults;
+pub mod mailbox;
 pub mod memory_budget;
 pub mod network_event;
 pub mod pace;

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyrklog_log::{Slice, Wait};
 
 use crate::base::ids::{Place, QueueId};
+use crate::base::mailbox::Mailbox;
 use crate::fetch_read::{PartitionRead, View, read_partition};
 use crate::fetch_session::Target;
 use crate::log_dir::Partition;
 use crate::read_path::COPY_BUFFER_BYTES;
 use crate::reader_pool::ReaderPool;
-use crate::reader_queue::{Desk, STUCK_MS, Step};
+use crate::reader_queue::{Desk, Job, STUCK_MS, Step};
 
 /// Beyond a fetch's own wait, a read is not given up before this while the fetch has something
 /// else to say: the next fetch would only ask for it again.
@@ -182,11 +183,27 @@ pub struct FetchJob {
     pub view: View,
     /// The reads.
     pub parts: Vec<ColdPart>,
+    /// How they wait for the disk.
+    pub wait: Wait,
+    /// Takes it back to its connection.
+    pub mailbox: Arc<dyn Mailbox<Box<FetchJob>>>,
+}
+
+impl Job for FetchJob {
+    fn run(mut self: Box<Self>, desk: &Desk<'_>, buffer: &mut Vec<u8>) {
+        self.read(desk, buffer);
+        let mailbox = Arc::clone(&self.mailbox);
+        mailbox.post(self.ticket.place, self);
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.ticket.is_abandoned()
+    }
 }
 
 impl FetchJob {
-    /// Does the reads; waits for the disk, as `wait` says. `buffer` is the thread's.
-    pub fn read(&mut self, desk: &Desk<'_>, buffer: &mut Vec<u8>, wait: Wait) {
+    fn read(&mut self, desk: &Desk<'_>, buffer: &mut Vec<u8>) {
+        let wait = self.wait;
         for part in &mut self.parts {
             if self.ticket.is_abandoned() {
                 return;

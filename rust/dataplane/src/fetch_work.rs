@@ -11,10 +11,10 @@ use crate::base::ids::{Place, QueueId, Token};
 use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::control::api::ReadPath;
 use crate::fetch_read::{PartitionRead, View, bound, read_partition, redirect};
 use crate::fetch_session::FetchContext;
 use crate::log_dir::Partition;
-use crate::reader::Job;
 use crate::reader_pool::ReaderPool;
 use crate::replica::partition::{CONFIRMED_WITHIN_MS, FetchWaiter};
 use crate::shared::Shared;
@@ -358,15 +358,19 @@ impl FetchWork {
                 ticket: ticket.clone(),
                 view: self.view,
                 parts: own.map(|(_, part)| part).collect(),
+                wait: match cx.shared.config.fetch_read_path {
+                    ReadPath::Auto | ReadPath::Copy => Wait::PastCache,
+                    ReadPath::Sendfile => Wait::Blocking,
+                },
+                mailbox: cx.shared.inboxes.clone(),
             });
-            match cx.shared.readers.submit(queue, Job::Fetch(job)) {
+            match cx.shared.readers.submit(queue, job) {
                 Ok(()) => reading.add(&ticket),
-                Err(Job::Fetch(job)) => {
+                Err(job) => {
                     for part in &job.parts {
                         self.parts[part.position].is_given_up = true;
                     }
                 }
-                Err(_) => {}
             }
         }
         if reading.is_done() {

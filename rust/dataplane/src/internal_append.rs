@@ -53,7 +53,7 @@ pub fn append_commits(
     if !batch.is_answered() {
         let mut outbox = shared.outbox();
         batch.park(&mut outbox);
-        outbox.deliver(&**shared);
+        outbox.deliver(shared);
     }
     batch
 }
@@ -70,7 +70,7 @@ fn append_for<'r>(
             shared.statistics.internal.refused();
             let mut outbox = shared.outbox();
             done.tell(error, -1, &mut outbox);
-            outbox.deliver(&**shared);
+            outbox.deliver(shared);
         }
     }
 }

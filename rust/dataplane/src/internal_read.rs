@@ -14,9 +14,12 @@ use pyrklog_wire::records::walk_records;
 
 use crate::base::ids::TicketId;
 use crate::control::api::{Event, InternalBatch, InternalRead, TicketOutcome};
+use crate::control::event_queue::EventQueue;
 use crate::control::internal_read_work::InternalReadWork;
 use crate::control::outbox::Outbox;
-use crate::reader::Job;
+use crate::control::statistics::Statistics;
+use crate::log_dir::Registry;
+use crate::reader_queue::{Desk, Job};
 use crate::shared::Shared;
 
 /// See [`crate::DataPlane::read_internal`].
@@ -38,7 +41,7 @@ pub fn read_internal(
     };
     let mut outbox = shared.outbox();
     begin(shared, work, &mut outbox);
-    outbox.deliver(&**shared);
+    outbox.deliver(shared);
     ticket
 }
 
@@ -64,39 +67,48 @@ fn begin(shared: &Arc<Shared>, mut work: InternalReadWork, outbox: &mut Outbox) 
     }
 }
 
-/// Fails the reads that no reader has taken, at the end of the plane.
-pub fn abandon(shared: &Shared) {
-    let mut outbox = shared.outbox();
-    for job in shared.readers.take_left() {
-        match job {
-            Job::InternalRead(work) => {
-                let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);
-                outbox.complete_ticket(work.ticket, outcome);
+/// A read, with what it is done in.
+#[derive(Debug)]
+pub struct InternalReadJob {
+    /// What to read.
+    pub work: InternalReadWork,
+    /// Where.
+    pub registry: Arc<Registry>,
+    /// What is counted.
+    pub statistics: Arc<Statistics>,
+    /// Whom to tell.
+    pub events: Arc<EventQueue>,
+}
+
+impl Job for InternalReadJob {
+    fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+        let outcome = match read(&self.work, &self.registry) {
+            Ok(read) => {
+                self.statistics.internal.read(&read);
+                TicketOutcome::InternalRead(read)
             }
-            Job::Digest(work) => work.fail(shared, ErrorCode::NOT_LEADER_OR_FOLLOWER),
-            _ => {}
-        }
+            Err(error) => self.work.failed(error),
+        };
+        self.complete(outcome);
     }
-    outbox.deliver(shared);
+
+    fn fail(&self) {
+        self.complete(self.work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    }
 }
 
-/// Reads, and completes the ticket; may wait for the disk.
-pub fn run(work: InternalReadWork, shared: &Shared) {
-    let outcome = match read(&work, shared) {
-        Ok(read) => {
-            shared.statistics.internal.read(&read);
-            TicketOutcome::InternalRead(read)
-        }
-        Err(error) => work.failed(error),
-    };
-    shared.events.push(Event::Ticket {
-        id: work.ticket,
-        outcome,
-    });
+impl InternalReadJob {
+    fn complete(&self, outcome: TicketOutcome) {
+        self.events.push(Event::Ticket {
+            id: self.work.ticket,
+            outcome,
+        });
+    }
 }
 
-fn read(work: &InternalReadWork, shared: &Shared) -> Result<InternalRead, ErrorCode> {
-    let (span, location) = locate(work, shared)?;
+/// May wait for the disk.
+fn read(work: &InternalReadWork, registry: &Registry) -> Result<InternalRead, ErrorCode> {
+    let (span, location) = locate(work, registry)?;
     let Some(location) = location else {
         return Ok(span.nothing());
     };
@@ -111,9 +123,11 @@ fn read(work: &InternalReadWork, shared: &Shared) -> Result<InternalRead, ErrorC
 }
 
 /// Where to read; no location at the end.
-fn locate(work: &InternalReadWork, shared: &Shared) -> Result<(Span, Option<Location>), ErrorCode> {
-    let partition = shared
-        .registry
+fn locate(
+    work: &InternalReadWork,
+    registry: &Registry,
+) -> Result<(Span, Option<Location>), ErrorCode> {
+    let partition = registry
         .partition(&work.topic, work.partition)
         .ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
     let mut state = partition.lock();

@@ -169,7 +169,7 @@ fn take_up(
     state.release(usize::MAX, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(&**shared);
+    outbox.deliver(shared);
     Ok(partition)
 }
 

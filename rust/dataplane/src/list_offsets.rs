@@ -20,6 +20,7 @@ use pyrklog_wire::list_offsets::{
 
 use crate::base::clock::mono_ms;
 use crate::base::ids::{DEBUGGING_REPLICA_ID, Place, Token};
+use crate::base::mailbox::Mailbox;
 use crate::cold_reads::{ReadTicket, Reading};
 use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
@@ -28,8 +29,7 @@ use crate::dispatch::Step;
 use crate::log_dir::Partition;
 use crate::output::borrow_memory;
 use crate::produce::why_not_held;
-use crate::reader::Job;
-use crate::reader_queue::Desk;
+use crate::reader_queue::{Desk, Job};
 use crate::replica::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter};
 use crate::replies;
 
@@ -74,6 +74,20 @@ pub struct LookUpJob {
     /// Whose they are.
     pub ticket: ReadTicket,
     queries: Vec<Query>,
+    /// Takes it back to its connection.
+    mailbox: Arc<dyn Mailbox<Box<LookUpJob>>>,
+}
+
+impl Job for LookUpJob {
+    fn run(mut self: Box<Self>, desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+        self.look_up(desk);
+        let mailbox = Arc::clone(&self.mailbox);
+        mailbox.post(self.ticket.place, self);
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.ticket.is_abandoned()
+    }
 }
 
 #[derive(Debug)]
@@ -230,8 +244,9 @@ fn hand_over(cx: &Context, conn: &Connection, work: &mut ListOffsetsWork, mut qu
         let job = LookUpJob {
             ticket: ticket.clone(),
             queries,
+            mailbox: cx.shared.inboxes.clone(),
         };
-        if readers.submit(queue, Job::LookUp(Box::new(job))).is_ok() {
+        if readers.submit(queue, Box::new(job)).is_ok() {
             work.reading.add(&ticket);
         }
     }

@@ -1,12 +1,17 @@
 //! What a network thread is told.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use crate::acceptor::NewConnection;
-use crate::base::ids::Token;
+use crate::base::ids::{Place, Token};
+use crate::base::inbox::Inbox;
+use crate::base::mailbox::Mailbox;
 use crate::base::network_event::NetworkEvent;
 use crate::cold_reads::FetchJob;
 use crate::connection::Connection;
 use crate::list_offsets::LookUpJob;
-use crate::reader::SendWork;
+use crate::send_job::SendWork;
 use crate::validators::ValidateJob;
 
 /// See the module.
@@ -53,3 +58,40 @@ impl From<NetworkEvent> for Message {
         Message::Event(event)
     }
 }
+
+/// The inboxes of all network threads.
+#[derive(Debug)]
+pub struct Inboxes(Vec<Arc<Inbox<Message>>>);
+
+impl Inboxes {
+    /// For so many threads. Errors: no file descriptor left.
+    pub fn new(threads: usize) -> std::io::Result<Inboxes> {
+        let inboxes = (0..threads).map(|_| Inbox::new().map(Arc::new));
+        Ok(Inboxes(inboxes.collect::<Result<_, _>>()?))
+    }
+}
+
+impl Deref for Inboxes {
+    type Target = [Arc<Inbox<Message>>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// Each kind of job comes back as a message of its own.
+macro_rules! mailbox {
+    ($job:ty, $message:ident { $field:ident }) => {
+        impl Mailbox<Box<$job>> for Inboxes {
+            fn post(&self, place: Place, $field: Box<$job>) {
+                let token = place.token;
+                self.0[place.thread].send(Message::$message { token, $field });
+            }
+        }
+    };
+}
+
+mailbox!(FetchJob, FetchRead { job });
+mailbox!(ValidateJob, Validated { job });
+mailbox!(LookUpJob, OffsetsListed { job });
+mailbox!(SendWork, Sent { work });

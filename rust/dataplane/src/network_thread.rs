@@ -145,7 +145,7 @@ impl NetworkThread {
             let soon_ms = self.cx.now.mono_ms + sweep::HUNGRY_MS;
             self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
         }
-        self.cx.outbox.deliver(&*self.cx.shared);
+        self.cx.outbox.deliver(&self.cx.shared);
     }
 
     /// Turns on the caller's thread until there is nothing to do at this time.
@@ -456,7 +456,7 @@ impl NetworkThread {
             // Another thread wakes up while this one sends; who waits on this one goes first, where
             // that delays nobody for long.
             conn.gave_way = self.cx.outbox.has_own() && !self.steering.measures();
-            self.cx.outbox.deliver(&*self.cx.shared);
+            self.cx.outbox.deliver(&self.cx.shared);
             if conn.gave_way {
                 self.cx.again.push(conn.token);
                 return Ok(());

@@ -7,7 +7,7 @@ use crate::base::ids::{NEVER_MS, Place};
 use crate::connection::{Close, Connection, Hold, Sending};
 use crate::context::Context;
 use crate::read_path::{Method, Sender, Sent, Stop, choose, copy_out, file_max_bytes};
-use crate::reader::{Job, SendWork};
+use crate::send_job::SendWork;
 
 /// A reader that is at one step for this long hangs with its disk. A reply that was begun cannot be
 /// finished without it: the connection closes, so that its client can ask for something else.
@@ -132,12 +132,14 @@ fn hand_to_reader(cx: &mut Context, conn: &mut Connection, method: Method) {
         sent: 0,
         window_bytes: 0,
         step: std::sync::Arc::clone(&conn.sending_reader.step),
+        readers: std::sync::Arc::clone(&cx.shared.readers),
+        mailbox: cx.shared.inboxes.clone(),
     };
     let due_ms = cx.now.mono_ms + SEND_PATIENCE_MS;
     conn.sending_reader.due_ms = due_ms;
     cx.timers.want(conn.token, due_ms, &mut conn.timer_ms);
     // Never refused: a connection has one at most.
-    let _taken = cx.shared.readers.submit(queue, Job::Send(Box::new(work)));
+    let _taken = cx.shared.readers.submit(queue, Box::new(work));
 }
 
 /// Looks whether the reader that sends gets on; an error when it does not.

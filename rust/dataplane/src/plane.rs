@@ -299,7 +299,7 @@ impl DataPlane {
             partition.dir.syncer.high_watermark_moved();
         }
         drop(state);
-        outbox.deliver(&*self.shared);
+        outbox.deliver(&self.shared);
         is_set
     }
 
@@ -421,7 +421,7 @@ impl DataPlane {
     pub fn time_out_commits(&self, batch: &CommitBatch) {
         let mut outbox = self.shared.outbox();
         batch.time_out(&mut outbox);
-        outbox.deliver(&*self.shared);
+        outbox.deliver(&self.shared);
     }
 
     /// Reads whole batches of a partition of an internal topic, from the one that holds `offset`

@@ -18,9 +18,9 @@
 //! on.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -29,42 +29,12 @@ use pyrklog_log::disk::{LeftOpen, LogDirKey};
 use crate::base::clock::mono_ms;
 use crate::base::hash::WordHash;
 use crate::base::ids::QueueId;
-use crate::reader::{self, Job};
-use crate::reader_queue::{Depth, IDLE_MS, ReaderQueue};
-use crate::shared::Shared;
+use crate::control::event_queue::EventQueue;
+use crate::kept_room;
+use crate::reader_queue::{Depth, Desk, IDLE_MS, Job, Kind, ReaderQueue};
 
 /// After a thread could not be started, the next try.
 const START_RETRY_MS: u64 = 1_000;
-
-/// What a queue is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Reads by offset of some of the topics, and sending.
-    Fetch(u16),
-    /// Reading ahead.
-    Ahead,
-    /// Look-ups by time.
-    LookUp,
-    /// Reads of internal topics.
-    Internal,
-    /// Digests of replicas.
-    Digest,
-    /// Closing files.
-    Close,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Kind::Fetch(number) => write!(f, "fetch-{number}"),
-            Kind::Ahead => f.write_str("ahead"),
-            Kind::LookUp => f.write_str("lookup"),
-            Kind::Internal => f.write_str("internal"),
-            Kind::Digest => f.write_str("digest"),
-            Kind::Close => f.write_str("close"),
-        }
-    }
-}
 
 #[derive(Debug, Default)]
 struct Keeper {
@@ -84,6 +54,7 @@ pub struct ReaderPool {
     /// Threads that run.
     running: Mutex<usize>,
     ended: Condvar,
+    jobs_done: AtomicU64,
 }
 
 /// Queues of a directory besides those of fetches.
@@ -106,15 +77,15 @@ impl ReaderPool {
                 let threads =
                     io_threads / fetch_queues + usize::from(number < io_threads % fetch_queues);
                 let kind = Kind::Fetch(number as u16);
-                queues.push(ReaderQueue::new(dir, kind, threads, IDLE_MS));
+                queues.push(ReaderQueue::new(id(dir, number), kind, threads, IDLE_MS));
             }
-            for kind in OTHER_KINDS {
+            for (place, kind) in (fetch_queues..).zip(OTHER_KINDS) {
                 let threads = match kind {
                     Kind::Ahead | Kind::Internal => io_threads / 2,
                     Kind::LookUp => io_threads / 4,
                     Kind::Digest | Kind::Close | Kind::Fetch(_) => 1,
                 };
-                queues.push(ReaderQueue::new(dir, kind, threads, IDLE_MS));
+                queues.push(ReaderQueue::new(id(dir, place), kind, threads, IDLE_MS));
             }
         }
         ReaderPool {
@@ -125,19 +96,20 @@ impl ReaderPool {
             wake_keeper: Condvar::new(),
             running: Mutex::new(0),
             ended: Condvar::new(),
+            jobs_done: AtomicU64::new(0),
         }
     }
 
     /// The queue for reads of a topic by offset.
     pub fn for_fetch(&self, dir: usize, topic: &str) -> QueueId {
         let hash = WordHash.hash_one(topic) >> 32;
-        self.id(dir, hash as usize % self.fetch_queues)
+        id(dir, hash as usize % self.fetch_queues)
     }
 
     /// The queue for another kind of work.
     fn for_kind(&self, dir: usize, kind: Kind) -> QueueId {
         let place = OTHER_KINDS.iter().position(|other| *other == kind);
-        self.id(dir, self.fetch_queues + place.unwrap_or_default())
+        id(dir, self.fetch_queues + place.unwrap_or_default())
     }
 
     /// The queue for what is read ahead for readers of `queue`.
@@ -160,13 +132,6 @@ impl ReaderPool {
         self.for_kind(dir, Kind::Digest)
     }
 
-    fn id(&self, dir: usize, place: usize) -> QueueId {
-        QueueId {
-            dir: dir as u16,
-            place: place as u16,
-        }
-    }
-
     /// A queue.
     pub fn queue(&self, id: QueueId) -> &ReaderQueue {
         let per_dir = self.fetch_queues + OTHER_KINDS.len();
@@ -177,7 +142,7 @@ impl ReaderPool {
     ///
     /// # Errors
     /// The job, when the queue is full; not for those that are not [bounded](Job::is_bounded).
-    pub fn submit(&self, id: QueueId, job: Job) -> Result<(), Job> {
+    pub fn submit<J: Job + 'static>(&self, id: QueueId, job: Box<J>) -> Result<(), Box<J>> {
         if self.queue(id).push(job)? {
             self.keeper.lock().wanted.push_back(id);
             self.wake_keeper.notify_one();
@@ -190,7 +155,7 @@ impl ReaderPool {
         for (key, files) in files.by_log_dir() {
             let dir = self.dirs.iter().position(|dir| *dir == key);
             let id = self.for_kind(dir.unwrap_or_default(), Kind::Close);
-            if let Err(job) = self.submit(id, Job::Close(files)) {
+            if let Err(job) = self.submit(id, Box::new(Close(files))) {
                 debug_assert!(false, "refused {job:?}");
             }
         }
@@ -199,6 +164,11 @@ impl ReaderPool {
     /// Threads that run, apart from the keeper.
     pub fn threads(&self) -> usize {
         *self.running.lock()
+    }
+
+    /// Jobs that were done so far.
+    pub fn jobs_done(&self) -> u64 {
+        self.jobs_done.load(Ordering::Relaxed)
     }
 
     /// Jobs that wait, over all queues.
@@ -231,7 +201,7 @@ impl ReaderPool {
     }
 
     /// The jobs that no thread took, after the end.
-    pub fn take_left(&self) -> impl Iterator<Item = Job> {
+    pub fn take_left(&self) -> impl Iterator<Item = Box<dyn Job>> {
         let queues = self.queues.iter();
         queues.flat_map(|queue| queue.take_left().into_iter().map(|(_, job)| job))
     }
@@ -266,20 +236,61 @@ impl ReaderPool {
     }
 }
 
+fn id(dir: usize, place: usize) -> QueueId {
+    QueueId {
+        dir: dir as u16,
+        place: place as u16,
+    }
+}
+
+/// Closes files.
+#[derive(Debug)]
+struct Close(LeftOpen);
+
+impl Job for Close {
+    fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+        drop(self.0);
+    }
+
+    fn is_bounded(&self) -> bool {
+        false
+    }
+
+    fn is_counted(&self) -> bool {
+        false
+    }
+}
+
+/// Runs one thread of a queue until it is needed no more.
+fn run(pool: &ReaderPool, id: QueueId) {
+    let Some(desk) = pool.queue(id).enter() else {
+        return;
+    };
+    let mut buffer = Vec::new();
+    while let Some(job) = desk.take() {
+        if job.is_abandoned() {
+            continue;
+        }
+        kept_room::look();
+        let is_counted = job.is_counted();
+        job.run(&desk, &mut buffer);
+        if is_counted {
+            pool.jobs_done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The keeper: starts threads until the pool stops.
-pub fn keep(shared: &Arc<Shared>) {
-    let pool = &shared.readers;
+pub fn keep(pool: &Arc<ReaderPool>, events: &EventQueue) {
     let mut is_told = false;
     while let Some(id) = pool.next_wanted() {
         *pool.running.lock() += 1;
         let queue = pool.queue(id);
         let name = format!("reader-{}-{}", queue.dir, queue.kind);
-        let of_thread = Arc::clone(shared);
+        let of_thread = Arc::clone(pool);
         let run = move || {
-            let pool = Arc::clone(&of_thread.readers);
-            reader::run(&of_thread, id);
-            drop(of_thread);
-            pool.thread_ended();
+            run(&of_thread, id);
+            of_thread.thread_ended();
         };
         let Err(error) = std::thread::Builder::new().name(name).spawn(run) else {
             continue;
@@ -287,7 +298,7 @@ pub fn keep(shared: &Arc<Shared>) {
         pool.thread_ended();
         if !std::mem::replace(&mut is_told, true) {
             let fields = vec![("reason", error.to_string())];
-            shared.events.notice("threads_failed", "error", fields);
+            events.notice("threads_failed", "error", fields);
         }
         pool.start_later(id);
     }

@@ -5,14 +5,14 @@
 //! that is busy from one that is *stuck*: every thread that it may have stands still.
 
 use std::collections::VecDeque;
+use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::clock::mono_ms;
-use crate::reader::Job;
-use crate::reader_pool::Kind;
+use crate::base::ids::QueueId;
 
 /// A step that takes longer than this stands still.
 pub const STUCK_MS: i64 = 1_000;
@@ -22,6 +22,61 @@ pub const IDLE_MS: u64 = 30_000;
 
 /// Reads that wait in one queue; see [`Job::is_bounded`].
 pub const QUEUE_MAX_JOBS: usize = 1_000;
+
+/// Work that may wait for a disk. It holds what it needs, and says itself what came of it.
+pub trait Job: Debug + Send {
+    /// Does it; `buffer` is the thread's.
+    fn run(self: Box<Self>, desk: &Desk<'_>, buffer: &mut Vec<u8>);
+
+    /// Whether a full queue refuses it. Sending is bounded by the connections, each of which has
+    /// at most one such job, and closing by the files that are open.
+    fn is_bounded(&self) -> bool {
+        true
+    }
+
+    /// Whether nobody waits for it any more.
+    fn is_abandoned(&self) -> bool {
+        false
+    }
+
+    /// Whether it counts as a job in the statistics.
+    fn is_counted(&self) -> bool {
+        true
+    }
+
+    /// No thread will take it: the plane ends in order.
+    fn fail(&self) {}
+}
+
+/// What a queue is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads by offset of some of the topics, and sending.
+    Fetch(u16),
+    /// Reading ahead.
+    Ahead,
+    /// Look-ups by time.
+    LookUp,
+    /// Reads of internal topics.
+    Internal,
+    /// Digests of replicas.
+    Digest,
+    /// Closing files.
+    Close,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Fetch(number) => write!(f, "fetch-{number}"),
+            Kind::Ahead => f.write_str("ahead"),
+            Kind::LookUp => f.write_str("lookup"),
+            Kind::Internal => f.write_str("internal"),
+            Kind::Digest => f.write_str("digest"),
+            Kind::Close => f.write_str("close"),
+        }
+    }
+}
 
 /// When a thread began the step at hand.
 #[derive(Debug)]
@@ -57,7 +112,7 @@ impl Step {
 #[derive(Debug, Default)]
 struct Inner {
     /// Each with the time at which it came.
-    jobs: VecDeque<(i64, Job)>,
+    jobs: VecDeque<(i64, Box<dyn Job>)>,
     /// Threads, those included that are being started.
     threads: usize,
     /// Threads that wait for work.
@@ -65,6 +120,8 @@ struct Inner {
     /// Numbers that no thread has.
     free_slots: Vec<usize>,
     is_stopped: bool,
+    /// What is left was taken: nothing is added any more.
+    is_closed: bool,
 }
 
 /// What a queue holds, for whoever watches the broker.
@@ -85,6 +142,8 @@ pub struct Depth {
 /// See the module.
 #[derive(Debug)]
 pub struct ReaderQueue {
+    /// Its name.
+    pub id: QueueId,
     /// What it is for.
     pub kind: Kind,
     /// The log directory.
@@ -100,15 +159,16 @@ pub struct ReaderQueue {
 
 impl ReaderQueue {
     /// A queue served by up to `max_threads` threads, which end when they were idle for `idle_ms`.
-    pub fn new(dir: usize, kind: Kind, max_threads: usize, idle_ms: u64) -> ReaderQueue {
+    pub fn new(id: QueueId, kind: Kind, max_threads: usize, idle_ms: u64) -> ReaderQueue {
         let max_threads = max_threads.max(1);
         let inner = Inner {
             free_slots: (0..max_threads).rev().collect(),
             ..Inner::default()
         };
         ReaderQueue {
+            id,
             kind,
-            dir,
+            dir: usize::from(id.dir),
             max_threads,
             idle: Duration::from_millis(idle_ms),
             inner: Mutex::new(inner),
@@ -121,9 +181,12 @@ impl ReaderQueue {
     /// Adds a job; true when a thread is to be started for it.
     ///
     /// # Errors
-    /// The job, when the queue is full.
-    pub fn push(&self, job: Job) -> Result<bool, Job> {
+    /// The job, when the queue is full or closed.
+    pub fn push<J: Job + 'static>(&self, job: Box<J>) -> Result<bool, Box<J>> {
         let mut inner = self.inner.lock();
+        if inner.is_closed {
+            return Err(job);
+        }
         if inner.jobs.len() >= QUEUE_MAX_JOBS && job.is_bounded() {
             drop(inner);
             self.reject();
@@ -189,9 +252,11 @@ impl ReaderQueue {
         self.wake.notify_all();
     }
 
-    /// The jobs that no thread took.
-    pub fn take_left(&self) -> VecDeque<(i64, Job)> {
-        std::mem::take(&mut self.inner.lock().jobs)
+    /// The jobs that no thread took, after the end; no other is added any more.
+    pub fn take_left(&self) -> VecDeque<(i64, Box<dyn Job>)> {
+        let mut inner = self.inner.lock();
+        inner.is_closed = true;
+        std::mem::take(&mut inner.jobs)
     }
 
     /// A thread begins; `None` when there is no place for it.
@@ -216,7 +281,7 @@ impl Desk<'_> {
     }
 
     /// The next job; `None` when the thread is to end.
-    pub fn take(&self) -> Option<Job> {
+    pub fn take(&self) -> Option<Box<dyn Job>> {
         let queue = self.queue;
         let mut inner = queue.inner.lock();
         queue.steps[self.slot].end();
@@ -250,23 +315,25 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pyrklog_log::disk;
 
-    /// A job like any other: files to be closed.
-    fn job() -> Job {
-        use pyrklog_log::disk::{Disk, OpenMode, RealDisk};
-        let dir = tempfile::tempdir().unwrap();
-        let close = move || {
-            disk::leave_files_open();
-            drop(RealDisk.open(&dir.path().join("f"), OpenMode::Create));
-            disk::take_left_open().unwrap()
-        };
-        Job::Close(std::thread::spawn(close).join().unwrap())
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Job for Nothing {
+        fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {}
+    }
+
+    fn job() -> Box<Nothing> {
+        Box::new(Nothing)
+    }
+
+    fn new_queue(kind: Kind, max_threads: usize, idle_ms: u64) -> ReaderQueue {
+        ReaderQueue::new(QueueId::default(), kind, max_threads, idle_ms)
     }
 
     #[test]
     fn threads_are_asked_for_as_long_as_there_may_be_more() {
-        let queue = ReaderQueue::new(0, Kind::Fetch(0), 2, IDLE_MS);
+        let queue = new_queue(Kind::Fetch(0), 2, IDLE_MS);
         assert!(queue.push(job()).unwrap());
         assert!(queue.push(job()).unwrap());
         assert!(!queue.push(job()).unwrap(), "two are enough");
@@ -278,11 +345,12 @@ mod tests {
         assert!(desk.take().is_none());
         assert_eq!(queue.depth(mono_ms()).running, 0);
         assert_eq!(queue.take_left().len(), 2);
+        assert!(queue.push(job()).is_err(), "nobody would take it");
     }
 
     #[test]
     fn idle_threads_go_and_others_come_in_their_place() {
-        let queue = ReaderQueue::new(0, Kind::Close, 1, 1);
+        let queue = new_queue(Kind::Close, 1, 1);
         for _ in 0..3 {
             assert!(queue.push(job()).unwrap(), "there is none");
             let desk = queue.enter().unwrap();
@@ -293,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_queue_is_stuck_when_each_of_its_threads_stands_still() {
-        let queue = ReaderQueue::new(0, Kind::Fetch(0), 2, IDLE_MS);
+        let queue = new_queue(Kind::Fetch(0), 2, IDLE_MS);
         let desks = [queue.enter().unwrap(), queue.enter().unwrap()];
         assert!(queue.enter().is_none());
         let later_ms = mono_ms() + STUCK_MS + 1_000;

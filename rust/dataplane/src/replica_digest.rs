@@ -23,9 +23,10 @@ use pyrklog_wire::batch::{self, BatchView, Batches};
 
 use crate::base::ids::TicketId;
 use crate::control::api::{DigestRange, DigestedBatch, Event, ReplicaDigest, TicketOutcome};
+use crate::control::event_queue::EventQueue;
 use crate::internal_read::read_whole;
-use crate::reader::Job;
-use crate::reader_queue::Desk;
+use crate::log_dir::Registry;
+use crate::reader_queue::{Desk, Job};
 use crate::shared::Shared;
 
 /// Bytes read at once; a larger batch is read whole.
@@ -38,6 +39,21 @@ pub struct DigestWork {
     topic: Box<str>,
     partition: i32,
     range: DigestRange,
+    registry: Arc<Registry>,
+    events: Arc<EventQueue>,
+}
+
+impl Job for DigestWork {
+    fn run(self: Box<Self>, desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+        match self.digest(desk) {
+            Ok(digest) => self.complete(digest),
+            Err(error) => self.end(error),
+        }
+    }
+
+    fn fail(&self) {
+        self.end(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    }
 }
 
 /// See [`crate::DataPlane::replica_digest`].
@@ -53,13 +69,15 @@ pub fn replica_digest(
         topic: topic.into(),
         partition,
         range,
+        registry: Arc::clone(&shared.registry),
+        events: Arc::clone(&shared.events),
     };
     match shared.registry.partition(topic, partition) {
-        None => work.fail(shared, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        None => work.end(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         Some(held) => {
             let queue = shared.readers.for_digest(held.dir.index);
-            if let Err(Job::Digest(work)) = shared.readers.submit(queue, Job::Digest(work)) {
-                work.fail(shared, ErrorCode::REQUEST_TIMED_OUT);
+            if let Err(work) = shared.readers.submit(queue, Box::new(work)) {
+                work.end(ErrorCode::REQUEST_TIMED_OUT);
             }
         }
     }
@@ -76,27 +94,19 @@ struct Bounds {
 
 impl DigestWork {
     /// Completes the ticket with an error.
-    pub fn fail(&self, shared: &Shared, error: ErrorCode) {
-        self.complete(shared, ReplicaDigest::failed(error.0));
+    fn end(&self, error: ErrorCode) {
+        self.complete(ReplicaDigest::failed(error.0));
     }
 
-    fn complete(&self, shared: &Shared, digest: ReplicaDigest) {
-        shared.events.push(Event::Ticket {
+    fn complete(&self, digest: ReplicaDigest) {
+        self.events.push(Event::Ticket {
             id: self.ticket,
             outcome: TicketOutcome::ReplicaDigest(digest),
         });
     }
 
-    /// Reads, and completes the ticket; waits for the disk.
-    pub fn run(self, shared: &Shared, desk: &Desk<'_>) {
-        match self.digest(shared, desk) {
-            Ok(digest) => self.complete(shared, digest),
-            Err(error) => self.fail(shared, error),
-        }
-    }
-
-    fn digest(&self, shared: &Shared, desk: &Desk<'_>) -> Result<ReplicaDigest, ErrorCode> {
-        let bounds = self.bounds(shared)?;
+    fn digest(&self, desk: &Desk<'_>) -> Result<ReplicaDigest, ErrorCode> {
+        let bounds = self.bounds()?;
         let mut chain = Chain::new(self.range);
         if chain.next < self.range.end
             && (chain.next < bounds.log_start_offset || self.range.end > bounds.log_end_offset)
@@ -105,7 +115,7 @@ impl DigestWork {
         }
         while !chain.is_done() {
             desk.step();
-            let bytes = self.read(shared, &bounds, chain.next)?;
+            let bytes = self.read(&bounds, chain.next)?;
             chain.take(bytes.as_deref());
         }
         Ok(ReplicaDigest {
@@ -122,8 +132,8 @@ impl DigestWork {
         })
     }
 
-    fn bounds(&self, shared: &Shared) -> Result<Bounds, ErrorCode> {
-        let held = shared.registry.partition(&self.topic, self.partition);
+    fn bounds(&self) -> Result<Bounds, ErrorCode> {
+        let held = self.registry.partition(&self.topic, self.partition);
         let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         let mut state = held.lock();
         let leader_epoch = state.leader_epoch;
@@ -137,13 +147,8 @@ impl DigestWork {
     }
 
     /// The bytes from the batch that holds `offset` on; `None` where they cannot be followed.
-    fn read(
-        &self,
-        shared: &Shared,
-        bounds: &Bounds,
-        offset: i64,
-    ) -> Result<Option<Vec<u8>>, ErrorCode> {
-        let held = shared.registry.partition(&self.topic, self.partition);
+    fn read(&self, bounds: &Bounds, offset: i64) -> Result<Option<Vec<u8>>, ErrorCode> {
+        let held = self.registry.partition(&self.topic, self.partition);
         let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         let mut state = held.lock();
         if state.leader_epoch != bounds.leader_epoch {

@@ -243,7 +243,7 @@ fn sums(shared: &Shared, all: &mut Vec<(String, u64)>) {
             "connections_at_limit",
             counters.connections_at_limit.load(Ordering::Relaxed),
         ),
-        ("reader_jobs", counters.reader_jobs.load(Ordering::Relaxed)),
+        ("reader_jobs", shared.readers.jobs_done()),
     ];
     all.extend(
         sums.into_iter()

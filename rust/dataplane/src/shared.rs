@@ -14,7 +14,6 @@ use pyrklog_wire::ErrorCode;
 
 use crate::acceptor::{ConnectionLimits, Listeners, connections_max};
 use crate::base::clock::mono_ms;
-use crate::base::inbox::Inbox;
 use crate::base::memory_budget::MemoryBudget;
 use crate::base::network_event::NetworkEvent;
 use crate::base::replication_quota::ReplicationQuotas;
@@ -29,12 +28,12 @@ use crate::control::request_channel::{RequestChannel, Waiting};
 use crate::control::statistics::Statistics;
 use crate::fetch_session::SessionCache;
 use crate::follower::Fetchers;
+use crate::internal_read::InternalReadJob;
 use crate::log_dir::LogDirState;
 use crate::log_dir::Partition;
 use crate::log_dir::Registry;
-use crate::message::Message;
+use crate::message::Inboxes;
 use crate::placement::Placement;
-use crate::reader::Job;
 use crate::reader_pool::ReaderPool;
 use crate::refused::RefusedRoom;
 use crate::replica::partition::Role;
@@ -53,7 +52,7 @@ pub struct Shared {
     /// What the control plane wants everyone to know.
     pub image: Arc<ArcSwap<Image>>,
     /// The partitions held here.
-    pub registry: Registry,
+    pub registry: Arc<Registry>,
     /// Where partitions lie.
     pub placement: Placement,
     /// The log directories that could be opened.
@@ -61,7 +60,7 @@ pub struct Shared {
     /// Those that could not: (path, why).
     pub unusable_dirs: Vec<(PathBuf, String)>,
     /// One a network thread.
-    pub inboxes: Vec<Arc<Inbox<Message>>>,
+    pub inboxes: Arc<Inboxes>,
     /// Work for the readers.
     pub readers: Arc<ReaderPool>,
     /// Slow commands.
@@ -89,7 +88,7 @@ pub struct Shared {
     /// Sockets to accept from.
     pub listeners: Listeners,
     /// Counters.
-    pub statistics: Statistics,
+    pub statistics: Arc<Statistics>,
     /// The principal of everyone who has not authenticated.
     pub anonymous: Arc<str>,
     /// The plane ends, orderly or not.
@@ -113,9 +112,7 @@ impl Shared {
         placement: Placement,
     ) -> std::io::Result<Shared> {
         let threads = config.network_threads;
-        let inboxes = (0..threads)
-            .map(|_| Inbox::new().map(Arc::new))
-            .collect::<Result<_, _>>()?;
+        let inboxes = Arc::new(Inboxes::new(threads)?);
         let budget = Arc::new(MemoryBudget::new(config.receive_buffers_max_bytes));
         Ok(Shared {
             events: Arc::new(EventQueue::new()?),
@@ -125,7 +122,7 @@ impl Shared {
                 Waiting::beside(config.receive_buffers_max_bytes),
             )),
             image: Arc::new(ArcSwap::from_pointee(Image::default())),
-            registry: Registry::default(),
+            registry: Arc::default(),
             placement,
             commands: CommandQueue::new(config.recovery_threads_per_dir, dirs.len()),
             readers: Arc::new(ReaderPool::new(
@@ -158,7 +155,7 @@ impl Shared {
                 config.max_connections_per_ip,
             )?,
             listeners: Listeners::default(),
-            statistics: Statistics::new(threads),
+            statistics: Arc::new(Statistics::new(threads)),
             anonymous: Arc::from("User:ANONYMOUS"),
             is_stopping: AtomicBool::new(false),
             #[cfg(feature = "testing")]
@@ -295,9 +292,12 @@ impl Delivery for Shared {
 
     fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork> {
         let queue = self.readers.for_internal(work.dir);
-        match self.readers.submit(queue, Job::InternalRead(work)) {
-            Err(Job::InternalRead(work)) => Err(work),
-            _ => Ok(()),
-        }
+        let job = Box::new(InternalReadJob {
+            work,
+            registry: Arc::clone(&self.registry),
+            statistics: Arc::clone(&self.statistics),
+            events: Arc::clone(&self.events),
+        });
+        self.readers.submit(queue, job).map_err(|job| job.work)
     }
 }

@@ -15,7 +15,6 @@ use crate::base::clock::mono_ms;
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::base::network_event::NetworkEvent;
 use crate::block_cache;
-use crate::internal_read;
 use crate::kept_cache;
 use crate::log_dir::LogDirState;
 use crate::replica::partition::Role;
@@ -27,7 +26,7 @@ pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> b
     let deadline_ms = mono_ms() + grace_ms.max(0);
     shared.listeners.stop();
     shared.limits.wake();
-    for inbox in &shared.inboxes {
+    for inbox in shared.inboxes.iter() {
         inbox.send(NetworkEvent::Drain { deadline_ms });
     }
     threads.join_network();
@@ -68,7 +67,7 @@ fn fail_tickets(shared: &Shared) {
             .fail(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
     outbox.deliver(shared);
-    internal_read::abandon(shared);
+    shared.readers.take_left().for_each(|job| job.fail());
 }
 
 /// Closes all logs of a directory. The error is a sentence; the directory is then not marked

@@ -124,7 +124,7 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
     if !stopped.is_empty() {
         shared.registry.remove(&stopped);
     }
-    outbox.deliver(&**shared);
+    outbox.deliver(shared);
     if is_empty {
         gathering.complete(shared);
     } else {
@@ -143,7 +143,7 @@ pub fn close_replaced(shared: &Arc<Shared>, replaced: Vec<Arc<Partition>>) {
     for partition in &replaced {
         begin_stop(partition, false, &mut outbox);
     }
-    outbox.deliver(&**shared);
+    outbox.deliver(shared);
     let commands = replaced.into_iter().map(|partition| Command {
         key: (Arc::clone(&partition.topic.name), partition.index),
         dir: partition.dir.index,
@@ -226,7 +226,7 @@ fn delete(
         log = log.or(take_log(partition));
         let mut outbox = shared.outbox();
         partition.dir.unpark(&mut outbox);
-        outbox.deliver(&**shared);
+        outbox.deliver(shared);
     }
     let Some(dir) = dir else { return Ok(()) };
     if log.is_some() {

@@ -71,8 +71,8 @@ impl Running {
 
     fn start_readers(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
         if self.reader_keeper.is_none() {
-            let shared = Arc::clone(shared);
-            let run = move || reader_pool::keep(&shared);
+            let (readers, events) = (Arc::clone(&shared.readers), Arc::clone(&shared.events));
+            let run = move || reader_pool::keep(&readers, &events);
             self.reader_keeper = Some(spawn("reader-keeper".into(), run)?);
         }
         Ok(())

@@ -145,7 +145,7 @@ impl Writer {
 
     fn deliver(&mut self) {
         self.dir.unpark(&mut self.outbox);
-        self.outbox.deliver(&*self.shared);
+        self.outbox.deliver(&self.shared);
         self.undelivered_bytes = 0;
     }
 

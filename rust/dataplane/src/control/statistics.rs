@@ -119,8 +119,6 @@ pub struct Statistics {
     pub connections_at_limit: AtomicU64,
     /// How often a connection could not be accepted for lack of descriptors or memory.
     pub accepts_failed: AtomicU64,
-    /// Jobs done by the reader pool.
-    pub reader_jobs: AtomicU64,
     /// What the control plane appends and reads.
     pub internal: InternalStatistics,
 }
@@ -173,11 +171,6 @@ impl Statistics {
             threads: (0..threads).map(|_| std::sync::Arc::default()).collect(),
             ..Statistics::default()
         }
-    }
-
-    /// A reader has done a job.
-    pub fn reader_job(&self) {
-        self.reader_jobs.fetch_add(1, Ordering::Relaxed);
     }
 
     /// One counter summed over the network threads.

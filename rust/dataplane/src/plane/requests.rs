@@ -75,7 +75,7 @@ impl DataPlane {
         if self.shared.replies.note_refused(is_broker, mono_ms()) {
             return;
         }
-        for inbox in &self.shared.inboxes {
+        for inbox in self.shared.inboxes.iter() {
             inbox.send(NetworkEvent::Hungry);
         }
     }

@@ -1,0 +1,150 @@
+//! Sending by a reader: what a network thread cannot send without waiting for the disk. While it
+//! sends, it owns the socket's sending side; it gives that back when everything is out or the socket
+//! stays full.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use pyrklog_log::SegmentBytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::base::ids::{Place, QueueId};
+use crate::base::mailbox::Mailbox;
+use crate::out_queue::OutQueue;
+use crate::read_path::{Bulk, COPY_BUFFER_BYTES, Method, Sender, Stop, bulk_out, copy_out};
+use crate::reader_pool::ReaderPool;
+use crate::reader_queue::{Desk, Job, Step};
+
+/// How long a reader waits for a full socket before it turns to other work.
+const SOCKET_PATIENCE_MS: i64 = 5;
+
+/// What is sent at most of one connection's output while other work waits in the queue.
+const SEND_PER_JOB_BYTES: usize = 4 * 1024 * 1024;
+
+/// A connection's output with its socket.
+#[derive(Debug)]
+pub struct SendWork {
+    /// The socket.
+    pub socket: Arc<OwnedFd>,
+    /// What to send; on the way back, what is left.
+    pub out: OutQueue,
+    /// How.
+    pub method: Method,
+    /// Whose it is.
+    pub place: Place,
+    /// On the way back: why sending stopped.
+    pub stop: Stop,
+    /// On the way back: bytes sent.
+    pub sent: usize,
+    /// On the way back: those of them that came out of windows.
+    pub window_bytes: usize,
+    /// What a reader does with it, for whoever waits.
+    pub step: Arc<Step>,
+    /// Where it goes on.
+    pub readers: Arc<ReaderPool>,
+    /// Takes it back to its connection.
+    pub mailbox: Arc<dyn Mailbox<Box<SendWork>>>,
+}
+
+impl Job for SendWork {
+    fn run(mut self: Box<Self>, desk: &Desk<'_>, buffer: &mut Vec<u8>) {
+        buffer.resize(COPY_BUFFER_BYTES, 0);
+        self.step.begin();
+        let next = send(desk, &mut self, buffer);
+        self.step.end();
+        match next {
+            Some(next) => {
+                let readers = Arc::clone(&self.readers);
+                // Another directory's bytes are next, or others' turn: never refused.
+                let _taken = readers.submit(next, self);
+            }
+            None => {
+                let mailbox = Arc::clone(&self.mailbox);
+                mailbox.post(self.place, self);
+            }
+        }
+    }
+
+    fn is_bounded(&self) -> bool {
+        false
+    }
+}
+
+/// Reads what a consumer of old data will ask for next: bytes from a position on.
+#[derive(Debug)]
+struct ReadAhead(SegmentBytes, u64);
+
+impl Job for ReadAhead {
+    fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+        self.0.load_ahead(self.1);
+    }
+
+    fn is_counted(&self) -> bool {
+        false
+    }
+}
+
+/// Sends; the answer is the queue to go on at, if this one cannot or should not.
+fn send(desk: &Desk<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Option<QueueId> {
+    let id = desk.queue.id;
+    let readers = Arc::clone(&work.readers);
+    let ahead = |bytes: &SegmentBytes, position: u64| {
+        let job = Box::new(ReadAhead(bytes.clone(), position));
+        if let Err(job) = readers.submit(readers.for_ahead(id), job) {
+            job.0.forget_ahead(job.1);
+        }
+    };
+    match work.method {
+        Method::Sendfile => work.out.read_ahead(id),
+        Method::Bulk => work.out.read_first(id),
+        Method::Copy => {}
+    }
+    let mut sent_here = 0;
+    loop {
+        let before = work.out.len();
+        let socket = work.socket.as_fd();
+        work.stop = match work.method {
+            Method::Copy => {
+                copy_out(
+                    socket,
+                    &mut work.out,
+                    buffer,
+                    Sender::Reader(id),
+                    usize::MAX,
+                )
+                .stop
+            }
+            Method::Bulk | Method::Sendfile => {
+                let bulk = Bulk {
+                    queue: id,
+                    windows: work.method == Method::Bulk,
+                    ahead: &ahead,
+                };
+                bulk_out(socket, &mut work.out, buffer, &bulk, &mut work.window_bytes)
+            }
+        };
+        desk.step();
+        work.step.begin();
+        let sent = before - work.out.len();
+        sent_here += sent;
+        work.sent += sent;
+        match work.stop {
+            Stop::WouldRead => return work.out.next_queue(),
+            Stop::TurnOver if sent_here < SEND_PER_JOB_BYTES || desk.queue.waiting() == 0 => {}
+            Stop::TurnOver => return Some(id),
+            // Patience is for readers that have nothing else to do: slow peers must not hold all.
+            Stop::SocketFull if desk.queue.waiting() == 0 && wait_writable(&work.socket) => {}
+            _ => return None,
+        }
+    }
+}
+
+/// A fast peer empties its socket in no time: waiting a little here saves the way back and forth.
+fn wait_writable(socket: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::OUT)];
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: SOCKET_PATIENCE_MS * 1_000_000,
+    };
+    matches!(poll(&mut fds, Some(&timeout)), Ok(1..))
+}
