@@ -17,8 +17,8 @@ use pyrklog_log::meta_properties::MetaProperties;
 use pyrklog_log::{Identity, Log, LogConfig, LogDir, LogEnv, OpenRequest, SyncScope};
 
 use crate::base::clock::Now;
-use crate::block_cache;
-use crate::kept_cache::{self, Whose};
+use crate::storage::block_cache;
+use crate::storage::kept_cache::{self, Whose};
 
 /// One arena's file.
 #[derive(Clone, Debug, PartialEq, Eq)]

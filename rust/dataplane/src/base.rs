@@ -9,6 +9,7 @@ pub mod injected_faults;
 pub mod mailbox;
 pub mod memory_budget;
 pub mod network_event;
+pub mod network_threads;
 pub mod pace;
 pub mod receive;
 pub mod replication_quota;

@@ -10,14 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyrklog_log::{Slice, Wait};
 
-use crate::base::ids::{Place, QueueId};
+use crate::base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use crate::base::mailbox::Mailbox;
 use crate::fetch_read::{PartitionRead, View, read_partition};
 use crate::fetch_session::Target;
-use crate::log_dir::Partition;
-use crate::read_path::COPY_BUFFER_BYTES;
-use crate::reader_pool::ReaderPool;
-use crate::reader_queue::{Desk, Job, STUCK_MS, Step};
+use crate::storage::log_dir::Partition;
+use crate::storage::reader_pool::ReaderPool;
+use crate::storage::reader_queue::{Desk, Job, STUCK_MS, Step};
 
 /// Beyond a fetch's own wait, a read is not given up before this while the fetch has something
 /// else to say: the next fetch would only ask for it again.

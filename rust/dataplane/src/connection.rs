@@ -19,9 +19,9 @@ use crate::out_queue::OutQueue;
 use crate::parking::Parked;
 use crate::pending_produce::PendingProduce;
 use crate::produce::Validating;
-use crate::reader_queue::Step;
 use crate::refused::RefusedBatches;
 use crate::steering::Course;
+use crate::storage::reader_queue::Step;
 
 /// Output beyond which a connection's next request waits until it is sent.
 pub const OUTPUT_MAX_BYTES: usize = 256 * 1024;

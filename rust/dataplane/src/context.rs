@@ -12,10 +12,9 @@ use crate::control::image::Image;
 use crate::control::outbox::Outbox;
 use crate::control::statistics::ThreadStatistics;
 use crate::heavy::Heavy;
-use crate::log_dir::HostedPartitions;
-use crate::log_dir::Partition;
 use crate::pending_produce::PendingProduce;
 use crate::shared::Shared;
+use crate::storage::log_dir::{HostedPartitions, Partition};
 use crate::verdicts::Verdict;
 
 /// Empty vectors kept for reuse by replies.

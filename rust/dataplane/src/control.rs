@@ -15,3 +15,4 @@ pub mod outbox;
 pub mod policy;
 pub mod request_channel;
 pub mod statistics;
+pub mod tickets;

@@ -29,12 +29,12 @@ use crate::fetch_reply;
 use crate::fetch_session::{FetchContext, Target};
 use crate::fetch_work::{FetchPart, FetchWork, Terms};
 use crate::heavy;
-use crate::log_dir::Partition;
 use crate::output::borrow_memory;
 use crate::produce::why_not_held;
 use crate::replica::partition::Role;
 use crate::replica::replica_selector::nearest;
 use crate::replies;
+use crate::storage::log_dir::Partition;
 
 /// Tries to leave waiters before a fetch is answered with what there is: each failure means that
 /// data arrived in between.

@@ -6,8 +6,8 @@ use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::fetch_session::Target;
-use crate::log_dir::Partition;
 use crate::replica::partition::PartitionState;
+use crate::storage::log_dir::Partition;
 
 /// How a fetch looks at the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use crate::control::image::Image;
 use crate::fetch_read::PartitionRead;
 use crate::fetch_session::{Outcome, Target};
 use crate::fetch_work::FetchWork;
-use crate::log_dir::Partition;
 use crate::out_queue::FileRange;
 use crate::read_path::SENDFILE_MIN_BYTES;
+use crate::storage::log_dir::Partition;
 
 /// A slice up to this is read into the reply itself, whatever else it carries: a system call of
 /// its own would cost more than the copy.

@@ -14,10 +14,10 @@ use crate::context::Context;
 use crate::control::api::ReadPath;
 use crate::fetch_read::{PartitionRead, View, bound, read_partition, redirect};
 use crate::fetch_session::FetchContext;
-use crate::log_dir::Partition;
-use crate::reader_pool::ReaderPool;
 use crate::replica::partition::{CONFIRMED_WITHIN_MS, FetchWaiter};
 use crate::shared::Shared;
+use crate::storage::log_dir::Partition;
+use crate::storage::reader_pool::ReaderPool;
 
 /// A fetch request under way.
 #[derive(Debug)]

@@ -8,14 +8,14 @@ use pyrklog_log::ReadError;
 use pyrklog_wire::ErrorCode;
 
 use crate::base::ids::TicketId;
-use crate::commands::Command;
 use crate::control::api::{Event, LogDirDescription, TicketOutcome};
-use crate::log_dir::LogDirState;
 use crate::shared::Shared;
+use crate::storage::log_dir::LogDirState;
+use crate::storage::log_loader::Command;
 
 /// Moves log start offsets at once; the files follow behind.
 pub fn delete_records(shared: &Arc<Shared>, targets: &[(String, i32, i64)]) -> TicketId {
-    let id = shared.commands.ticket();
+    let id = shared.tickets.next();
     let results = targets
         .iter()
         .map(|(topic, partition, offset)| {
@@ -63,7 +63,7 @@ fn delete_records_of(
     // A fetch below the new start is answered with its error now.
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(shared);
+    outbox.deliver(&*shared.logs);
     partition.dir.syncer.log_start_moved();
     Ok(log_start_offset)
 }
@@ -72,13 +72,13 @@ fn delete_records_of(
 /// cannot write it, its next life says the same once more.
 pub fn registered(shared: &Arc<Shared>) {
     let unwritten = shared.dirs.iter().filter(|dir| dir.files.is_unregistered());
-    let commands: Vec<Command> = unwritten
+    let commands: Vec<Command<Shared>> = unwritten
         .map(|dir| Command {
             key: (Arc::from("registered"), dir.index as i32),
             dir: dir.index,
             run: Box::new({
                 let dir = Arc::clone(dir);
-                move |shared| {
+                move |shared: &Arc<Shared>| {
                     if let Err(error) = dir.files.registered() {
                         let fields = vec![
                             ("log_dir", dir.path().display().to_string()),
@@ -97,7 +97,7 @@ pub fn registered(shared: &Arc<Shared>) {
 
 /// Gathers sizes on loader threads: asking for a volume's space may wait for the disk.
 pub fn describe_log_dirs(shared: &Arc<Shared>) -> TicketId {
-    let id = shared.commands.ticket();
+    let id = shared.tickets.next();
     let described: Arc<Mutex<Vec<LogDirDescription>>> = Arc::default();
     let commands = (0..shared.dirs.len()).map(|index| {
         let described = Arc::clone(&described);

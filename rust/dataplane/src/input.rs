@@ -12,9 +12,6 @@ use crate::context::Context;
 use crate::dispatch::{Step, dispatch};
 use crate::parking;
 
-/// Size of a thread's receive buffer.
-pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
-
 /// Receives by one connection before the others of its thread get their turn.
 const RECEIVES_PER_VISIT: usize = 2;
 

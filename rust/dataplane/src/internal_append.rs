@@ -15,9 +15,9 @@ use crate::base::ids::TicketId;
 use crate::control::api::{InternalAppend, NewRecord};
 use crate::control::commit_batch::CommitBatch;
 use crate::control::offset_commit::OffsetCommit;
-use crate::log_dir::Partition;
 use crate::replica::internal_waiters::{AppendWaiter, Done};
 use crate::shared::Shared;
+use crate::storage::log_dir::Partition;
 
 /// The rules for a batch are those of the newest Produce request, with every codec allowed.
 const RULES_VERSION: i16 = 11;
@@ -34,7 +34,7 @@ pub fn append_internal<'r>(
     append: &InternalAppend<'_>,
     records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
 ) -> TicketId {
-    let ticket = shared.commands.ticket();
+    let ticket = shared.tickets.next();
     append_for(shared, append, records, &Done::Ticket(ticket));
     ticket
 }
@@ -53,7 +53,7 @@ pub fn append_commits(
     if !batch.is_answered() {
         let mut outbox = shared.outbox();
         batch.park(&mut outbox);
-        outbox.deliver(shared);
+        outbox.deliver(&*shared.logs);
     }
     batch
 }
@@ -70,7 +70,7 @@ fn append_for<'r>(
             shared.statistics.internal.refused();
             let mut outbox = shared.outbox();
             done.tell(error, -1, &mut outbox);
-            outbox.deliver(shared);
+            outbox.deliver(&*shared.logs);
         }
     }
 }
@@ -182,6 +182,6 @@ fn append_locked(
     let mut outbox = shared.outbox();
     state.appended(&appended, &*partition.dir, &mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(shared);
+    outbox.deliver(&*shared.logs);
     Ok(appended.appended_bytes)
 }

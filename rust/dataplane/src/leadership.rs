@@ -14,17 +14,15 @@ use pyrklog_wire::ErrorCode;
 use crate::base::clock::{Now, mono_ms};
 use crate::base::ids::TicketId;
 use crate::base::injected_faults::{Fault, is_injected};
-use crate::checkpoints::CutLog;
-use crate::commands::{Command, Gathering};
 use crate::control::api::{FollowerSpec, LeaderSpec};
 use crate::control::image::{Image, TopicState};
 use crate::follower::{lower_high_watermark_row, to_high_watermark, write_cut};
-use crate::log_dir::HostedPartitions;
-use crate::log_dir::LogDirState;
-use crate::log_dir::Partition;
 use crate::replica::partition::{LeaderAndIsr, PartitionState, Role, Topic};
 use crate::shared::Shared;
 use crate::stopping;
+use crate::storage::checkpoints::CutLog;
+use crate::storage::log_dir::{HostedPartitions, LogDirState, Partition};
+use crate::storage::log_loader::{Command, Gathering};
 
 /// What the controller wants of one partition.
 #[derive(Debug)]
@@ -71,7 +69,7 @@ pub fn become_followers(shared: &Arc<Shared>, specs: Vec<FollowerSpec>) -> Ticke
 }
 
 fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
-    let ticket = shared.commands.ticket();
+    let ticket = shared.tickets.next();
     let image = shared.image.load_full();
     let held = shared.registry.load();
     let now_ms = mono_ms();
@@ -90,7 +88,7 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
     }
     let gathering = Gathering::new(ticket, codes, due.len());
     if due.is_empty() {
-        gathering.complete(shared);
+        gathering.complete(&shared.events);
         return ticket;
     }
     let commands = due.into_iter().map(|(index, partition)| {
@@ -104,7 +102,7 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
                     to_high_watermark(shared, &partition);
                 }
                 shared.fetchers.follow(shared, &partition);
-                gathering.done(shared, index, code.0);
+                gathering.done(&shared.events, index, code.0);
             }),
         }
     });
@@ -169,7 +167,7 @@ fn take_up(
     state.release(usize::MAX, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(shared);
+    outbox.deliver(&*shared.logs);
     Ok(partition)
 }
 
@@ -310,7 +308,7 @@ fn finish_transition(
     }
     state.release(usize::MAX, &mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(shared);
+    outbox.deliver(&*shared.logs);
 }
 
 fn refuse(shared: &Shared, partition: &Arc<Partition>, error: OpenError) -> ErrorCode {

@@ -26,12 +26,12 @@ use crate::connection::{Close, Connection, Exclusive};
 use crate::context::Context;
 use crate::control::policy::{self, Operation, Resource};
 use crate::dispatch::Step;
-use crate::log_dir::Partition;
 use crate::output::borrow_memory;
 use crate::produce::why_not_held;
-use crate::reader_queue::{Desk, Job};
 use crate::replica::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter};
 use crate::replies;
+use crate::storage::log_dir::Partition;
+use crate::storage::reader_queue::{Desk, Job};
 
 /// The replica id of a consumer; any other one sees to the log's end.
 const CONSUMER_REPLICA_ID: i32 = -1;

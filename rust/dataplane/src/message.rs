@@ -8,6 +8,7 @@ use crate::base::ids::{Place, Token};
 use crate::base::inbox::Inbox;
 use crate::base::mailbox::Mailbox;
 use crate::base::network_event::NetworkEvent;
+use crate::base::network_threads::NetworkThreads;
 use crate::cold_reads::FetchJob;
 use crate::connection::Connection;
 use crate::list_offsets::LookUpJob;
@@ -76,6 +77,16 @@ impl Deref for Inboxes {
 
     fn deref(&self) -> &Self::Target {
         &self.0
+    }
+}
+
+impl NetworkThreads for Inboxes {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn tell(&self, thread: usize, events: &mut Vec<NetworkEvent>) {
+        self.0[thread].send_all(events);
     }
 }
 

@@ -17,15 +17,14 @@ use rustix::net::Shutdown;
 use crate::acceptor::NewConnection;
 use crate::base::alarm::Alarm;
 use crate::base::clock::mono_ns;
-use crate::base::ids::{NEVER_MS, Place, Token};
+use crate::base::ids::{COPY_BUFFER_BYTES, NEVER_MS, Place, RECEIVE_BUFFER_BYTES, Token};
 use crate::base::inbox::Inbox;
 use crate::base::network_event::NetworkEvent;
 use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
 use crate::connections::Connections;
 use crate::context::Context;
-use crate::input::{RECEIVE_BUFFER_BYTES, has_whole_frame, pump};
+use crate::input::{has_whole_frame, pump};
 use crate::message::Message;
-use crate::read_path::COPY_BUFFER_BYTES;
 use crate::shared::Shared;
 use crate::steering::Steering;
 use crate::{answers, fetch, list_offsets, output, parking, produce, replies, sweep};
@@ -145,7 +144,7 @@ impl NetworkThread {
             let soon_ms = self.cx.now.mono_ms + sweep::HUNGRY_MS;
             self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
         }
-        self.cx.outbox.deliver(&self.cx.shared);
+        self.cx.outbox.deliver(&*self.cx.shared.logs);
     }
 
     /// Turns on the caller's thread until there is nothing to do at this time.
@@ -456,7 +455,7 @@ impl NetworkThread {
             // Another thread wakes up while this one sends; who waits on this one goes first, where
             // that delays nobody for long.
             conn.gave_way = self.cx.outbox.has_own() && !self.steering.measures();
-            self.cx.outbox.deliver(&self.cx.shared);
+            self.cx.outbox.deliver(&*self.cx.shared.logs);
             if conn.gave_way {
                 self.cx.again.push(conn.token);
                 return Ok(());

@@ -12,9 +12,9 @@ use pyrklog_wire::produce::{
 };
 
 use crate::control::image::Image;
-use crate::log_dir::Partition;
 use crate::refused::ProducerBatch;
 use crate::replica::partition::{ProduceWaiter, WaitFor};
+use crate::storage::log_dir::Partition;
 
 /// Partitions whose memory is kept when an answer is used again.
 const KEPT_PARTITIONS_MAX: usize = 64;

@@ -26,18 +26,16 @@ use crate::control::api::{
 use crate::control::commit_batch::CommitBatch;
 use crate::control::image::ImageError;
 use crate::control::offset_commit::OffsetCommit;
-use crate::log_dir::LogDirState;
-use crate::log_dir::Partition;
-use crate::parking::Park;
-use crate::placement::Placement;
 use crate::replica::partition::TopicSettings;
 use crate::shared::Shared;
-use crate::syncer::Deletion;
+use crate::storage::log_dir::{LogDirState, Partition};
+use crate::storage::log_manager::LogDirs;
+use crate::storage::muted_queue::MutedQueue;
+use crate::storage::placement::Placement;
+use crate::storage::syncer_queue::Deletion;
+use crate::storage::{begin_internal_read, block_cache, kept_cache};
 use crate::threads::Threads;
-use crate::{
-    block_cache, housekeeping, internal_append, internal_read, kept_cache, leadership, report,
-    shutdown, stopping,
-};
+use crate::{housekeeping, internal_append, leadership, report, shutdown, stopping};
 
 /// The kernel's queue of connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;
@@ -137,7 +135,14 @@ impl DataPlane {
             let reasons: Vec<String> = unusable.into_iter().map(|(_, reason)| reason).collect();
             return Err(OpenError::NoLogDir(reasons.join("; ")));
         }
-        let shared = Arc::new(Shared::new(config, dirs, unusable, placement)?);
+        let shared = Arc::new(Shared::new(
+            config,
+            LogDirs {
+                usable: dirs,
+                unusable,
+                placement,
+            },
+        )?);
         tell_of_opening(&shared);
         for (path, (level, reason)) in cache_notes {
             let log_dir = path.display().to_string();
@@ -299,7 +304,7 @@ impl DataPlane {
             partition.dir.syncer.high_watermark_moved();
         }
         drop(state);
-        outbox.deliver(&self.shared);
+        outbox.deliver(&*self.shared.logs);
         is_set
     }
 
@@ -421,7 +426,7 @@ impl DataPlane {
     pub fn time_out_commits(&self, batch: &CommitBatch) {
         let mut outbox = self.shared.outbox();
         batch.time_out(&mut outbox);
-        outbox.deliver(&self.shared);
+        outbox.deliver(&*self.shared.logs);
     }
 
     /// Reads whole batches of a partition of an internal topic, from the one that holds `offset`
@@ -446,7 +451,7 @@ impl DataPlane {
             self.tell_of_threads(&error);
         }
         let ticket =
-            internal_read::read_internal(&self.shared, topic, partition, offset, max_bytes);
+            begin_internal_read::read_internal(&self.shared, topic, partition, offset, max_bytes);
         drop(closed);
         Ok(ticket)
     }
@@ -475,7 +480,7 @@ impl DataPlane {
     /// Ends in order, within `grace_ms` for what is in flight. Completes as
     /// [`TicketOutcome::Shutdown`]. A second call has no effect.
     pub fn shutdown(&self, grace_ms: i64) -> TicketId {
-        let ticket = self.shared.commands.ticket();
+        let ticket = self.shared.tickets.next();
         let was_closed = std::mem::replace(&mut *self.is_closed.lock(), true);
         if was_closed {
             return ticket;
@@ -563,7 +568,7 @@ fn open_dir(
         .env()
         .set_direct_min_bytes(config.cache.direct_min_bytes);
     block_cache::forget_missing(&files, &folders);
-    let park = Park::new(config.receive_buffers_max_bytes, config.log_dirs.len());
+    let park = MutedQueue::new(config.receive_buffers_max_bytes, config.log_dirs.len());
     let dir = LogDirState::new(index, files, config, park);
     for folder in folders {
         placement.found(folder.topic, folder.partition, folder.topic_id, &dir);

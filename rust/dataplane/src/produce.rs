@@ -21,12 +21,13 @@ use crate::context::Context;
 use crate::control::policy::{self, Operation, Quota, Resource};
 use crate::dispatch::Step;
 use crate::heavy;
-use crate::log_dir::Partition;
-use crate::parking::{self, Admission};
+use crate::parking;
 use crate::pending_produce::{Due, Item, Outcome, PendingProduce, Refusal};
 use crate::refused::{At, ProducerBatch};
 use crate::replica::partition::{PartitionState, ProduceWaiter, WaitFor};
 use crate::replies;
+use crate::storage::log_dir::Partition;
+use crate::storage::muted_queue::Admission;
 use crate::validators::ValidateJob;
 use crate::verdicts::{self, Looked, ToValidate};
 

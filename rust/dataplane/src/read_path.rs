@@ -35,9 +35,6 @@ const BULK_CALL_BYTES: usize = 256 * 1024;
 /// Pieces of memory that one call sends at most.
 const SLICES_MAX: usize = 64;
 
-/// Size of a copying thread's buffer.
-pub const COPY_BUFFER_BYTES: usize = 256 * 1024;
-
 /// How file bytes go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use pyrklog_wire::api::TABLE;
 
 use crate::base::clock::mono_ms;
-use crate::block_cache;
 use crate::shared::Shared;
+use crate::storage::block_cache;
 
 /// All of them; `requests.<API>` for each API of the table.
 pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {

@@ -14,11 +14,11 @@ use crate::answers::stop_all;
 use crate::base::clock::mono_ms;
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::base::network_event::NetworkEvent;
-use crate::block_cache;
-use crate::kept_cache;
-use crate::log_dir::LogDirState;
 use crate::replica::partition::Role;
 use crate::shared::Shared;
+use crate::storage::block_cache;
+use crate::storage::kept_cache;
+use crate::storage::log_dir::LogDirState;
 use crate::threads::Threads;
 
 /// Ends in order; true when every log directory is marked clean.
@@ -66,7 +66,7 @@ fn fail_tickets(shared: &Shared) {
             .internal
             .fail(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
-    outbox.deliver(shared);
+    outbox.deliver(&*shared.logs);
     shared.readers.take_left().for_each(|job| job.fail());
 }
 
@@ -109,9 +109,9 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     let write = |result: std::io::Result<()>| {
         result.map_err(|error| format!("writing a checkpoint: {error}"))
     };
-    write(dir.write_recovery_points(shared))?;
-    write(dir.write_log_starts(shared))?;
-    write(dir.write_high_watermarks(shared))?;
+    write(dir.write_recovery_points(&shared.registry))?;
+    write(dir.write_log_starts(&shared.registry))?;
+    write(dir.write_high_watermarks(&shared.registry))?;
     // What nobody opened, or could open, lies in the arena alone: were the directory clean, a reboot
     // would lose it and nothing would tell. All else is as it should be.
     let unwritten = dir.env().unclaimed_unwritten();

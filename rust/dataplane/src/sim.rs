@@ -28,7 +28,6 @@ pub use crate::base::injected_faults::plant;
 
 use crate::acceptor::NewConnection;
 use crate::base::ids::NEVER_MS;
-use crate::block_cache::arena_of;
 use crate::control::api::PlaneConfig;
 use crate::follower::{
     FETCH_VERSION, FetcherId, Following, LIST_OFFSETS_VERSION, LinkError, ask_ends,
@@ -39,9 +38,10 @@ use crate::plane::{DataPlane, OpenError};
 use crate::replica::partition::Role;
 use crate::shared::Shared;
 use crate::shutdown;
-use crate::syncer::Syncer;
+use crate::storage::block_cache::arena_of;
+use crate::storage::syncer::Syncer;
+use crate::storage::writer::Writer;
 use crate::threads::Threads;
-use crate::writer::Writer;
 
 /// More than any log of a simulation has.
 const READ_BYTES: usize = 1 << 20;
@@ -115,7 +115,10 @@ pub fn set_now_ms(now_ms: i64) {
 pub fn write_all(shared: &Arc<Shared>) {
     for dir in &shared.dirs {
         dir.writer.hurry();
-        for mut writer in Writer::team(shared, dir).into_iter().take(1) {
+        for mut writer in Writer::team(&shared.logs, dir, Arc::clone(&shared) as Arc<_>)
+            .into_iter()
+            .take(1)
+        {
             writer.return_by_hand();
             while writer.turn_by_hand() {}
         }
@@ -137,8 +140,12 @@ impl SimPlane {
         shared.by_hand.store(true, Ordering::Relaxed);
         let thread = NetworkThread::new(Arc::clone(&shared), 0)?;
         let writers = shared.dirs.iter();
-        let writers = writers.flat_map(|dir| Writer::team(&shared, dir).into_iter().take(1));
-        let syncer = |dir| Syncer::new(Arc::clone(&shared), Arc::clone(dir));
+        let writers = writers.flat_map(|dir| {
+            Writer::team(&shared.logs, dir, Arc::clone(&shared) as Arc<_>)
+                .into_iter()
+                .take(1)
+        });
+        let syncer = |dir| Syncer::new(Arc::clone(&shared.logs), Arc::clone(dir));
         let arenas = shared.dirs.iter().filter_map(|dir| arena_of(&dir.files));
         let caches = arenas.map(|arena| (arena, Janitor::default())).collect();
         let mut sim = SimPlane {

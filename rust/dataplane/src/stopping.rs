@@ -1,12 +1,9 @@
 //! Giving up partitions: closing or deleting their logs. The order is that of [`crate::leadership`].
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use pyrklog_arena::PartitionName;
 use pyrklog_log::Log;
 use pyrklog_log::disk::may_pass;
@@ -14,82 +11,20 @@ use pyrklog_wire::ErrorCode;
 
 use crate::base::clock::Now;
 use crate::base::ids::TicketId;
-use crate::commands::{Command, Gathering};
 use crate::control::api::StopSpec;
 use crate::control::outbox::Outbox;
-use crate::log_dir::LogDirState;
-use crate::log_dir::Partition;
 use crate::replica::partition::Role;
 use crate::shared::Shared;
-use crate::syncer::Deletion;
+use crate::storage::log_dir::{LogDirState, Partition};
+use crate::storage::log_loader::{Command, Gathering};
+use crate::storage::syncer_queue::Deletion;
 
 /// How long a stopped partition's last bytes may take to be written, looked at this often.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
-type ByName = HashMap<(Arc<str>, i32), Arc<Partition>>;
-
-/// Partitions of a log directory that were given up and whose logs are not closed yet. On a full disk
-/// that lasts: what is unwritten waits for space. While there are any, the directory is not clean.
-#[derive(Debug, Default)]
-pub struct Unclosed {
-    by_name: Mutex<ByName>,
-    /// Whose closing failed, so that they never will be.
-    failed: AtomicUsize,
-}
-
-impl Unclosed {
-    /// One that is given up. Where an earlier one of the name is not closed, this one has no log yet.
-    fn add(&self, partition: &Arc<Partition>) {
-        let mut by_name = self.by_name.lock();
-        let entry = by_name.entry((Arc::clone(&partition.topic.name), partition.index));
-        entry.or_insert_with(|| Arc::clone(partition));
-    }
-
-    fn closed(&self, partition: &Arc<Partition>) {
-        let key = (Arc::clone(&partition.topic.name), partition.index);
-        let mut by_name = self.by_name.lock();
-        if by_name
-            .get(&key)
-            .is_some_and(|other| Arc::ptr_eq(other, partition))
-        {
-            by_name.remove(&key);
-        }
-    }
-
-    fn failed(&self, partition: &Arc<Partition>) {
-        self.closed(partition);
-        self.failed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn get(&self, topic: &str, index: i32) -> Option<Arc<Partition>> {
-        let key = (Arc::from(topic), index);
-        self.by_name.lock().get(&key).cloned()
-    }
-
-    fn take(&self, topic: &str, index: i32) -> Option<Arc<Partition>> {
-        let key = (Arc::from(topic), index);
-        self.by_name.lock().remove(&key)
-    }
-
-    fn all(&self) -> Vec<Arc<Partition>> {
-        self.by_name.lock().values().cloned().collect()
-    }
-
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.by_name.lock().len() + self.failed.load(Ordering::Relaxed)
-    }
-
-    /// Forgets them, after the end: partitions hold their directory, and so its lock.
-    pub fn clear(&self) {
-        let forgotten = std::mem::take(&mut *self.by_name.lock());
-        self.failed.fetch_add(forgotten.len(), Ordering::Relaxed);
-    }
-}
-
 /// Stops serving partitions; see [`crate::DataPlane::stop_partitions`].
 pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
-    let ticket = shared.commands.ticket();
+    let ticket = shared.tickets.next();
     let held = shared.registry.load();
     let mut outbox = shared.outbox();
     let mut stopped: Vec<Arc<Partition>> = Vec::new();
@@ -117,16 +52,16 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
             dir,
             run: Box::new(move |shared| {
                 let code = stop(shared, partition.as_ref(), folder.as_ref(), &spec);
-                gathering.done(shared, index, code.0);
+                gathering.done(&shared.events, index, code.0);
             }),
         });
     }
     if !stopped.is_empty() {
         shared.registry.remove(&stopped);
     }
-    outbox.deliver(shared);
+    outbox.deliver(&*shared.logs);
     if is_empty {
-        gathering.complete(shared);
+        gathering.complete(&shared.events);
     } else {
         shared.commands.submit(shared, commands);
     }
@@ -143,7 +78,7 @@ pub fn close_replaced(shared: &Arc<Shared>, replaced: Vec<Arc<Partition>>) {
     for partition in &replaced {
         begin_stop(partition, false, &mut outbox);
     }
-    outbox.deliver(shared);
+    outbox.deliver(&*shared.logs);
     let commands = replaced.into_iter().map(|partition| Command {
         key: (Arc::clone(&partition.topic.name), partition.index),
         dir: partition.dir.index,
@@ -226,7 +161,7 @@ fn delete(
         log = log.or(take_log(partition));
         let mut outbox = shared.outbox();
         partition.dir.unpark(&mut outbox);
-        outbox.deliver(shared);
+        outbox.deliver(&*shared.logs);
     }
     let Some(dir) = dir else { return Ok(()) };
     if log.is_some() {

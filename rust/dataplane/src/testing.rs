@@ -3,7 +3,7 @@
 
 mod waiting;
 
-pub use crate::kept_room::fix as fix_kept_max_bytes;
+pub use crate::storage::kept_room::fix as fix_kept_max_bytes;
 pub use waiting::{PATIENCE, eventually, within};
 
 use std::sync::OnceLock;

@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 use pyrklog_arena::Arena;
 
 use crate::acceptor::Acceptor;
-use crate::janitor::CacheKeeper;
-use crate::log_dir::LogDirState;
 use crate::network_thread::NetworkThread;
-use crate::reader_pool::{self, ReaderPool};
 use crate::shared::Shared;
-use crate::syncer::Syncer;
+use crate::storage::cache_janitor::CacheKeeper;
+use crate::storage::log_dir::LogDirState;
+use crate::storage::reader_pool::{self, ReaderPool};
+use crate::storage::syncer::Syncer;
+use crate::storage::writer::Writer;
 use crate::validators;
-use crate::writer::Writer;
 
 #[derive(Debug, Default)]
 struct Running {
@@ -36,11 +36,12 @@ impl Running {
     fn start_storage(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
         for dir in &shared.dirs {
             self.start_writers(shared, dir)?;
-            let syncer = Syncer::new(Arc::clone(shared), Arc::clone(dir));
+            let syncer = Syncer::new(Arc::clone(&shared.logs), Arc::clone(dir));
             self.storage
                 .push(spawn(format!("syncer-{}", dir.index), || syncer.run())?);
             let stop = Arc::clone(&self.keepers_stop);
-            if let Some(keeper) = CacheKeeper::new(Arc::clone(shared), Arc::clone(dir), stop) {
+            if let Some(keeper) = CacheKeeper::new(Arc::clone(&shared.logs), Arc::clone(dir), stop)
+            {
                 self.arenas.push(Arc::clone(keeper.arena()));
                 let thread = spawn(format!("cache-{}", dir.index), || keeper.run())?;
                 self.keepers.push(thread);
@@ -50,7 +51,7 @@ impl Running {
     }
 
     fn start_writers(&mut self, shared: &Arc<Shared>, dir: &Arc<LogDirState>) -> io::Result<()> {
-        for writer in Writer::team(shared, dir) {
+        for writer in Writer::team(&shared.logs, dir, Arc::clone(shared) as Arc<_>) {
             let is_first = writer.is_first();
             match spawn(writer.name(), || writer.run()) {
                 Ok(thread) => self.storage.push(thread),

@@ -43,3 +43,9 @@ pub const NEVER_MS: i64 = i64::MAX;
 
 /// The replica id of tools that compare replicas: any replica serves them, to the end of its log.
 pub const DEBUGGING_REPLICA_ID: i32 = -2;
+
+/// Size of a thread's receive buffer.
+pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
+
+/// Size of a copying thread's buffer.
+pub const COPY_BUFFER_BYTES: usize = 256 * 1024;

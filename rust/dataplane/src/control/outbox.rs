@@ -2,8 +2,6 @@
 //! afterwards: each network thread is woken at most once, however many of its requests are done,
 //! and so is the control plane.
 
-use std::sync::Arc;
-
 use pyrklog_wire::ErrorCode;
 
 use crate::base::ids::{Place, TicketId};
@@ -24,20 +22,6 @@ pub trait Delivery {
     /// # Errors
     /// They have too many.
     fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork>;
-}
-
-impl<D: Delivery> Delivery for Arc<D> {
-    fn tell_network_thread(&self, thread: usize, events: &mut Vec<NetworkEvent>) {
-        (**self).tell_network_thread(thread, events);
-    }
-
-    fn tell_control_plane(&self, events: &mut Vec<Event>) {
-        (**self).tell_control_plane(events);
-    }
-
-    fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork> {
-        (**self).begin_read(work)
-    }
 }
 
 /// See the module.

@@ -11,11 +11,11 @@ use pyrklog_wire::fetch::EpochEndOffset;
 use super::asking::Ask;
 use super::taking::Carried;
 use crate::base::clock::Now;
-use crate::checkpoints::CutLog;
-use crate::commands::Command;
-use crate::log_dir::Partition;
 use crate::replica::partition::{PartitionState, Role};
 use crate::shared::Shared;
+use crate::storage::checkpoints::CutLog;
+use crate::storage::log_dir::Partition;
+use crate::storage::log_loader::Command;
 
 /// How often it is looked whether everything is written.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::fetcher::Fetcher;
-use crate::log_dir::Partition;
 use crate::replica::partition::Role;
 use crate::shared::Shared;
+use crate::storage::log_dir::Partition;
 
 /// What a thread is given to follow.
 #[derive(Debug)]

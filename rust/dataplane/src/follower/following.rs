@@ -15,9 +15,9 @@ use super::taking::{self, Answer, Taken};
 use crate::base::clock::mono_ms;
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::control::api::ClusterConfig;
-use crate::log_dir::Partition;
 use crate::replica::partition::Role;
 use crate::shared::Shared;
+use crate::storage::log_dir::Partition;
 
 /// The first pause after a failure; each one in a row is twice as long, up to
 /// `replica.fetch.backoff.ms`.

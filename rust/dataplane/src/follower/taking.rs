@@ -17,9 +17,9 @@ use super::link::LinkError;
 use crate::base::clock::Now;
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::control::outbox::Outbox;
-use crate::log_dir::Partition;
 use crate::replica::partition::{PartitionState, Role};
 use crate::shared::Shared;
+use crate::storage::log_dir::Partition;
 
 /// Kafka's version between brokers of 3.9.
 pub const LIST_OFFSETS_VERSION: i16 = 9;
@@ -243,7 +243,7 @@ fn append(
         partition.dir.syncer.log_start_moved();
     }
     partition.unlock_and_write(state);
-    outbox.deliver(shared);
+    outbox.deliver(&*shared.logs);
     taken
 }
 

@@ -3,7 +3,7 @@
 use super::{Closed, DataPlane};
 use crate::base::ids::TicketId;
 use crate::control::api::DigestRange;
-use crate::replica_digest;
+use crate::storage::replica_digest;
 
 impl DataPlane {
     /// Digests the batches of a range of offsets, whether this broker leads the partition or

@@ -13,6 +13,7 @@ use pyrklog_log::{
 use pyrklog_wire::builder::BatchBuilder;
 
 use super::*;
+use crate::base::ids::COPY_BUFFER_BYTES;
 use crate::testing::eventually;
 
 #[test]

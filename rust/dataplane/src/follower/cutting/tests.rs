@@ -240,7 +240,7 @@ fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
         });
         partition
             .dir
-            .write_log_starts(follower.plane.shared())
+            .write_log_starts(&follower.plane.shared().registry)
             .unwrap();
         assert_eq!(starts(), (2, 2));
         follower.follow(1);
@@ -249,7 +249,7 @@ fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
         follower.append(1);
         partition
             .dir
-            .write_log_starts(follower.plane.shared())
+            .write_log_starts(&follower.plane.shared().registry)
             .unwrap();
         assert_eq!(starts(), (0, 0));
     }
@@ -274,7 +274,7 @@ fn a_cut_below_the_high_watermark_lowers_its_row() {
         .advance_high_watermark(3);
     partition
         .dir
-        .write_high_watermarks(follower.plane.shared())
+        .write_high_watermarks(&follower.plane.shared().registry)
         .unwrap();
     assert_eq!(row(), 3);
     follower.follow(1);

@@ -24,10 +24,10 @@ use pyrklog_wire::batch::{self, BatchView, Batches};
 use crate::base::ids::TicketId;
 use crate::control::api::{DigestRange, DigestedBatch, Event, ReplicaDigest, TicketOutcome};
 use crate::control::event_queue::EventQueue;
-use crate::internal_read::read_whole;
-use crate::log_dir::Registry;
-use crate::reader_queue::{Desk, Job};
-use crate::shared::Shared;
+use crate::storage::internal_read::read_whole;
+use crate::storage::log_dir::Registry;
+use crate::storage::log_manager::LogManager;
+use crate::storage::reader_queue::{Desk, Job};
 
 /// Bytes read at once; a larger batch is read whole.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -58,25 +58,25 @@ impl Job for DigestWork {
 
 /// See [`crate::DataPlane::replica_digest`].
 pub fn replica_digest(
-    shared: &Arc<Shared>,
+    logs: &LogManager,
     topic: &str,
     partition: i32,
     range: DigestRange,
 ) -> TicketId {
-    let ticket = shared.commands.ticket();
+    let ticket = logs.tickets.next();
     let work = DigestWork {
         ticket,
         topic: topic.into(),
         partition,
         range,
-        registry: Arc::clone(&shared.registry),
-        events: Arc::clone(&shared.events),
+        registry: Arc::clone(&logs.registry),
+        events: Arc::clone(&logs.events),
     };
-    match shared.registry.partition(topic, partition) {
+    match logs.registry.partition(topic, partition) {
         None => work.end(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         Some(held) => {
-            let queue = shared.readers.for_digest(held.dir.index);
-            if let Err(work) = shared.readers.submit(queue, Box::new(work)) {
+            let queue = logs.readers.for_digest(held.dir.index);
+            if let Err(work) = logs.readers.submit(queue, Box::new(work)) {
                 work.end(ErrorCode::REQUEST_TIMED_OUT);
             }
         }

@@ -1,15 +1,7 @@
 //! A writer that a simulation drives: a write may be under way for as long as it wants.
 
-use std::sync::Arc;
-
-use pyrklog_log::WriteJob;
-
 use super::{Writer, extents, take_job};
-use crate::log_dir::Partition;
-use crate::writer_queue::Turn;
-
-/// Writes that have begun and have not returned.
-pub type UnderWay = Vec<(Arc<Partition>, WriteJob)>;
+use crate::storage::writer_queue::Turn;
 
 impl Writer {
     /// One whole turn; false where nothing was due.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::control::api::FoundPartition;
-use crate::log_dir::LogDirState;
+use crate::storage::log_dir::LogDirState;
 
 type Key = (String, i32);
 

@@ -10,10 +10,10 @@ use pyrklog_arena::room::{Room, Watch};
 use pyrklog_arena::{Arena, Janitor, Tended};
 
 use crate::base::clock::Now;
-use crate::block_cache;
-use crate::kept_cache;
-use crate::log_dir::LogDirState;
-use crate::shared::Shared;
+use crate::storage::block_cache;
+use crate::storage::kept_cache;
+use crate::storage::log_dir::LogDirState;
+use crate::storage::log_manager::LogManager;
 
 /// Between two looks while something is appended.
 const BUSY_MS: u64 = 20;
@@ -35,7 +35,7 @@ const SWEEP_MS: i64 = 600_000;
 /// The janitor thread of one directory.
 #[derive(Debug)]
 pub struct CacheKeeper {
-    shared: Arc<Shared>,
+    logs: Arc<LogManager>,
     dir: Arc<LogDirState>,
     arena: Arc<Arena>,
     stop: Arc<AtomicBool>,
@@ -67,14 +67,14 @@ enum Loss {
 impl CacheKeeper {
     /// For one directory; `None` where it has no cache.
     pub fn new(
-        shared: Arc<Shared>,
+        logs: Arc<LogManager>,
         dir: Arc<LogDirState>,
         stop: Arc<AtomicBool>,
     ) -> Option<CacheKeeper> {
         let arena = block_cache::arena_of(&dir.files)?;
         let is_taken_up = arena.populated() > 0;
         let mut keeper = CacheKeeper {
-            shared,
+            logs,
             dir,
             arena,
             stop,
@@ -141,8 +141,8 @@ impl CacheKeeper {
             return;
         }
         self.swept_ms = Some(now_ms);
-        if let Some(dir) = &self.shared.config.cache.dir
-            && let Err(error) = kept_cache::sweep(dir, &self.shared.config.log_dirs)
+        if let Some(dir) = &self.logs.config.cache.dir
+            && let Err(error) = kept_cache::sweep(dir, &self.logs.config.log_dirs)
         {
             self.tell("warning", format!("looking for abandoned arenas: {error}"));
         }
@@ -160,7 +160,7 @@ impl CacheKeeper {
                 (self.janitor.tend_again(&self.arena, now_ms), room)
             }
             _ => {
-                let caches = self.shared.dirs.len() as u64;
+                let caches = self.logs.dirs.len() as u64;
                 let room = self.watch.look(self.meter.read(), now_ms).shared(caches);
                 self.looked = Some((now_ms, room));
                 if !self.arena.is_open() && room.give_back_bytes == 0 {
@@ -215,7 +215,7 @@ impl CacheKeeper {
             ("log_dir", self.dir.path().display().to_string()),
             ("reason", reason),
         ];
-        self.shared.events.notice("block_cache", level, fields);
+        self.logs.events.notice("block_cache", level, fields);
     }
 }
 

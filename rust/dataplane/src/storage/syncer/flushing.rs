@@ -2,13 +2,12 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use pyrklog_log::SyncScope;
 
 use crate::base::clock::Now;
-use crate::log_dir::Partition;
-use crate::syncer::{Syncer, Timer};
+use crate::storage::log_dir::Partition;
+use crate::storage::syncer::{Syncer, Timer};
 
 /// What is due within this share of the shortest `flush.ms` is synced now, so that all logs are
 /// looked through a few times in that span, however their records come.
@@ -16,46 +15,6 @@ const EARLY_SHARE: i64 = 8;
 
 /// Until what was due for a sync and could not have it is looked at again.
 const AGAIN_MS: i64 = 5;
-
-/// The shortest `flush.ms` of a directory's topics, as far as it is known; the greatest number where
-/// none has any.
-#[derive(Debug)]
-pub(super) struct ShortestFlush(AtomicI64);
-
-impl Default for ShortestFlush {
-    fn default() -> ShortestFlush {
-        ShortestFlush(AtomicI64::new(i64::MAX))
-    }
-}
-
-impl ShortestFlush {
-    /// A topic has this one; true if it is the shortest from now on.
-    pub fn lower(&self, flush_ms: i64) -> bool {
-        self.0.fetch_min(flush_ms, Ordering::AcqRel) > flush_ms
-    }
-
-    /// Whether any topic has one.
-    pub fn is_any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) < i64::MAX
-    }
-
-    /// Learns it anew, for topics and options go, too.
-    fn learn(&self, shortest_ms: impl Fn() -> i64) -> i64 {
-        let (set, read) = (Ordering::AcqRel, Ordering::Acquire);
-        loop {
-            let before_ms = self.0.load(read);
-            let now_ms = shortest_ms();
-            // Otherwise another topic got one meanwhile.
-            if self
-                .0
-                .compare_exchange(before_ms, now_ms, set, read)
-                .is_ok()
-            {
-                return now_ms;
-            }
-        }
-    }
-}
 
 impl Syncer {
     /// Syncs what is due by `flush.ms`, and says when something will be: not before records come
@@ -83,7 +42,7 @@ impl Syncer {
     }
 
     fn shortest_flush_ms(&self) -> i64 {
-        let held = self.shared.registry.load();
+        let held = self.logs.registry.load();
         let own = held
             .partitions()
             .filter(|partition| Arc::ptr_eq(&partition.dir, &self.dir));
@@ -115,6 +74,7 @@ fn until_flush(partition: &Partition) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::syncer_queue::ShortestFlush;
 
     /// Between two looks nothing grows older than `flush.ms`: what is due before the next look is
     /// synced now, and what comes meanwhile is due after it.

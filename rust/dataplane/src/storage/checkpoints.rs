@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use pyrklog_log::Log;
 
-use crate::log_dir::LogDirState;
-use crate::shared::Shared;
+use crate::storage::log_dir::{LogDirState, Registry};
 
 type Row = (Arc<str>, i32, i64);
 
@@ -34,9 +33,9 @@ impl CutLog {
 
 impl LogDirState {
     /// Writes `recovery-point-offset-checkpoint`.
-    pub fn write_recovery_points(&self, shared: &Shared) -> io::Result<()> {
+    pub fn write_recovery_points(&self, registry: &Registry) -> io::Result<()> {
         let _no_deletion_between = self.checkpoints.lock();
-        let rows = self.rows(shared, Log::recovery_point);
+        let rows = self.rows(registry, Log::recovery_point);
         self.files.write_recovery_points(&borrowed(&rows))
     }
 
@@ -52,23 +51,23 @@ impl LogDirState {
     }
 
     /// Writes `log-start-offset-checkpoint`.
-    pub fn write_log_starts(&self, shared: &Shared) -> io::Result<()> {
+    pub fn write_log_starts(&self, registry: &Registry) -> io::Result<()> {
         let _no_deletion_between = self.checkpoints.lock();
-        let rows = self.rows(shared, Log::log_start_offset);
+        let rows = self.rows(registry, Log::log_start_offset);
         self.files.write_log_starts(&borrowed(&rows))
     }
 
     /// Writes `replication-offset-checkpoint`.
-    pub fn write_high_watermarks(&self, shared: &Shared) -> io::Result<()> {
+    pub fn write_high_watermarks(&self, registry: &Registry) -> io::Result<()> {
         let _no_deletion_between = self.checkpoints.lock();
-        let rows = self.rows(shared, Log::high_watermark);
+        let rows = self.rows(registry, Log::high_watermark);
         self.files.write_high_watermarks(&borrowed(&rows))
     }
 
     /// The open logs of the directory; the files keep the rows of the others.
-    fn rows(&self, shared: &Shared, offset: impl Fn(&Log) -> i64) -> Vec<Row> {
+    fn rows(&self, registry: &Registry, offset: impl Fn(&Log) -> i64) -> Vec<Row> {
         let mut rows = Vec::new();
-        for partition in shared.registry.load().partitions() {
+        for partition in registry.load().partitions() {
             if partition.dir.index != self.index {
                 continue;
             }

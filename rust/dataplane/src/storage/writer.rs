@@ -16,12 +16,11 @@ use pyrklog_log::disk::may_pass;
 
 use crate::base::clock::mono_ms;
 use crate::control::outbox::Outbox;
-use crate::full_disk::FullDisk;
-use crate::log_dir::LogDirState;
-use crate::log_dir::Partition;
 use crate::replica::partition::PartitionState;
-use crate::shared::Shared;
-use crate::writer_queue::Turn;
+use crate::storage::full_disk::FullDisk;
+use crate::storage::log_dir::{LogDirState, Partition};
+use crate::storage::log_manager::{LogManager, SpaceListener};
+use crate::storage::writer_queue::Turn;
 
 #[cfg(feature = "sim")]
 pub mod by_hand;
@@ -32,7 +31,7 @@ const DELIVER_BYTES: usize = 1024 * 1024;
 /// One writer thread of a directory.
 #[derive(Debug)]
 pub struct Writer {
-    shared: Arc<Shared>,
+    logs: Arc<LogManager>,
     dir: Arc<LogDirState>,
     /// Which of the directory's; the first one looks after a full disk, too.
     index: usize,
@@ -54,13 +53,18 @@ enum Extent {
 
 impl Writer {
     /// All of one directory.
-    pub fn team(shared: &Arc<Shared>, dir: &Arc<LogDirState>) -> Vec<Writer> {
-        let full_disk = Arc::new(FullDisk::new(Arc::clone(shared), Arc::clone(dir)));
+    pub fn team(
+        logs: &Arc<LogManager>,
+        dir: &Arc<LogDirState>,
+        listener: Arc<dyn SpaceListener>,
+    ) -> Vec<Writer> {
+        let full_disk = FullDisk::new(Arc::clone(logs), Arc::clone(dir), listener);
+        let full_disk = Arc::new(full_disk);
         let one = |index| Writer {
-            shared: Arc::clone(shared),
+            logs: Arc::clone(logs),
             dir: Arc::clone(dir),
             index,
-            outbox: shared.outbox(),
+            outbox: logs.outbox(),
             undelivered_bytes: 0,
             full_disk: Arc::clone(&full_disk),
         };
@@ -139,13 +143,13 @@ impl Writer {
         }
         if let Err(error) = self.full_disk.settle() {
             let reason = format!("giving the reserve up: {error}");
-            self.shared.fail_dir(&self.dir, reason);
+            self.logs.fail_dir(&self.dir, reason);
         }
     }
 
     fn deliver(&mut self) {
         self.dir.unpark(&mut self.outbox);
-        self.outbox.deliver(&self.shared);
+        self.outbox.deliver(&*self.logs);
         self.undelivered_bytes = 0;
     }
 
@@ -179,7 +183,7 @@ impl Writer {
                 "writing {}-{}: {reason}",
                 partition.topic.name, partition.index
             );
-            self.shared.fail_dir(&self.dir, reason);
+            self.logs.fail_dir(&self.dir, reason);
         } else if completed.rolled {
             self.dir.syncer.rolled(partition);
         }

@@ -30,8 +30,8 @@ use crate::base::clock::mono_ms;
 use crate::base::hash::WordHash;
 use crate::base::ids::QueueId;
 use crate::control::event_queue::EventQueue;
-use crate::kept_room;
-use crate::reader_queue::{Depth, Desk, IDLE_MS, Job, Kind, ReaderQueue};
+use crate::storage::kept_room;
+use crate::storage::reader_queue::{Depth, Desk, IDLE_MS, Job, Kind, ReaderQueue};
 
 /// After a thread could not be started, the next try.
 const START_RETRY_MS: u64 = 1_000;

@@ -12,60 +12,12 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchHeader, BatchView, Batches};
 use pyrklog_wire::records::walk_records;
 
-use crate::base::ids::TicketId;
 use crate::control::api::{Event, InternalBatch, InternalRead, TicketOutcome};
 use crate::control::event_queue::EventQueue;
 use crate::control::internal_read_work::InternalReadWork;
-use crate::control::outbox::Outbox;
 use crate::control::statistics::Statistics;
-use crate::log_dir::Registry;
-use crate::reader_queue::{Desk, Job};
-use crate::shared::Shared;
-
-/// See [`crate::DataPlane::read_internal`].
-pub fn read_internal(
-    shared: &Arc<Shared>,
-    topic: &str,
-    partition: i32,
-    offset: i64,
-    max_bytes: usize,
-) -> TicketId {
-    let ticket = shared.commands.ticket();
-    let work = InternalReadWork {
-        ticket,
-        dir: 0,
-        topic: topic.into(),
-        partition,
-        offset,
-        max_bytes,
-    };
-    let mut outbox = shared.outbox();
-    begin(shared, work, &mut outbox);
-    outbox.deliver(shared);
-    ticket
-}
-
-/// Hands the read to the readers once everything that the log holds now can be read.
-fn begin(shared: &Arc<Shared>, mut work: InternalReadWork, outbox: &mut Outbox) {
-    let Some(partition) = shared.registry.partition(&work.topic, work.partition) else {
-        let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);
-        return outbox.complete_ticket(work.ticket, outcome);
-    };
-    work.dir = partition.dir.index;
-    let mut state = partition.lock();
-    let ends = state
-        .led()
-        .map(|log| (log.gated_end(), log.log_end_offset()));
-    match ends {
-        _ if !partition.topic.internal => {
-            let outcome = work.failed(ErrorCode::INVALID_TOPIC_EXCEPTION);
-            outbox.complete_ticket(work.ticket, outcome);
-        }
-        Err(error) => outbox.complete_ticket(work.ticket, work.failed(error)),
-        Ok((gated_end, log_end)) if gated_end < log_end => state.internal.add_read(log_end, work),
-        Ok(_) => outbox.begin_read(work),
-    }
-}
+use crate::storage::log_dir::Registry;
+use crate::storage::reader_queue::{Desk, Job};
 
 /// A read, with what it is done in.
 #[derive(Debug)]

@@ -13,11 +13,8 @@ use pyrklog_wire::ErrorCode;
 
 use crate::base::clock::mono_ms;
 use crate::control::outbox::Outbox;
-use crate::leadership;
-use crate::log_dir::LogDirState;
-use crate::log_dir::Partition;
-use crate::shared::Shared;
-use crate::stopping;
+use crate::storage::log_dir::{LogDirState, Partition};
+use crate::storage::log_manager::{LogManager, SpaceListener};
 
 /// Between two tries.
 const RETRY_MS: i64 = 1_000;
@@ -42,7 +39,8 @@ enum Reserve {
 /// See the module; shared by the writers of one directory.
 #[derive(Debug)]
 pub struct FullDisk {
-    shared: Arc<Shared>,
+    logs: Arc<LogManager>,
+    listener: Arc<dyn SpaceListener>,
     dir: Arc<LogDirState>,
     /// Held while the reserve is made or given up.
     reserve: Mutex<Reserve>,
@@ -56,9 +54,14 @@ pub struct FullDisk {
 
 impl FullDisk {
     /// For one directory.
-    pub fn new(shared: Arc<Shared>, dir: Arc<LogDirState>) -> FullDisk {
+    pub fn new(
+        logs: Arc<LogManager>,
+        dir: Arc<LogDirState>,
+        listener: Arc<dyn SpaceListener>,
+    ) -> FullDisk {
         FullDisk {
-            shared,
+            logs,
+            listener,
             dir,
             reserve: Mutex::new(Reserve::Unknown),
             is_known: AtomicBool::new(false),
@@ -78,7 +81,7 @@ impl FullDisk {
             let (free, wanted) = (space.usable_bytes, self.dir.reserve_bytes);
             let reason = format!("{free} bytes are free, and {wanted} have to be set aside");
             self.dir.set_lacks_space(true);
-            self.shared.disk_full(&self.dir, reason);
+            self.logs.disk_full(&self.dir, reason);
         }
     }
 
@@ -107,7 +110,7 @@ impl FullDisk {
             match job.execute() {
                 // Space would not help: it is tried again later.
                 Err(error) if is_exhausted(&error) => {
-                    self.shared.disk_full(&self.dir, error.to_string());
+                    self.logs.disk_full(&self.dir, error.to_string());
                     return Err(error);
                 }
                 Err(error) if is_full(&error) => {
@@ -159,10 +162,10 @@ impl FullDisk {
         if !waiting.is_empty() {
             let mut reserve = self.reserve.lock();
             let reason = "logs wait for space to be opened".to_owned();
-            self.shared.disk_full(&self.dir, reason);
+            self.logs.disk_full(&self.dir, reason);
             self.give_up(&mut reserve)?;
             drop(reserve);
-            leadership::load_again(&self.shared, waiting);
+            Arc::clone(&self.listener).open_logs(waiting);
             return Ok(());
         }
         let mut reserve = self.reserve.lock();
@@ -175,8 +178,8 @@ impl FullDisk {
         }
         self.make(&mut reserve);
         if *reserve != Reserve::Gone {
-            self.shared.disk_has_space(&self.dir);
-            stopping::close_again(&self.shared, &self.dir);
+            self.logs.disk_has_space(&self.dir);
+            Arc::clone(&self.listener).close_logs(&self.dir);
         }
         Ok(())
     }
@@ -200,12 +203,12 @@ impl FullDisk {
                 let reason = format!("setting space aside: {error}");
                 if may_pass(&error) {
                     self.dir.set_lacks_space(is_full(&error));
-                    self.shared.disk_full(&self.dir, reason);
+                    self.logs.disk_full(&self.dir, reason);
                     Reserve::Gone
                 } else {
                     let log_dir = self.dir.path().display().to_string();
                     let fields = vec![("log_dir", log_dir), ("reason", reason)];
-                    let events = &self.shared.events;
+                    let events = &self.logs.events;
                     events.notice("log_dir_without_reserve", "warning", fields);
                     Reserve::Refused
                 }
@@ -223,7 +226,7 @@ impl FullDisk {
             return Ok(true);
         }
         self.dir.set_lacks_space(true);
-        self.shared.disk_full(&self.dir, error.to_string());
+        self.logs.disk_full(&self.dir, error.to_string());
         let was_made = *reserve == Reserve::Made;
         self.give_up(&mut reserve)?;
         Ok(was_made)

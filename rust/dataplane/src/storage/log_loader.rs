@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::base::ids::TicketId;
 use crate::control::api::{Event, TicketOutcome};
-use crate::shared::Shared;
+use crate::control::event_queue::EventQueue;
 
 /// Commands of a directory that may lend their places at a time: each keeps a thread.
 const LENT_MAX: usize = 16;
@@ -24,19 +24,28 @@ const LENT_MAX: usize = 16;
 pub type Key = (Arc<str>, i32);
 
 /// What a command does.
-pub type Run = Box<dyn FnOnce(&Arc<Shared>) + Send>;
+pub type Run<C> = Box<dyn FnOnce(&Arc<C>) + Send>;
+
+/// What commands are given.
+pub trait LoaderContext: Send + Sync + Sized + 'static {
+    /// Its queue of commands.
+    fn log_loader(&self) -> &LogLoader<Self>;
+
+    /// A simulation runs the commands: no thread is started.
+    fn is_by_hand(&self) -> bool;
+}
 
 /// One piece of slow work.
-pub struct Command {
+pub struct Command<C> {
     /// What it is about.
     pub key: Key,
     /// Position of the log directory that it may wait for.
     pub dir: usize,
     /// What to do.
-    pub run: Run,
+    pub run: Run<C>,
 }
 
-impl std::fmt::Debug for Command {
+impl<C> std::fmt::Debug for Command<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Command")
             .field("key", &self.key)
@@ -45,70 +54,58 @@ impl std::fmt::Debug for Command {
 }
 
 /// Commands of one log directory.
-#[derive(Debug, Default)]
-struct OfDir {
+#[derive(Debug)]
+struct OfDir<C> {
     /// Each with its number.
-    waiting: VecDeque<(u64, Command)>,
+    waiting: VecDeque<(u64, Command<C>)>,
     /// Those that have lent their places do not count.
     running: usize,
     lent: usize,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    dirs: Vec<OfDir>,
+#[derive(Debug)]
+struct Inner<C> {
+    dirs: Vec<OfDir<C>>,
     /// Numbers of the commands that wait or run, in order.
     by_key: HashMap<Key, VecDeque<u64>>,
     last_number: u64,
     threads: usize,
     handles: Vec<JoinHandle<()>>,
-    last_ticket: TicketId,
     is_stopped: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub struct CommandQueue {
+pub struct LogLoader<C> {
     per_dir: usize,
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner<C>>,
 }
 
-impl CommandQueue {
+impl<C: LoaderContext> LogLoader<C> {
     /// A queue served by up to `per_dir` threads for each of `dirs` log directories.
-    pub fn new(per_dir: usize, dirs: usize) -> CommandQueue {
-        let inner = Inner {
-            dirs: (0..dirs).map(|_| OfDir::default()).collect(),
-            ..Inner::default()
-        };
-        CommandQueue {
+    pub fn new(per_dir: usize, dirs: usize) -> LogLoader<C> {
+        let inner = Inner::new(dirs);
+        LogLoader {
             per_dir: per_dir.max(1),
             inner: Mutex::new(inner),
         }
     }
 
-    /// A new ticket.
-    pub fn ticket(&self) -> TicketId {
-        let mut inner = self.inner.lock();
-        inner.last_ticket += 1;
-        inner.last_ticket
-    }
-
     /// Queues commands and sees that threads run them.
-    pub fn submit(&self, shared: &Arc<Shared>, commands: impl IntoIterator<Item = Command>) {
+    pub fn submit(&self, context: &Arc<C>, commands: impl IntoIterator<Item = Command<C>>) {
         let mut inner = self.inner.lock();
         for command in commands {
             inner.add(command);
         }
-        #[cfg(feature = "sim")]
-        if shared.is_by_hand() {
+        if context.is_by_hand() {
             return;
         }
         while inner.threads < inner.threads_wanted(self.per_dir) {
             inner.threads += 1;
-            let shared = Arc::clone(shared);
+            let context = Arc::clone(context);
             let spawned = std::thread::Builder::new()
                 .name("loader".into())
-                .spawn(move || shared.commands.work(&shared));
+                .spawn(move || context.log_loader().work(&context));
             match spawned {
                 Ok(handle) => {
                     inner.handles.retain(|handle| !handle.is_finished());
@@ -128,12 +125,12 @@ impl CommandQueue {
         }
     }
 
-    fn work(&self, shared: &Arc<Shared>) {
+    fn work(&self, context: &Arc<C>) {
         let mut inner = self.inner.lock();
         while let Some(command) = inner.next(self.per_dir) {
             let Command { key, dir, run } = command;
             drop(inner);
-            run(shared);
+            run(context);
             inner = self.inner.lock();
             inner.done(&key, dir);
         }
@@ -143,10 +140,10 @@ impl CommandQueue {
     }
 
     /// Waits, for a command of the log directory `dir` that runs, while others run in its place.
-    pub fn lend_place(&self, shared: &Arc<Shared>, dir: usize, wait: impl FnOnce()) {
+    pub fn lend_place(&self, context: &Arc<C>, dir: usize, wait: impl FnOnce()) {
         let is_lent = self.inner.lock().lend(dir);
         if is_lent {
-            self.submit(shared, []);
+            self.submit(context, []);
         }
         wait();
         if is_lent {
@@ -156,12 +153,12 @@ impl CommandQueue {
 
     /// Runs the next command on the caller's thread; false where there is none.
     #[cfg(feature = "sim")]
-    pub fn run_next(&self, shared: &Arc<Shared>) -> bool {
+    pub fn run_next(&self, context: &Arc<C>) -> bool {
         let next = self.inner.lock().next(self.per_dir);
         let Some(Command { key, dir, run }) = next else {
             return false;
         };
-        run(shared);
+        run(context);
         self.inner.lock().done(&key, dir);
         true
     }
@@ -188,8 +185,24 @@ impl CommandQueue {
     }
 }
 
-impl Inner {
-    fn add(&mut self, command: Command) {
+impl<C> Inner<C> {
+    fn new(dirs: usize) -> Inner<C> {
+        let of_dir = |_| OfDir {
+            waiting: VecDeque::new(),
+            running: 0,
+            lent: 0,
+        };
+        Inner {
+            dirs: (0..dirs).map(of_dir).collect(),
+            by_key: HashMap::new(),
+            last_number: 0,
+            threads: 0,
+            handles: Vec::new(),
+            is_stopped: false,
+        }
+    }
+
+    fn add(&mut self, command: Command<C>) {
         self.last_number += 1;
         let number = self.last_number;
         self.by_key
@@ -207,12 +220,12 @@ impl Inner {
 
     /// A command to run now: of a directory that may have another thread, the first one that is
     /// not behind an earlier one for the same partition.
-    fn next(&mut self, per_dir: usize) -> Option<Command> {
+    fn next(&mut self, per_dir: usize) -> Option<Command<C>> {
         if self.is_stopped {
             return None;
         }
         for dir in self.dirs.iter_mut().filter(|dir| dir.running < per_dir) {
-            let is_first = |(number, command): &(u64, Command)| {
+            let is_first = |(number, command): &(u64, Command<C>)| {
                 let numbers = self.by_key.get(&command.key);
                 numbers.and_then(VecDeque::front) == Some(number)
             };
@@ -276,17 +289,17 @@ impl Gathering {
     }
 
     /// One command is done.
-    pub fn done(&self, shared: &Shared, index: usize, code: i16) {
+    pub fn done(&self, events: &EventQueue, index: usize, code: i16) {
         self.codes.lock()[index] = code;
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.complete(shared);
+            self.complete(events);
         }
     }
 
     /// Tells the control plane; for a ticket that has nothing left to do.
-    pub fn complete(&self, shared: &Shared) {
+    pub fn complete(&self, events: &EventQueue) {
         let codes = std::mem::take(&mut *self.codes.lock());
-        shared.events.push(Event::Ticket {
+        events.push(Event::Ticket {
             id: self.ticket,
             outcome: TicketOutcome::Partitions(codes),
         });
@@ -297,7 +310,7 @@ impl Gathering {
 mod tests {
     use super::*;
 
-    fn command(topic: &str, dir: usize) -> Command {
+    fn command(topic: &str, dir: usize) -> Command<()> {
         Command {
             key: (Arc::from(topic), 0),
             dir,
@@ -305,18 +318,15 @@ mod tests {
         }
     }
 
-    fn queue(dirs: usize, commands: &[(&str, usize)]) -> Inner {
-        let mut inner = Inner {
-            dirs: (0..dirs).map(|_| OfDir::default()).collect(),
-            ..Inner::default()
-        };
+    fn queue(dirs: usize, commands: &[(&str, usize)]) -> Inner<()> {
+        let mut inner = Inner::new(dirs);
         for (topic, dir) in commands {
             inner.add(command(topic, *dir));
         }
         inner
     }
 
-    fn next(inner: &mut Inner) -> Option<String> {
+    fn next(inner: &mut Inner<()>) -> Option<String> {
         inner.next(1).map(|command| command.key.0.to_string())
     }
 

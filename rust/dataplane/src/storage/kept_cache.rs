@@ -17,8 +17,8 @@ use pyrklog_log::{ArenaMarker, KeptMark, LogDir, hex};
 use rustix::process::geteuid;
 
 use crate::base::clock::Now;
-use crate::block_cache::{Note, note_unclean, patiently};
 use crate::control::api::CacheConfig;
+use crate::storage::block_cache::{Note, note_unclean, patiently};
 
 const MIB: u64 = 1 << 20;
 

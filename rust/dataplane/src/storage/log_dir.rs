@@ -10,12 +10,12 @@ use pyrklog_log::{DeletedFolder, LogDir, LogEnv, Unwritten};
 
 use crate::control::api::PlaneConfig;
 use crate::control::outbox::Outbox;
-use crate::parking::Park;
 use crate::replica::directory::Directory;
 use crate::replica::{hosted_partitions, partition};
-use crate::stopping::Unclosed;
-use crate::syncer::SyncerQueue;
-use crate::writer_queue::{Backlog, WriterQueue};
+use crate::storage::muted_queue::MutedQueue;
+use crate::storage::syncer_queue::SyncerQueue;
+use crate::storage::unclosed::Unclosed;
+use crate::storage::writer_queue::{Backlog, WriterQueue};
 
 /// No more of a volume may be unwritten than this share.
 const VOLUME_SHARE: u64 = 20;
@@ -62,9 +62,9 @@ pub struct LogDirState {
     /// Partitions with something to write.
     pub writer: WriterQueue<Arc<Partition>>,
     /// Slow work.
-    pub syncer: SyncerQueue,
+    pub syncer: SyncerQueue<Arc<Partition>>,
     /// Who waits for room.
-    pub park: Park,
+    pub park: MutedQueue,
     /// Partitions placed here, for the choice of a new one's directory.
     pub partitions: AtomicUsize,
     unwritten_bytes: AtomicUsize,
@@ -82,10 +82,10 @@ pub struct LogDirState {
     is_announced: AtomicBool,
     lacks_space: AtomicBool,
     /// See there.
-    pub unclosed: Unclosed,
+    pub unclosed: Unclosed<LogDirState>,
     /// What a simulated volume has in hand.
     #[cfg(feature = "sim")]
-    pub under_way: Mutex<crate::writer::by_hand::UnderWay>,
+    pub under_way: Mutex<Vec<(Arc<Partition>, pyrklog_log::WriteJob)>>,
     /// Held while rows are gathered and written, or one that was just lowered, and while those of a deleted partition are taken
     /// out: what was gathered before must not be written afterwards.
     pub checkpoints: Mutex<()>,
@@ -93,7 +93,12 @@ pub struct LogDirState {
 
 impl LogDirState {
     /// A directory that was just opened.
-    pub fn new(index: usize, files: LogDir, config: &PlaneConfig, park: Park) -> Arc<LogDirState> {
+    pub fn new(
+        index: usize,
+        files: LogDir,
+        config: &PlaneConfig,
+        park: MutedQueue,
+    ) -> Arc<LogDirState> {
         let arena = files.env().arena();
         let cache_bytes = arena.map_or(0, |arena| arena.statistics().limit_bytes);
         let cache_share_bytes = usize::try_from(cache_bytes / CACHE_SHARE).unwrap_or(usize::MAX);

@@ -16,8 +16,8 @@ use pyrklog_log::{ArenaMarker, LogDir, LogDirError, PartitionFolder, hex, parse_
 
 use crate::base::clock::Now;
 use crate::control::api::CacheConfig;
-use crate::kept_cache::{self, Whose};
-use crate::log_dir::LogDirState;
+use crate::storage::kept_cache::{self, Whose};
+use crate::storage::log_dir::LogDirState;
 
 /// Share of the memory that all arenas together may have.
 const MEMORY_SHARE: f64 = 0.6;

@@ -6,18 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use pyrklog_log::SyncScope;
 use pyrklog_log::disk::may_pass;
-use pyrklog_log::{DeletedFolder, RemovedSegments, SyncScope};
 
 use crate::base::clock::Now;
 use crate::control::api::PlaneConfig;
-use crate::log_dir::LogDirState;
-use crate::log_dir::Partition;
-use crate::shared::Shared;
+use crate::storage::kept_room;
+use crate::storage::log_dir::{LogDirState, Partition};
+use crate::storage::log_manager::LogManager;
+use crate::storage::syncer_queue::{Deletion, Inner};
 
 mod flushing;
-use flushing::ShortestFlush;
 
 /// `producer.id.expiration.check.interval.ms`.
 const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
@@ -79,94 +78,10 @@ impl Timer {
     }
 }
 
-/// Files to be removed later.
-#[derive(Debug)]
-pub enum Deletion {
-    /// Segments that retention took out.
-    Segments(RemovedSegments),
-    /// The folder of a deleted partition.
-    Folder(DeletedFolder),
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    rolled: Vec<Arc<Partition>>,
-    deletions: Vec<(i64, Deletion)>,
-    is_stopped: bool,
-    log_start_soon: bool,
-    flush_soon: bool,
-}
-
-/// What the syncer of one directory has to do besides its timers.
-#[derive(Debug, Default)]
-pub struct SyncerQueue {
-    inner: Mutex<Inner>,
-    wake: Condvar,
-    high_watermark_moved: AtomicBool,
-    recovery_point_moved: AtomicBool,
-    log_start_moved: AtomicBool,
-    /// The shortest `flush.ms` of the directory's topics, as far as it is known; the greatest number
-    /// where none has any.
-    flush_ms: ShortestFlush,
-}
-
-impl SyncerQueue {
-    /// A segment of the partition is complete: it is to be synced.
-    pub fn rolled(&self, partition: Arc<Partition>) {
-        self.inner.lock().rolled.push(partition);
-        self.wake.notify_one();
-    }
-
-    /// DeleteRecords moved a log start. The checkpoint follows soon; the files go when retention
-    /// next looks (as in Kafka).
-    pub fn log_start_moved(&self) {
-        self.log_start_moved.store(true, Ordering::Relaxed);
-        self.inner.lock().log_start_soon = true;
-        self.wake.notify_one();
-    }
-
-    /// Files to be removed at `due_ms` (wall clock).
-    pub fn delete_later(&self, due_ms: i64, deletion: Deletion) {
-        self.inner.lock().deletions.push((due_ms, deletion));
-        self.wake.notify_one();
-    }
-
-    /// A high watermark moved: its checkpoint is due at the next interval.
-    pub fn high_watermark_moved(&self) {
-        if !self.high_watermark_moved.load(Ordering::Relaxed) {
-            self.high_watermark_moved.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// A topic of the directory has this `flush.ms`.
-    pub fn need_flush_ms(&self, flush_ms: i64) {
-        if self.flush_ms.lower(flush_ms) {
-            self.inner.lock().flush_soon = true;
-            self.wake.notify_one();
-        }
-    }
-
-    /// Ends the syncer after the work at hand.
-    pub fn stop(&self) {
-        self.inner.lock().is_stopped = true;
-        self.wake.notify_one();
-    }
-
-    /// Forgets what is queued, after the end: partitions hold their directory, and so its lock.
-    pub fn clear(&self) {
-        let mut inner = self.inner.lock();
-        inner.rolled.clear();
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.inner.lock().is_stopped
-    }
-}
-
 /// The syncer thread of one directory.
 #[derive(Debug)]
 pub struct Syncer {
-    shared: Arc<Shared>,
+    logs: Arc<LogManager>,
     dir: Arc<LogDirState>,
     /// Retention rolled their active segments, and goes on once those are written.
     again: Vec<Arc<Partition>>,
@@ -178,10 +93,10 @@ pub struct Syncer {
 
 impl Syncer {
     /// For one directory.
-    pub fn new(shared: Arc<Shared>, dir: Arc<LogDirState>) -> Syncer {
+    pub fn new(logs: Arc<LogManager>, dir: Arc<LogDirState>) -> Syncer {
         let now_ms = Now::read().mono_ms;
         let due_ms = TIMERS.map(|timer| {
-            let interval_ms = timer.interval_ms(&shared.config);
+            let interval_ms = timer.interval_ms(&logs.config);
             now_ms
                 + if timer == Timer::Retention {
                     interval_ms.min(RETENTION_FIRST_MS)
@@ -190,7 +105,7 @@ impl Syncer {
                 }
         });
         Syncer {
-            shared,
+            logs,
             dir,
             again: Vec::new(),
             unsynced: Vec::new(),
@@ -206,7 +121,7 @@ impl Syncer {
                 return;
             }
             if let Err(reason) = self.turn() {
-                self.shared.fail_dir(&self.dir, reason);
+                self.logs.fail_dir(&self.dir, reason);
             }
         }
     }
@@ -267,7 +182,7 @@ impl Syncer {
         let now_ms = Now::read().mono_ms;
         for (index, timer) in TIMERS.into_iter().enumerate() {
             if self.due_ms[index] <= now_ms && !self.dir.syncer.is_stopped() {
-                self.due_ms[index] = now_ms + timer.interval_ms(&self.shared.config);
+                self.due_ms[index] = now_ms + timer.interval_ms(&self.logs.config);
                 self.fire(timer)?;
             }
         }
@@ -341,20 +256,20 @@ impl Syncer {
         }
         let written = match timer {
             Timer::RecoveryCheckpoint if moved(&queue.recovery_point_moved) => {
-                self.dir.write_recovery_points(&self.shared)
+                self.dir.write_recovery_points(&self.logs.registry)
             }
             Timer::LogStartCheckpoint if moved(&queue.log_start_moved) => {
-                self.dir.write_log_starts(&self.shared)
+                self.dir.write_log_starts(&self.logs.registry)
             }
             Timer::HighWatermarkCheckpoint if moved(&queue.high_watermark_moved) => {
-                self.dir.write_high_watermarks(&self.shared)
+                self.dir.write_high_watermarks(&self.logs.registry)
             }
             Timer::RecoveryCheckpoint
             | Timer::LogStartCheckpoint
             | Timer::HighWatermarkCheckpoint => Ok(()),
             Timer::Retention => return self.each_partition(Self::retain),
             Timer::Producers => {
-                let expiration_ms = self.shared.config.producer_id_expiration_ms;
+                let expiration_ms = self.logs.config.producer_id_expiration_ms;
                 return self.each_partition(|_, partition| {
                     let now_ms = Now::read().wall_ms;
                     if let Some(log) = &mut partition.lock().log {
@@ -365,7 +280,7 @@ impl Syncer {
             }
             Timer::Flush => return self.flush_due(),
             Timer::IdleReads => {
-                crate::kept_room::look();
+                kept_room::look();
                 self.dir.env().forget_idle_reads();
                 Ok(())
             }
@@ -386,15 +301,14 @@ impl Syncer {
     }
 
     fn no_space(&self, doing: &str, error: &std::io::Error) {
-        self.shared
-            .disk_full(&self.dir, format!("{doing}: {error}"));
+        self.logs.disk_full(&self.dir, format!("{doing}: {error}"));
     }
 
     fn each_partition(
         &mut self,
         act: impl Fn(&mut Self, &Arc<Partition>) -> Result<(), String>,
     ) -> Result<(), String> {
-        for partition in self.shared.registry.load().partitions() {
+        for partition in self.logs.registry.load().partitions() {
             if self.dir.syncer.is_stopped() {
                 break;
             }
@@ -426,7 +340,7 @@ impl Syncer {
         let more = log.complete_sync(job, result);
         drop(state);
         if let (true, Some(reason)) = (may_pass, &failure) {
-            self.shared.disk_full(&self.dir, reason.clone());
+            self.logs.disk_full(&self.dir, reason.clone());
             self.unsynced.push(Arc::clone(partition));
             return Ok(());
         }
@@ -483,7 +397,7 @@ impl Syncer {
             }
             Ok(()) => {}
         }
-        self.shared.events.notice(
+        self.logs.events.notice(
             "segments_deleted",
             "info",
             vec![
@@ -517,7 +431,7 @@ impl Syncer {
                 ("log_dir", self.dir.path().display().to_string()),
                 ("reason", error.to_string()),
             ];
-            self.shared
+            self.logs
                 .events
                 .notice("deletion_failed", "warning", fields);
         }
@@ -532,7 +446,7 @@ fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> Strin
 }
 
 /// What does not wait for its interval.
-fn hasten(due_ms: &mut [i64; TIMERS.len()], inner: &mut Inner, now_ms: i64) {
+fn hasten(due_ms: &mut [i64; TIMERS.len()], inner: &mut Inner<Arc<Partition>>, now_ms: i64) {
     let mut due_by = |timer: Timer, by_ms: i64| {
         let due_ms = &mut due_ms[timer as usize];
         *due_ms = (*due_ms).min(by_ms);
