@@ -15,4 +15,5 @@ pub mod receive;
 pub mod replication_quota;
 pub mod reply_memory;
 pub mod timers;
+pub mod unguessable;
 pub mod waiting_memory;

@@ -7,10 +7,11 @@ use rustix::net::{RecvFlags, recv};
 use pyrklog_wire::frame::{LENGTH_LEN, Scan, scan};
 
 use crate::base::ids::NEVER_MS;
-use crate::connection::{Close, Connection, Hold, OUTPUT_MAX_BYTES};
-use crate::context::Context;
-use crate::dispatch::{Step, dispatch};
-use crate::parking;
+use crate::connection::{Connection, OUTPUT_MAX_BYTES};
+use crate::requests::client::{Close, Hold};
+use crate::requests::context::Context;
+use crate::requests::dispatch::{Step, dispatch};
+use crate::requests::produce::back_pressure;
 
 /// Receives by one connection before the others of its thread get their turn.
 const RECEIVES_PER_VISIT: usize = 2;
@@ -18,20 +19,20 @@ const RECEIVES_PER_VISIT: usize = 2;
 /// Works on what is there: frames that were kept, then frames from the socket, until the
 /// connection is busy, the socket is empty or its turn is over. `buffer` is the thread's.
 pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result<(), Close> {
-    if conn.is_closing {
-        conn.received.clear(&cx.shared.budget);
-        cx.shared.budget.release(conn.id);
+    if conn.client.is_closing {
+        conn.received.clear(&cx.services.budget);
+        cx.services.budget.release(conn.client.id);
         return Ok(());
     }
     if !conn.received.is_empty() && !conn.is_busy() {
         work_on_kept(cx, conn)?;
     }
     for _ in 0..RECEIVES_PER_VISIT {
-        if conn.is_busy() || !conn.readable || conn.ended || cx.is_draining {
+        if conn.is_busy() || !conn.readable || conn.client.ended || cx.is_draining {
             break;
         }
-        if !cx.shared.budget.allows(conn.id) {
-            conn.hold = Some(Hold::Memory);
+        if !cx.services.budget.allows(conn.client.id) {
+            conn.client.hold = Some(Hold::Memory);
             cx.is_hungry = true;
             break;
         }
@@ -39,15 +40,15 @@ pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resul
     }
     if conn.received.is_empty() {
         // Whoever has sent nothing must not keep the turn of those who are in the middle.
-        cx.shared.budget.release(conn.id);
-        parking::note_empty(conn);
+        cx.services.budget.release(conn.client.id);
+        back_pressure::note_empty(&mut conn.client, conn.readable);
     }
     note_partial(cx, conn);
     Ok(())
 }
 
 fn receive(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result<(), Close> {
-    match conn.received.carry_into(buffer, &cx.shared.budget) {
+    match conn.received.carry_into(buffer, &cx.services.budget) {
         Some(carried) => {
             let room = buffer.len() - carried;
             let result = recv(&conn.socket, &mut buffer[carried..], RecvFlags::empty());
@@ -55,12 +56,13 @@ fn receive(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result
             let filled = carried + count.as_ref().map_or(0, |count| *count);
             let outcome = work_on(cx, conn, buffer, 0, filled);
             let done = outcome.as_ref().map_or(filled, |done| *done);
-            conn.received.keep(&buffer[done..filled], &cx.shared.budget);
+            conn.received
+                .keep(&buffer[done..filled], &cx.services.budget);
             outcome.and(count.map(|_| ()))
         }
         None => {
-            let max_bytes = cx.shared.config.socket_request_max_bytes;
-            let memory = conn.received.room(max_bytes, &cx.shared.budget);
+            let max_bytes = cx.services.config.socket_request_max_bytes;
+            let memory = conn.received.room(max_bytes, &cx.services.budget);
             let room = memory.capacity() - memory.len();
             let result = recv(&conn.socket, spare_capacity(memory), RecvFlags::empty());
             received(cx, conn, result.map(|(_, count)| count), room)?;
@@ -78,14 +80,14 @@ fn received(
 ) -> Result<usize, Close> {
     match result {
         Ok(0) => {
-            conn.ended = true;
+            conn.client.ended = true;
             conn.readable = false;
             Ok(0)
         }
         Ok(count) => {
             // A short read has emptied the socket: the next bytes raise a new event. An end that
             // was told of already raises none.
-            conn.readable = count == room || conn.hung_up;
+            conn.readable = count == room || conn.client.hung_up;
             conn.active_ms = cx.now.mono_ms;
             cx.statistics.received_bytes.add(count as u64);
             Ok(count)
@@ -104,9 +106,9 @@ fn work_on_kept(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     let filled = bytes.len();
     let outcome = work_on(cx, conn, &mut bytes, start, filled);
     let done = outcome.as_ref().map_or(filled, |done| *done);
-    conn.received.put_back(bytes, done, &cx.shared.budget);
-    if conn.received.is_empty() && cx.shared.budget.is_exhausted() {
-        conn.received.shrink(&cx.shared.budget);
+    conn.received.put_back(bytes, done, &cx.services.budget);
+    if conn.received.is_empty() && cx.services.budget.is_exhausted() {
+        conn.received.shrink(&cx.services.budget);
     }
     outcome.map(|_| ())
 }
@@ -120,7 +122,7 @@ fn work_on(
     start: usize,
     filled: usize,
 ) -> Result<usize, Close> {
-    let max_bytes = cx.shared.config.socket_request_max_bytes;
+    let max_bytes = cx.services.config.socket_request_max_bytes;
     let mut at = start;
     while !conn.is_busy() && !cx.is_draining {
         let scanned = scan(&bytes[at..filled], max_bytes)
@@ -128,25 +130,25 @@ fn work_on(
         let Scan::Whole { content_len } = scanned else {
             break;
         };
-        if conn.out.len() >= OUTPUT_MAX_BYTES || conn.out.file_len() > 0 {
-            conn.hold = Some(Hold::Output);
+        if conn.client.out.len() >= OUTPUT_MAX_BYTES || conn.client.out.file_len() > 0 {
+            conn.client.hold = Some(Hold::Output);
             break;
         }
         let frame = &mut bytes[at + LENGTH_LEN..at + LENGTH_LEN + content_len];
-        if dispatch(cx, conn, frame)? == Step::Wait {
+        if dispatch(cx, &mut conn.client, frame)? == Step::Wait {
             break;
         }
         at += LENGTH_LEN + content_len;
     }
     if at > start {
-        cx.shared.budget.release(conn.id);
+        cx.services.budget.release(conn.client.id);
     }
     Ok(at)
 }
 
 /// Whether the bytes kept hold a whole frame, or one that cannot be.
 pub fn has_whole_frame(cx: &Context, conn: &Connection) -> bool {
-    let max_bytes = cx.shared.config.socket_request_max_bytes;
+    let max_bytes = cx.services.config.socket_request_max_bytes;
     !matches!(
         scan(conn.received.bytes(), max_bytes),
         Ok(Scan::Partial { .. })

@@ -9,11 +9,11 @@ use crate::base::inbox::Inbox;
 use crate::base::mailbox::Mailbox;
 use crate::base::network_event::NetworkEvent;
 use crate::base::network_threads::NetworkThreads;
-use crate::cold_reads::FetchJob;
 use crate::connection::Connection;
-use crate::list_offsets::LookUpJob;
+use crate::requests::cold_reads::FetchJob;
+use crate::requests::list_offsets::LookUpJob;
+use crate::requests::produce::validators::ValidateJob;
 use crate::send_job::SendWork;
-use crate::validators::ValidateJob;
 
 /// See the module.
 #[derive(Debug)]

@@ -20,14 +20,17 @@ use crate::base::clock::mono_ns;
 use crate::base::ids::{COPY_BUFFER_BYTES, NEVER_MS, Place, RECEIVE_BUFFER_BYTES, Token};
 use crate::base::inbox::Inbox;
 use crate::base::network_event::NetworkEvent;
-use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
+use crate::connection::{Connection, Sending};
 use crate::connections::Connections;
-use crate::context::Context;
 use crate::input::{has_whole_frame, pump};
 use crate::message::Message;
+use crate::requests::client::{Client, Close, Exclusive, Hold};
+use crate::requests::context::{Context, borrow_memory};
+use crate::requests::produce::back_pressure;
+use crate::requests::{control_replies, fetch, list_offsets, produce, reply_admission};
 use crate::shared::Shared;
 use crate::steering::Steering;
-use crate::{answers, fetch, list_offsets, output, parking, produce, replies, sweep};
+use crate::{output, sweep};
 
 const INBOX: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
@@ -41,6 +44,7 @@ const ROUNDS_PER_VISIT: usize = 4;
 /// See the module.
 #[derive(Debug)]
 pub struct NetworkThread {
+    shared: Arc<Shared>,
     cx: Context,
     inbox: Arc<Inbox<Message>>,
     epoll: OwnedFd,
@@ -68,7 +72,8 @@ impl NetworkThread {
         let steering = Steering::new(index, &shared.statistics.threads);
         Ok(NetworkThread {
             steering,
-            cx: Context::new(shared, index),
+            cx: Context::new(Arc::clone(&shared.services), index),
+            shared,
             inbox,
             epoll,
             alarm,
@@ -93,7 +98,7 @@ impl NetworkThread {
             self.wait(&mut events);
             self.turn(&events, &mut messages);
             if let Some(files) = disk::take_left_open() {
-                self.cx.shared.readers.close(files);
+                self.cx.services.readers.close(files);
             }
             #[cfg(feature = "testing")]
             self.call_hook(crate::testing::Moment::Turn);
@@ -109,8 +114,8 @@ impl NetworkThread {
         }
         for message in self.inbox.close() {
             if let Message::Move(mut conn) = message {
-                conn.received.clear(&self.cx.shared.budget);
-                self.cx.shared.budget.release(conn.id);
+                conn.received.clear(&self.cx.services.budget);
+                self.cx.services.budget.release(conn.client.id);
             }
         }
     }
@@ -144,7 +149,7 @@ impl NetworkThread {
             let soon_ms = self.cx.now.mono_ms + sweep::HUNGRY_MS;
             self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
         }
-        self.cx.outbox.deliver(&*self.cx.shared.logs);
+        self.cx.outbox.deliver(&*self.cx.services.logs);
     }
 
     /// Turns on the caller's thread until there is nothing to do at this time.
@@ -176,7 +181,7 @@ impl NetworkThread {
 
     #[cfg(feature = "testing")]
     fn call_hook(&self, moment: crate::testing::Moment) {
-        self.cx.shared.hook.call(self.cx.thread, moment);
+        self.shared.hook.call(self.cx.thread, moment);
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
@@ -186,7 +191,7 @@ impl NetworkThread {
             Err(error) => {
                 let fields = vec![("reason", error.to_string())];
                 self.cx
-                    .shared
+                    .services
                     .events
                     .notice("network_thread_failed", "error", fields);
                 self.is_stopped = true;
@@ -235,13 +240,17 @@ impl NetworkThread {
             conn.writable = true;
         }
         let ends = flags.contains(EventFlags::RDHUP);
-        if ends && !conn.hung_up {
-            answers::tell_gone(&self.cx.shared, conn);
+        if ends && !conn.client.hung_up {
+            control_replies::tell_gone(&self.cx.services, &conn.client);
         }
-        conn.hung_up |= ends;
-        if ends && matches!(&conn.exclusive, Some(Exclusive::Fetch(work)) if !work.is_reading()) {
+        conn.client.hung_up |= ends;
+        if ends
+            && matches!(&conn.client.exclusive, Some(Exclusive::Fetch(work)) if !work.is_reading())
+        {
             // The peer sends nothing more: it gets what there is, then the end.
-            self.with(token, fetch::finish_waiting);
+            self.with(token, |cx, conn| {
+                fetch::finish_waiting(cx, &mut conn.client)
+            });
         }
         self.list(token);
     }
@@ -252,14 +261,18 @@ impl NetworkThread {
             Message::Connect(new) => self.connect(*new),
             Message::Move(conn) => self.welcome(*conn),
             Message::FetchRead { token, job } => {
-                self.with(token, |cx, conn| fetch::finish_reading(cx, conn, *job));
+                self.with(token, |cx, conn| {
+                    fetch::finish_reading(cx, &mut conn.client, *job)
+                });
             }
             Message::Validated { token, job } => {
-                self.with(token, |cx, conn| produce::finish_validating(cx, conn, *job));
+                self.with(token, |cx, conn| {
+                    produce::finish_validating(cx, &mut conn.client, *job)
+                });
             }
             Message::OffsetsListed { token, job } => {
                 self.with(token, |cx, conn| {
-                    list_offsets::finish_look_up(cx, conn, &job)
+                    list_offsets::finish_look_up(cx, &mut conn.client, &job)
                 });
             }
             Message::Sent { token, work } => {
@@ -277,7 +290,7 @@ impl NetworkThread {
                 error,
             } => {
                 if let Some(conn) = self.connections.get_mut(token)
-                    && produce::settle(&self.cx, conn, sequence, index, error)
+                    && produce::settle(&self.cx, &mut conn.client, sequence, index, error)
                 {
                     self.list(token);
                 }
@@ -293,8 +306,8 @@ impl NetworkThread {
                     self.steering.woken(&mut conn.course, by, now_ms);
                 }
                 self.with(token, |cx, conn| {
-                    list_offsets::wake(cx, conn, wait)?;
-                    fetch::wake(cx, conn, wait, must_answer)
+                    list_offsets::wake(cx, &mut conn.client, wait)?;
+                    fetch::wake(cx, &mut conn.client, wait, must_answer)
                 });
             }
             NetworkEvent::Reply {
@@ -302,7 +315,9 @@ impl NetworkThread {
                 request,
                 answer,
             } => {
-                self.with(token, |cx, conn| answers::reply(cx, conn, request, answer));
+                self.with(token, |cx, conn| {
+                    control_replies::reply(cx, &mut conn.client, request, answer)
+                });
             }
             NetworkEvent::Unblock { token } => self.unblock(token),
             NetworkEvent::Hungry => self.cx.is_hungry = true,
@@ -334,12 +349,12 @@ impl NetworkThread {
     fn unblock(&mut self, token: Token) {
         let Some(conn) = self.connections.get_mut(token) else {
             // It was to use a place in the control plane's channel: pass the turn on.
-            answers::pass_turn(&self.cx.shared);
+            control_replies::pass_turn(&self.cx.services);
             return;
         };
-        if matches!(conn.hold, Some(Hold::Parked | Hold::ControlFull)) {
-            conn.has_turn |= conn.hold == Some(Hold::ControlFull);
-            conn.hold = None;
+        if matches!(conn.client.hold, Some(Hold::Parked | Hold::ControlFull)) {
+            conn.client.has_turn |= conn.client.hold == Some(Hold::ControlFull);
+            conn.client.hold = None;
         }
         self.list(token);
     }
@@ -348,7 +363,7 @@ impl NetworkThread {
         if self.cx.is_draining {
             return;
         }
-        let principal = Arc::clone(&self.cx.shared.anonymous);
+        let principal = Arc::clone(&self.shared.anonymous);
         let now_ms = self.cx.now.mono_ms;
         self.add(|token| Connection::new(token, new, principal, now_ms));
     }
@@ -367,8 +382,8 @@ impl NetworkThread {
         let now_ms = self.cx.now.mono_ms;
         let conn = self.connections.insert(make);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let data = EventData::new_u64(conn.token);
-        let token = conn.token;
+        let data = EventData::new_u64(conn.client.token);
+        let token = conn.client.token;
         if let Err(error) = epoll::add(&self.epoll, &conn.socket, data, flags) {
             self.close_by_token(token, Close::Protocol(error.to_string()));
             return;
@@ -378,7 +393,7 @@ impl NetworkThread {
             .connections
             .set(self.connections.len() as u64);
         if self.next_sweep_ms == NEVER_MS {
-            self.next_sweep_ms = now_ms + sweep::interval_ms(&self.cx.shared.config);
+            self.next_sweep_ms = now_ms + sweep::interval_ms(&self.cx.services.config);
         }
         self.list(token);
     }
@@ -406,8 +421,8 @@ impl NetworkThread {
             let Some(mut conn) = self.connections.take(token) else {
                 continue;
             };
-            if conn.hold == Some(Hold::Heavy) {
-                conn.hold = None;
+            if conn.client.hold == Some(Hold::Heavy) {
+                conn.client.hold = None;
             }
             self.visit_one(conn);
             break;
@@ -419,7 +434,10 @@ impl NetworkThread {
         let began_ns = self.steering.measures().then(mono_ns);
         match self.visit(&mut conn) {
             Ok(()) => {
-                replies::count(&mut self.cx, &mut conn);
+                if conn.sending != Sending::Reader {
+                    // Else its output is with a reader, and counts on.
+                    reply_admission::count(&mut self.cx, &mut conn.client);
+                }
                 conn.course.spent_since(began_ns);
                 self.keep_or_move(conn);
             }
@@ -429,16 +447,16 @@ impl NetworkThread {
 
     fn keep_or_move(&mut self, #[allow(unused_mut)] mut conn: Box<Connection>) {
         #[cfg(feature = "testing")]
-        if self.cx.shared.hook.is_restless() {
-            conn.course.to = Some((self.cx.thread + 1) % self.cx.shared.inboxes.len());
+        if self.shared.hook.is_restless() {
+            conn.course.to = Some((self.cx.thread + 1) % self.shared.inboxes.len());
         }
         match conn.course.to {
             Some(to) if conn.is_movable() && !self.cx.is_draining => {
-                self.connections.forget(conn.token);
+                self.connections.forget(conn.client.token);
                 let _ = epoll::delete(&self.epoll, &conn.socket);
                 let count = self.connections.len() as u64;
                 self.cx.statistics.connections.set(count);
-                self.cx.shared.inboxes[to].send(Message::Move(conn));
+                self.shared.inboxes[to].send(Message::Move(conn));
             }
             _ => self.connections.put_back(conn),
         }
@@ -446,21 +464,31 @@ impl NetworkThread {
 
     fn visit(&mut self, conn: &mut Connection) -> Result<(), Close> {
         if std::mem::take(&mut conn.gave_way) {
-            output::flush(&mut self.cx, conn, &mut self.copy_buffer)?;
+            output::flush(
+                &mut self.cx,
+                conn,
+                &mut self.copy_buffer,
+                &self.shared.inboxes,
+            )?;
         }
         for round in 0.. {
-            output::borrow_memory(&mut self.cx, conn);
+            borrow_memory(&mut self.cx, &mut conn.client);
             pump(&mut self.cx, conn, &mut self.receive_buffer)?;
-            output::settle(&mut self.cx, conn)?;
+            produce::reply::send_done(&mut self.cx, &mut conn.client)?;
             // Another thread wakes up while this one sends; who waits on this one goes first, where
             // that delays nobody for long.
             conn.gave_way = self.cx.outbox.has_own() && !self.steering.measures();
-            self.cx.outbox.deliver(&*self.cx.shared.logs);
+            self.cx.outbox.deliver(&*self.cx.services.logs);
             if conn.gave_way {
-                self.cx.again.push(conn.token);
+                self.cx.again.push(conn.client.token);
                 return Ok(());
             }
-            output::flush(&mut self.cx, conn, &mut self.copy_buffer)?;
+            output::flush(
+                &mut self.cx,
+                conn,
+                &mut self.copy_buffer,
+                &self.shared.inboxes,
+            )?;
             let has_work = !conn.is_busy()
                 && !self.cx.is_draining
                 && (conn.readable || has_whole_frame(&self.cx, conn));
@@ -468,21 +496,21 @@ impl NetworkThread {
                 break;
             }
             if round == ROUNDS_PER_VISIT {
-                self.cx.again.push(conn.token);
+                self.cx.again.push(conn.client.token);
                 return Ok(());
             }
         }
-        let is_over = conn.ended || conn.is_closing || self.cx.is_draining;
+        let is_over = conn.client.ended || conn.client.is_closing || self.cx.is_draining;
         let is_held = matches!(
-            conn.hold,
+            conn.client.hold,
             Some(Hold::Parked | Hold::Heavy | Hold::Replies { .. })
         );
         if is_over && conn.is_quiet() && !is_held {
-            return Err(match conn {
-                Connection {
+            return Err(match conn.client {
+                Client {
                     is_closing: true, ..
                 } => Close::Silently,
-                Connection { ended: true, .. } => Close::Peer,
+                Client { ended: true, .. } => Close::Peer,
                 _ => Close::Shutdown,
             });
         }
@@ -495,7 +523,7 @@ impl NetworkThread {
             if self
                 .connections
                 .get_mut(token)
-                .is_some_and(|conn| conn.timer_ms == due_ms)
+                .is_some_and(|conn| conn.client.timer_ms == due_ms)
             {
                 self.with(token, sweep::expire);
             }
@@ -515,7 +543,7 @@ impl NetworkThread {
             let Some(conn) = self.connections.get_mut(token) else {
                 continue;
             };
-            muted += u64::from(conn.hold.is_some());
+            muted += u64::from(conn.client.hold.is_some());
             match sweep::look(&mut self.cx, conn) {
                 sweep::Verdict::Keep => {}
                 sweep::Verdict::Visit => self.list(token),
@@ -523,7 +551,7 @@ impl NetworkThread {
             }
         }
         self.cx.statistics.muted.set(muted);
-        let interval_ms = sweep::interval_ms(&self.cx.shared.config);
+        let interval_ms = sweep::interval_ms(&self.cx.services.config);
         let is_empty = self.connections.is_empty();
         self.next_sweep_ms = if is_empty {
             NEVER_MS
@@ -536,8 +564,8 @@ impl NetworkThread {
         self.cx.is_draining = true;
         self.drain_deadline_ms = deadline_ms;
         for token in self.connections.tokens() {
-            self.with(token, |cx, conn| match conn.exclusive {
-                Some(Exclusive::Fetch(_)) => fetch::finish_waiting(cx, conn),
+            self.with(token, |cx, conn| match conn.client.exclusive {
+                Some(Exclusive::Fetch(_)) => fetch::finish_waiting(cx, &mut conn.client),
                 _ => Ok(()),
             });
         }
@@ -554,36 +582,41 @@ impl NetworkThread {
     }
 
     fn close(&mut self, mut conn: Box<Connection>, close: Close) {
-        answers::report(&self.cx, &conn, &close);
+        control_replies::report(&self.cx, &conn.client, &close);
         if close == Close::Silently || matches!(close, Close::Protocol(_)) {
             // What was answered before goes out first, as far as the socket takes it.
-            let _ = output::settle(&mut self.cx, &mut conn);
-            let _ = output::flush(&mut self.cx, &mut conn, &mut self.copy_buffer);
+            let _ = produce::reply::send_done(&mut self.cx, &mut conn.client);
+            let _ = output::flush(
+                &mut self.cx,
+                &mut conn,
+                &mut self.copy_buffer,
+                &self.shared.inboxes,
+            );
         }
-        self.connections.forget(conn.token);
-        if !conn.hung_up {
-            answers::tell_gone(&self.cx.shared, &conn);
+        self.connections.forget(conn.client.token);
+        if !conn.client.hung_up {
+            control_replies::tell_gone(&self.cx.services, &conn.client);
         }
-        match conn.exclusive.take() {
-            Some(Exclusive::Fetch(work)) => fetch::abandon(&self.cx, conn.token, *work),
-            Some(Exclusive::ListOffsets(work)) => work.forget_doubts(conn.token),
+        match conn.client.exclusive.take() {
+            Some(Exclusive::Fetch(work)) => fetch::abandon(&self.cx, conn.client.token, *work),
+            Some(Exclusive::ListOffsets(work)) => work.forget_doubts(conn.client.token),
             _ => {}
         }
         let place = Place {
             thread: self.cx.thread,
-            token: conn.token,
+            token: conn.client.token,
         };
-        if conn.hold == Some(Hold::ControlFull) {
-            self.cx.shared.channel.forget(place);
+        if conn.client.hold == Some(Hold::ControlFull) {
+            self.cx.services.channel.forget(place);
         }
-        answers::pass_unused_turn(&self.cx.shared, &mut conn);
-        parking::forget(&mut conn, place);
-        replies::forget(&self.cx, &mut conn);
-        for produce in &conn.pending {
+        control_replies::pass_unused_turn(&self.cx.services, &mut conn.client);
+        back_pressure::forget(&mut conn.client, place);
+        reply_admission::forget(&self.cx, &mut conn.client);
+        for produce in &conn.client.pending {
             produce.forget_waiters();
         }
-        self.cx.shared.budget.release(conn.id);
-        conn.received.clear(&self.cx.shared.budget);
+        self.cx.services.budget.release(conn.client.id);
+        conn.received.clear(&self.cx.services.budget);
         let _ = epoll::delete(&self.epoll, &conn.socket);
         if conn.sending == Sending::Reader {
             // The reader holds the socket too; this ends its waiting.

@@ -18,8 +18,8 @@ use pyrklog_log::{BytesPlace, SegmentBytes, Wait};
 
 use crate::base::ids::QueueId;
 use crate::control::api::ReadPath;
-use crate::out_queue::{FileRange, Head, OutQueue};
 use crate::outlet::{Line, Outlet};
+use crate::requests::out_queue::{FileRange, Head, OutQueue};
 
 /// File bytes of one queue from which sendfile is worth the hand-over to a reader. Below it a
 /// copy costs less than waking another thread.

@@ -1,67 +1,39 @@
 //! What all threads of the plane share.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
-
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use crate::acceptor::{ConnectionLimits, Listeners, connections_max};
 use crate::base::clock::mono_ms;
-use crate::base::memory_budget::MemoryBudget;
 use crate::base::network_threads::NetworkThreads;
-use crate::base::replication_quota::ReplicationQuotas;
-use crate::base::reply_memory::ReplyMemory;
+use crate::base::unguessable::Unguessable;
 use crate::control::api::PlaneConfig;
 use crate::control::event_queue::EventQueue;
-use crate::control::image::Image;
-use crate::control::request_channel::{RequestChannel, Waiting};
-use crate::fetch_session::SessionCache;
 use crate::follower::Fetchers;
 use crate::message::Inboxes;
-use crate::refused::RefusedRoom;
-use crate::replica::unreachable_leaders::UnreachableLeaders;
+use crate::requests::services::{Mailboxes, Services};
 use crate::storage::log_dir::{LogDirState, Partition};
 use crate::storage::log_loader::{LoaderContext, LogLoader};
 use crate::storage::log_manager::{LogDirs, LogManager, SpaceListener};
-use crate::validators::Validators;
 use crate::{leadership, stopping};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Shared {
-    /// Log directories and partitions.
-    pub logs: Arc<LogManager>,
-    /// Requests at the control plane.
-    pub channel: Arc<RequestChannel>,
-    /// What the control plane wants everyone to know.
-    pub image: Arc<ArcSwap<Image>>,
+    /// What requests are served from.
+    pub services: Arc<Services>,
+    /// Numbers that name nothing else.
+    pub names: Unguessable,
     /// One a network thread.
     pub inboxes: Arc<Inboxes>,
     /// Slow commands.
     pub commands: LogLoader<Shared>,
-    /// The threads that validate what expands to much.
-    pub validators: Validators,
     /// The threads that follow other brokers.
     pub fetchers: Fetchers,
-    /// Leaders that have just gone.
-    pub unreachable_leaders: UnreachableLeaders,
-    /// How fast throttled replicas are copied.
-    pub quotas: ReplicationQuotas,
     /// Of this broker's registration, -1 before the first.
     pub broker_epoch: AtomicI64,
-    /// Fetch sessions (KIP-227).
-    pub sessions: Mutex<SessionCache>,
-    /// The bound on receive memory.
-    pub budget: Arc<MemoryBudget>,
-    /// The bound on the memory of replies.
-    pub replies: ReplyMemory,
-    /// Connections that remember many refused batches.
-    pub refused_room: Arc<RefusedRoom>,
     /// The bounds on connections.
     pub limits: Arc<ConnectionLimits>,
     /// Sockets to accept from.
@@ -73,78 +45,39 @@ pub struct Shared {
     /// What tests do on network threads.
     #[cfg(feature = "testing")]
     pub hook: crate::testing::Hook,
-    /// A simulation drives the plane: no thread is started.
-    #[cfg(feature = "sim")]
-    pub by_hand: AtomicBool,
-    session_seed: RandomState,
-    session_count: AtomicU64,
 }
 
 impl Shared {
     /// Errors: no file descriptor left.
     pub fn new(config: PlaneConfig, dirs: LogDirs) -> std::io::Result<Shared> {
-        let threads = config.network_threads;
-        let inboxes = Arc::new(Inboxes::new(threads)?);
-        let budget = Arc::new(MemoryBudget::new(config.receive_buffers_max_bytes));
+        let inboxes = Arc::new(Inboxes::new(config.network_threads)?);
+        let limits = ConnectionLimits::new(
+            connections_max(config.max_connections),
+            config.max_connections_per_ip,
+        )?;
+        let loader = LogLoader::new(config.recovery_threads_per_dir, dirs.usable.len());
+        let events = Arc::new(EventQueue::new()?);
+        let network = Arc::clone(&inboxes) as Arc<dyn NetworkThreads>;
+        let logs = Arc::new(LogManager::new(config, dirs, events, network));
+        let mailboxes = Mailboxes {
+            fetches: Arc::clone(&inboxes) as Arc<_>,
+            look_ups: Arc::clone(&inboxes) as Arc<_>,
+            validated: Arc::clone(&inboxes) as Arc<_>,
+        };
         Ok(Shared {
-            channel: Arc::new(RequestChannel::new(
-                config.control_queue_max_requests,
-                Arc::clone(&budget),
-                Waiting::beside(config.receive_buffers_max_bytes),
-            )),
-            image: Arc::new(ArcSwap::from_pointee(Image::default())),
-            commands: LogLoader::new(config.recovery_threads_per_dir, dirs.usable.len()),
-            logs: Arc::new(LogManager::new(
-                config.clone(),
-                dirs,
-                Arc::new(EventQueue::new()?),
-                Arc::clone(&inboxes) as Arc<dyn NetworkThreads>,
-            )),
+            services: Arc::new(Services::new(logs, mailboxes)),
+            names: Unguessable::default(),
             inboxes,
-            validators: Validators::new(
-                threads,
-                config.receive_buffers_max_bytes,
-                Arc::clone(&budget),
-            ),
+            commands: loader,
             fetchers: Fetchers::default(),
-            unreachable_leaders: UnreachableLeaders::default(),
-            quotas: ReplicationQuotas::default(),
             broker_epoch: AtomicI64::new(-1),
-            sessions: Mutex::new(SessionCache::within(
-                config.fetch_session_slots,
-                config.receive_buffers_max_bytes / 2,
-            )),
-            budget,
-            replies: ReplyMemory::new(config.receive_buffers_max_bytes, config.cluster.is_some()),
-            refused_room: Arc::default(),
-            limits: ConnectionLimits::new(
-                connections_max(config.max_connections),
-                config.max_connections_per_ip,
-            )?,
+            limits,
             listeners: Listeners::default(),
             anonymous: Arc::from("User:ANONYMOUS"),
             is_stopping: AtomicBool::new(false),
             #[cfg(feature = "testing")]
             hook: Default::default(),
-            #[cfg(feature = "sim")]
-            by_hand: AtomicBool::new(false),
-            session_seed: RandomState::new(),
-            session_count: AtomicU64::new(0),
         })
-    }
-
-    /// A fetch session id that cannot be guessed: 1 to 2^31-1.
-    pub fn fresh_session_id(&self) -> i32 {
-        let count = self.session_count.fetch_add(1, Ordering::Relaxed);
-        let id = (self.session_seed.hash_one(count) & 0x7fff_ffff) as i32;
-        id.max(1)
-    }
-
-    /// A number that names nothing else (names of deleted folders).
-    pub fn unique(&self) -> u128 {
-        let count = self.session_count.fetch_add(1, Ordering::Relaxed);
-        let half = |half: u8| u128::from(self.session_seed.hash_one((count, half)));
-        half(0) << 64 | half(1)
     }
 
     /// So many bytes of a followed partition have come.
@@ -153,12 +86,6 @@ impl Shared {
         if quota.is_limited() && partition.is_throttled_following(self.config.node_id) {
             quota.count(bytes, mono_ms());
         }
-    }
-
-    /// Whether a simulation drives the plane.
-    #[cfg(feature = "sim")]
-    pub fn is_by_hand(&self) -> bool {
-        self.by_hand.load(Ordering::Relaxed)
     }
 
     /// Waits a moment for what the writers have in hand.
@@ -177,10 +104,10 @@ impl Shared {
 }
 
 impl Deref for Shared {
-    type Target = LogManager;
+    type Target = Services;
 
-    fn deref(&self) -> &LogManager {
-        &self.logs
+    fn deref(&self) -> &Services {
+        &self.services
     }
 }
 
@@ -191,7 +118,7 @@ impl LoaderContext for Shared {
 
     #[cfg(feature = "sim")]
     fn is_by_hand(&self) -> bool {
-        self.by_hand.load(Ordering::Relaxed)
+        self.logs.is_by_hand()
     }
 
     #[cfg(not(feature = "sim"))]

@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 
 use pyrklog_wire::ErrorCode;
 
-use crate::answers::stop_all;
 use crate::base::clock::mono_ms;
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::base::network_event::NetworkEvent;
@@ -202,5 +201,13 @@ fn clear_queues(shared: &Shared) {
         drop(dir.take_waiting_for_space());
         dir.unclosed.clear();
         dir.syncer.clear();
+    }
+}
+
+/// Ends everything at once (the plane was dropped without a shutdown).
+fn stop_all(shared: &Arc<Shared>) {
+    shared.is_stopping.store(true, Ordering::Release);
+    for inbox in shared.inboxes.iter() {
+        inbox.send(NetworkEvent::Stop);
     }
 }

@@ -137,7 +137,7 @@ impl SimPlane {
         }
         let plane = Arc::new(DataPlane::open_on(config, Arc::new(disk.clone()))?);
         let shared = Arc::clone(plane.shared());
-        shared.by_hand.store(true, Ordering::Relaxed);
+        shared.logs.by_hand.store(true, Ordering::Relaxed);
         let thread = NetworkThread::new(Arc::clone(&shared), 0)?;
         let writers = shared.dirs.iter();
         let writers = writers.flat_map(|dir| {

@@ -169,7 +169,7 @@ fn delete(
         dir.env().leave_open(&spec.topic, spec.partition);
     }
     let topic_id = dir.files.stored_topic_id(&spec.topic, spec.partition);
-    let folder = dir.delete_folder(&spec.topic, spec.partition, shared.unique())?;
+    let folder = dir.delete_folder(&spec.topic, spec.partition, shared.names.unique())?;
     let Some(folder) = folder else { return Ok(()) };
     if let Some(log) = log {
         // Jobs still on their way open files by name: never those of a successor.

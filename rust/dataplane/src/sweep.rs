@@ -2,10 +2,13 @@
 //! that is no longer needed.
 
 use crate::base::ids::NEVER_MS;
-use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
-use crate::context::Context;
+use crate::connection::{Connection, Sending};
 use crate::control::api::PlaneConfig;
-use crate::{fetch, list_offsets, output, parking, replies};
+use crate::output;
+use crate::requests::client::{Close, Exclusive, Hold};
+use crate::requests::context::Context;
+use crate::requests::produce::back_pressure;
+use crate::requests::{fetch, list_offsets, reply_admission};
 
 /// The longest time between two looks at all connections.
 const SWEEP_MAX_MS: i64 = 30_000;
@@ -39,32 +42,39 @@ pub fn interval_ms(config: &PlaneConfig) -> i64 {
 
 /// A timer of the connection fired: what has run out of time is answered.
 pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
-    conn.timer_ms = NEVER_MS;
+    conn.client.timer_ms = NEVER_MS;
     let now_ms = cx.now.mono_ms;
-    for produce in &mut conn.pending {
+    for produce in &mut conn.client.pending {
         if produce.deadline_ms <= now_ms {
             produce.time_out();
         }
     }
-    match &conn.exclusive {
-        Some(Exclusive::Fetch(work)) if work.due_ms() <= now_ms => fetch::expire(cx, conn)?,
+    match &conn.client.exclusive {
+        Some(Exclusive::Fetch(work)) if work.due_ms() <= now_ms => {
+            fetch::expire(cx, &mut conn.client)?
+        }
         Some(Exclusive::ListOffsets(work)) if work.due_ms() <= now_ms => {
-            list_offsets::expire(cx, conn)?;
+            list_offsets::expire(cx, &mut conn.client)?;
         }
         _ => {}
     }
     output::check_reader(cx, conn)?;
-    parking::expire(cx, conn);
+    back_pressure::expire(cx, &mut conn.client);
     let next_ms = next_due_ms(conn);
-    cx.timers.want(conn.token, next_ms, &mut conn.timer_ms);
+    cx.timers
+        .want(conn.client.token, next_ms, &mut conn.client.timer_ms);
     Ok(())
 }
 
 /// The earliest deadline of a connection.
 fn next_due_ms(conn: &Connection) -> i64 {
-    let waiting = conn.pending.iter().filter(|produce| !produce.is_done());
+    let waiting = conn
+        .client
+        .pending
+        .iter()
+        .filter(|produce| !produce.is_done());
     let produce_ms = waiting.map(|produce| produce.deadline_ms).min();
-    let exclusive_ms = match &conn.exclusive {
+    let exclusive_ms = match &conn.client.exclusive {
         Some(Exclusive::Fetch(work)) => work.due_ms(),
         Some(Exclusive::ListOffsets(work)) => work.due_ms(),
         _ => NEVER_MS,
@@ -73,7 +83,7 @@ fn next_due_ms(conn: &Connection) -> i64 {
         .unwrap_or(NEVER_MS)
         .min(exclusive_ms)
         .min(conn.sending_reader.due_ms)
-        .min(parking::due_ms(conn))
+        .min(back_pressure::due_ms(&conn.client))
 }
 
 /// What is to become of a connection.
@@ -91,9 +101,9 @@ pub enum Verdict {
 pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
     let now_ms = cx.now.mono_ms;
     let silent_ms = now_ms - conn.active_ms;
-    let max_idle_ms = cx.shared.config.connections_max_idle_ms;
+    let max_idle_ms = cx.services.config.connections_max_idle_ms;
     if max_idle_ms > 0 {
-        let is_idle = conn.is_quiet() && conn.hold.is_none() && silent_ms > max_idle_ms;
+        let is_idle = conn.is_quiet() && conn.client.hold.is_none() && silent_ms > max_idle_ms;
         // A peer that takes nothing of what it asked for is as good as gone, whatever is pending.
         let takes_nothing = conn.sending == Sending::Full && silent_ms > max_idle_ms;
         let is_slow = now_ms.saturating_sub(conn.partial_since_ms) > max_idle_ms;
@@ -101,28 +111,28 @@ pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
             return Verdict::Close(Close::Idle);
         }
     }
-    conn.refused.forget_old(now_ms);
-    let shared = std::sync::Arc::clone(&cx.shared);
-    let budget = &shared.budget;
+    conn.client.refused.forget_old(now_ms);
+    let budget = std::sync::Arc::clone(&cx.services.budget);
+    let budget = &*budget;
     if conn.received.is_empty() && silent_ms > KEEP_MEMORY_MS {
         conn.received.shrink(budget);
     }
     if budget.is_exhausted() && conn.partial_since_ms < now_ms {
         let partial_ms = now_ms - conn.partial_since_ms;
-        let is_too_slow = budget.is_exempt(conn.id) && partial_ms > EXEMPT_MAX_MS;
+        let is_too_slow = budget.is_exempt(conn.client.id) && partial_ms > EXEMPT_MAX_MS;
         if silent_ms > STALLED_MS || is_too_slow {
             let reason = "its frame stopped arriving while receive memory was short";
             return Verdict::Close(Close::Protocol(reason.into()));
         }
     }
-    match replies::look(cx, conn) {
+    match reply_admission::look(cx, &mut conn.client) {
         Ok(true) => return Verdict::Visit,
         Ok(false) => {}
         Err(close) => return Verdict::Close(close),
     }
-    if conn.hold == Some(Hold::Memory) {
-        if budget.allows(conn.id) {
-            conn.hold = None;
+    if conn.client.hold == Some(Hold::Memory) {
+        if budget.allows(conn.client.id) {
+            conn.client.hold = None;
             return Verdict::Visit;
         }
         cx.is_hungry = true;

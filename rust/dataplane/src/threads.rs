@@ -10,13 +10,13 @@ use pyrklog_arena::Arena;
 
 use crate::acceptor::Acceptor;
 use crate::network_thread::NetworkThread;
+use crate::requests::produce::validators;
 use crate::shared::Shared;
 use crate::storage::cache_janitor::CacheKeeper;
 use crate::storage::log_dir::LogDirState;
 use crate::storage::reader_pool::{self, ReaderPool};
 use crate::storage::syncer::Syncer;
 use crate::storage::writer::Writer;
-use crate::validators;
 
 #[derive(Debug, Default)]
 struct Running {
@@ -141,8 +141,8 @@ impl Threads {
         }
         running.start_readers(shared)?;
         for number in 0..shared.validators.threads {
-            let shared = Arc::clone(shared);
-            let run = move || validators::run(&shared);
+            let services = Arc::clone(&shared.services);
+            let run = move || validators::run(&services.validators, &*services.mailboxes.validated);
             let thread = spawn(format!("validator-{number}"), run)?;
             running.validators.push(thread);
         }

@@ -1,7 +1,7 @@
 //! A bound on memory that connections share.
 //!
 //! There are two: of what was received and is not worked on, the bodies of the control plane's
-//! requests included, and of replies ([`crate::replies`]). Both are `queued.max.request.bytes`.
+//! requests included, and of replies ([`crate::requests::reply_admission`]). Both are `queued.max.request.bytes`.
 //!
 //! Beyond the bound nobody gets more, except one connection at a time, which may finish what it is
 //! at: so the bound cannot stop everything for good.

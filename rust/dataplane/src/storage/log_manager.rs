@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(feature = "sim")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyrklog_log::disk::LogDirKey;
 use pyrklog_wire::ErrorCode;
@@ -42,6 +44,9 @@ pub struct LogManager {
     /// Counters.
     pub statistics: Arc<Statistics>,
     network: Arc<dyn NetworkThreads>,
+    /// A simulation drives the plane: no thread is started.
+    #[cfg(feature = "sim")]
+    pub by_hand: AtomicBool,
 }
 
 /// Who is told when a full directory has space again.
@@ -84,8 +89,26 @@ impl LogManager {
             unusable_dirs: dirs.unusable,
             statistics: Arc::new(Statistics::new(network.count())),
             network,
+            #[cfg(feature = "sim")]
+            by_hand: AtomicBool::new(false),
             config,
         }
+    }
+
+    /// Whether a simulation drives the plane.
+    #[cfg(feature = "sim")]
+    pub fn is_by_hand(&self) -> bool {
+        self.by_hand.load(Ordering::Relaxed)
+    }
+
+    /// How many network threads there are.
+    pub fn network_threads(&self) -> usize {
+        self.network.count()
+    }
+
+    /// Tells a network thread something.
+    pub fn tell(&self, thread: usize, event: NetworkEvent) {
+        self.network.tell(thread, &mut vec![event]);
     }
 
     /// An outbox for any thread.

@@ -5,8 +5,8 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
 use crate::base::injected_faults::{Fault, is_injected};
-use crate::fetch_session::Target;
 use crate::replica::partition::PartitionState;
+use crate::requests::fetch::session::Target;
 use crate::storage::log_dir::Partition;
 
 /// How a fetch looks at the logs.

@@ -17,9 +17,9 @@
 use crate::base::ids::NEVER_MS;
 use crate::base::network_event::NetworkEvent;
 use crate::base::reply_memory::UNREAD_MAX_MS;
-use crate::connection::{Close, Connection, Exclusive, Hold, Sending};
-use crate::context::Context;
-use crate::fetch;
+use crate::requests::client::{Client, Close, Exclusive, Hold};
+use crate::requests::context::Context;
+use crate::requests::fetch;
 
 /// What a connection may hold without being counted.
 pub const FREE_BYTES: usize = 64 * 1024;
@@ -41,20 +41,20 @@ const REQUEST_PARTITIONS_MIN: usize = 10_000;
 const FETCH_WAIT_MAX_MS: i64 = 500;
 
 /// The connection turns out to be another broker's.
-pub fn become_brokers(cx: &Context, conn: &mut Connection) {
-    forget(cx, conn);
-    conn.is_broker = true;
+pub fn become_brokers(cx: &Context, client: &mut Client) {
+    forget(cx, client);
+    client.is_broker = true;
 }
 
 /// Whether a request may go on that will hold about `bytes`; else the connection is held.
-pub fn admit(cx: &mut Context, conn: &mut Connection, bytes: usize) -> bool {
-    let memory = &cx.shared.replies;
-    let is_little = bytes.saturating_add(conn.reply_bytes) <= FREE_BYTES;
-    if is_little || memory.fits(conn.is_broker, conn.id, bytes) {
+pub fn admit(cx: &mut Context, client: &mut Client, bytes: usize) -> bool {
+    let memory = &cx.services.replies;
+    let is_little = bytes.saturating_add(client.reply_bytes) <= FREE_BYTES;
+    if is_little || memory.fits(client.is_broker, client.id, bytes) {
         return true;
     }
-    conn.hold = Some(Hold::Replies { bytes });
-    note_short(cx, conn.is_broker);
+    client.hold = Some(Hold::Replies { bytes });
+    note_short(cx, client.is_broker);
     false
 }
 
@@ -64,72 +64,68 @@ pub fn admit(cx: &mut Context, conn: &mut Connection, bytes: usize) -> bool {
 /// Too many for the memory there is, whoever else needs some.
 pub fn admit_partitions(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     partitions: usize,
     each_bytes: usize,
 ) -> Result<bool, Close> {
     let bytes = partitions * each_bytes;
-    let most_bytes = cx.shared.replies.max_bytes() / REQUEST_SHARE;
+    let most_bytes = cx.services.replies.max_bytes() / REQUEST_SHARE;
     if partitions > REQUEST_PARTITIONS_MIN && bytes > most_bytes {
         let reason = format!("{partitions} partitions need too much of the memory for replies");
         return Err(Close::Protocol(reason));
     }
-    Ok(admit(cx, conn, bytes))
+    Ok(admit(cx, client, bytes))
 }
 
 /// A request waits for memory. Other threads have connections that may give some up.
 fn note_short(cx: &mut Context, is_broker: bool) {
     cx.is_hungry = true;
-    if cx.shared.replies.note_waiting(is_broker, cx.now.mono_ms) {
+    if cx.services.replies.note_waiting(is_broker, cx.now.mono_ms) {
         return;
     }
-    for thread in 0..cx.shared.inboxes.len() {
+    for thread in 0..cx.services.network_threads() {
         if thread != cx.thread {
             cx.outbox.push(thread, NetworkEvent::Hungry);
         }
     }
 }
 
-fn is_short(cx: &Context, conn: &Connection) -> bool {
+fn is_short(cx: &Context, client: &Client) -> bool {
     let now_ms = cx.now.mono_ms;
-    cx.shared.replies.is_short(conn.is_broker, now_ms)
+    cx.services.replies.is_short(client.is_broker, now_ms)
 }
 
 /// Counts what the connection holds now.
-pub fn count(cx: &mut Context, conn: &mut Connection) {
-    if conn.sending == Sending::Reader {
-        // Its output is with a reader, and counts on.
-        return;
+pub fn count(cx: &mut Context, client: &mut Client) {
+    if client.out.is_empty() {
+        client.unread_since_ms = NEVER_MS;
+    } else if client.unread_since_ms == NEVER_MS {
+        client.unread_since_ms = cx.now.mono_ms;
     }
-    if conn.out.is_empty() {
-        conn.unread_since_ms = NEVER_MS;
-    } else if conn.unread_since_ms == NEVER_MS {
-        conn.unread_since_ms = cx.now.mono_ms;
-    }
-    let work_bytes = match &conn.exclusive {
+    let work_bytes = match &client.exclusive {
         Some(Exclusive::Fetch(work)) => work.parts.len() * FETCH_PARTITION_BYTES,
         Some(Exclusive::ListOffsets(work)) => work.partition_count() * OTHER_PARTITION_BYTES,
         _ => 0,
     };
-    let bytes = conn.out.memory_bytes() + conn.pending_bytes + work_bytes;
-    set(cx, conn, if bytes > FREE_BYTES { bytes } else { 0 });
-    cx.is_hungry |= conn.reply_bytes > 0 && is_short(cx, conn);
+    let bytes = client.out.memory_bytes() + client.pending_bytes + work_bytes;
+    set(cx, client, if bytes > FREE_BYTES { bytes } else { 0 });
+    cx.is_hungry |= client.reply_bytes > 0 && is_short(cx, client);
 }
 
 /// The connection is gone, and what it held.
-pub fn forget(cx: &Context, conn: &mut Connection) {
-    set(cx, conn, 0);
-    cx.shared.replies.of(conn.is_broker).release(conn.id);
+pub fn forget(cx: &Context, client: &mut Client) {
+    set(cx, client, 0);
+    cx.services.replies.of(client.is_broker).release(client.id);
 }
 
-fn set(cx: &Context, conn: &mut Connection, bytes: usize) {
-    let budget = cx.shared.replies.of(conn.is_broker);
-    if bytes != conn.reply_bytes {
-        budget.change(conn.reply_bytes, bytes);
-        conn.reply_bytes = bytes;
+fn set(cx: &Context, client: &mut Client, bytes: usize) {
+    let budget = cx.services.replies.of(client.is_broker);
+    if bytes != client.reply_bytes {
+        budget.change(client.reply_bytes, bytes);
+        client.reply_bytes = bytes;
     }
-    if bytes == 0 && !matches!(conn.hold, Some(Hold::Replies { .. })) {
-        budget.release(conn.id);
+    if bytes == 0 && !matches!(client.hold, Some(Hold::Replies { .. })) {
+        budget.release(client.id);
     }
 }
 
@@ -138,30 +134,30 @@ fn set(cx: &Context, conn: &mut Connection, bytes: usize) {
 ///
 /// # Errors
 /// Its reply stays unread while requests wait, or cannot be sent.
-pub fn look(cx: &mut Context, conn: &mut Connection) -> Result<bool, Close> {
+pub fn look(cx: &mut Context, client: &mut Client) -> Result<bool, Close> {
     let now_ms = cx.now.mono_ms;
-    if conn.reply_bytes > 0 && is_short(cx, conn) {
+    if client.reply_bytes > 0 && is_short(cx, client) {
         cx.is_hungry = true;
-        let unread_ms = now_ms.saturating_sub(conn.unread_since_ms);
+        let unread_ms = now_ms.saturating_sub(client.unread_since_ms);
         if unread_ms > UNREAD_MAX_MS {
             let reason = "its replies stayed unread while memory for replies was short";
             return Err(Close::Protocol(reason.into()));
         }
-        if let Some(Exclusive::Fetch(work)) = &conn.exclusive
+        if let Some(Exclusive::Fetch(work)) = &client.exclusive
             && work.has_waited(FETCH_WAIT_MAX_MS, now_ms)
         {
-            fetch::finish_waiting(cx, conn)?;
+            fetch::finish_waiting(cx, client)?;
             return Ok(true);
         }
     }
-    let Some(Hold::Replies { bytes }) = conn.hold else {
+    let Some(Hold::Replies { bytes }) = client.hold else {
         return Ok(false);
     };
-    let memory = &cx.shared.replies;
-    if memory.fits(conn.is_broker, conn.id, bytes) {
-        conn.hold = None;
+    let memory = &cx.services.replies;
+    if memory.fits(client.is_broker, client.id, bytes) {
+        client.hold = None;
         return Ok(true);
     }
-    note_short(cx, conn.is_broker);
+    note_short(cx, client.is_broker);
     Ok(false)
 }

@@ -21,15 +21,15 @@ use pyrklog_wire::list_offsets::{
 use crate::base::clock::mono_ms;
 use crate::base::ids::{DEBUGGING_REPLICA_ID, Place, Token};
 use crate::base::mailbox::Mailbox;
-use crate::cold_reads::{ReadTicket, Reading};
-use crate::connection::{Close, Connection, Exclusive};
-use crate::context::Context;
 use crate::control::policy::{self, Operation, Resource};
-use crate::dispatch::Step;
-use crate::output::borrow_memory;
-use crate::produce::why_not_held;
 use crate::replica::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter};
-use crate::replies;
+use crate::requests::client::{Client, Close, Exclusive};
+use crate::requests::cold_reads::{ReadTicket, Reading};
+use crate::requests::context::Context;
+use crate::requests::context::borrow_memory;
+use crate::requests::dispatch::Step;
+use crate::requests::produce::why_not_held;
+use crate::requests::reply_admission;
 use crate::storage::log_dir::Partition;
 use crate::storage::reader_queue::{Desk, Job};
 
@@ -120,7 +120,7 @@ enum Found {
 /// Serves a request.
 pub fn handle(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     header: RequestHeader<'_>,
     frame: &[u8],
     body_start: usize,
@@ -133,11 +133,11 @@ pub fn handle(
     let request = ListOffsetsRequest::decode(&frame[body_start..], api_version)
         .map_err(|error| Close::Protocol(format!("ListOffsets v{api_version}: {error}")))?;
     let partitions = request.topics.iter().map(|topic| topic.partitions.len());
-    let each_bytes = replies::OTHER_PARTITION_BYTES;
-    if !replies::admit_partitions(cx, conn, partitions.sum(), each_bytes)? {
+    let each_bytes = reply_admission::OTHER_PARTITION_BYTES;
+    if !reply_admission::admit_partitions(cx, client, partitions.sum(), each_bytes)? {
         return Ok(Step::Wait);
     }
-    conn.last_wait += 1;
+    client.last_wait += 1;
     // Not when the turn began: the process may have stood still since, and been led around.
     let now_ms = mono_ms();
     let mut work = ListOffsetsWork {
@@ -145,23 +145,23 @@ pub fn handle(
         correlation_id,
         deadline_ms: now_ms + LOOK_UP_MAX_MS,
         topics: Vec::new(),
-        reading: Reading::new(conn.last_wait, now_ms),
+        reading: Reading::new(client.last_wait, now_ms),
         isolation: isolation(&request),
         of_leader_only: request.replica_id != DEBUGGING_REPLICA_ID,
         asked_ms: now_ms,
         doubtful: Vec::new(),
     };
-    let queries = look_all(cx, conn, &request, &mut work);
-    hand_over(cx, conn, &mut work, queries);
-    work.ask_followers(cx, conn.token, conn.last_wait, &work.doubtful);
+    let queries = look_all(cx, client, &request, &mut work);
+    hand_over(cx, client, &mut work, queries);
+    work.ask_followers(cx, client.token, client.last_wait, &work.doubtful);
     work.take_confirmed();
     if work.is_done() {
-        work.forget_doubts(conn.token);
-        finish(conn, &work)?;
+        work.forget_doubts(client.token);
+        finish(client, &work)?;
     } else {
         cx.timers
-            .want(conn.token, work.due_ms(), &mut conn.timer_ms);
-        conn.exclusive = Some(Exclusive::ListOffsets(Box::new(work)));
+            .want(client.token, work.due_ms(), &mut client.timer_ms);
+        client.exclusive = Some(Exclusive::ListOffsets(Box::new(work)));
     }
     Ok(Step::Taken)
 }
@@ -169,7 +169,7 @@ pub fn handle(
 /// Answers what can be answered at once; returns the look-ups that remain.
 fn look_all(
     cx: &Context,
-    conn: &Connection,
+    client: &Client,
     request: &ListOffsetsRequest<'_>,
     work: &mut ListOffsetsWork,
 ) -> Vec<Query> {
@@ -179,7 +179,7 @@ fn look_all(
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for wanted in &topic.partitions {
             let found = if seen.insert((topic.name, wanted.index)) {
-                look(cx, conn, topic.name, wanted, work)
+                look(cx, client, topic.name, wanted, work)
             } else {
                 Err(ErrorCode::INVALID_REQUEST)
             };
@@ -227,11 +227,11 @@ fn isolation(request: &ListOffsetsRequest<'_>) -> Isolation {
 }
 
 /// Gives each directory's look-ups to its readers, unless they stand still.
-fn hand_over(cx: &Context, conn: &Connection, work: &mut ListOffsetsWork, mut queries: Vec<Query>) {
-    let readers = &cx.shared.readers;
+fn hand_over(cx: &Context, client: &Client, work: &mut ListOffsetsWork, mut queries: Vec<Query>) {
+    let readers = &cx.services.readers;
     let place = Place {
         thread: cx.thread,
-        token: conn.token,
+        token: client.token,
     };
     while let Some(first) = queries.first() {
         let dir = first.dir;
@@ -244,7 +244,7 @@ fn hand_over(cx: &Context, conn: &Connection, work: &mut ListOffsetsWork, mut qu
         let job = LookUpJob {
             ticket: ticket.clone(),
             queries,
-            mailbox: cx.shared.inboxes.clone(),
+            mailbox: Arc::clone(&cx.services.mailboxes.look_ups),
         };
         if readers.submit(queue, Box::new(job)).is_ok() {
             work.reading.add(&ticket);
@@ -265,14 +265,14 @@ fn is_known(timestamp: i64, api_version: i16) -> bool {
 
 fn look(
     cx: &Context,
-    conn: &Connection,
+    client: &Client,
     topic: &str,
     wanted: &ListOffsetsPartition,
     work: &ListOffsetsWork,
 ) -> Result<Found, ErrorCode> {
     let (isolation, api_version) = (work.isolation, work.api_version);
     let resource = Resource::Topic(topic);
-    if !policy::authorize(&cx.image, &conn.principal, Operation::Describe, resource) {
+    if !policy::authorize(&cx.image, &client.principal, Operation::Describe, resource) {
         return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
     }
     if !is_known(wanted.timestamp, api_version) {
@@ -460,24 +460,20 @@ impl LookUpJob {
 }
 
 /// A reader has looked up times.
-pub fn finish_look_up(
-    cx: &mut Context,
-    conn: &mut Connection,
-    job: &LookUpJob,
-) -> Result<(), Close> {
-    let is_whole = match &mut conn.exclusive {
+pub fn finish_look_up(cx: &mut Context, client: &mut Client, job: &LookUpJob) -> Result<(), Close> {
+    let is_whole = match &mut client.exclusive {
         Some(Exclusive::ListOffsets(work)) => work.take_back(job),
         _ => false,
     };
     if is_whole {
-        answer_now(cx, conn)?;
+        answer_now(cx, client)?;
     }
     Ok(())
 }
 
 /// Followers have confirmed that this broker leads a partition, or it leads no more.
-pub fn wake(cx: &mut Context, conn: &mut Connection, wait: u64) -> Result<(), Close> {
-    let Some(Exclusive::ListOffsets(work)) = &mut conn.exclusive else {
+pub fn wake(cx: &mut Context, client: &mut Client, wait: u64) -> Result<(), Close> {
+    let Some(Exclusive::ListOffsets(work)) = &mut client.exclusive else {
         return Ok(());
     };
     if !work.reading.is_number(wait) {
@@ -485,39 +481,39 @@ pub fn wake(cx: &mut Context, conn: &mut Connection, wait: u64) -> Result<(), Cl
     }
     work.take_confirmed();
     if work.is_done() {
-        return answer_now(cx, conn);
+        return answer_now(cx, client);
     }
     // What it was woken for may have begun anew, in another epoch.
     let last = work.doubtful.len().saturating_sub(1);
-    work.ask_followers(cx, conn.token, wait, &work.doubtful[last..]);
+    work.ask_followers(cx, client.token, wait, &work.doubtful[last..]);
     Ok(())
 }
 
 /// Followers have not confirmed in time, or readers have not: those partitions are to be asked for again.
-pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
-    let Some(Exclusive::ListOffsets(work)) = &mut conn.exclusive else {
+pub fn expire(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    let Some(Exclusive::ListOffsets(work)) = &mut client.exclusive else {
         return Ok(());
     };
-    work.forget_doubts(conn.token);
+    work.forget_doubts(client.token);
     work.doubtful.clear();
     match work.is_done() || work.deadline_ms <= cx.now.mono_ms {
-        true => answer_now(cx, conn),
+        true => answer_now(cx, client),
         false => Ok(()),
     }
 }
 
 /// Answers the request under way with what there is.
-pub fn answer_now(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
-    if let Some(Exclusive::ListOffsets(work)) = conn.exclusive.take() {
-        work.forget_doubts(conn.token);
-        borrow_memory(cx, conn);
-        finish(conn, &work)?;
+pub fn answer_now(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Exclusive::ListOffsets(work)) = client.exclusive.take() {
+        work.forget_doubts(client.token);
+        borrow_memory(cx, client);
+        finish(client, &work)?;
     }
     Ok(())
 }
 
 /// Queues the response.
-fn finish(conn: &mut Connection, work: &ListOffsetsWork) -> Result<(), Close> {
+fn finish(client: &mut Client, work: &ListOffsetsWork) -> Result<(), Close> {
     let response = ListOffsetsResponse {
         throttle_ms: 0,
         topics: work
@@ -529,8 +525,8 @@ fn finish(conn: &mut Connection, work: &ListOffsetsWork) -> Result<(), Close> {
             })
             .collect(),
     };
-    let open = conn.out.begin_frame();
-    let out = conn.out.memory();
+    let open = client.out.begin_frame();
+    let out = client.out.memory();
     encode_response_header(
         out,
         key::LIST_OFFSETS,
@@ -538,5 +534,5 @@ fn finish(conn: &mut Connection, work: &ListOffsetsWork) -> Result<(), Close> {
         work.correlation_id,
     );
     response.encode(out, work.api_version);
-    conn.out.end_frame(open)
+    client.out.end_frame(open)
 }

@@ -2,14 +2,14 @@
 //!
 //! A broker fetches in the name of its id, and asks what only brokers ask each other. Its connection
 //! is treated as a broker's from then on: what it is sent has memory of its own
-//! ([`crate::replies`]), and its long requests go first ([`crate::heavy`]). Clients can pretend to be
+//! ([`crate::requests::reply_admission`]), and its long requests go first ([`crate::requests::heavy`]). Clients can pretend to be
 //! one on the brokers' own listener only; whoever keeps them from it keeps the two apart.
 
 use pyrklog_wire::api::{ApiRow, key};
 
-use crate::connection::Connection;
-use crate::context::Context;
-use crate::replies;
+use crate::requests::client::Client;
+use crate::requests::context::Context;
+use crate::requests::reply_admission;
 
 /// From this version on a Fetch names its replica behind all else, as a tagged field.
 const FETCH_NAMES_REPLICA_LAST_SINCE: i16 = 15;
@@ -18,18 +18,18 @@ const FETCH_NAMES_REPLICA_LAST_SINCE: i16 = 15;
 const OFFSET_FOR_LEADER_EPOCH_NAMES_REPLICA_SINCE: i16 = 3;
 
 /// Looks who asks, before the request is decoded.
-pub fn recognise(cx: &Context, conn: &mut Connection, row: &ApiRow, api_version: i16, body: &[u8]) {
-    let Some(cluster) = &cx.shared.config.cluster else {
+pub fn recognise(cx: &Context, client: &mut Client, row: &ApiRow, api_version: i16, body: &[u8]) {
+    let Some(cluster) = &cx.services.config.cluster else {
         return;
     };
-    if conn.is_broker || *conn.listener != *cluster.listener {
+    if client.is_broker || *client.listener != *cluster.listener {
         return;
     }
     let is_broker = row.is_between_brokers
         || replica_of(row.key, api_version, body)
-            .is_some_and(|id| id != cx.shared.config.node_id && cx.image.broker(id).is_some());
+            .is_some_and(|id| id != cx.services.config.node_id && cx.image.broker(id).is_some());
     if is_broker {
-        replies::become_brokers(cx, conn);
+        reply_admission::become_brokers(cx, client);
     }
 }
 

@@ -11,11 +11,12 @@ use crate::base::timers::Timers;
 use crate::control::image::Image;
 use crate::control::outbox::Outbox;
 use crate::control::statistics::ThreadStatistics;
-use crate::heavy::Heavy;
-use crate::pending_produce::PendingProduce;
-use crate::shared::Shared;
+use crate::requests::client::Client;
+use crate::requests::heavy::Heavy;
+use crate::requests::produce::delayed::PendingProduce;
+use crate::requests::produce::verdicts::Verdict;
+use crate::requests::services::Services;
 use crate::storage::log_dir::{HostedPartitions, Partition};
-use crate::verdicts::Verdict;
 
 /// Empty vectors kept for reuse by replies.
 const SPARE_MEMORIES: usize = 64;
@@ -29,8 +30,8 @@ const SPARE_PRODUCES: usize = 256;
 /// See the module.
 #[derive(Debug)]
 pub struct Context {
-    /// The plane.
-    pub shared: Arc<Shared>,
+    /// What requests are served from.
+    pub services: Arc<Services>,
     /// Index of the thread.
     pub thread: usize,
     /// The clocks, read once a turn.
@@ -68,14 +69,14 @@ pub struct Context {
 
 impl Context {
     /// For network thread `thread`.
-    pub fn new(shared: Arc<Shared>, thread: usize) -> Context {
-        let image = shared.image.load_full();
-        let held_version = shared.registry.version();
-        let held = shared.registry.load();
-        let statistics = Arc::clone(&shared.statistics.threads[thread]);
-        let outbox = shared.outbox().of_network_thread(thread);
+    pub fn new(services: Arc<Services>, thread: usize) -> Context {
+        let image = services.image.load_full();
+        let held_version = services.registry.version();
+        let held = services.registry.load();
+        let statistics = Arc::clone(&services.statistics.threads[thread]);
+        let outbox = services.outbox().of_network_thread(thread);
         Context {
-            shared,
+            services,
             thread,
             now: Now::read(),
             image,
@@ -101,12 +102,12 @@ impl Context {
     pub fn refresh(&mut self) {
         self.now = Now::read();
         // The version first: a change in between is then seen again next time.
-        let version = self.shared.registry.version();
+        let version = self.services.registry.version();
         if version != self.held_version {
-            self.held = self.shared.registry.load();
+            self.held = self.services.registry.load();
             self.held_version = version;
         }
-        let image = self.shared.image.load();
+        let image = self.services.image.load();
         if !Arc::ptr_eq(&image, &self.image) {
             self.image = Arc::clone(&image);
         }
@@ -138,5 +139,13 @@ impl Context {
             produce.clear();
             self.spare_produces.push(produce);
         }
+    }
+}
+
+/// Sees that the output has memory from the thread's spares rather than new one.
+pub fn borrow_memory(cx: &mut Context, client: &mut Client) {
+    if client.out.is_empty() && client.out.memory().capacity() == 0 {
+        let memory = cx.take_memory();
+        client.out.give_memory(memory);
     }
 }

@@ -12,7 +12,7 @@ use pyrklog_arena::{Arena, Guard};
 use pyrklog_log::{DiskFile, SegmentBytes};
 
 use crate::base::ids::QueueId;
-use crate::connection::Close;
+use crate::requests::client::Close;
 
 /// Bytes of one file, to be sent as they are.
 #[derive(Clone, Debug)]

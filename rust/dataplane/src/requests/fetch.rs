@@ -8,6 +8,11 @@
 //! brings it here again, and everything is read anew. As in Kafka's `DelayedFetch` nobody waits while a
 //! partition has more in a later segment, and what counts is what there is, not what fits.
 
+pub mod delayed;
+pub mod read;
+pub mod reply;
+pub mod session;
+
 use std::sync::Arc;
 
 use pyrklog_log::{Isolation, Log};
@@ -18,22 +23,21 @@ use pyrklog_wire::header::{RequestHeader, encode_response_header};
 
 use crate::base::clock::mono_ms;
 use crate::base::ids::{DEBUGGING_REPLICA_ID, Token};
-use crate::cold_reads::FetchJob;
-use crate::connection::{Close, Connection, Exclusive};
-use crate::context::Context;
 use crate::control::api::{CaughtUp, Event};
 use crate::control::policy::{self, Operation, Quota, Resource};
-use crate::dispatch::Step;
-use crate::fetch_read::{View, end_of_epoch};
-use crate::fetch_reply;
-use crate::fetch_session::{FetchContext, Target};
-use crate::fetch_work::{FetchPart, FetchWork, Terms};
-use crate::heavy;
-use crate::output::borrow_memory;
-use crate::produce::why_not_held;
 use crate::replica::partition::Role;
 use crate::replica::replica_selector::nearest;
-use crate::replies;
+use crate::requests::client::{Client, Close, Exclusive};
+use crate::requests::cold_reads::FetchJob;
+use crate::requests::context::Context;
+use crate::requests::context::borrow_memory;
+use crate::requests::dispatch::Step;
+use crate::requests::fetch::delayed::{FetchPart, FetchWork, Terms};
+use crate::requests::fetch::read::{View, end_of_epoch};
+use crate::requests::fetch::session::{FetchContext, Target};
+use crate::requests::heavy;
+use crate::requests::produce::why_not_held;
+use crate::requests::reply_admission;
 use crate::storage::log_dir::Partition;
 
 /// Tries to leave waiters before a fetch is answered with what there is: each failure means that
@@ -49,7 +53,7 @@ const ZSTD_SINCE: i16 = 10;
 /// Serves a request.
 pub fn handle(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     header: RequestHeader<'_>,
     frame: &[u8],
     body_start: usize,
@@ -64,14 +68,14 @@ pub fn handle(
         return Err(Close::Protocol(format!("Fetch v{api_version}: {error}")));
     }
     let now_ms = cx.now.mono_ms;
-    let shared = Arc::clone(&cx.shared);
-    if !admits(cx, conn, &request)? {
+    let services = Arc::clone(&cx.services);
+    if !admits(cx, client, &request)? {
         cx.fetch_request = request;
         return Ok(Step::Wait);
     }
     let begun = {
-        let mut fresh_id = || shared.fresh_session_id();
-        let mut sessions = shared.sessions.lock();
+        let mut fresh_id = || services.session_ids.positive();
+        let mut sessions = services.sessions.lock();
         sessions.begin(
             &request,
             frame,
@@ -85,14 +89,14 @@ pub fn handle(
         Ok(context) => context,
         Err(error) => {
             cx.fetch_request = request;
-            answer_error(conn, api_version, correlation_id, error)?;
+            answer_error(client, api_version, correlation_id, error)?;
             return Ok(Step::Taken);
         }
     };
-    let limit = cx.shared.config.fetch_max_bytes;
+    let limit = cx.services.config.fetch_max_bytes;
     let max_wait_ms = i64::from(request.max_wait_ms.max(0));
     let asker = Asker::of(cx, &request, frame, api_version);
-    let (parts, is_to_confirm) = find_parts(cx, conn, &context, &asker);
+    let (parts, is_to_confirm) = find_parts(cx, client, &context, &asker);
     let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0);
     let max_bytes = bytes(request.max_bytes).min(limit);
     let terms = Terms {
@@ -109,18 +113,25 @@ pub fn handle(
     };
     let work = Box::new(FetchWork::new(terms, context, parts, now_ms));
     cx.fetch_request = request;
-    advance(cx, conn, work)?;
+    advance(cx, client, work)?;
     Ok(Step::Taken)
 }
 
 /// Whether a request may go on, as far as its time and its memory are concerned; else its connection
 /// is held.
-fn admits(cx: &mut Context, conn: &mut Connection, request: &FetchRequest) -> Result<bool, Close> {
-    let in_session = cx.shared.sessions.lock().partitions_of(request.session_id);
+fn admits(cx: &mut Context, client: &mut Client, request: &FetchRequest) -> Result<bool, Close> {
+    let in_session = cx
+        .services
+        .sessions
+        .lock()
+        .partitions_of(request.session_id);
     // What a session adds to the memory is bounded with the sessions.
-    let (partitions, each_bytes) = (request.partitions.len(), replies::FETCH_PARTITION_BYTES);
-    Ok(heavy::admit(cx, conn, in_session > heavy::PARTITIONS)
-        && replies::admit_partitions(cx, conn, partitions, each_bytes)?)
+    let (partitions, each_bytes) = (
+        request.partitions.len(),
+        reply_admission::FETCH_PARTITION_BYTES,
+    );
+    Ok(heavy::admit(cx, client, in_session > heavy::PARTITIONS)
+        && reply_admission::admit_partitions(cx, client, partitions, each_bytes)?)
 }
 
 /// Who fetches.
@@ -146,7 +157,7 @@ impl<'f> Asker<'f> {
         };
         let reads_followers = is_debugging || api_version >= FOLLOWER_READS_SINCE;
         let of_leader_only = is_replica || !reads_followers;
-        let cluster = cx.shared.config.cluster.as_ref();
+        let cluster = cx.services.config.cluster.as_ref();
         let by_rack = cluster.is_some_and(|cluster| cluster.reads_by_rack);
         Asker {
             replica: (request.replica_id, request.replica_epoch),
@@ -170,7 +181,7 @@ impl<'f> Asker<'f> {
 /// The partitions, and whether a replica is to be answered at once, so that it fetches again.
 fn find_parts(
     cx: &mut Context,
-    conn: &Connection,
+    client: &Client,
     context: &FetchContext,
     asker: &Asker<'_>,
 ) -> (Vec<FetchPart>, bool) {
@@ -180,17 +191,19 @@ fn find_parts(
     let mut is_to_confirm = false;
     let mut parts = Vec::with_capacity(context.len());
     for position in 0..context.len() {
-        let partition = find_part(cx, conn, context, position).and_then(|partition| {
+        let partition = find_part(cx, client, context, position).and_then(|partition| {
             if replica.0 >= 0 {
                 let target = context.target(position);
                 is_to_confirm |=
-                    follower_fetches(cx, (conn.id, now_ms), &partition, replica, target)?;
+                    follower_fetches(cx, (client.id, now_ms), &partition, replica, target)?;
             }
             Ok(partition)
         });
         let target = context.target(position);
         let preferred_replica = match &partition {
-            Ok(partition) if !rack.is_empty() => nearest_replica(cx, conn, partition, target, rack),
+            Ok(partition) if !rack.is_empty() => {
+                nearest_replica(cx, client, partition, target, rack)
+            }
             _ => None,
         };
         parts.push(FetchPart::new(partition, preferred_replica));
@@ -200,7 +213,7 @@ fn find_parts(
 
 fn find_part(
     cx: &Context,
-    conn: &Connection,
+    client: &Client,
     context: &FetchContext,
     position: usize,
 ) -> Result<Arc<Partition>, ErrorCode> {
@@ -210,7 +223,7 @@ fn find_part(
     let target = context.target(position);
     let topic = target.topic.as_deref().ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
     let resource = Resource::Topic(topic);
-    if !policy::authorize(&cx.image, &conn.principal, Operation::Read, resource) {
+    if !policy::authorize(&cx.image, &client.principal, Operation::Read, resource) {
         return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
     }
     let partition = cx
@@ -226,18 +239,18 @@ fn find_part(
 /// Who of a led partition's replicas is in the consumer's rack and has what it asks for.
 fn nearest_replica(
     cx: &Context,
-    conn: &Connection,
+    client: &Client,
     partition: &Partition,
     target: &Target,
     rack: &str,
 ) -> Option<i32> {
-    let rack_of = |broker| cx.image.endpoint(broker, &conn.listener)?.rack;
+    let rack_of = |broker| cx.image.endpoint(broker, &client.listener)?.rack;
     let state = partition.lock();
     if state.role != Role::Leader {
         return None;
     }
     let candidates = state.candidates(target.fetch_offset);
-    nearest(rack, cx.shared.config.node_id, candidates, rack_of)
+    nearest(rack, cx.services.config.node_id, candidates, rack_of)
 }
 
 /// The fetch of a replica (broker id and epoch) tells how far its log reaches, which may raise the
@@ -282,7 +295,7 @@ fn follower_fetches(
         state.wake_consumers(&mut cx.outbox);
     }
     if told.has_caught_up {
-        cx.shared.events.push(Event::FollowerCaughtUp(CaughtUp {
+        cx.services.events.push(Event::FollowerCaughtUp(CaughtUp {
             topic: partition.topic.name.to_string(),
             partition: partition.index,
             leader_epoch: state.leader_epoch,
@@ -293,7 +306,7 @@ fn follower_fetches(
     if told.log_start_moved {
         let topic = partition.topic.name.to_string();
         let told = Event::FollowerLogStart(topic, partition.index);
-        cx.shared.events.push(told);
+        cx.services.events.push(told);
     }
     Ok(told.is_to_confirm)
 }
@@ -311,84 +324,84 @@ fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
 }
 
 /// Reads; then answers, waits, or hands over to readers.
-fn advance(cx: &mut Context, conn: &mut Connection, mut work: Box<FetchWork>) -> Result<(), Close> {
+fn advance(cx: &mut Context, client: &mut Client, mut work: Box<FetchWork>) -> Result<(), Close> {
     for _ in 0..WAIT_TRIES {
-        let cold = work.read(&cx.shared, cx.now.mono_ms);
+        let cold = work.read(&cx.services, cx.now.mono_ms);
         let is_under_way = if !cold.is_empty() {
-            work.hand_over(cx, conn, cold)
-        } else if work.is_due(cx) || has_ended(conn) {
+            work.hand_over(cx, client, cold)
+        } else if work.is_due(cx) || has_ended(client) {
             break;
         } else {
-            work.begin_wait(cx, conn)
+            work.begin_wait(cx, client)
         };
         if is_under_way {
             work.ask_followers(cx);
-            conn.exclusive = Some(Exclusive::Fetch(work));
+            client.exclusive = Some(Exclusive::Fetch(work));
             return Ok(());
         }
     }
-    respond(cx, conn, *work)
+    respond(cx, client, *work)
 }
 
 /// The peer sends nothing more, so that it is not kept waiting; its end may have come with the request.
-fn has_ended(conn: &Connection) -> bool {
-    conn.hung_up || conn.ended
+fn has_ended(client: &Client) -> bool {
+    client.hung_up || client.ended
 }
 
 /// One of the partitions of the waiting fetch has news, or wants the next fetch.
 pub fn wake(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     wait: u64,
     must_answer: bool,
 ) -> Result<(), Close> {
-    if !matches!(&conn.exclusive, Some(Exclusive::Fetch(work)) if work.is_waiting(wait)) {
+    if !matches!(&client.exclusive, Some(Exclusive::Fetch(work)) if work.is_waiting(wait)) {
         return Ok(());
     }
-    if let Some(Exclusive::Fetch(mut work)) = conn.exclusive.take() {
-        work.remove_waiters(conn.token);
+    if let Some(Exclusive::Fetch(mut work)) = client.exclusive.take() {
+        work.remove_waiters(client.token);
         work.must_answer |= must_answer;
-        advance(cx, conn, work)?;
+        advance(cx, client, work)?;
     }
     Ok(())
 }
 
 /// The time of the fetch under way may be over; else notes when it will be.
-pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
-    if let Some(Exclusive::Fetch(work)) = &mut conn.exclusive
+pub fn expire(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Exclusive::Fetch(work)) = &mut client.exclusive
         && work.is_over(cx)
     {
-        return finish_waiting(cx, conn);
+        return finish_waiting(cx, client);
     }
     Ok(())
 }
 
 /// The waiting fetch is answered with what there is now; what readers still have is given up.
-pub fn finish_waiting(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
-    if let Some(Exclusive::Fetch(mut work)) = conn.exclusive.take() {
-        work.remove_waiters(conn.token);
+pub fn finish_waiting(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Exclusive::Fetch(mut work)) = client.exclusive.take() {
+        work.remove_waiters(client.token);
         work.give_up();
-        advance(cx, conn, work)?;
+        advance(cx, client, work)?;
     }
     Ok(())
 }
 
 /// A reader has done the reads of one queue.
-pub fn finish_reading(cx: &mut Context, conn: &mut Connection, job: FetchJob) -> Result<(), Close> {
-    let is_whole = match &mut conn.exclusive {
+pub fn finish_reading(cx: &mut Context, client: &mut Client, job: FetchJob) -> Result<(), Close> {
+    let is_whole = match &mut client.exclusive {
         Some(Exclusive::Fetch(work)) => work.take_back(job),
         _ => false,
     };
     if !is_whole {
         return Ok(());
     }
-    if let Some(Exclusive::Fetch(mut work)) = conn.exclusive.take() {
-        if work.is_due(cx) || has_ended(conn) {
-            respond(cx, conn, *work)?;
-        } else if work.begin_wait(cx, conn) {
-            conn.exclusive = Some(Exclusive::Fetch(work));
+    if let Some(Exclusive::Fetch(mut work)) = client.exclusive.take() {
+        if work.is_due(cx) || has_ended(client) {
+            respond(cx, client, *work)?;
+        } else if work.begin_wait(cx, client) {
+            client.exclusive = Some(Exclusive::Fetch(work));
         } else {
-            advance(cx, conn, work)?;
+            advance(cx, client, work)?;
         }
     }
     Ok(())
@@ -397,36 +410,36 @@ pub fn finish_reading(cx: &mut Context, conn: &mut Connection, job: FetchJob) ->
 /// The connection is gone.
 pub fn abandon(cx: &Context, token: Token, work: FetchWork) {
     work.remove_waiters(token);
-    cx.shared.sessions.lock().abandon(work.context);
+    cx.services.sessions.lock().abandon(work.context);
 }
 
-fn respond(cx: &mut Context, conn: &mut Connection, mut work: FetchWork) -> Result<(), Close> {
+fn respond(cx: &mut Context, client: &mut Client, mut work: FetchWork) -> Result<(), Close> {
     work.ask_followers(cx);
-    borrow_memory(cx, conn);
-    policy::charge(&cx.image, &conn.principal, Quota::Fetch, work.bytes);
-    work.count_throttled(&cx.shared, cx.now.mono_ms);
-    let open = conn.out.begin_frame();
+    borrow_memory(cx, client);
+    policy::charge(&cx.image, &client.principal, Quota::Fetch, work.bytes);
+    work.count_throttled(&cx.services, cx.now.mono_ms);
+    let open = client.out.begin_frame();
     encode_response_header(
-        conn.out.memory(),
+        client.out.memory(),
         key::FETCH,
         work.api_version,
         work.correlation_id,
     );
-    fetch_reply::encode(cx, conn, &mut work);
-    let ended = conn.out.end_frame(open);
-    cx.shared.sessions.lock().finish(work.context);
+    reply::encode(cx, client, &mut work);
+    let ended = client.out.end_frame(open);
+    cx.services.sessions.lock().finish(work.context);
     ended
 }
 
 /// The whole request fails (its session, not a partition).
 fn answer_error(
-    conn: &mut Connection,
+    client: &mut Client,
     api_version: i16,
     correlation_id: i32,
     error: ErrorCode,
 ) -> Result<(), Close> {
-    let open = conn.out.begin_frame();
-    let out = conn.out.memory();
+    let open = client.out.begin_frame();
+    let out = client.out.memory();
     encode_response_header(out, key::FETCH, api_version, correlation_id);
     let head = FetchResponseHead {
         throttle_ms: 0,
@@ -434,5 +447,5 @@ fn answer_error(
         session_id: 0,
     };
     FetchResponseWriter::begin(out, api_version, head, 0).end(&[]);
-    conn.out.end_frame(open)
+    client.out.end_frame(open)
 }

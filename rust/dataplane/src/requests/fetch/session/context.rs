@@ -4,7 +4,6 @@ use pyrklog_wire::ErrorCode;
 
 use super::NO_SESSION_ID;
 use super::session::{Session, Target};
-use crate::base::ids::TopicId;
 use crate::control::image::{Image, NO_TOPIC_ID};
 
 /// What reading a partition came to.
@@ -74,22 +73,12 @@ impl FetchContext {
         self.session_id
     }
 
-    /// Is it part of a session (also a new one)?
-    pub fn has_session(&self) -> bool {
-        self.session_id != NO_SESSION_ID
-    }
-
     /// Number of partitions to read.
     pub fn len(&self) -> usize {
         match &self.kind {
             Kind::Sessionless(targets) => targets.len(),
             Kind::Full(session) | Kind::Incremental(session) => session.len(),
         }
-    }
-
-    /// Nothing to read?
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The partition at a place. Panics beyond [`FetchContext::len`].
@@ -101,6 +90,7 @@ impl FetchContext {
     }
 
     /// All partitions, in order.
+    #[cfg(test)]
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         (0..self.len()).map(|place| self.target(place))
     }
@@ -123,11 +113,6 @@ impl FetchContext {
             Some(_) => None,
             None => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
         }
-    }
-
-    /// The topic id to answer with.
-    pub fn topic_id(&self, place: usize) -> TopicId {
-        self.target(place).id
     }
 
     /// Takes note of what reading a partition came to, and says whether the answer holds it. To be
@@ -162,6 +147,7 @@ impl FetchContext {
     }
 
     /// The places in the answer, ascending.
+    #[cfg(test)]
     pub fn included(&self) -> &[usize] {
         &self.included
     }

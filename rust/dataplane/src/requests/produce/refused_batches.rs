@@ -16,7 +16,7 @@ use pyrklog_log::BatchInfo;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::BatchHeader;
 
-use crate::pending_produce::Item;
+use crate::requests::produce::delayed::Item;
 
 /// Batches that every connection may remember, one of each producer and partition.
 const ENTRIES_MAX: usize = 64;

@@ -7,17 +7,17 @@ use pyrklog_wire::offset_for_leader_epoch::{
     EpochPartition, EpochPartitionResponse, EpochRequest, EpochResponse, EpochTopicResponse,
 };
 
-use crate::connection::{Close, Connection};
-use crate::context::Context;
 use crate::control::policy::{self, Operation, Resource};
-use crate::dispatch::Step;
-use crate::produce::why_not_held;
-use crate::replies;
+use crate::requests::client::{Client, Close};
+use crate::requests::context::Context;
+use crate::requests::dispatch::Step;
+use crate::requests::produce::why_not_held;
+use crate::requests::reply_admission;
 
 /// Serves a request.
 pub fn handle(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     header: RequestHeader<'_>,
     frame: &[u8],
     body_start: usize,
@@ -31,8 +31,8 @@ pub fn handle(
         Close::Protocol(format!("OffsetForLeaderEpoch v{api_version}: {error}"))
     })?;
     let partitions = request.topics.iter().map(|topic| topic.partitions.len());
-    let each_bytes = replies::OTHER_PARTITION_BYTES;
-    if !replies::admit_partitions(cx, conn, partitions.sum(), each_bytes)? {
+    let each_bytes = reply_admission::OTHER_PARTITION_BYTES;
+    if !reply_admission::admit_partitions(cx, client, partitions.sum(), each_bytes)? {
         return Ok(Step::Wait);
     }
     let mut topics = Vec::with_capacity(request.topics.len());
@@ -42,7 +42,7 @@ pub fn handle(
             .iter()
             .map(|wanted| {
                 let (error_code, (leader_epoch, end_offset)) =
-                    match look(cx, conn, topic.name, wanted) {
+                    match look(cx, client, topic.name, wanted) {
                         Ok(end) => (ErrorCode::NONE, end),
                         Err(error) => (error, (-1, -1)),
                     };
@@ -59,8 +59,8 @@ pub fn handle(
             partitions,
         });
     }
-    let open = conn.out.begin_frame();
-    let out = conn.out.memory();
+    let open = client.out.begin_frame();
+    let out = client.out.memory();
     encode_response_header(
         out,
         key::OFFSET_FOR_LEADER_EPOCH,
@@ -72,18 +72,18 @@ pub fn handle(
         topics,
     }
     .encode(out, api_version);
-    conn.out.end_frame(open)?;
+    client.out.end_frame(open)?;
     Ok(Step::Taken)
 }
 
 fn look(
     cx: &Context,
-    conn: &Connection,
+    client: &Client,
     topic: &str,
     wanted: &EpochPartition,
 ) -> Result<(i32, i64), ErrorCode> {
     let resource = Resource::Topic(topic);
-    if !policy::authorize(&cx.image, &conn.principal, Operation::Describe, resource) {
+    if !policy::authorize(&cx.image, &client.principal, Operation::Describe, resource) {
         return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
     }
     let partition = cx

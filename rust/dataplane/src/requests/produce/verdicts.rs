@@ -2,7 +2,7 @@
 //!
 //! Batches that are stored as they were sent, uncompressed, are validated when it is their turn to be
 //! appended. The others are looked at first: those that expand to little at once, the rest by the
-//! [validators](crate::validators).
+//! [validators](crate::requests::produce::validators).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,9 +12,9 @@ use pyrklog_wire::batch::{BatchHeader, Compression, HEADER_LEN};
 use pyrklog_wire::produce::ProduceRequest;
 
 use crate::base::ids::Place;
-use crate::context::Context;
-use crate::pending_produce::Refusal;
-use crate::validators::INLINE_MAX_BYTES;
+use crate::requests::context::Context;
+use crate::requests::produce::delayed::Refusal;
+use crate::requests::produce::validators::INLINE_MAX_BYTES;
 
 /// Recompressing takes so many times as long as expanding.
 const RECOMPRESSION_WEIGHT: usize = 4;
@@ -66,7 +66,7 @@ pub fn look(
         };
         let records = span.of_mut(frame);
         let rules = Rules {
-            expanded_bytes_max: cx.shared.validators.expanded_max_bytes,
+            expanded_bytes_max: cx.services.validators.expanded_max_bytes,
             ..Rules::new(&partition.topic.settings().log, api_version)
         };
         let Some(weight) = weight(records, &rules) else {

@@ -8,14 +8,14 @@ use pyrklog_wire::fetch::{
 use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 
 use crate::base::ids::QueueId;
-use crate::connection::Connection;
-use crate::context::Context;
 use crate::control::image::Image;
-use crate::fetch_read::PartitionRead;
-use crate::fetch_session::{Outcome, Target};
-use crate::fetch_work::FetchWork;
-use crate::out_queue::FileRange;
 use crate::read_path::SENDFILE_MIN_BYTES;
+use crate::requests::client::Client;
+use crate::requests::context::Context;
+use crate::requests::fetch::delayed::FetchWork;
+use crate::requests::fetch::read::PartitionRead;
+use crate::requests::fetch::session::{Outcome, Target};
+use crate::requests::out_queue::FileRange;
 use crate::storage::log_dir::Partition;
 
 /// A slice up to this is read into the reply itself, whatever else it carries: a system call of
@@ -43,7 +43,7 @@ fn settle(work: &mut FetchWork) -> usize {
 }
 
 /// Appends the response body to the connection's output and settles what the session remembers.
-pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
+pub fn encode(cx: &Context, client: &mut Client, work: &mut FetchWork) {
     let record_bytes = settle(work);
     let inline_max = if record_bytes < SENDFILE_MIN_BYTES {
         usize::MAX
@@ -59,7 +59,7 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
         session_id: work.context.session_id(),
     };
     let topic_count = work.context.topic_runs().count();
-    let out = conn.out.memory();
+    let out = client.out.memory();
     let mut writer = FetchResponseWriter::begin(out, work.api_version, head, topic_count);
     for run in work.context.topic_runs() {
         let topic = work.context.target(run[0]);
@@ -92,12 +92,12 @@ pub fn encode(cx: &Context, conn: &mut Connection, work: &mut FetchWork) {
     }
     let endpoints: Vec<NodeEndpoint<'_>> = leaders
         .iter()
-        .filter_map(|leader| cx.image.endpoint(*leader, &conn.listener))
+        .filter_map(|leader| cx.image.endpoint(*leader, &client.listener))
         .collect();
     writer.end(&endpoints);
     cx.statistics.fetched_bytes_inline.add(inline_bytes as u64);
     for (at, range) in files {
-        conn.out.push_file_at(at, range);
+        client.out.push_file_at(at, range);
     }
 }
 
@@ -131,7 +131,7 @@ fn partition_head<'a>(
 }
 
 fn readers_of(cx: &Context, partition: &Partition) -> QueueId {
-    let readers = &cx.shared.readers;
+    let readers = &cx.services.readers;
     readers.for_fetch(partition.dir.index, &partition.topic.name)
 }
 

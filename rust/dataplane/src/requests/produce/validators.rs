@@ -20,10 +20,9 @@ use pyrklog_log::compression::EXPANDED_BYTES_MAX_DEFAULT;
 
 use crate::base::clock::Now;
 use crate::base::hash::WordHash;
+use crate::base::mailbox::Mailbox;
 use crate::base::memory_budget::{Held, MemoryBudget};
-use crate::message::Message;
-use crate::shared::Shared;
-use crate::verdicts::{ToValidate, validate};
+use crate::requests::produce::verdicts::{ToValidate, validate};
 
 /// What a network thread expands of one request.
 pub const INLINE_MAX_BYTES: usize = 1024 * 1024;
@@ -180,8 +179,7 @@ impl Validators {
 }
 
 /// One thread, until the end.
-pub fn run(shared: &Shared) {
-    let validators = &shared.validators;
+pub fn run(validators: &Validators, mailbox: &dyn Mailbox<Box<ValidateJob>>) {
     while let Some(mut job) = validators.take() {
         validators.running.fetch_add(1, Ordering::Relaxed);
         let now_ms = Now::read().wall_ms;
@@ -189,8 +187,7 @@ pub fn run(shared: &Shared) {
         let is_done = validate(&mut job.work, now_ms, &job.is_abandoned);
         validators.running.fetch_sub(1, Ordering::Relaxed);
         if is_done {
-            let token = place.token;
-            shared.inboxes[place.thread].send(Message::Validated { token, job });
+            mailbox.post(place, job);
         }
     }
 }

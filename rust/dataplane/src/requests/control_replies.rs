@@ -1,39 +1,36 @@
 //! What the control plane hands to a connection, and what is told about its end.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use pyrklog_wire::header::encode_response_header;
 
 use crate::base::ids::RequestId;
 use crate::base::network_event::{Answer, NetworkEvent};
-use crate::connection::{Close, Connection, Exclusive};
-use crate::context::Context;
 use crate::control::api::Event;
-use crate::dispatch::answer_metadata;
-use crate::output::borrow_memory;
-use crate::replies;
-use crate::shared::Shared;
+use crate::requests::client::{Client, Close, Exclusive};
+use crate::requests::context::Context;
+use crate::requests::context::borrow_memory;
+use crate::requests::dispatch::answer_metadata;
+use crate::requests::reply_admission;
+use crate::requests::services::Services;
 
 /// The control plane answers the request under way. An answer to another one is ignored: its
 /// request is gone.
 pub fn reply(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     request: RequestId,
     answer: Answer,
 ) -> Result<(), Close> {
-    let is_under_way = match &conn.exclusive {
+    let is_under_way = match &client.exclusive {
         Some(Exclusive::Control { id, .. } | Exclusive::Metadata { id, .. }) => *id == request,
         _ => false,
     };
     if !is_under_way {
         return Ok(());
     }
-    let Some(exclusive) = conn.exclusive.take() else {
+    let Some(exclusive) = client.exclusive.take() else {
         return Ok(());
     };
-    borrow_memory(cx, conn);
+    borrow_memory(cx, client);
     match (exclusive, answer) {
         (_, Answer::Close) => Err(Close::Silently),
         (_, Answer::NoRoom(bytes)) => {
@@ -49,13 +46,13 @@ pub fn reply(
             },
             Answer::Body(body, held),
         ) => {
-            let frame = conn.out.begin_frame();
-            let out = conn.out.memory();
+            let frame = client.out.begin_frame();
+            let out = client.out.memory();
             encode_response_header(out, api_key, api_version, correlation_id);
             out.extend_from_slice(&body);
-            let ended = conn.out.end_frame(frame);
+            let ended = client.out.end_frame(frame);
             // The connection holds it from now on: it is never counted by nobody.
-            replies::count(cx, conn);
+            reply_admission::count(cx, client);
             drop(held);
             ended
         }
@@ -70,7 +67,7 @@ pub fn reply(
             Answer::Resume(errors),
         ) => answer_metadata(
             cx,
-            conn,
+            client,
             api_version,
             correlation_id,
             &frame[body_start..],
@@ -83,25 +80,26 @@ pub fn reply(
 
 /// The client of what is under way on the connection has gone: the control plane learns of it, if
 /// it still works for it.
-pub fn tell_gone(shared: &Shared, conn: &Connection) {
-    if let Some(Exclusive::Control { id, .. } | Exclusive::Metadata { id, .. }) = conn.exclusive
-        && shared.channel.holds(id)
+pub fn tell_gone(services: &Services, client: &Client) {
+    if let Some(Exclusive::Control { id, .. } | Exclusive::Metadata { id, .. }) = client.exclusive
+        && services.channel.holds(id)
     {
-        shared.events.push(Event::ClientGone { id });
+        services.events.push(Event::ClientGone { id });
     }
 }
 
 /// A connection did not use its turn at the control plane's channel: the next one may.
-pub fn pass_turn(shared: &Shared) {
-    if let Some(place) = shared.channel.next_waiting() {
-        shared.inboxes[place.thread].send(NetworkEvent::Unblock { token: place.token });
+pub fn pass_turn(services: &Services) {
+    if let Some(place) = services.channel.next_waiting() {
+        let event = NetworkEvent::Unblock { token: place.token };
+        services.tell(place.thread, event);
     }
 }
 
 /// The same for a connection that has a turn, and does not use it.
-pub fn pass_unused_turn(shared: &Shared, conn: &mut Connection) {
-    if std::mem::take(&mut conn.has_turn) {
-        pass_turn(shared);
+pub fn pass_unused_turn(services: &Services, client: &mut Client) {
+    if std::mem::take(&mut client.has_turn) {
+        pass_turn(services);
     }
 }
 
@@ -109,7 +107,7 @@ pub fn pass_unused_turn(shared: &Shared, conn: &mut Connection) {
 const CLOSED_TOLD_MAX: u32 = 100;
 
 /// Counts why a connection is closed, and tells the operator where that is of use.
-pub fn report(cx: &Context, conn: &Connection, close: &Close) {
+pub fn report(cx: &Context, client: &Client, close: &Close) {
     let (event, reason) = match close {
         Close::Protocol(reason) => {
             cx.statistics.protocol_errors.add(1);
@@ -124,18 +122,10 @@ pub fn report(cx: &Context, conn: &Connection, close: &Close) {
     };
     let fields = vec![
         ("reason", reason.clone()),
-        ("peer", conn.host.to_string()),
-        ("listener", conn.listener.to_string()),
-        ("connection", conn.id.to_string()),
+        ("peer", client.host.to_string()),
+        ("listener", client.listener.to_string()),
+        ("connection", client.id.to_string()),
     ];
-    let events = &cx.shared.events;
+    let events = &cx.services.events;
     events.client_notice(event, CLOSED_TOLD_MAX, cx.now.mono_ms, fields);
-}
-
-/// Ends everything at once (the plane was dropped without a shutdown).
-pub fn stop_all(shared: &Arc<Shared>) {
-    shared.is_stopping.store(true, Ordering::Release);
-    for inbox in shared.inboxes.iter() {
-        inbox.send(NetworkEvent::Stop);
-    }
 }

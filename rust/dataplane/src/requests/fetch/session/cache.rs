@@ -86,6 +86,7 @@ pub struct SessionCache {
 
 impl SessionCache {
     /// An empty cache. With 0 slots no session is ever made.
+    #[cfg(test)]
     pub fn new(slots_max: usize) -> Self {
         SessionCache::with_bounds(slots_max, PARTITIONS_MAX)
     }

@@ -8,14 +8,14 @@ use pyrklog_log::Wait;
 use pyrklog_wire::ErrorCode;
 
 use crate::base::ids::{Place, QueueId, Token};
-use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
-use crate::connection::Connection;
-use crate::context::Context;
 use crate::control::api::ReadPath;
-use crate::fetch_read::{PartitionRead, View, bound, read_partition, redirect};
-use crate::fetch_session::FetchContext;
 use crate::replica::partition::{CONFIRMED_WITHIN_MS, FetchWaiter};
-use crate::shared::Shared;
+use crate::requests::client::Client;
+use crate::requests::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
+use crate::requests::context::Context;
+use crate::requests::fetch::read::{PartitionRead, View, bound, read_partition, redirect};
+use crate::requests::fetch::session::FetchContext;
+use crate::requests::services::Services;
 use crate::storage::log_dir::Partition;
 use crate::storage::reader_pool::ReaderPool;
 
@@ -197,7 +197,7 @@ impl FetchWork {
             None => self.deadline_ms <= now_ms,
             Some(reading) if reading.look_ms > now_ms => false,
             Some(reading) => {
-                let readers = &cx.shared.readers;
+                let readers = &cx.services.readers;
                 reading.is_over(readers, now_ms, self.deadline_ms, has_something)
             }
         }
@@ -205,8 +205,8 @@ impl FetchWork {
 
     /// Reads what is resident of every partition, in the session's order, within the request's
     /// bounds. The answer is what readers have to do: room for it is left.
-    pub fn read(&mut self, shared: &Shared, now_ms: i64) -> Vec<(QueueId, ColdPart)> {
-        let is_throttled = self.replica >= 0 && shared.quotas.leader.is_exceeded(now_ms);
+    pub fn read(&mut self, services: &Services, now_ms: i64) -> Vec<(QueueId, ColdPart)> {
+        let is_throttled = self.replica >= 0 && services.quotas.leader.is_exceeded(now_ms);
         let mut cold = Vec::new();
         let mut reserved = 0;
         (self.bytes, self.available_bytes, self.is_behind) = (0, 0, false);
@@ -214,12 +214,12 @@ impl FetchWork {
         for position in 0..self.parts.len() {
             let left = self.max_bytes.saturating_sub(self.bytes + reserved);
             let min_one = self.bytes + reserved == 0;
-            if is_throttled && self.holds_back(position, shared.config.node_id) {
+            if is_throttled && self.holds_back(position, services.config.node_id) {
                 self.note(position);
                 continue;
             }
             if let Some((queue, part)) =
-                self.read_part(position, left, min_one, &shared.readers, now_ms)
+                self.read_part(position, left, min_one, &services.readers, now_ms)
             {
                 reserved += part.max_bytes.max(1);
                 cold.push((queue, part));
@@ -267,12 +267,12 @@ impl FetchWork {
     }
 
     /// Counts what is about to be sent to throttled replicas, in sync or not.
-    pub fn count_throttled(&self, shared: &Shared, now_ms: i64) {
-        let quota = &shared.quotas.leader;
+    pub fn count_throttled(&self, services: &Services, now_ms: i64) {
+        let quota = &services.quotas.leader;
         if self.replica < 0 || !quota.is_limited() {
             return;
         }
-        let node_id = shared.config.node_id;
+        let node_id = services.config.node_id;
         let counts = |part: &&FetchPart| {
             let partition = part.partition.as_ref();
             partition.is_ok_and(|partition| partition.is_throttled_leading(node_id))
@@ -341,14 +341,14 @@ impl FetchWork {
     pub fn hand_over(
         &mut self,
         cx: &mut Context,
-        conn: &mut Connection,
+        client: &mut Client,
         mut cold: Vec<(QueueId, ColdPart)>,
     ) -> bool {
-        conn.last_wait += 1;
-        let mut reading = Reading::new(conn.last_wait, cx.now.mono_ms);
+        client.last_wait += 1;
+        let mut reading = Reading::new(client.last_wait, cx.now.mono_ms);
         let place = Place {
             thread: cx.thread,
-            token: conn.token,
+            token: client.token,
         };
         while let Some((queue, _)) = cold.first() {
             let queue = *queue;
@@ -358,13 +358,13 @@ impl FetchWork {
                 ticket: ticket.clone(),
                 view: self.view,
                 parts: own.map(|(_, part)| part).collect(),
-                wait: match cx.shared.config.fetch_read_path {
+                wait: match cx.services.config.fetch_read_path {
                     ReadPath::Auto | ReadPath::Copy => Wait::PastCache,
                     ReadPath::Sendfile => Wait::Blocking,
                 },
-                mailbox: cx.shared.inboxes.clone(),
+                mailbox: Arc::clone(&cx.services.mailboxes.fetches),
             });
-            match cx.shared.readers.submit(queue, job) {
+            match cx.services.readers.submit(queue, job) {
                 Ok(()) => reading.add(&ticket),
                 Err(job) => {
                     for part in &job.parts {
@@ -379,10 +379,10 @@ impl FetchWork {
         // Who wakes it now has an earlier wait in mind.
         self.wait = 0;
         let has_something = self.bytes > 0 || self.has_event;
-        let (readers, now_ms) = (&cx.shared.readers, cx.now.mono_ms);
+        let (readers, now_ms) = (&cx.services.readers, cx.now.mono_ms);
         reading.is_over(readers, now_ms, self.deadline_ms, has_something);
         cx.timers
-            .want(conn.token, reading.look_ms, &mut conn.timer_ms);
+            .want(client.token, reading.look_ms, &mut client.timer_ms);
         self.reading = Some(reading);
         true
     }
@@ -430,18 +430,18 @@ impl FetchWork {
 
     /// Leaves a waiter at each partition and notes the deadline; false when one of them has changed
     /// since it was read.
-    pub fn begin_wait(&mut self, cx: &mut Context, conn: &mut Connection) -> bool {
-        conn.last_wait += 1;
-        self.wait = conn.last_wait;
+    pub fn begin_wait(&mut self, cx: &mut Context, client: &mut Client) -> bool {
+        client.last_wait += 1;
+        self.wait = client.last_wait;
         let place = Place {
             thread: cx.thread,
-            token: conn.token,
+            token: client.token,
         };
         if !self.leave_waiters(place) {
             return false;
         }
         cx.timers
-            .want(conn.token, self.deadline_ms, &mut conn.timer_ms);
+            .want(client.token, self.deadline_ms, &mut client.timer_ms);
         true
     }
 

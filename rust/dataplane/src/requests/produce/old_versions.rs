@@ -9,13 +9,13 @@
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 use pyrklog_wire::{ErrorCode, Reader, Writer};
 
-use crate::connection::{Close, Connection};
-use crate::dispatch::Step;
+use crate::requests::client::{Client, Close};
+use crate::requests::dispatch::Step;
 
 /// Answers each partition with UNSUPPORTED_VERSION; closes the connection where the client wants
 /// no reply (acks=0).
 pub fn refuse(
-    conn: &mut Connection,
+    client: &mut Client,
     header: RequestHeader<'_>,
     frame: &[u8],
     body_start: usize,
@@ -26,14 +26,14 @@ pub fn refuse(
     if acks == 0 {
         return Err(Close::Silently);
     }
-    let open = conn.out.begin_frame();
+    let open = client.out.begin_frame();
     encode_response_header(
-        conn.out.memory(),
+        client.out.memory(),
         header.api_key,
         version,
         header.correlation_id,
     );
-    let mut writer = Writer::new(conn.out.memory(), false);
+    let mut writer = Writer::new(client.out.memory(), false);
     writer.array(&topics, |writer, (name, partitions)| {
         writer.string(name);
         writer.array(partitions, |writer, index| {
@@ -48,7 +48,7 @@ pub fn refuse(
     if version >= 1 {
         writer.i32(0);
     }
-    conn.out.end_frame(open)?;
+    client.out.end_frame(open)?;
     Ok(Step::Taken)
 }
 

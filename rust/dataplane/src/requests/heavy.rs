@@ -13,8 +13,8 @@ use std::net::IpAddr;
 
 use crate::base::hash::FastMap;
 use crate::base::ids::Token;
-use crate::connection::{Connection, Hold};
-use crate::context::Context;
+use crate::requests::client::{Client, Hold};
+use crate::requests::context::Context;
 
 /// A request of more bytes than this counts as long, unless the bytes are records.
 pub const FRAME_BYTES: usize = 64 * 1024;
@@ -62,11 +62,11 @@ impl Heavy {
         self.clients.pop()
     }
 
-    fn wait(&mut self, conn: &Connection) {
-        if conn.is_broker {
-            self.brokers.push_back(conn.token);
+    fn wait(&mut self, client: &Client) {
+        if client.is_broker {
+            self.brokers.push_back(client.token);
         } else {
-            self.clients.push(conn.host, conn.token);
+            self.clients.push(client.host, client.token);
         }
     }
 
@@ -122,16 +122,16 @@ impl ByHost {
 
 /// Whether a request may go on that takes long if `is_heavy`; else its connection is held until it
 /// is its turn.
-pub fn admit(cx: &mut Context, conn: &mut Connection, is_heavy: bool) -> bool {
+pub fn admit(cx: &mut Context, client: &mut Client, is_heavy: bool) -> bool {
     if !is_heavy {
         return true;
     }
-    if cx.heavy.turn_of == Some(conn.token) {
+    if cx.heavy.turn_of == Some(client.token) {
         cx.heavy.is_begun = true;
         return true;
     }
-    conn.hold = Some(Hold::Heavy);
-    cx.heavy.wait(conn);
+    client.hold = Some(Hold::Heavy);
+    cx.heavy.wait(client);
     false
 }
 

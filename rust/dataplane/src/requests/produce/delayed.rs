@@ -12,8 +12,8 @@ use pyrklog_wire::produce::{
 };
 
 use crate::control::image::Image;
-use crate::refused::ProducerBatch;
 use crate::replica::partition::{ProduceWaiter, WaitFor};
+use crate::requests::produce::refused_batches::ProducerBatch;
 use crate::storage::log_dir::Partition;
 
 /// Partitions whose memory is kept when an answer is used again.

@@ -17,8 +17,8 @@ use pyrklog_wire::batch::{BatchHeader, NO_PRODUCER_ID};
 use pyrklog_wire::produce::ProduceRequest;
 
 use crate::base::ids::{NEVER_MS, Place};
-use crate::connection::{Connection, Hold};
-use crate::context::Context;
+use crate::requests::client::{Client, Hold};
+use crate::requests::context::Context;
 use crate::storage::log_dir::LogDirState;
 use crate::storage::muted_queue::Admission;
 
@@ -35,20 +35,20 @@ pub struct Parked {
 /// may wait in all.
 pub fn admit(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     frame_bytes: usize,
     patience_ms: i64,
 ) -> Admission {
     let mut targets = cx.targets.iter().flatten();
     let Some(full) = targets.find(|target| target.dir.is_full()) else {
-        if let Some((dir, _)) = conn.parked.take().and_then(|parked| parked.waits) {
+        if let Some((dir, _)) = client.parked.take().and_then(|parked| parked.waits) {
             dir.unpark_next(&mut cx.outbox);
         }
         return Admission::Now;
     };
     let dir = Arc::clone(&full.dir);
     let now_ms = cx.now.mono_ms;
-    let parked = conn.parked.get_or_insert(Parked {
+    let parked = client.parked.get_or_insert(Parked {
         since_ms: now_ms,
         waits: None,
     });
@@ -59,24 +59,24 @@ pub fn admit(
     }
     let place = Place {
         thread: cx.thread,
-        token: conn.token,
+        token: client.token,
     };
     let admission = dir.park.add(place, frame_bytes, now_ms, || dir.is_full());
     match admission {
         Admission::Later => {
             parked.waits = Some((dir, due_ms));
-            conn.hold = Some(Hold::Parked);
-            cx.timers.want(conn.token, due_ms, &mut conn.timer_ms);
+            client.hold = Some(Hold::Parked);
+            cx.timers.want(client.token, due_ms, &mut client.timer_ms);
         }
-        Admission::Now => conn.parked = None,
+        Admission::Now => client.parked = None,
         Admission::Refused => {}
     }
     admission
 }
 
 /// Since when the request at hand has waited, if it has.
-pub fn waited_since_ms(conn: &Connection) -> Option<i64> {
-    conn.parked.as_ref().map(|parked| parked.since_ms)
+pub fn waited_since_ms(client: &Client) -> Option<i64> {
+    client.parked.as_ref().map(|parked| parked.since_ms)
 }
 
 /// Whether a batch of the request has a producer id.
@@ -89,42 +89,42 @@ pub fn has_producer_id(request: &ProduceRequest, frame: &[u8]) -> bool {
 }
 
 /// When the parked request's time is over.
-pub fn due_ms(conn: &Connection) -> i64 {
-    match &conn.parked {
+pub fn due_ms(client: &Client) -> i64 {
+    match &client.parked {
         Some(Parked {
             waits: Some((_, due_ms)),
             ..
-        }) if conn.hold == Some(Hold::Parked) => *due_ms,
+        }) if client.hold == Some(Hold::Parked) => *due_ms,
         _ => NEVER_MS,
     }
 }
 
 /// Takes a connection whose request's time is over out of the park, so that it is looked at, and
 /// refused unless there is room by now.
-pub fn expire(cx: &Context, conn: &mut Connection) {
-    if due_ms(conn) <= cx.now.mono_ms {
+pub fn expire(cx: &Context, client: &mut Client) {
+    if due_ms(client) <= cx.now.mono_ms {
         let place = Place {
             thread: cx.thread,
-            token: conn.token,
+            token: client.token,
         };
-        forget(conn, place);
-        conn.hold = None;
+        forget(client, place);
+        client.hold = None;
     }
 }
 
 /// Takes a connection out of the park, if it waits there.
-pub fn forget(conn: &mut Connection, place: Place) {
-    if let Some(parked) = &mut conn.parked
+pub fn forget(client: &mut Client, place: Place) {
+    if let Some(parked) = &mut client.parked
         && let Some((dir, _)) = parked.waits.take()
-        && conn.hold == Some(Hold::Parked)
+        && client.hold == Some(Hold::Parked)
     {
         dir.park.forget(place);
     }
 }
 
 /// Everything received was worked on: whoever comes next has not waited.
-pub fn note_empty(conn: &mut Connection) {
-    if conn.hold != Some(Hold::Parked) && !conn.readable {
-        conn.parked = None;
+pub fn note_empty(client: &mut Client, is_readable: bool) {
+    if client.hold != Some(Hold::Parked) && !is_readable {
+        client.parked = None;
     }
 }

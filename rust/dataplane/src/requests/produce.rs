@@ -5,6 +5,14 @@
 //! carry record formats that are not served: they are answered in their own form, each partition
 //! with UNSUPPORTED_VERSION.
 
+pub mod back_pressure;
+pub mod delayed;
+pub mod old_versions;
+pub mod refused_batches;
+pub mod reply;
+pub mod validators;
+pub mod verdicts;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,20 +24,19 @@ use pyrklog_wire::api::key;
 use pyrklog_wire::produce::ProduceRequest;
 
 use crate::base::ids::Place;
-use crate::connection::{Close, Connection, Exclusive};
-use crate::context::Context;
 use crate::control::policy::{self, Operation, Quota, Resource};
-use crate::dispatch::Step;
-use crate::heavy;
-use crate::parking;
-use crate::pending_produce::{Due, Item, Outcome, PendingProduce, Refusal};
-use crate::refused::{At, ProducerBatch};
 use crate::replica::partition::{PartitionState, ProduceWaiter, WaitFor};
-use crate::replies;
+use crate::requests::client::{Client, Close, Exclusive};
+use crate::requests::context::Context;
+use crate::requests::dispatch::Step;
+use crate::requests::heavy;
+use crate::requests::produce::delayed::{Due, Item, Outcome, PendingProduce, Refusal};
+use crate::requests::produce::refused_batches::{At, ProducerBatch};
+use crate::requests::produce::validators::ValidateJob;
+use crate::requests::produce::verdicts::{Looked, ToValidate};
+use crate::requests::reply_admission;
 use crate::storage::log_dir::Partition;
 use crate::storage::muted_queue::Admission;
-use crate::validators::ValidateJob;
-use crate::verdicts::{self, Looked, ToValidate};
 
 /// The least time to wait for this broker's own write, whatever the client's time-out: Kafka does
 /// not wait at all there, so a time-out would tell of a failure where there is none.
@@ -106,7 +113,7 @@ pub struct Arrival {
 /// Serves a request of version 3 or later. `frame` is patched in place.
 pub fn handle(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     arrival: Arrival,
     frame: &mut [u8],
 ) -> Result<Step, Close> {
@@ -123,16 +130,16 @@ pub fn handle(
                 may_write_internal: arrival.is_admin,
                 place: Place {
                     thread: cx.thread,
-                    token: conn.token,
+                    token: client.token,
                 },
-                sequence: conn.next_sequence(),
-                since_ms: parking::waited_since_ms(conn).unwrap_or(cx.now.mono_ms),
+                sequence: client.next_sequence(),
+                since_ms: back_pressure::waited_since_ms(client).unwrap_or(cx.now.mono_ms),
                 patience_ms: 0,
                 is_late: false,
             };
             terms.patience_ms = i64::from(request.timeout_ms).max(terms.least_ms());
             request.merge_repeated(frame);
-            serve(cx, conn, &request, frame, terms)
+            serve(cx, client, &request, frame, terms)
         }
     };
     cx.produce_request = request;
@@ -142,39 +149,39 @@ pub fn handle(
 
 fn serve(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     request: &ProduceRequest,
     frame: &mut [u8],
     terms: Terms,
 ) -> Result<Step, Close> {
     let partitions = request.partitions.len();
-    let may_begin = heavy::admit(cx, conn, partitions > heavy::PARTITIONS);
-    let each_bytes = replies::OTHER_PARTITION_BYTES;
-    if !may_begin || !replies::admit_partitions(cx, conn, partitions, each_bytes)? {
+    let may_begin = heavy::admit(cx, client, partitions > heavy::PARTITIONS);
+    let each_bytes = reply_admission::OTHER_PARTITION_BYTES;
+    if !may_begin || !reply_admission::admit_partitions(cx, client, partitions, each_bytes)? {
         return Ok(Step::Wait);
     }
     find_targets(cx, request, frame);
-    let admission = parking::admit(cx, conn, frame.len(), terms.patience_ms);
+    let admission = back_pressure::admit(cx, client, frame.len(), terms.patience_ms);
     if admission == Admission::Later {
         return Ok(Step::Wait);
     }
     cx.statistics.request(key::PRODUCE);
-    policy::charge(&cx.image, &conn.principal, Quota::Produce, frame.len());
+    policy::charge(&cx.image, &client.principal, Quota::Produce, frame.len());
     let is_refused = admission == Admission::Refused;
-    conn.is_closing = is_refused && parking::has_producer_id(request, frame);
+    client.is_closing = is_refused && back_pressure::has_producer_id(request, frame);
     if !is_refused
         && let Looked::Remaining(remaining) = verdicts::look(cx, request, frame, terms.api_version)
-        && hand_over(cx, conn, request, frame, terms, remaining)
+        && hand_over(cx, client, request, frame, terms, remaining)
     {
         return Ok(Step::Taken);
     }
-    append_all(cx, conn, request, frame, terms, is_refused)
+    append_all(cx, client, request, frame, terms, is_refused)
 }
 
 /// Gives a request to the validators; false where it can be appended, or refused, at once.
 fn hand_over(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     request: &ProduceRequest,
     frame: &mut [u8],
     terms: Terms,
@@ -182,8 +189,8 @@ fn hand_over(
 ) -> bool {
     let first = remaining.first().map_or(0, |(position, _)| *position);
     let topic = Item::of(request, first).topic.name;
-    conn.last_wait += 1;
-    let wait = conn.last_wait;
+    client.last_wait += 1;
+    let wait = client.last_wait;
     let work = Box::new(ToValidate {
         place: terms.place,
         wait,
@@ -193,16 +200,16 @@ fn hand_over(
         remaining,
     });
     #[cfg(feature = "sim")]
-    if cx.shared.is_by_hand() {
+    if cx.services.is_by_hand() {
         let mut work = work;
         verdicts::validate(&mut work, cx.now.wall_ms, &AtomicBool::new(false));
         frame.copy_from_slice(&work.frame);
         cx.verdicts = work.verdicts;
         return false;
     }
-    match cx.shared.validators.submit(topic.text(frame), work) {
+    match cx.services.validators.submit(topic.text(frame), work) {
         Ok(is_abandoned) => {
-            conn.exclusive = Some(Exclusive::Validating(Box::new(Validating {
+            client.exclusive = Some(Exclusive::Validating(Box::new(Validating {
                 wait,
                 terms,
                 is_abandoned,
@@ -214,7 +221,7 @@ fn hand_over(
             cx.verdicts = work.verdicts;
             verdicts::refuse(cx, &work.remaining);
             // What comes after a refused batch must not overtake it.
-            conn.is_closing = parking::has_producer_id(request, frame);
+            client.is_closing = back_pressure::has_producer_id(request, frame);
             false
         }
     }
@@ -223,22 +230,22 @@ fn hand_over(
 /// The validators are done with a request: it is appended.
 pub fn finish_validating(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     job: ValidateJob,
 ) -> Result<(), Close> {
     let mut work = *job.work;
-    let terms = match &conn.exclusive {
+    let terms = match &client.exclusive {
         Some(Exclusive::Validating(validating)) if validating.wait == work.wait => Terms {
-            sequence: conn.next_sequence(),
+            sequence: client.next_sequence(),
             is_late: true,
             ..validating.terms
         },
         _ => return Ok(()),
     };
-    conn.exclusive = None;
+    client.exclusive = None;
     find_targets(cx, &work.request, &work.frame);
     cx.verdicts = work.verdicts;
-    let result = append_all(cx, conn, &work.request, &mut work.frame, terms, false);
+    let result = append_all(cx, client, &work.request, &mut work.frame, terms, false);
     cx.targets.clear();
     result.map(|_| ())
 }
@@ -246,7 +253,7 @@ pub fn finish_validating(
 /// Appends the batches of all partitions, or refuses them, and answers when that is due.
 fn append_all(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     request: &ProduceRequest,
     frame: &mut [u8],
     terms: Terms,
@@ -263,31 +270,31 @@ fn append_all(
         let mut answer = produce.begin_answer(target.as_deref(), item, frame);
         let outcome = match &target {
             None => Err(why_not_held(cx, &answer.topic, item.wanted.index).into()),
-            Some(partition) if !may_write(cx, conn, partition) => {
+            Some(partition) if !may_write(cx, client, partition) => {
                 Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED.into())
             }
             Some(_) if is_refused => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
             Some(partition) => {
                 let records_max = produce.record_errors_left();
-                append(cx, conn, partition, item, frame, terms, records_max)
+                append(cx, client, partition, item, frame, terms, records_max)
             }
         };
         match &outcome {
-            Ok(_) => conn.refused.remove(&answer.topic, item, frame),
-            Err(refusal) => remember(cx, conn, &answer.topic, item, frame, refusal.error),
+            Ok(_) => client.refused.remove(&answer.topic, item, frame),
+            Err(refusal) => remember(cx, client, &answer.topic, item, frame, refusal.error),
         }
         answer.take(outcome, target);
         produce.push(answer);
     }
     cx.verdicts.clear();
     cx.verdicts.shrink_to(KEPT_VERDICTS_MAX);
-    answer_when_due(cx, conn, produce, terms.acks)
+    answer_when_due(cx, client, produce, terms.acks)
 }
 
 /// The batch of `item` was refused with `error`: those behind it may be refused alike.
 fn remember(
     cx: &Context,
-    conn: &mut Connection,
+    client: &mut Client,
     topic: &str,
     item: Item<'_>,
     frame: &[u8],
@@ -295,13 +302,13 @@ fn remember(
 ) {
     if let Some(batch) = ProducerBatch::in_request(item, frame) {
         let at = at(cx, topic, item.wanted.index);
-        conn.refused.add(at, batch, error);
+        client.refused.add(at, batch, error);
     }
 }
 
 fn at<'a>(cx: &'a Context, topic: &'a str, index: i32) -> At<'a> {
     At {
-        room: &cx.shared.refused_room,
+        room: &cx.services.refused_room,
         topic,
         index,
         now_ms: cx.now.mono_ms,
@@ -312,19 +319,19 @@ fn at<'a>(cx: &'a Context, topic: &'a str, index: i32) -> At<'a> {
 /// one with this `sequence` on the connection, may be answered.
 pub fn settle(
     cx: &Context,
-    conn: &mut Connection,
+    client: &mut Client,
     sequence: u64,
     index: u32,
     error: ErrorCode,
 ) -> bool {
-    let Some(produce) = conn.pending_mut(sequence) else {
+    let Some(produce) = client.pending_mut(sequence) else {
         return false;
     };
     let refused = produce.settle(index, error);
     let is_done = produce.is_done();
     if let Some(refused) = refused {
         let at = at(cx, &refused.topic, refused.index);
-        conn.refused.add_late(at, refused.batch, error);
+        client.refused.add_late(at, refused.batch, error);
     }
     is_done
 }
@@ -341,9 +348,9 @@ fn find_targets(cx: &mut Context, request: &ProduceRequest, frame: &[u8]) {
     }
 }
 
-fn may_write(cx: &Context, conn: &Connection, partition: &Partition) -> bool {
+fn may_write(cx: &Context, client: &Client, partition: &Partition) -> bool {
     let resource = Resource::Topic(&partition.topic.name);
-    policy::authorize(&cx.image, &conn.principal, Operation::Write, resource)
+    policy::authorize(&cx.image, &client.principal, Operation::Write, resource)
 }
 
 /// The error for a partition that this broker does not hold.
@@ -358,7 +365,7 @@ pub fn why_not_held(cx: &Context, topic: &str, index: i32) -> ErrorCode {
 /// acknowledgement is due later.
 fn append(
     cx: &mut Context,
-    conn: &Connection,
+    client: &Client,
     partition: &Arc<Partition>,
     item: Item<'_>,
     frame: &mut [u8],
@@ -402,7 +409,7 @@ fn append(
     }
     let info = &validated.info;
     let topic = &partition.topic.name;
-    let refused_before = conn.refused.before(topic, item.wanted.index, info);
+    let refused_before = client.refused.before(topic, item.wanted.index, info);
     let index = item.position as u32;
     let (appended, due) = append_locked(partition, batch, info, index, terms, refused_before, cx)?;
     cx.statistics
@@ -506,7 +513,7 @@ fn refusal_of_append(
 
 fn answer_when_due(
     cx: &mut Context,
-    conn: &mut Connection,
+    client: &mut Client,
     produce: PendingProduce,
     acks: i16,
 ) -> Result<Step, Close> {
@@ -521,8 +528,8 @@ fn answer_when_due(
         };
     }
     cx.timers
-        .want(conn.token, produce.deadline_ms, &mut conn.timer_ms);
-    conn.pending_bytes += produce.memory_bytes();
-    conn.pending.push_back(produce);
+        .want(client.token, produce.deadline_ms, &mut client.timer_ms);
+    client.pending_bytes += produce.memory_bytes();
+    client.pending.push_back(produce);
     Ok(Step::Taken)
 }

@@ -16,7 +16,7 @@ mod cache;
 mod context;
 mod session;
 
-pub use cache::{SessionCache, SessionStatistics};
+pub use cache::SessionCache;
 pub use context::{FetchContext, Outcome};
 pub use session::Target;
 
