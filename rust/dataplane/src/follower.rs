@@ -7,22 +7,13 @@
 //! out and lets go.
 //!
 //! What has to wait for a disk (cutting a log's end off) is a command of the loader threads
-//! ([`cutting`]), which gives the partition back when it is done.
+//! ([`truncation`]), which gives the partition back when it is done.
 
-mod asking;
-mod cutting;
-mod fetcher;
-mod fetchers;
-mod following;
-mod link;
-
-mod taking;
-
-pub use cutting::{lower_high_watermark_row, to_high_watermark, write_cut};
-pub use fetchers::Fetchers;
-
-#[cfg(feature = "sim")]
-pub use {
-    asking::FETCH_VERSION, fetchers::FetcherId, following::Following, link::LinkError,
-    taking::LIST_OFFSETS_VERSION, taking::ask_ends,
-};
+pub mod append_response;
+pub mod fetch_state;
+pub mod fetcher_manager;
+pub mod fetcher_thread;
+pub mod following;
+pub mod link;
+pub mod mailbox;
+pub mod truncation;

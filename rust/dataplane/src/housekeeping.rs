@@ -11,7 +11,7 @@ use crate::base::ids::TicketId;
 use crate::control::api::{Event, LogDirDescription, TicketOutcome};
 use crate::shared::Shared;
 use crate::storage::log_dir::LogDirState;
-use crate::storage::log_loader::Command;
+use crate::storage::log_loader::{Command, with};
 
 /// Moves log start offsets at once; the files follow behind.
 pub fn delete_records(shared: &Arc<Shared>, targets: &[(String, i32, i64)]) -> TicketId {
@@ -72,11 +72,11 @@ fn delete_records_of(
 /// cannot write it, its next life says the same once more.
 pub fn registered(shared: &Arc<Shared>) {
     let unwritten = shared.dirs.iter().filter(|dir| dir.files.is_unregistered());
-    let commands: Vec<Command<Shared>> = unwritten
+    let commands: Vec<Command> = unwritten
         .map(|dir| Command {
             key: (Arc::from("registered"), dir.index as i32),
             dir: dir.index,
-            run: Box::new({
+            run: with(shared, {
                 let dir = Arc::clone(dir);
                 move |shared: &Arc<Shared>| {
                     if let Err(error) = dir.files.registered() {
@@ -91,7 +91,7 @@ pub fn registered(shared: &Arc<Shared>) {
         })
         .collect();
     if !commands.is_empty() {
-        shared.commands.submit(shared, commands);
+        shared.loader.submit(commands);
     }
 }
 
@@ -104,7 +104,7 @@ pub fn describe_log_dirs(shared: &Arc<Shared>) -> TicketId {
         Command {
             key: (Arc::from("describe log dirs"), index as i32),
             dir: index,
-            run: Box::new(move |shared| {
+            run: with(shared, move |shared| {
                 let own = describe(shared, &shared.dirs[index]);
                 let mut described = described.lock();
                 described.push(own);
@@ -114,7 +114,7 @@ pub fn describe_log_dirs(shared: &Arc<Shared>) -> TicketId {
             }),
         }
     });
-    shared.commands.submit(shared, commands);
+    shared.loader.submit(commands);
     id
 }
 

@@ -16,13 +16,14 @@ use crate::base::ids::TicketId;
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::control::api::{FollowerSpec, LeaderSpec};
 use crate::control::image::{Image, TopicState};
-use crate::follower::{lower_high_watermark_row, to_high_watermark, write_cut};
+use crate::follower::mailbox::Fetchers;
+use crate::follower::truncation::{lower_high_watermark_row, to_high_watermark, write_cut};
 use crate::replica::partition::{LeaderAndIsr, PartitionState, Role, Topic};
 use crate::shared::Shared;
 use crate::stopping;
 use crate::storage::checkpoints::CutLog;
 use crate::storage::log_dir::{HostedPartitions, LogDirState, Partition};
-use crate::storage::log_loader::{Command, Gathering};
+use crate::storage::log_loader::{Command, Gathering, with};
 
 /// What the controller wants of one partition.
 #[derive(Debug)]
@@ -96,17 +97,17 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
         Command {
             key: (Arc::clone(&partition.topic.name), partition.index),
             dir: partition.dir.index,
-            run: Box::new(move |shared| {
+            run: with(shared, move |shared| {
                 let code = load(shared, &partition);
                 if is_injected(Fault::TruncateToHighWatermark) {
-                    to_high_watermark(shared, &partition);
+                    to_high_watermark(&shared.logs, &partition);
                 }
-                shared.fetchers.follow(shared, &partition);
+                Arc::clone(&shared.fetchers).follow(&partition);
                 gathering.done(&shared.events, index, code.0);
             }),
         }
     });
-    shared.commands.submit(shared, commands);
+    shared.loader.submit(commands);
     ticket
 }
 
@@ -236,9 +237,9 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
             shared.placement.opened(&topic.name, index, topic.id);
             report_opening(shared, partition, &report);
             if report.checkpoint_is_stale {
-                write_cut(shared, partition, CutLog::of(&log));
+                write_cut(&shared.logs, partition, CutLog::of(&log));
             }
-            lower_high_watermark_row(shared, partition, log.log_end_offset());
+            lower_high_watermark_row(&shared.logs, partition, log.log_end_offset());
             serve(shared, partition, log);
             dir.syncer.high_watermark_moved();
             outcome(partition)
@@ -264,12 +265,12 @@ pub fn load_again(shared: &Arc<Shared>, partitions: Vec<Arc<Partition>>) {
         .map(|partition| Command {
             key: (Arc::clone(&partition.topic.name), partition.index),
             dir: partition.dir.index,
-            run: Box::new(move |shared| {
+            run: with(shared, move |shared| {
                 load(shared, &partition);
-                shared.fetchers.follow(shared, &partition);
+                Arc::clone(&shared.fetchers).follow(&partition);
             }),
         });
-    shared.commands.submit(shared, commands);
+    shared.loader.submit(commands);
 }
 
 fn outcome(partition: &Partition) -> ErrorCode {

@@ -9,8 +9,8 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
@@ -143,6 +143,8 @@ impl DataPlane {
                 placement,
             },
         )?);
+        let listener: Weak<Shared> = Arc::downgrade(&shared);
+        shared.logs.set_space_listener(listener);
         tell_of_opening(&shared);
         for (path, (level, reason)) in cache_notes {
             let log_dir = path.display().to_string();

@@ -71,7 +71,7 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
         ("validation_waiting", shared.validators.waiting()),
         ("validation_running", shared.validators.running()),
         ("reader_threads", shared.readers.threads()),
-        ("command_queue_depth", shared.commands.depth()),
+        ("command_queue_depth", shared.loader.depth()),
         ("receive_memory_bytes", shared.budget.used_bytes()),
         ("reply_memory_bytes", shared.replies.used_bytes()),
         ("replies_refused", shared.replies.refused()),

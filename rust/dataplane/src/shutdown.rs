@@ -34,7 +34,7 @@ pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> b
     shared.validators.stop();
     threads.join_readers(&shared.readers);
     shared.is_stopping.store(true, Ordering::Release);
-    shared.commands.stop();
+    shared.loader.stop();
     for dir in &shared.dirs {
         dir.syncer.stop();
         dir.writer.finish();
@@ -185,7 +185,7 @@ pub fn end_at_once(shared: &Arc<Shared>, threads: &Threads) {
         dir.syncer.stop();
         dir.writer.stop();
     }
-    shared.commands.stop();
+    shared.loader.stop();
     shared.fetchers.stop();
     threads.join_network();
     threads.join_readers(&shared.readers);

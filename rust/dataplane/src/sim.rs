@@ -29,9 +29,11 @@ pub use crate::base::injected_faults::plant;
 use crate::acceptor::NewConnection;
 use crate::base::ids::NEVER_MS;
 use crate::control::api::PlaneConfig;
-use crate::follower::{
-    FETCH_VERSION, FetcherId, Following, LIST_OFFSETS_VERSION, LinkError, ask_ends,
-};
+use crate::follower::append_response::{LIST_OFFSETS_VERSION, ask_ends};
+use crate::follower::fetch_state::FETCH_VERSION;
+use crate::follower::following::Following;
+use crate::follower::link::LinkError;
+use crate::follower::mailbox::{FetcherId, Fetchers};
 use crate::message::Message;
 use crate::network_thread::NetworkThread;
 use crate::plane::{DataPlane, OpenError};
@@ -110,21 +112,6 @@ pub fn set_now_ms(now_ms: i64) {
     crate::base::clock::set_now_ms(now_ms);
 }
 
-/// Writes what the writers have, of all directories, for a command that waits for them: what a volume
-/// that hangs has in hand returns then, since no time passes otherwise.
-pub fn write_all(shared: &Arc<Shared>) {
-    for dir in &shared.dirs {
-        dir.writer.hurry();
-        for mut writer in Writer::team(&shared.logs, dir, Arc::clone(&shared) as Arc<_>)
-            .into_iter()
-            .take(1)
-        {
-            writer.return_by_hand();
-            while writer.turn_by_hand() {}
-        }
-    }
-}
-
 impl SimPlane {
     /// Opens a plane on `disk`, whose process died or was never there.
     ///
@@ -138,13 +125,10 @@ impl SimPlane {
         let plane = Arc::new(DataPlane::open_on(config, Arc::new(disk.clone()))?);
         let shared = Arc::clone(plane.shared());
         shared.logs.by_hand.store(true, Ordering::Relaxed);
+        shared.logs.loader.drive_by_hand();
         let thread = NetworkThread::new(Arc::clone(&shared), 0)?;
         let writers = shared.dirs.iter();
-        let writers = writers.flat_map(|dir| {
-            Writer::team(&shared.logs, dir, Arc::clone(&shared) as Arc<_>)
-                .into_iter()
-                .take(1)
-        });
+        let writers = writers.flat_map(|dir| Writer::team(&shared.logs, dir).into_iter().take(1));
         let syncer = |dir| Syncer::new(Arc::clone(&shared.logs), Arc::clone(dir));
         let arenas = shared.dirs.iter().filter_map(|dir| arena_of(&dir.files));
         let caches = arenas.map(|arena| (arena, Janitor::default())).collect();
@@ -248,12 +232,12 @@ impl SimPlane {
 
     /// Whether a slow command waits.
     pub fn has_commands(&self) -> bool {
-        self.shared.commands.depth() > 0
+        self.shared.loader.depth() > 0
     }
 
     /// Runs one slow command.
     pub fn run_command(&mut self) -> bool {
-        self.shared.commands.run_next(&self.shared)
+        self.shared.loader.run_next()
     }
 
     /// Whether a writer has something to write.
@@ -322,10 +306,10 @@ impl SimPlane {
             return FetchTurn::Idle;
         };
         let shared = &self.shared;
-        let following = self
-            .followings
-            .entry(id)
-            .or_insert_with(|| Following::new(Arc::clone(shared), id.0));
+        let following = self.followings.entry(id).or_insert_with(|| {
+            let fetchers = Arc::clone(&shared.fetchers) as Arc<dyn Fetchers>;
+            Following::new(Arc::clone(&shared.services), fetchers, id.0)
+        });
         following.add(mailbox.take());
         let wanted = following.wanted();
         if following.is_empty() {
@@ -466,7 +450,7 @@ impl SimPlane {
     pub fn shut_down(&mut self) -> bool {
         self.writes_return();
         while self.run_command() {}
-        write_all(&self.shared);
+        crate::storage::writer::by_hand::write_all(&self.shared.logs);
         shutdown::end_in_order(&self.shared, &Threads::default(), 0)
     }
 

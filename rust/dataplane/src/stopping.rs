@@ -16,7 +16,7 @@ use crate::control::outbox::Outbox;
 use crate::replica::partition::Role;
 use crate::shared::Shared;
 use crate::storage::log_dir::{LogDirState, Partition};
-use crate::storage::log_loader::{Command, Gathering};
+use crate::storage::log_loader::{Command, Gathering, with};
 use crate::storage::syncer_queue::Deletion;
 
 /// How long a stopped partition's last bytes may take to be written, looked at this often.
@@ -50,7 +50,7 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
         commands.push(Command {
             key: (Arc::from(spec.topic.as_str()), spec.partition),
             dir,
-            run: Box::new(move |shared| {
+            run: with(shared, move |shared| {
                 let code = stop(shared, partition.as_ref(), folder.as_ref(), &spec);
                 gathering.done(&shared.events, index, code.0);
             }),
@@ -63,7 +63,7 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
     if is_empty {
         gathering.complete(&shared.events);
     } else {
-        shared.commands.submit(shared, commands);
+        shared.loader.submit(commands);
     }
     ticket
 }
@@ -82,7 +82,7 @@ pub fn close_replaced(shared: &Arc<Shared>, replaced: Vec<Arc<Partition>>) {
     let commands = replaced.into_iter().map(|partition| Command {
         key: (Arc::clone(&partition.topic.name), partition.index),
         dir: partition.dir.index,
-        run: Box::new(move |shared| {
+        run: with(shared, move |shared| {
             let spec = StopSpec {
                 topic: partition.topic.name.to_string(),
                 partition: partition.index,
@@ -91,7 +91,7 @@ pub fn close_replaced(shared: &Arc<Shared>, replaced: Vec<Arc<Partition>>) {
             stop(shared, Some(&partition), None, &spec);
         }),
     });
-    shared.commands.submit(shared, commands);
+    shared.loader.submit(commands);
 }
 
 /// From now on it serves nobody; a command closes or deletes its log.
@@ -206,14 +206,14 @@ pub fn close_again(shared: &Arc<Shared>, dir: &LogDirState) {
     let commands = dir.unclosed.all().into_iter().map(|partition| Command {
         key: (Arc::clone(&partition.topic.name), partition.index),
         dir: dir.index,
-        run: Box::new(move |shared| {
+        run: with(shared, move |shared| {
             // After another error the directory is not clean, and the next start recovers it.
             if let Err(error) = close(shared, &partition) {
                 tell(shared, &partition.topic.name, partition.index, &error);
             }
         }),
     });
-    shared.commands.submit(shared, commands);
+    shared.loader.submit(commands);
 }
 
 /// Writes what is still in memory, then closes the log in order.
@@ -232,7 +232,7 @@ fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> io::Result<()> {
         if dir.is_read_only() {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
-        shared.await_writers(DRAIN_LOOK);
+        shared.logs.await_writers(DRAIN_LOOK);
     }
     let (dir, mut log) = (&partition.dir, take_log(partition));
     match log.as_mut().map_or(Ok(()), Log::close_cleanly) {

@@ -51,7 +51,7 @@ impl Running {
     }
 
     fn start_writers(&mut self, shared: &Arc<Shared>, dir: &Arc<LogDirState>) -> io::Result<()> {
-        for writer in Writer::team(&shared.logs, dir, Arc::clone(shared) as Arc<_>) {
+        for writer in Writer::team(&shared.logs, dir) {
             let is_first = writer.is_first();
             match spawn(writer.name(), || writer.run()) {
                 Ok(thread) => self.storage.push(thread),

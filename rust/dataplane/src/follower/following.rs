@@ -8,15 +8,16 @@ use std::sync::atomic::Ordering;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::FetchResponse;
 
-use super::asking::{Ask, FETCH_VERSION, Key, Session, Terms};
-use super::cutting::{self, Cut};
-use super::link::LinkError;
-use super::taking::{self, Answer, Taken};
 use crate::base::clock::mono_ms;
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::control::api::ClusterConfig;
+use crate::follower::append_response::{self, Answer, Taken};
+use crate::follower::fetch_state::{Ask, FETCH_VERSION, Key, Session, Terms};
+use crate::follower::link::LinkError;
+use crate::follower::mailbox::Fetchers;
+use crate::follower::truncation::{self, Cut};
 use crate::replica::partition::Role;
-use crate::shared::Shared;
+use crate::requests::services::Services;
 use crate::storage::log_dir::Partition;
 
 /// The first pause after a failure; each one in a row is twice as long, up to
@@ -68,7 +69,8 @@ impl Wanted {
 /// See the module.
 #[derive(Debug)]
 pub struct Following {
-    shared: Arc<Shared>,
+    services: Arc<Services>,
+    fetchers: Arc<dyn Fetchers>,
     leader: i32,
     followed: HashMap<Key, Followed>,
     session: Session,
@@ -76,9 +78,10 @@ pub struct Following {
 
 impl Following {
     /// Nothing of this leader yet.
-    pub fn new(shared: Arc<Shared>, leader: i32) -> Following {
+    pub fn new(services: Arc<Services>, fetchers: Arc<dyn Fetchers>, leader: i32) -> Following {
         Following {
-            shared,
+            services,
+            fetchers,
             leader,
             followed: HashMap::new(),
             session: Session::default(),
@@ -114,8 +117,8 @@ impl Following {
     pub fn wanted(&mut self) -> Wanted {
         let now_ms = mono_ms();
         let leader = self.leader;
-        let node_id = self.shared.config.node_id;
-        let quota = &self.shared.quotas.follower;
+        let node_id = self.services.config.node_id;
+        let quota = &self.services.quotas.follower;
         let is_exceeded = quota.is_exceeded(now_ms);
         let mut wanted = Wanted::default();
         self.followed.retain(|key, followed| {
@@ -155,8 +158,8 @@ impl Following {
     /// Appends the body of a request for what is wanted.
     pub fn ask(&mut self, cluster: &ClusterConfig, wanted: &Wanted, out: &mut Vec<u8>) {
         let terms = Terms {
-            broker: self.shared.config.node_id,
-            broker_epoch: self.shared.broker_epoch.load(Ordering::Relaxed),
+            broker: self.services.config.node_id,
+            broker_epoch: self.services.broker_epoch.load(Ordering::Relaxed),
             max_wait_ms: wanted.wait_ms(cluster.fetch_wait_max_ms, mono_ms()),
             min_bytes: cluster.fetch_min_bytes,
             max_bytes: cluster.fetch_response_max_bytes,
@@ -206,15 +209,15 @@ impl Following {
             return Ok(());
         };
         let partition = Arc::clone(&followed.partition);
-        self.shared.count_followed(&partition, records.len());
-        match taking::take(&self.shared, &partition, answer, records) {
+        self.services.count_followed(&partition, records.len());
+        match append_response::take(&self.services, &partition, answer, records) {
             Taken::Nothing => {}
             Taken::Progress => followed.backoff_ms = 0,
             Taken::Later(reason) => {
                 followed.backoff_ms = longer(followed.backoff_ms, cluster);
                 followed.until_ms = mono_ms() + followed.backoff_ms;
                 if let Some(reason) = reason {
-                    taking::tell(&self.shared, &partition, "replica_refused", &reason);
+                    append_response::tell(&self.services, &partition, "replica_refused", &reason);
                 }
             }
             Taken::Fenced => {
@@ -237,7 +240,13 @@ impl Following {
     /// Hands the partition over; it comes back by the mailbox.
     fn cut(&mut self, answer: &Answer, cut: Cut) {
         if let Some(followed) = self.followed.remove(&answer.key) {
-            cutting::submit(&self.shared, followed.partition, answer.ask, cut);
+            truncation::submit(
+                &self.services.logs,
+                &self.fetchers,
+                followed.partition,
+                answer.ask,
+                cut,
+            );
         }
     }
 }

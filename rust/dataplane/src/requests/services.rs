@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use crate::base::clock::mono_ms;
 use crate::base::mailbox::Mailbox;
 use crate::base::memory_budget::MemoryBudget;
 use crate::base::replication_quota::ReplicationQuotas;
@@ -19,6 +20,7 @@ use crate::requests::fetch::session::SessionCache;
 use crate::requests::list_offsets::LookUpJob;
 use crate::requests::produce::refused_batches::RefusedRoom;
 use crate::requests::produce::validators::{ValidateJob, Validators};
+use crate::storage::log_dir::Partition;
 use crate::storage::log_manager::LogManager;
 
 /// The ways back to connections, one a kind of job.
@@ -91,6 +93,16 @@ impl Services {
             budget,
             mailboxes,
             logs,
+        }
+    }
+}
+
+impl Services {
+    /// So many bytes of a followed partition have come.
+    pub fn count_followed(&self, partition: &Partition, bytes: usize) {
+        let quota = &self.quotas.follower;
+        if quota.is_limited() && partition.is_throttled_following(self.config.node_id) {
+            quota.count(bytes, mono_ms());
         }
     }
 }

@@ -14,7 +14,7 @@ use pyrklog_wire::ErrorCode;
 use crate::base::clock::mono_ms;
 use crate::control::outbox::Outbox;
 use crate::storage::log_dir::{LogDirState, Partition};
-use crate::storage::log_manager::{LogManager, SpaceListener};
+use crate::storage::log_manager::LogManager;
 
 /// Between two tries.
 const RETRY_MS: i64 = 1_000;
@@ -40,7 +40,6 @@ enum Reserve {
 #[derive(Debug)]
 pub struct FullDisk {
     logs: Arc<LogManager>,
-    listener: Arc<dyn SpaceListener>,
     dir: Arc<LogDirState>,
     /// Held while the reserve is made or given up.
     reserve: Mutex<Reserve>,
@@ -54,14 +53,9 @@ pub struct FullDisk {
 
 impl FullDisk {
     /// For one directory.
-    pub fn new(
-        logs: Arc<LogManager>,
-        dir: Arc<LogDirState>,
-        listener: Arc<dyn SpaceListener>,
-    ) -> FullDisk {
+    pub fn new(logs: Arc<LogManager>, dir: Arc<LogDirState>) -> FullDisk {
         FullDisk {
             logs,
-            listener,
             dir,
             reserve: Mutex::new(Reserve::Unknown),
             is_known: AtomicBool::new(false),
@@ -165,7 +159,9 @@ impl FullDisk {
             self.logs.disk_full(&self.dir, reason);
             self.give_up(&mut reserve)?;
             drop(reserve);
-            Arc::clone(&self.listener).open_logs(waiting);
+            if let Some(listener) = self.logs.space_listener() {
+                listener.open_logs(waiting);
+            }
             return Ok(());
         }
         let mut reserve = self.reserve.lock();
@@ -179,7 +175,9 @@ impl FullDisk {
         self.make(&mut reserve);
         if *reserve != Reserve::Gone {
             self.logs.disk_has_space(&self.dir);
-            Arc::clone(&self.listener).close_logs(&self.dir);
+            if let Some(listener) = self.logs.space_listener() {
+                listener.close_logs(&self.dir);
+            }
         }
         Ok(())
     }

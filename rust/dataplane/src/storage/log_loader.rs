@@ -8,6 +8,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+#[cfg(feature = "sim")]
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
@@ -24,28 +26,28 @@ const LENT_MAX: usize = 16;
 pub type Key = (Arc<str>, i32);
 
 /// What a command does.
-pub type Run<C> = Box<dyn FnOnce(&Arc<C>) + Send>;
+pub type Run = Box<dyn FnOnce() + Send>;
 
-/// What commands are given.
-pub trait LoaderContext: Send + Sync + Sized + 'static {
-    /// Its queue of commands.
-    fn log_loader(&self) -> &LogLoader<Self>;
-
-    /// A simulation runs the commands: no thread is started.
-    fn is_by_hand(&self) -> bool;
+/// A run that is given `context`.
+pub fn with<C: Send + Sync + 'static>(
+    context: &Arc<C>,
+    run: impl FnOnce(&Arc<C>) + Send + 'static,
+) -> Run {
+    let context = Arc::clone(context);
+    Box::new(move || run(&context))
 }
 
 /// One piece of slow work.
-pub struct Command<C> {
+pub struct Command {
     /// What it is about.
     pub key: Key,
     /// Position of the log directory that it may wait for.
     pub dir: usize,
     /// What to do.
-    pub run: Run<C>,
+    pub run: Run,
 }
 
-impl<C> std::fmt::Debug for Command<C> {
+impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Command")
             .field("key", &self.key)
@@ -55,17 +57,17 @@ impl<C> std::fmt::Debug for Command<C> {
 
 /// Commands of one log directory.
 #[derive(Debug)]
-struct OfDir<C> {
+struct OfDir {
     /// Each with its number.
-    waiting: VecDeque<(u64, Command<C>)>,
+    waiting: VecDeque<(u64, Command)>,
     /// Those that have lent their places do not count.
     running: usize,
     lent: usize,
 }
 
 #[derive(Debug)]
-struct Inner<C> {
-    dirs: Vec<OfDir<C>>,
+struct Inner {
+    dirs: Vec<OfDir>,
     /// Numbers of the commands that wait or run, in order.
     by_key: HashMap<Key, VecDeque<u64>>,
     last_number: u64,
@@ -76,36 +78,48 @@ struct Inner<C> {
 
 /// See the module.
 #[derive(Debug)]
-pub struct LogLoader<C> {
+pub struct LogLoader {
     per_dir: usize,
-    inner: Mutex<Inner<C>>,
+    inner: Mutex<Inner>,
+    /// A simulation runs the commands: no thread is started.
+    #[cfg(feature = "sim")]
+    by_hand: AtomicBool,
 }
 
-impl<C: LoaderContext> LogLoader<C> {
+impl LogLoader {
     /// A queue served by up to `per_dir` threads for each of `dirs` log directories.
-    pub fn new(per_dir: usize, dirs: usize) -> LogLoader<C> {
+    pub fn new(per_dir: usize, dirs: usize) -> LogLoader {
         let inner = Inner::new(dirs);
         LogLoader {
             per_dir: per_dir.max(1),
             inner: Mutex::new(inner),
+            #[cfg(feature = "sim")]
+            by_hand: AtomicBool::new(false),
         }
     }
 
-    /// Queues commands and sees that threads run them.
-    pub fn submit(&self, context: &Arc<C>, commands: impl IntoIterator<Item = Command<C>>) {
+    /// From now on no thread is started.
+    #[cfg(feature = "sim")]
+    pub fn drive_by_hand(&self) {
+        self.by_hand.store(true, Ordering::Relaxed);
+    }
+
+    /// Queues commands and sees that threads run them; after the end they are dropped.
+    pub fn submit(self: &Arc<Self>, commands: impl IntoIterator<Item = Command>) {
         let mut inner = self.inner.lock();
         for command in commands {
             inner.add(command);
         }
-        if context.is_by_hand() {
+        #[cfg(feature = "sim")]
+        if self.by_hand.load(Ordering::Relaxed) {
             return;
         }
         while inner.threads < inner.threads_wanted(self.per_dir) {
             inner.threads += 1;
-            let context = Arc::clone(context);
+            let loader = Arc::clone(self);
             let spawned = std::thread::Builder::new()
                 .name("loader".into())
-                .spawn(move || context.log_loader().work(&context));
+                .spawn(move || loader.work());
             match spawned {
                 Ok(handle) => {
                     inner.handles.retain(|handle| !handle.is_finished());
@@ -125,12 +139,12 @@ impl<C: LoaderContext> LogLoader<C> {
         }
     }
 
-    fn work(&self, context: &Arc<C>) {
+    fn work(&self) {
         let mut inner = self.inner.lock();
         while let Some(command) = inner.next(self.per_dir) {
             let Command { key, dir, run } = command;
             drop(inner);
-            run(context);
+            run();
             inner = self.inner.lock();
             inner.done(&key, dir);
         }
@@ -140,10 +154,10 @@ impl<C: LoaderContext> LogLoader<C> {
     }
 
     /// Waits, for a command of the log directory `dir` that runs, while others run in its place.
-    pub fn lend_place(&self, context: &Arc<C>, dir: usize, wait: impl FnOnce()) {
+    pub fn lend_place(self: &Arc<Self>, dir: usize, wait: impl FnOnce()) {
         let is_lent = self.inner.lock().lend(dir);
         if is_lent {
-            self.submit(context, []);
+            self.submit([]);
         }
         wait();
         if is_lent {
@@ -153,12 +167,12 @@ impl<C: LoaderContext> LogLoader<C> {
 
     /// Runs the next command on the caller's thread; false where there is none.
     #[cfg(feature = "sim")]
-    pub fn run_next(&self, context: &Arc<C>) -> bool {
+    pub fn run_next(&self) -> bool {
         let next = self.inner.lock().next(self.per_dir);
         let Some(Command { key, dir, run }) = next else {
             return false;
         };
-        run(context);
+        run();
         self.inner.lock().done(&key, dir);
         true
     }
@@ -185,8 +199,8 @@ impl<C: LoaderContext> LogLoader<C> {
     }
 }
 
-impl<C> Inner<C> {
-    fn new(dirs: usize) -> Inner<C> {
+impl Inner {
+    fn new(dirs: usize) -> Inner {
         let of_dir = |_| OfDir {
             waiting: VecDeque::new(),
             running: 0,
@@ -202,7 +216,10 @@ impl<C> Inner<C> {
         }
     }
 
-    fn add(&mut self, command: Command<C>) {
+    fn add(&mut self, command: Command) {
+        if self.is_stopped {
+            return;
+        }
         self.last_number += 1;
         let number = self.last_number;
         self.by_key
@@ -220,12 +237,12 @@ impl<C> Inner<C> {
 
     /// A command to run now: of a directory that may have another thread, the first one that is
     /// not behind an earlier one for the same partition.
-    fn next(&mut self, per_dir: usize) -> Option<Command<C>> {
+    fn next(&mut self, per_dir: usize) -> Option<Command> {
         if self.is_stopped {
             return None;
         }
         for dir in self.dirs.iter_mut().filter(|dir| dir.running < per_dir) {
-            let is_first = |(number, command): &(u64, Command<C>)| {
+            let is_first = |(number, command): &(u64, Command)| {
                 let numbers = self.by_key.get(&command.key);
                 numbers.and_then(VecDeque::front) == Some(number)
             };
@@ -310,15 +327,15 @@ impl Gathering {
 mod tests {
     use super::*;
 
-    fn command(topic: &str, dir: usize) -> Command<()> {
+    fn command(topic: &str, dir: usize) -> Command {
         Command {
             key: (Arc::from(topic), 0),
             dir,
-            run: Box::new(|_| {}),
+            run: Box::new(|| {}),
         }
     }
 
-    fn queue(dirs: usize, commands: &[(&str, usize)]) -> Inner<()> {
+    fn queue(dirs: usize, commands: &[(&str, usize)]) -> Inner {
         let mut inner = Inner::new(dirs);
         for (topic, dir) in commands {
             inner.add(command(topic, *dir));
@@ -326,7 +343,7 @@ mod tests {
         inner
     }
 
-    fn next(inner: &mut Inner<()>) -> Option<String> {
+    fn next(inner: &mut Inner) -> Option<String> {
         inner.next(1).map(|command| command.key.0.to_string())
     }
 

@@ -1,15 +1,16 @@
 //! The log directories and the partitions in them, with what their threads use.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-#[cfg(feature = "sim")]
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use pyrklog_log::disk::LogDirKey;
 use pyrklog_wire::ErrorCode;
 
 use crate::base::network_event::NetworkEvent;
 use crate::base::network_threads::NetworkThreads;
+use crate::base::unguessable::Unguessable;
 use crate::control::api::{Event, PlaneConfig};
 use crate::control::event_queue::EventQueue;
 use crate::control::internal_read_work::InternalReadWork;
@@ -19,6 +20,7 @@ use crate::control::tickets::Tickets;
 use crate::replica::partition::Role;
 use crate::storage::internal_read::InternalReadJob;
 use crate::storage::log_dir::{LogDirState, Partition, Registry};
+use crate::storage::log_loader::LogLoader;
 use crate::storage::placement::Placement;
 use crate::storage::reader_pool::ReaderPool;
 
@@ -43,6 +45,16 @@ pub struct LogManager {
     pub readers: Arc<ReaderPool>,
     /// Counters.
     pub statistics: Arc<Statistics>,
+    /// Slow commands.
+    pub loader: Arc<LogLoader>,
+    /// Of this broker's registration, -1 before the first.
+    pub broker_epoch: AtomicI64,
+    /// Numbers that name nothing else (names of deleted folders).
+    pub names: Unguessable,
+    /// The plane ends, orderly or not.
+    pub is_stopping: AtomicBool,
+    /// Who is told when a full directory has space again.
+    space_listener: OnceLock<Weak<dyn SpaceListener>>,
     network: Arc<dyn NetworkThreads>,
     /// A simulation drives the plane: no thread is started.
     #[cfg(feature = "sim")]
@@ -85,6 +97,14 @@ impl LogManager {
             registry: Arc::default(),
             placement: dirs.placement,
             readers: Arc::new(ReaderPool::new(keys, config.reader_threads)),
+            loader: Arc::new(LogLoader::new(
+                config.recovery_threads_per_dir,
+                dirs.usable.len(),
+            )),
+            broker_epoch: AtomicI64::new(-1),
+            names: Unguessable::default(),
+            is_stopping: AtomicBool::new(false),
+            space_listener: OnceLock::new(),
             dirs: dirs.usable,
             unusable_dirs: dirs.unusable,
             statistics: Arc::new(Statistics::new(network.count())),
@@ -93,6 +113,31 @@ impl LogManager {
             by_hand: AtomicBool::new(false),
             config,
         }
+    }
+
+    /// Whom to tell when a full directory has space again; once.
+    pub fn set_space_listener(&self, listener: Weak<dyn SpaceListener>) {
+        // A second one would be a mistake of the caller; the first one is in use.
+        let _first_stays = self.space_listener.set(listener);
+    }
+
+    /// See [`LogManager::set_space_listener`]; `None` at the plane's end.
+    pub fn space_listener(&self) -> Option<Arc<dyn SpaceListener>> {
+        self.space_listener.get()?.upgrade()
+    }
+
+    /// Whether the plane ends.
+    pub fn is_ending(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Waits a moment for what the writers have in hand.
+    pub fn await_writers(self: &Arc<Self>, moment: Duration) {
+        #[cfg(feature = "sim")]
+        if self.is_by_hand() {
+            return crate::storage::writer::by_hand::write_all(self);
+        }
+        std::thread::sleep(moment);
     }
 
     /// Whether a simulation drives the plane.

@@ -19,7 +19,7 @@ use crate::control::outbox::Outbox;
 use crate::replica::partition::PartitionState;
 use crate::storage::full_disk::FullDisk;
 use crate::storage::log_dir::{LogDirState, Partition};
-use crate::storage::log_manager::{LogManager, SpaceListener};
+use crate::storage::log_manager::LogManager;
 use crate::storage::writer_queue::Turn;
 
 #[cfg(feature = "sim")]
@@ -53,13 +53,8 @@ enum Extent {
 
 impl Writer {
     /// All of one directory.
-    pub fn team(
-        logs: &Arc<LogManager>,
-        dir: &Arc<LogDirState>,
-        listener: Arc<dyn SpaceListener>,
-    ) -> Vec<Writer> {
-        let full_disk = FullDisk::new(Arc::clone(logs), Arc::clone(dir), listener);
-        let full_disk = Arc::new(full_disk);
+    pub fn team(logs: &Arc<LogManager>, dir: &Arc<LogDirState>) -> Vec<Writer> {
+        let full_disk = Arc::new(FullDisk::new(Arc::clone(logs), Arc::clone(dir)));
         let one = |index| Writer {
             logs: Arc::clone(logs),
             dir: Arc::clone(dir),

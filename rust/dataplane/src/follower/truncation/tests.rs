@@ -72,7 +72,7 @@ impl Follower {
 
     /// Log end offset after the cut.
     fn cut(&self, ask: &Ask, cut: Cut) -> i64 {
-        carry_out(self.plane.shared(), &self.partition, ask, cut);
+        carry_out(&self.plane.shared().logs, &self.partition, ask, cut);
         self.partition.lock().log.as_ref().unwrap().log_end_offset()
     }
 }

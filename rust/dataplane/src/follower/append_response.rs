@@ -12,14 +12,14 @@ use pyrklog_wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
 };
 
-use super::asking::{Ask, Key};
-use super::link::LinkError;
 use crate::base::clock::Now;
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::control::outbox::Outbox;
+use crate::follower::fetch_state::{Ask, Key};
+use crate::follower::link::LinkError;
 use crate::replica::partition::{PartitionState, Role};
-use crate::shared::Shared;
 use crate::storage::log_dir::Partition;
+use crate::storage::log_manager::LogManager;
 
 /// Kafka's version between brokers of 3.9.
 pub const LIST_OFFSETS_VERSION: i16 = 9;
@@ -110,14 +110,14 @@ impl Carried {
     }
 
     /// The log begins there now.
-    pub fn take(mut self, shared: &Shared, partition: &Arc<Partition>) -> Taken {
-        take(shared, partition, &self.answer, &mut self.records)
+    pub fn take(mut self, logs: &LogManager, partition: &Arc<Partition>) -> Taken {
+        take(logs, partition, &self.answer, &mut self.records)
     }
 }
 
 /// Takes an answer: appends what is in it, if it still counts.
 pub fn take(
-    shared: &Shared,
+    logs: &LogManager,
     partition: &Arc<Partition>,
     answer: &Answer,
     records: &mut [u8],
@@ -149,7 +149,7 @@ pub fn take(
             return Taken::BeginsAt(Box::new(Carried::new(answer, offset, records)));
         }
     };
-    append(shared, partition, answer, records, &batches)
+    append(logs, partition, answer, records, &batches)
 }
 
 /// Why batches cannot be appended.
@@ -201,14 +201,14 @@ fn checked(records: &[u8], answer: &Answer) -> Result<Vec<(Range<usize>, BatchIn
 }
 
 fn append(
-    shared: &Shared,
+    logs: &LogManager,
     partition: &Arc<Partition>,
     answer: &Answer,
     records: &mut [u8],
     batches: &[(Range<usize>, BatchInfo)],
 ) -> Taken {
     let now_ms = Now::read().wall_ms;
-    let mut outbox = shared.outbox();
+    let mut outbox = logs.outbox();
     let mut state = partition.lock();
     let counts = state.role == Role::Follower
         && state.leader_epoch == answer.ask.leader_epoch
@@ -243,7 +243,7 @@ fn append(
         partition.dir.syncer.log_start_moved();
     }
     partition.unlock_and_write(state);
-    outbox.deliver(&*shared.logs);
+    outbox.deliver(logs);
     taken
 }
 
@@ -304,11 +304,11 @@ pub fn ask_ends(
 }
 
 /// Something about a replica that an operator should read.
-pub fn tell(shared: &Shared, partition: &Partition, event: &'static str, reason: &str) {
+pub fn tell(logs: &LogManager, partition: &Partition, event: &'static str, reason: &str) {
     let fields = vec![
         ("topic", partition.topic.name.to_string()),
         ("partition", partition.index.to_string()),
         ("reason", reason.to_owned()),
     ];
-    shared.events.notice(event, "error", fields);
+    logs.events.notice(event, "error", fields);
 }

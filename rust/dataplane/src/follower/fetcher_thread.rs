@@ -5,14 +5,14 @@ use std::sync::Arc;
 use pyrklog_wire::api::key;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::asking::FETCH_VERSION;
-use super::fetchers::{FetcherId, Mailbox};
-use super::following::{FULL_LOOK_MS, Following, GATE_LOOK_MS, Wanted, longer};
-use super::link::{Link, LinkError};
-use super::taking;
 use crate::base::clock::mono_ms;
 use crate::control::api::ClusterConfig;
-use crate::shared::Shared;
+use crate::follower::append_response;
+use crate::follower::fetch_state::FETCH_VERSION;
+use crate::follower::following::{FULL_LOOK_MS, Following, GATE_LOOK_MS, Wanted, longer};
+use crate::follower::link::{Link, LinkError};
+use crate::follower::mailbox::{FetcherId, Fetchers, Mailbox};
+use crate::requests::services::Services;
 
 /// It is looked so often whether what was appended is in its file, before the other partitions go on
 /// alone.
@@ -21,7 +21,8 @@ const GATE_LOOKS_MAX: usize = 20;
 /// See the module.
 #[derive(Debug)]
 pub struct Fetcher {
-    shared: Arc<Shared>,
+    services: Arc<Services>,
+    fetchers: Arc<dyn Fetchers>,
     id: FetcherId,
     mailbox: Arc<Mailbox>,
     client_id: String,
@@ -34,11 +35,16 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// A thread's content, to be run there.
-    pub fn new(shared: Arc<Shared>, id: FetcherId, mailbox: Arc<Mailbox>) -> Fetcher {
-        let client_id = format!("broker-{}-fetcher-{}", shared.config.node_id, id.1);
+    pub fn new(
+        services: Arc<Services>,
+        fetchers: Arc<dyn Fetchers>,
+        (id, mailbox): (FetcherId, Arc<Mailbox>),
+    ) -> Fetcher {
+        let client_id = format!("broker-{}-fetcher-{}", services.config.node_id, id.1);
         Fetcher {
-            following: Following::new(Arc::clone(&shared), id.0),
-            shared,
+            following: Following::new(Arc::clone(&services), Arc::clone(&fetchers), id.0),
+            services,
+            fetchers,
             id,
             mailbox,
             client_id,
@@ -51,8 +57,8 @@ impl Fetcher {
 
     /// Follows until there is nothing to follow any more, or the plane ends.
     pub fn run(mut self) {
-        let shared = Arc::clone(&self.shared);
-        let Some(cluster) = &shared.config.cluster else {
+        let services = Arc::clone(&self.services);
+        let Some(cluster) = &services.config.cluster else {
             return;
         };
         loop {
@@ -62,7 +68,7 @@ impl Fetcher {
             }
             let wanted = self.wanted_when_written();
             if self.following.is_empty() {
-                if self.shared.fetchers.retire(self.id, &self.mailbox) {
+                if self.fetchers.retire(self.id, &self.mailbox) {
                     break;
                 }
             } else if wanted.asks.is_empty() {
@@ -119,7 +125,9 @@ impl Fetcher {
     fn failed(&mut self, cluster: &ClusterConfig, error: &LinkError) {
         if error.is_by_nobody() {
             let since_ms = *self.gone_since_ms.get_or_insert_with(mono_ms);
-            self.shared.unreachable_leaders.begins(self.id.0, since_ms);
+            self.services
+                .unreachable_leaders
+                .begins(self.id.0, since_ms);
         }
         if std::mem::replace(&mut self.is_reachable, false) {
             let fields = vec![("reason", error.to_string())];
@@ -134,14 +142,14 @@ impl Fetcher {
     fn tell(&self, event: &'static str, level: &'static str, fields: Vec<(&'static str, String)>) {
         let mut all = vec![("leader", self.id.0.to_string())];
         all.extend(fields);
-        self.shared.events.notice(event, level, all);
+        self.services.events.notice(event, level, all);
     }
 
     fn link(&mut self, cluster: &ClusterConfig) -> Result<Link, LinkError> {
         if let Some(link) = self.link.take() {
             return Ok(link);
         }
-        let image = self.shared.image.load_full();
+        let image = self.services.image.load_full();
         let endpoint = image
             .endpoint(self.id.0, &cluster.listener)
             .ok_or_else(|| {
@@ -149,7 +157,7 @@ impl Fetcher {
             })?;
         let port = u16::try_from(endpoint.port).unwrap_or_default();
         let link = Link::connect(endpoint.host, port)?;
-        self.shared.unreachable_leaders.ends(self.id.0);
+        self.services.unreachable_leaders.ends(self.id.0);
         Ok(link)
     }
 
@@ -168,10 +176,10 @@ impl Fetcher {
         )?;
         for answer in following.read(&frame, body)? {
             let records = &mut frame[answer.records.clone()];
-            let broker = self.shared.config.node_id;
+            let broker = self.services.config.node_id;
             following.take(cluster, &answer, records, |partition, leader_epoch| {
-                taking::ask_ends(broker, partition, leader_epoch, |request| {
-                    let (key, version) = (key::LIST_OFFSETS, taking::LIST_OFFSETS_VERSION);
+                append_response::ask_ends(broker, partition, leader_epoch, |request| {
+                    let (key, version) = (key::LIST_OFFSETS, append_response::LIST_OFFSETS_VERSION);
                     link.exchange(key, version, client_id, timeout_ms, mailbox, |out| {
                         request.encode(out, version);
                     })

@@ -8,14 +8,15 @@ use pyrklog_log::disk::may_pass;
 use pyrklog_log::{Log, OpenError, TruncateError, TruncateJob};
 use pyrklog_wire::fetch::EpochEndOffset;
 
-use super::asking::Ask;
-use super::taking::Carried;
 use crate::base::clock::Now;
+use crate::follower::append_response::Carried;
+use crate::follower::fetch_state::Ask;
+use crate::follower::mailbox::Fetchers;
 use crate::replica::partition::{PartitionState, Role};
-use crate::shared::Shared;
 use crate::storage::checkpoints::CutLog;
 use crate::storage::log_dir::Partition;
 use crate::storage::log_loader::Command;
+use crate::storage::log_manager::LogManager;
 
 /// How often it is looked whether everything is written.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
@@ -61,20 +62,27 @@ enum Plan {
 /// where another decision has come by then, or the log does not end any more where it did when its
 /// leader was asked: each command that ends follows again, so one for an older epoch may have asked
 /// for the same cut a second time, and what came behind the first is in sync by then.
-pub fn submit(shared: &Arc<Shared>, partition: Arc<Partition>, ask: Ask, cut: Cut) {
+pub fn submit(
+    logs: &Arc<LogManager>,
+    fetchers: &Arc<dyn Fetchers>,
+    partition: Arc<Partition>,
+    ask: Ask,
+    cut: Cut,
+) {
+    let (of_command, fetchers) = (Arc::clone(logs), Arc::clone(fetchers));
     let command = Command {
         key: (Arc::clone(&partition.topic.name), partition.index),
         dir: partition.dir.index,
-        run: Box::new(move |shared| {
-            carry_out(shared, &partition, &ask, cut);
-            shared.fetchers.follow(shared, &partition);
+        run: Box::new(move || {
+            carry_out(&of_command, &partition, &ask, cut);
+            fetchers.follow(&partition);
         }),
     };
-    shared.commands.submit(shared, [command]);
+    logs.loader.submit([command]);
 }
 
 /// What a follower did before there were leader epochs (a planted bug).
-pub fn to_high_watermark(shared: &Arc<Shared>, partition: &Arc<Partition>) {
+pub fn to_high_watermark(logs: &Arc<LogManager>, partition: &Arc<Partition>) {
     let ask = {
         let state = partition.lock();
         let Some(log) = &state.log else { return };
@@ -84,14 +92,14 @@ pub fn to_high_watermark(shared: &Arc<Shared>, partition: &Arc<Partition>) {
         epoch: -1,
         end_offset: -1,
     };
-    carry_out(shared, partition, &ask, Cut::Diverging(end));
+    carry_out(logs, partition, &ask, Cut::Diverging(end));
 }
 
-fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, ask: &Ask, cut: Cut) {
-    let Some((mut job, plan, end)) = begin(shared, partition, ask, &cut) else {
+fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut: Cut) {
+    let Some((mut job, plan, end)) = begin(logs, partition, ask, &cut) else {
         return;
     };
-    let result = execute(shared, partition, &mut job);
+    let result = execute(logs, partition, &mut job);
     let failure = result.as_ref().err().map(ToString::to_string);
     let mut state = partition.lock();
     if let Some(log) = &mut state.log {
@@ -102,10 +110,10 @@ fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, ask: &Ask, cut: C
     drop(state);
     match (failure, cut_log) {
         (None, Some(cut_log)) => {
-            write_cut(shared, partition, cut_log);
-            tell(shared, partition, cut.reason(), plan, end);
+            write_cut(logs, partition, cut_log);
+            tell(logs, partition, cut.reason(), plan, end);
             if let Cut::BeginsAt(carried) = cut {
-                carried.take(shared, partition);
+                carried.take(logs, partition);
             }
         }
         (Some(reason), _) => {
@@ -113,7 +121,7 @@ fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, ask: &Ask, cut: C
                 "truncating {}-{}: {reason}",
                 partition.topic.name, partition.index
             );
-            shared.fail_dir(&partition.dir, reason);
+            logs.fail_dir(&partition.dir, reason);
         }
         _ => {}
     }
@@ -122,13 +130,13 @@ fn carry_out(shared: &Arc<Shared>, partition: &Arc<Partition>, ask: &Ask, cut: C
 /// Waits until all is written; `None` where nothing is to be cut any more. With the job, what it
 /// does and where the log ended.
 fn begin(
-    shared: &Arc<Shared>,
+    logs: &Arc<LogManager>,
     partition: &Arc<Partition>,
     ask: &Ask,
     cut: &Cut,
 ) -> Option<(TruncateJob, Plan, i64)> {
     let now_ms = Now::read().wall_ms;
-    let expiration_ms = shared.config.producer_id_expiration_ms;
+    let expiration_ms = logs.config.producer_id_expiration_ms;
     loop {
         let mut state = partition.lock();
         let (role, leader_epoch) = (state.role, state.leader_epoch);
@@ -137,7 +145,7 @@ fn begin(
         let is_wanted = role == Role::Follower && ask.still_holds(log, leader_epoch);
         // On a full disk it would be waited for what is unwritten: the fetcher comes back.
         let dir = &partition.dir;
-        if !is_wanted || dir.has_failed() || dir.is_read_only() || shared.is_ending() {
+        if !is_wanted || dir.has_failed() || dir.is_read_only() || logs.is_ending() {
             log.give_up_truncation();
             return None;
         }
@@ -159,7 +167,7 @@ fn begin(
             Err(TruncateError::Poisoned(_)) => return None,
             Err(TruncateError::Busy) => {
                 partition.unlock_and_write_all(state);
-                shared.await_writers(DRAIN_LOOK);
+                logs.await_writers(DRAIN_LOOK);
             }
         }
     }
@@ -196,14 +204,14 @@ fn plan(log: &Log, cut: &Cut) -> Plan {
 
 /// Until it can be done: a log that was cut in part takes nothing, and nobody else may cut it.
 fn execute(
-    shared: &Arc<Shared>,
+    logs: &Arc<LogManager>,
     partition: &Partition,
     job: &mut TruncateJob,
 ) -> Result<(), OpenError> {
     loop {
         match job.execute() {
-            Err(error) if error.may_pass() && !shared.is_ending() => {
-                wait_for_better(shared, partition, &error.to_string());
+            Err(error) if error.may_pass() && !logs.is_ending() => {
+                wait_for_better(logs, partition, &error.to_string());
             }
             result => return result,
         }
@@ -213,50 +221,52 @@ fn execute(
 /// A recovery point behind the end would let the next start take for synced what is not, and a log start
 /// behind what is appended next would let it remove that: until both can be written. The directory fails
 /// where that is not for lack of space, descriptors or memory.
-pub fn write_cut(shared: &Arc<Shared>, partition: &Partition, cut_log: CutLog) {
+pub fn write_cut(logs: &Arc<LogManager>, partition: &Partition, cut_log: CutLog) {
     let (topic, index) = (&*partition.topic.name, partition.index);
-    until_written(shared, partition, || {
+    until_written(logs, partition, || {
         partition.dir.write_cut(topic, index, cut_log)
     });
 }
 
 /// [`LogDir::lower_high_watermark_row`](pyrklog_log::LogDir::lower_high_watermark_row), with the same
 /// patience.
-pub fn lower_high_watermark_row(shared: &Arc<Shared>, partition: &Partition, log_end: i64) {
+pub fn lower_high_watermark_row(logs: &Arc<LogManager>, partition: &Partition, log_end: i64) {
     let (topic, index) = (&*partition.topic.name, partition.index);
     let files = &partition.dir.files;
-    until_written(shared, partition, || {
+    until_written(logs, partition, || {
         files.lower_high_watermark_row(topic, index, log_end)
     });
 }
 
-fn until_written(shared: &Arc<Shared>, partition: &Partition, write: impl Fn() -> io::Result<()>) {
+fn until_written(
+    logs: &Arc<LogManager>,
+    partition: &Partition,
+    write: impl Fn() -> io::Result<()>,
+) {
     let (topic, index) = (&*partition.topic.name, partition.index);
     loop {
         let reason = match write() {
             Ok(()) => return,
-            Err(error) if may_pass(&error) && !shared.is_ending() => {
-                wait_for_better(shared, partition, &error.to_string());
+            Err(error) if may_pass(&error) && !logs.is_ending() => {
+                wait_for_better(logs, partition, &error.to_string());
                 continue;
             }
             Err(error) => format!("writing the checkpoints of {topic}-{index}: {error}"),
         };
-        return shared.fail_dir(&partition.dir, reason);
+        return logs.fail_dir(&partition.dir, reason);
     }
 }
 
 /// No space, descriptor or memory now.
-fn wait_for_better(shared: &Arc<Shared>, partition: &Partition, reason: &str) {
+fn wait_for_better(logs: &Arc<LogManager>, partition: &Partition, reason: &str) {
     let (topic, index) = (&*partition.topic.name, partition.index);
     let reason = format!("cutting {topic}-{index}: {reason}");
-    shared.disk_full(&partition.dir, reason);
-    let wait = || shared.await_writers(AGAIN);
-    shared
-        .commands
-        .lend_place(shared, partition.dir.index, wait);
+    logs.disk_full(&partition.dir, reason);
+    let wait = || logs.await_writers(AGAIN);
+    logs.loader.lend_place(partition.dir.index, wait);
 }
 
-fn tell(shared: &Shared, partition: &Partition, reason: &str, plan: Plan, end: i64) {
+fn tell(logs: &LogManager, partition: &Partition, reason: &str, plan: Plan, end: i64) {
     let (event, offset) = match plan {
         Plan::Keep => return,
         Plan::To(offset) => ("replica_truncated", offset),
@@ -269,7 +279,7 @@ fn tell(shared: &Shared, partition: &Partition, reason: &str, plan: Plan, end: i
         ("to", offset.to_string()),
         ("reason", reason.to_owned()),
     ];
-    shared.events.notice(event, "info", fields);
+    logs.events.notice(event, "info", fields);
 }
 
 #[cfg(test)]

@@ -1,0 +1,143 @@
+//! The fetcher threads: started when there is something to follow, ended when there is not.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use crate::follower::fetcher_thread::Fetcher;
+use crate::follower::mailbox::{FetcherId, Fetchers, Mailbox};
+use crate::replica::partition::Role;
+use crate::requests::services::Services;
+use crate::storage::log_dir::Partition;
+
+#[derive(Debug, Default)]
+struct Inner {
+    mailboxes: HashMap<FetcherId, Arc<Mailbox>>,
+    threads: Vec<JoinHandle<()>>,
+    is_stopped: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct FetcherManager {
+    services: Arc<Services>,
+    inner: Mutex<Inner>,
+}
+
+impl FetcherManager {
+    /// Nothing is followed yet.
+    pub fn new(services: Arc<Services>) -> FetcherManager {
+        FetcherManager {
+            services,
+            inner: Mutex::default(),
+        }
+    }
+
+    /// Those that there are, in order.
+    #[cfg(feature = "sim")]
+    pub fn ids(&self) -> Vec<FetcherId> {
+        let mut ids: Vec<FetcherId> = self.inner.lock().mailboxes.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The mailbox of one.
+    #[cfg(feature = "sim")]
+    pub fn mailbox(&self, id: FetcherId) -> Option<Arc<Mailbox>> {
+        self.inner.lock().mailboxes.get(&id).cloned()
+    }
+
+    /// Ends all threads, and waits for that.
+    pub fn stop(&self) {
+        let threads = {
+            let mut inner = self.inner.lock();
+            inner.is_stopped = true;
+            for mailbox in inner.mailboxes.values() {
+                mailbox.stop();
+            }
+            std::mem::take(&mut inner.threads)
+        };
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Fetchers for FetcherManager {
+    fn follow(self: Arc<Self>, partition: &Arc<Partition>) {
+        let Some(cluster) = &self.services.config.cluster else {
+            return;
+        };
+        let leader = {
+            let state = partition.lock();
+            match (state.role, state.leader) {
+                (Role::Follower, Some(leader @ 0..)) => leader,
+                _ => return,
+            }
+        };
+        let number = partition
+            .topic
+            .id
+            .iter()
+            .map(|byte| *byte as usize)
+            .sum::<usize>()
+            + partition.index.unsigned_abs() as usize;
+        let id = (leader, number % cluster.fetchers.max(1));
+        let mut inner = self.inner.lock();
+        if inner.is_stopped {
+            return;
+        }
+        let mailbox = match inner.mailboxes.get(&id) {
+            Some(mailbox) => Arc::clone(mailbox),
+            None => match inner.start(&self, id) {
+                Ok(mailbox) => mailbox,
+                Err(error) => {
+                    let fields = vec![("reason", error.to_string())];
+                    return self
+                        .services
+                        .events
+                        .notice("fetcher_not_started", "error", fields);
+                }
+            },
+        };
+        mailbox.put(partition);
+    }
+
+    fn retire(&self, id: FetcherId, mailbox: &Arc<Mailbox>) -> bool {
+        let mut inner = self.inner.lock();
+        let is_idle = mailbox.is_stopped() || mailbox.is_empty();
+        if is_idle {
+            inner.mailboxes.remove(&id);
+        }
+        is_idle
+    }
+}
+
+impl Inner {
+    fn start(
+        &mut self,
+        manager: &Arc<FetcherManager>,
+        id: FetcherId,
+    ) -> std::io::Result<Arc<Mailbox>> {
+        let mailbox = Arc::new(Mailbox::new()?);
+        #[cfg(feature = "sim")]
+        if manager.services.is_by_hand() {
+            self.mailboxes.insert(id, Arc::clone(&mailbox));
+            return Ok(mailbox);
+        }
+        let fetcher = Fetcher::new(
+            Arc::clone(&manager.services),
+            Arc::clone(manager) as Arc<dyn Fetchers>,
+            (id, Arc::clone(&mailbox)),
+        );
+        let thread = std::thread::Builder::new()
+            .name(format!("fetch-{}-{}", id.0, id.1))
+            .spawn(move || fetcher.run())?;
+        self.threads.retain(|thread| !thread.is_finished());
+        self.threads.push(thread);
+        self.mailboxes.insert(id, Arc::clone(&mailbox));
+        Ok(mailbox)
+    }
+}
