@@ -13,33 +13,22 @@ pub mod sim;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-mod acceptor;
 pub mod arena_tools;
 mod base;
-mod connection;
-mod connections;
 mod control;
 mod follower;
 mod housekeeping;
-mod input;
 mod internal_append;
 mod leadership;
-mod message;
-mod network_thread;
-mod outlet;
-mod output;
+mod net;
 mod plane;
-mod read_path;
 mod replica;
 mod report;
 mod requests;
-mod send_job;
 mod shared;
 mod shutdown;
-mod steering;
 mod stopping;
 mod storage;
-mod sweep;
 mod threads;
 
 pub use control::commit_batch::{CommitBatch, commit_error};

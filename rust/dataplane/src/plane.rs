@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
 use pyrklog_log::{Identity, Left, LogDir, LogDirError, LogEnv};
 
-use crate::acceptor::{Listener, connections_max};
 use crate::base::clock::mono_ms;
 use crate::base::ids::TicketId;
 use crate::control::api::{
@@ -26,6 +25,8 @@ use crate::control::api::{
 use crate::control::commit_batch::CommitBatch;
 use crate::control::image::ImageError;
 use crate::control::offset_commit::OffsetCommit;
+use crate::net::connection_limits::connections_max;
+use crate::net::listeners::Listener;
 use crate::replica::partition::TopicSettings;
 use crate::shared::Shared;
 use crate::storage::log_dir::{LogDirState, Partition};

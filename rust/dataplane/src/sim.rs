@@ -26,7 +26,6 @@ use rustix::net::{
 
 pub use crate::base::injected_faults::plant;
 
-use crate::acceptor::NewConnection;
 use crate::base::ids::NEVER_MS;
 use crate::control::api::PlaneConfig;
 use crate::follower::append_response::{LIST_OFFSETS_VERSION, ask_ends};
@@ -34,8 +33,9 @@ use crate::follower::fetch_state::FETCH_VERSION;
 use crate::follower::following::Following;
 use crate::follower::link::LinkError;
 use crate::follower::mailbox::{FetcherId, Fetchers};
-use crate::message::Message;
-use crate::network_thread::NetworkThread;
+use crate::net::connection_limits::NewConnection;
+use crate::net::message::Message;
+use crate::net::network_thread::NetworkThread;
 use crate::plane::{DataPlane, OpenError};
 use crate::replica::partition::Role;
 use crate::shared::Shared;
@@ -126,7 +126,7 @@ impl SimPlane {
         let shared = Arc::clone(plane.shared());
         shared.logs.by_hand.store(true, Ordering::Relaxed);
         shared.logs.loader.drive_by_hand();
-        let thread = NetworkThread::new(Arc::clone(&shared), 0)?;
+        let thread = NetworkThread::new(Arc::clone(&shared.network), 0)?;
         let writers = shared.dirs.iter();
         let writers = writers.flat_map(|dir| Writer::team(&shared.logs, dir).into_iter().take(1));
         let syncer = |dir| Syncer::new(Arc::clone(&shared.logs), Arc::clone(dir));

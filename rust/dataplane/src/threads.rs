@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use pyrklog_arena::Arena;
 
-use crate::acceptor::Acceptor;
-use crate::network_thread::NetworkThread;
+use crate::net::acceptor::Acceptor;
+use crate::net::network_thread::NetworkThread;
 use crate::requests::produce::validators;
 use crate::shared::Shared;
 use crate::storage::cache_janitor::CacheKeeper;
@@ -134,7 +134,7 @@ impl Threads {
             return Ok(());
         }
         for index in 0..shared.config.network_threads {
-            let thread = NetworkThread::new(Arc::clone(shared), index)?;
+            let thread = NetworkThread::new(Arc::clone(&shared.network), index)?;
             running
                 .network
                 .push(spawn(format!("network-{index}"), || thread.run())?);
@@ -146,7 +146,7 @@ impl Threads {
             let thread = spawn(format!("validator-{number}"), run)?;
             running.validators.push(thread);
         }
-        let acceptor = Acceptor::new(Arc::clone(shared))?;
+        let acceptor = Acceptor::new(Arc::clone(&shared.network))?;
         running.acceptor = Some(spawn("acceptor".into(), || acceptor.run())?);
         Ok(())
     }

@@ -24,7 +24,7 @@ pub struct Follower {
     /// When it last fetched, and where the leader's log ended then.
     fetched_ms: i64,
     leader_end: i64,
-    /// The connection of its last fetch ([`crate::connection::Connection::id`]).
+    /// The connection of its last fetch ([`crate::net::connection::Connection::id`]).
     connection: Option<u64>,
     /// When it fetched the time before on the same connection, [`NEVER_MS`] before it has fetched twice: it
     /// has sent its last fetch after the answer to that one, and followed this broker then. Fetches on two

@@ -27,6 +27,10 @@ pub struct FileRange {
     pub queue: QueueId,
 }
 
+/// File bytes of one queue from which sendfile is worth the hand-over to a reader. Below it a
+/// copy costs less than waking another thread.
+pub const SENDFILE_MIN_BYTES: usize = 64 * 1024;
+
 /// Sent memory beyond this is given up even if more waits behind it.
 const COMPACT_BYTES: usize = 256 * 1024;
 

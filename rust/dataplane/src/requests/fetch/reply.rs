@@ -9,13 +9,12 @@ use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 
 use crate::base::ids::QueueId;
 use crate::control::image::Image;
-use crate::read_path::SENDFILE_MIN_BYTES;
 use crate::requests::client::Client;
 use crate::requests::context::Context;
 use crate::requests::fetch::delayed::FetchWork;
 use crate::requests::fetch::read::PartitionRead;
 use crate::requests::fetch::session::{Outcome, Target};
-use crate::requests::out_queue::FileRange;
+use crate::requests::out_queue::{FileRange, SENDFILE_MIN_BYTES};
 use crate::storage::log_dir::Partition;
 
 /// A slice up to this is read into the reply itself, whatever else it carries: a system call of

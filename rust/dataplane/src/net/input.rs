@@ -7,7 +7,7 @@ use rustix::net::{RecvFlags, recv};
 use pyrklog_wire::frame::{LENGTH_LEN, Scan, scan};
 
 use crate::base::ids::NEVER_MS;
-use crate::connection::{Connection, OUTPUT_MAX_BYTES};
+use crate::net::connection::{Connection, OUTPUT_MAX_BYTES};
 use crate::requests::client::{Close, Hold};
 use crate::requests::context::Context;
 use crate::requests::dispatch::{Step, dispatch};

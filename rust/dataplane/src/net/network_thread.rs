@@ -4,6 +4,8 @@
 //! that has something; send each connection's answers at once; look at the timers. A request runs
 //! to its end here; nothing here waits for a disk or for the control plane.
 
+mod messages;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -14,23 +16,21 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use crate::acceptor::NewConnection;
 use crate::base::alarm::Alarm;
 use crate::base::clock::mono_ns;
 use crate::base::ids::{COPY_BUFFER_BYTES, NEVER_MS, Place, RECEIVE_BUFFER_BYTES, Token};
 use crate::base::inbox::Inbox;
-use crate::base::network_event::NetworkEvent;
-use crate::connection::{Connection, Sending};
-use crate::connections::Connections;
-use crate::input::{has_whole_frame, pump};
-use crate::message::Message;
+use crate::net::connection::{Connection, Sending};
+use crate::net::connection_balancer::ConnectionBalancer;
+use crate::net::connections::Connections;
+use crate::net::input::{has_whole_frame, pump};
+use crate::net::message::Message;
+use crate::net::network::Network;
+use crate::net::{connection_timeouts, output};
 use crate::requests::client::{Client, Close, Exclusive, Hold};
 use crate::requests::context::{Context, borrow_memory};
 use crate::requests::produce::back_pressure;
-use crate::requests::{control_replies, fetch, list_offsets, produce, reply_admission};
-use crate::shared::Shared;
-use crate::steering::Steering;
-use crate::{output, sweep};
+use crate::requests::{control_replies, fetch, produce, reply_admission};
 
 const INBOX: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
@@ -44,13 +44,13 @@ const ROUNDS_PER_VISIT: usize = 4;
 /// See the module.
 #[derive(Debug)]
 pub struct NetworkThread {
-    shared: Arc<Shared>,
+    network: Arc<Network>,
     cx: Context,
     inbox: Arc<Inbox<Message>>,
     epoll: OwnedFd,
     alarm: Alarm,
     connections: Connections,
-    steering: Steering,
+    balancer: ConnectionBalancer,
     receive_buffer: Vec<u8>,
     copy_buffer: Vec<u8>,
     listed: Vec<Token>,
@@ -61,19 +61,19 @@ pub struct NetworkThread {
 
 impl NetworkThread {
     /// Thread number `index`. Errors: no file descriptor left.
-    pub fn new(shared: Arc<Shared>, index: usize) -> std::io::Result<NetworkThread> {
-        let inbox = Arc::clone(&shared.inboxes[index]);
+    pub fn new(network: Arc<Network>, index: usize) -> std::io::Result<NetworkThread> {
+        let inbox = Arc::clone(&network.inboxes[index]);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         // Edge-triggered and never read: each wake is an edge of its own.
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, inbox.fd(), EventData::new_u64(INBOX), flags)?;
         let alarm = Alarm::new()?;
         epoll::add(&epoll, alarm.fd(), EventData::new_u64(ALARM), flags)?;
-        let steering = Steering::new(index, &shared.statistics.threads);
+        let balancer = ConnectionBalancer::new(index, &network.statistics.threads);
         Ok(NetworkThread {
-            steering,
-            cx: Context::new(Arc::clone(&shared.services), index),
-            shared,
+            balancer,
+            cx: Context::new(Arc::clone(&network.services), index),
+            network,
             inbox,
             epoll,
             alarm,
@@ -91,7 +91,7 @@ impl NetworkThread {
     pub fn run(mut self) {
         disk::leave_files_open();
         #[cfg(feature = "testing")]
-        self.call_hook(crate::testing::Moment::Begin);
+        self.call_hook(crate::net::hook::Moment::Begin);
         let mut events = Vec::with_capacity(EVENTS_PER_TURN);
         let mut messages = Vec::new();
         loop {
@@ -101,11 +101,11 @@ impl NetworkThread {
                 self.cx.services.readers.close(files);
             }
             #[cfg(feature = "testing")]
-            self.call_hook(crate::testing::Moment::Turn);
+            self.call_hook(crate::net::hook::Moment::Turn);
             if self.is_stopped || self.is_drained() {
                 break;
             }
-            self.steering.end_turn();
+            self.balancer.end_turn();
         }
         for token in self.connections.tokens() {
             if let Some(conn) = self.connections.take(token) {
@@ -125,11 +125,11 @@ impl NetworkThread {
         self.inbox.take(messages);
         self.cx.refresh();
         #[cfg(feature = "testing")]
-        self.call_hook(crate::testing::Moment::Clock);
-        if self.steering.begin_turn(self.cx.now.mono_ns) {
+        self.call_hook(crate::net::hook::Moment::Clock);
+        if self.balancer.begin_turn(self.cx.now.mono_ns) {
             let now_ms = self.cx.now.mono_ms;
-            let courses = self.connections.iter_mut().map(|conn| &mut conn.course);
-            self.steering.relieve(courses, now_ms);
+            let courses = self.connections.iter_mut().map(|conn| &mut conn.affinity);
+            self.balancer.relieve(courses, now_ms);
         }
         for message in messages.drain(..) {
             self.receive(message);
@@ -146,7 +146,7 @@ impl NetworkThread {
         self.visit_listed();
         self.visit_heavy();
         if self.cx.is_hungry {
-            let soon_ms = self.cx.now.mono_ms + sweep::HUNGRY_MS;
+            let soon_ms = self.cx.now.mono_ms + connection_timeouts::HUNGRY_MS;
             self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
         }
         self.cx.outbox.deliver(&*self.cx.services.logs);
@@ -180,8 +180,8 @@ impl NetworkThread {
     }
 
     #[cfg(feature = "testing")]
-    fn call_hook(&self, moment: crate::testing::Moment) {
-        self.shared.hook.call(self.cx.thread, moment);
+    fn call_hook(&self, moment: crate::net::hook::Moment) {
+        self.network.hook.call(self.cx.thread, moment);
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
@@ -255,149 +255,6 @@ impl NetworkThread {
         self.list(token);
     }
 
-    fn receive(&mut self, message: Message) {
-        match message {
-            Message::Event(event) => self.receive_event(event),
-            Message::Connect(new) => self.connect(*new),
-            Message::Move(conn) => self.welcome(*conn),
-            Message::FetchRead { token, job } => {
-                self.with(token, |cx, conn| {
-                    fetch::finish_reading(cx, &mut conn.client, *job)
-                });
-            }
-            Message::Validated { token, job } => {
-                self.with(token, |cx, conn| {
-                    produce::finish_validating(cx, &mut conn.client, *job)
-                });
-            }
-            Message::OffsetsListed { token, job } => {
-                self.with(token, |cx, conn| {
-                    list_offsets::finish_look_up(cx, &mut conn.client, &job)
-                });
-            }
-            Message::Sent { token, work } => {
-                self.with(token, |cx, conn| output::take_back(cx, conn, *work));
-            }
-        }
-    }
-
-    fn receive_event(&mut self, event: NetworkEvent) {
-        match event {
-            NetworkEvent::Produced {
-                token,
-                sequence,
-                index,
-                error,
-            } => {
-                if let Some(conn) = self.connections.get_mut(token)
-                    && produce::settle(&self.cx, &mut conn.client, sequence, index, error)
-                {
-                    self.list(token);
-                }
-            }
-            NetworkEvent::FetchWake {
-                token,
-                wait,
-                must_answer,
-                by,
-            } => {
-                if let (Some(by), Some(conn)) = (by, self.connections.get_mut(token)) {
-                    let now_ms = self.cx.now.mono_ms;
-                    self.steering.woken(&mut conn.course, by, now_ms);
-                }
-                self.with(token, |cx, conn| {
-                    list_offsets::wake(cx, &mut conn.client, wait)?;
-                    fetch::wake(cx, &mut conn.client, wait, must_answer)
-                });
-            }
-            NetworkEvent::Reply {
-                token,
-                request,
-                answer,
-            } => {
-                self.with(token, |cx, conn| {
-                    control_replies::reply(cx, &mut conn.client, request, answer)
-                });
-            }
-            NetworkEvent::Unblock { token } => self.unblock(token),
-            NetworkEvent::Hungry => self.cx.is_hungry = true,
-            NetworkEvent::Drain { deadline_ms } => self.drain(deadline_ms),
-            NetworkEvent::Stop => self.is_stopped = true,
-        }
-    }
-
-    /// Does something to a connection, which is then visited, or closed if that fails.
-    fn with(
-        &mut self,
-        token: Token,
-        act: impl FnOnce(&mut Context, &mut Connection) -> Result<(), Close>,
-    ) {
-        let Some(mut conn) = self.connections.take(token) else {
-            return;
-        };
-        let began_ns = self.steering.measures().then(mono_ns);
-        match act(&mut self.cx, &mut conn) {
-            Ok(()) => {
-                conn.course.spent_since(began_ns);
-                self.connections.put_back(conn);
-                self.list(token);
-            }
-            Err(close) => self.close(conn, close),
-        }
-    }
-
-    fn unblock(&mut self, token: Token) {
-        let Some(conn) = self.connections.get_mut(token) else {
-            // It was to use a place in the control plane's channel: pass the turn on.
-            control_replies::pass_turn(&self.cx.services);
-            return;
-        };
-        if matches!(conn.client.hold, Some(Hold::Parked | Hold::ControlFull)) {
-            conn.client.has_turn |= conn.client.hold == Some(Hold::ControlFull);
-            conn.client.hold = None;
-        }
-        self.list(token);
-    }
-
-    fn connect(&mut self, new: NewConnection) {
-        if self.cx.is_draining {
-            return;
-        }
-        let principal = Arc::clone(&self.shared.anonymous);
-        let now_ms = self.cx.now.mono_ms;
-        self.add(|token| Connection::new(token, new, principal, now_ms));
-    }
-
-    /// Takes over a connection from another thread.
-    fn welcome(&mut self, mut conn: Connection) {
-        let now_ms = self.cx.now.mono_ms;
-        self.cx.statistics.connections_moved.add(1);
-        self.add(|token| {
-            conn.arrive(token, now_ms);
-            conn
-        });
-    }
-
-    fn add(&mut self, make: impl FnOnce(Token) -> Connection) {
-        let now_ms = self.cx.now.mono_ms;
-        let conn = self.connections.insert(make);
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let data = EventData::new_u64(conn.client.token);
-        let token = conn.client.token;
-        if let Err(error) = epoll::add(&self.epoll, &conn.socket, data, flags) {
-            self.close_by_token(token, Close::Protocol(error.to_string()));
-            return;
-        }
-        self.cx
-            .statistics
-            .connections
-            .set(self.connections.len() as u64);
-        if self.next_sweep_ms == NEVER_MS {
-            self.next_sweep_ms = now_ms + sweep::interval_ms(&self.cx.services.config);
-        }
-        self.list(token);
-    }
-
     fn visit_listed(&mut self) {
         let again = std::mem::take(&mut self.cx.again);
         for token in again {
@@ -431,14 +288,14 @@ impl NetworkThread {
     }
 
     fn visit_one(&mut self, mut conn: Box<Connection>) {
-        let began_ns = self.steering.measures().then(mono_ns);
+        let began_ns = self.balancer.measures().then(mono_ns);
         match self.visit(&mut conn) {
             Ok(()) => {
                 if conn.sending != Sending::Reader {
                     // Else its output is with a reader, and counts on.
                     reply_admission::count(&mut self.cx, &mut conn.client);
                 }
-                conn.course.spent_since(began_ns);
+                conn.affinity.spent_since(began_ns);
                 self.keep_or_move(conn);
             }
             Err(close) => self.close(conn, close),
@@ -447,16 +304,16 @@ impl NetworkThread {
 
     fn keep_or_move(&mut self, #[allow(unused_mut)] mut conn: Box<Connection>) {
         #[cfg(feature = "testing")]
-        if self.shared.hook.is_restless() {
-            conn.course.to = Some((self.cx.thread + 1) % self.shared.inboxes.len());
+        if self.network.hook.is_restless() {
+            conn.affinity.to = Some((self.cx.thread + 1) % self.network.inboxes.len());
         }
-        match conn.course.to {
+        match conn.affinity.to {
             Some(to) if conn.is_movable() && !self.cx.is_draining => {
                 self.connections.forget(conn.client.token);
                 let _ = epoll::delete(&self.epoll, &conn.socket);
                 let count = self.connections.len() as u64;
                 self.cx.statistics.connections.set(count);
-                self.shared.inboxes[to].send(Message::Move(conn));
+                self.network.inboxes[to].send(Message::Move(conn));
             }
             _ => self.connections.put_back(conn),
         }
@@ -468,7 +325,7 @@ impl NetworkThread {
                 &mut self.cx,
                 conn,
                 &mut self.copy_buffer,
-                &self.shared.inboxes,
+                &self.network.inboxes,
             )?;
         }
         for round in 0.. {
@@ -477,7 +334,7 @@ impl NetworkThread {
             produce::reply::send_done(&mut self.cx, &mut conn.client)?;
             // Another thread wakes up while this one sends; who waits on this one goes first, where
             // that delays nobody for long.
-            conn.gave_way = self.cx.outbox.has_own() && !self.steering.measures();
+            conn.gave_way = self.cx.outbox.has_own() && !self.balancer.measures();
             self.cx.outbox.deliver(&*self.cx.services.logs);
             if conn.gave_way {
                 self.cx.again.push(conn.client.token);
@@ -487,7 +344,7 @@ impl NetworkThread {
                 &mut self.cx,
                 conn,
                 &mut self.copy_buffer,
-                &self.shared.inboxes,
+                &self.network.inboxes,
             )?;
             let has_work = !conn.is_busy()
                 && !self.cx.is_draining
@@ -525,7 +382,7 @@ impl NetworkThread {
                 .get_mut(token)
                 .is_some_and(|conn| conn.client.timer_ms == due_ms)
             {
-                self.with(token, sweep::expire);
+                self.with(token, connection_timeouts::expire);
             }
         }
         if self.next_sweep_ms <= now_ms {
@@ -544,14 +401,14 @@ impl NetworkThread {
                 continue;
             };
             muted += u64::from(conn.client.hold.is_some());
-            match sweep::look(&mut self.cx, conn) {
-                sweep::Verdict::Keep => {}
-                sweep::Verdict::Visit => self.list(token),
-                sweep::Verdict::Close(close) => self.close_by_token(token, close),
+            match connection_timeouts::look(&mut self.cx, conn) {
+                connection_timeouts::Verdict::Keep => {}
+                connection_timeouts::Verdict::Visit => self.list(token),
+                connection_timeouts::Verdict::Close(close) => self.close_by_token(token, close),
             }
         }
         self.cx.statistics.muted.set(muted);
-        let interval_ms = sweep::interval_ms(&self.cx.services.config);
+        let interval_ms = connection_timeouts::interval_ms(&self.cx.services.config);
         let is_empty = self.connections.is_empty();
         self.next_sweep_ms = if is_empty {
             NEVER_MS
@@ -590,7 +447,7 @@ impl NetworkThread {
                 &mut self.cx,
                 &mut conn,
                 &mut self.copy_buffer,
-                &self.shared.inboxes,
+                &self.network.inboxes,
             );
         }
         self.connections.forget(conn.client.token);

@@ -3,17 +3,17 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::acceptor::NewConnection;
 use crate::base::ids::{Place, Token};
 use crate::base::inbox::Inbox;
 use crate::base::mailbox::Mailbox;
 use crate::base::network_event::NetworkEvent;
 use crate::base::network_threads::NetworkThreads;
-use crate::connection::Connection;
+use crate::net::connection::Connection;
+use crate::net::connection_limits::NewConnection;
+use crate::net::send_job::SendWork;
 use crate::requests::cold_reads::FetchJob;
 use crate::requests::list_offsets::LookUpJob;
 use crate::requests::produce::validators::ValidateJob;
-use crate::send_job::SendWork;
 
 /// See the module.
 #[derive(Debug)]

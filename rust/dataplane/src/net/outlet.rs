@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg, sockopt};
 
-use crate::read_path::Stop;
+use crate::net::send_path::Stop;
 
 /// Where bytes go. With `more` the kernel may keep back a last short segment, for up to 200 ms, until
 /// something else is sent or [`Outlet::push`] is called.

@@ -2,9 +2,9 @@
 //! that is no longer needed.
 
 use crate::base::ids::NEVER_MS;
-use crate::connection::{Connection, Sending};
 use crate::control::api::PlaneConfig;
-use crate::output;
+use crate::net::connection::{Connection, Sending};
+use crate::net::output;
 use crate::requests::client::{Close, Exclusive, Hold};
 use crate::requests::context::Context;
 use crate::requests::produce::back_pressure;

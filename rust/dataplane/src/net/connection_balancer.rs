@@ -39,7 +39,7 @@ const SHARE_MIN: f64 = 0.005;
 
 /// What is known of one connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Course {
+pub struct Affinity {
     /// Where it should go at the next occasion.
     pub to: Option<usize>,
     /// Time spent on it in this window, while its thread is busy; nanoseconds.
@@ -49,12 +49,12 @@ pub struct Course {
     rests_until_ms: i64,
 }
 
-impl Course {
+impl Affinity {
     /// It has arrived on another thread.
     pub fn arrived(&mut self, now_ms: i64) {
-        *self = Course {
+        *self = Affinity {
             rests_until_ms: now_ms + REST_MS,
-            ..Course::default()
+            ..Affinity::default()
         };
     }
 
@@ -72,7 +72,7 @@ impl Course {
 
 /// See the module. One a network thread.
 #[derive(Debug)]
-pub struct Steering {
+pub struct ConnectionBalancer {
     thread: usize,
     threads: Vec<Arc<ThreadStatistics>>,
     /// Share of the time that each thread worked, in the last window.
@@ -85,11 +85,11 @@ pub struct Steering {
     turn_began_ns: u64,
 }
 
-impl Steering {
+impl ConnectionBalancer {
     /// For network thread `thread`, whose and whose peers' working times are in `threads`.
-    pub fn new(thread: usize, threads: &[Arc<ThreadStatistics>]) -> Steering {
+    pub fn new(thread: usize, threads: &[Arc<ThreadStatistics>]) -> ConnectionBalancer {
         let now_ns = mono_ns();
-        Steering {
+        ConnectionBalancer {
             thread,
             loads: vec![0.0; threads.len()],
             worked_ns: threads.iter().map(|one| one.worked_ns.get()).collect(),
@@ -131,7 +131,7 @@ impl Steering {
     }
 
     /// Thread `by` has woken a fetch of the connection.
-    pub fn woken(&self, course: &mut Course, by: usize, now_ms: i64) {
+    pub fn woken(&self, course: &mut Affinity, by: usize, now_ms: i64) {
         course.wakes = if course.woken_by == by {
             course.wakes.saturating_add(1)
         } else {
@@ -148,18 +148,18 @@ impl Steering {
     /// At the end of a window: which of the connections goes where, if this thread has too much to
     /// do. What was measured of them is forgotten, and whoever was to move and could not sits this
     /// round out: what was right a window ago need not be right any more.
-    pub fn relieve<'a>(&self, courses: impl Iterator<Item = &'a mut Course>, now_ms: i64) {
+    pub fn relieve<'a>(&self, courses: impl Iterator<Item = &'a mut Affinity>, now_ms: i64) {
         let own = self.loads[self.thread];
         let others = self.loads.iter().enumerate();
         let idlest = others
             .filter(|(index, _)| *index != self.thread)
             .min_by(|(_, a), (_, b)| a.total_cmp(b));
         let Some((to, other)) = idlest else { return };
-        let measured: Vec<(f64, &mut Course)> = courses
+        let measured: Vec<(f64, &mut Affinity)> = courses
             .map(|course| (std::mem::take(&mut course.spent_ns) as f64, course))
             .collect();
         let all: f64 = measured.iter().map(|(spent, _)| spent).sum();
-        let mut best: Option<(f64, &mut Course)> = None;
+        let mut best: Option<(f64, &mut Affinity)> = None;
         for (spent, course) in measured {
             if course.to.take().is_some() || spent == 0.0 {
                 continue;
@@ -186,67 +186,67 @@ impl Steering {
 mod tests {
     use super::*;
 
-    fn steering(loads: &[f64]) -> Steering {
+    fn balancer(loads: &[f64]) -> ConnectionBalancer {
         let threads: Vec<_> = loads.iter().map(|_| Arc::default()).collect();
-        Steering {
+        ConnectionBalancer {
             loads: loads.to_vec(),
-            ..Steering::new(0, &threads)
+            ..ConnectionBalancer::new(0, &threads)
         }
     }
 
-    fn spent(share: f64) -> Course {
-        Course {
+    fn spent(share: f64) -> Affinity {
+        Affinity {
             spent_ns: (share * WINDOW_NS as f64) as u64,
-            ..Course::default()
+            ..Affinity::default()
         }
     }
 
     fn relieved(loads: &[f64], shares: &[f64]) -> Vec<Option<usize>> {
         let mut courses: Vec<_> = shares.iter().map(|share| spent(*share)).collect();
-        steering(loads).relieve(courses.iter_mut(), 0);
+        balancer(loads).relieve(courses.iter_mut(), 0);
         assert!(courses.iter().all(|course| course.spent_ns == 0));
         courses.iter().map(|course| course.to).collect()
     }
 
     #[test]
     fn a_consumer_follows_the_thread_that_keeps_waking_it() {
-        let steering = steering(&[0.1, 0.1]);
-        let mut course = Course::default();
+        let balancer = balancer(&[0.1, 0.1]);
+        let mut course = Affinity::default();
         for _ in 1..WAKES_TO_FOLLOW {
-            steering.woken(&mut course, 1, 0);
+            balancer.woken(&mut course, 1, 0);
         }
         assert_eq!(course.to, None);
-        steering.woken(&mut course, 1, 0);
+        balancer.woken(&mut course, 1, 0);
         assert_eq!(course.to, Some(1));
     }
 
     #[test]
     fn it_stays_where_wakes_come_from_all_sides_or_from_here() {
-        let steering = steering(&[0.1, 0.1, 0.1]);
-        let mut course = Course::default();
+        let balancer = balancer(&[0.1, 0.1, 0.1]);
+        let mut course = Affinity::default();
         for wake in 0..100 {
-            steering.woken(&mut course, 1 + wake / 4 % 2, 0);
+            balancer.woken(&mut course, 1 + wake / 4 % 2, 0);
         }
         assert_eq!(course.to, None);
         for _ in 0..100 {
-            steering.woken(&mut course, 0, 0);
+            balancer.woken(&mut course, 0, 0);
         }
         assert_eq!(course.to, None);
     }
 
     #[test]
     fn nobody_follows_to_a_busy_thread_or_right_after_a_move() {
-        let mut course = Course::default();
+        let mut course = Affinity::default();
         for _ in 0..100 {
-            steering(&[0.1, 0.2]).woken(&mut course, 1, 0);
+            balancer(&[0.1, 0.2]).woken(&mut course, 1, 0);
         }
         assert_eq!(course.to, None);
         course.arrived(5);
         for _ in 0..100 {
-            steering(&[0.1, 0.1]).woken(&mut course, 1, 4 + REST_MS);
+            balancer(&[0.1, 0.1]).woken(&mut course, 1, 4 + REST_MS);
         }
         assert_eq!(course.to, None);
-        steering(&[0.1, 0.1]).woken(&mut course, 1, 5 + REST_MS);
+        balancer(&[0.1, 0.1]).woken(&mut course, 1, 5 + REST_MS);
         assert_eq!(course.to, Some(1));
     }
 
@@ -265,14 +265,14 @@ mod tests {
 
     #[test]
     fn who_could_not_move_sits_a_round_out() {
-        let steering = steering(&[0.9, 0.0]);
+        let balancer = balancer(&[0.9, 0.0]);
         let mut courses = [spent(0.4), spent(0.3)];
-        let marks = |courses: &[Course; 2]| courses.map(|course| course.to);
-        steering.relieve(courses.iter_mut(), 0);
+        let marks = |courses: &[Affinity; 2]| courses.map(|course| course.to);
+        balancer.relieve(courses.iter_mut(), 0);
         assert_eq!(marks(&courses), [Some(1), None]);
         courses[0].spent_ns = spent(0.4).spent_ns;
         courses[1].spent_ns = spent(0.3).spent_ns;
-        steering.relieve(courses.iter_mut(), 0);
+        balancer.relieve(courses.iter_mut(), 0);
         assert_eq!(marks(&courses), [None, Some(1)]);
     }
 
@@ -294,14 +294,14 @@ mod tests {
     #[test]
     fn the_load_is_the_share_of_the_time_worked() {
         let threads: Vec<Arc<ThreadStatistics>> = vec![Arc::default(), Arc::default()];
-        let mut steering = Steering::new(0, &threads);
-        assert!(!steering.begin_turn(mono_ns()), "the window has just begun");
+        let mut balancer = ConnectionBalancer::new(0, &threads);
+        assert!(!balancer.begin_turn(mono_ns()), "the window has just begun");
         threads[1].worked_ns.add(WINDOW_NS);
-        steering.window_began_ns -= 2 * WINDOW_NS;
-        assert!(!steering.begin_turn(mono_ns()), "nothing was measured");
-        assert!((0.3..=0.5).contains(&steering.loads[1]), "{steering:?}");
-        assert_eq!(steering.loads[0], 0.0);
-        steering.end_turn();
+        balancer.window_began_ns -= 2 * WINDOW_NS;
+        assert!(!balancer.begin_turn(mono_ns()), "nothing was measured");
+        assert!((0.3..=0.5).contains(&balancer.loads[1]), "{balancer:?}");
+        assert_eq!(balancer.loads[0], 0.0);
+        balancer.end_turn();
         assert!(threads[0].worked_ns.get() > 0);
     }
 }

@@ -3,11 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::acceptor::{NewConnection, Permit};
 use crate::base::ids::{NEVER_MS, Token};
 use crate::base::receive::Received;
+use crate::net::connection_balancer::Affinity;
+use crate::net::connection_limits::{NewConnection, Permit};
 use crate::requests::client::{Client, Peer};
-use crate::steering::Course;
 use crate::storage::reader_queue::Step;
 
 /// Output beyond which a connection's next request waits until it is sent.
@@ -69,7 +69,7 @@ pub struct Connection {
     /// Its answers were held back for one turn, for those whom its requests have woken.
     pub gave_way: bool,
     /// Whether it should move to another thread.
-    pub course: Course,
+    pub affinity: Affinity,
 }
 
 impl Connection {
@@ -94,7 +94,7 @@ impl Connection {
             partial_since_ms: NEVER_MS,
             is_listed: false,
             gave_way: false,
-            course: Course::default(),
+            affinity: Affinity::default(),
         }
     }
 
@@ -123,6 +123,6 @@ impl Connection {
         self.readable = true;
         self.writable = true;
         self.is_listed = false;
-        self.course.arrived(now_ms);
+        self.affinity.arrived(now_ms);
     }
 }

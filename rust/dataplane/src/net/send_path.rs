@@ -18,12 +18,8 @@ use pyrklog_log::{BytesPlace, SegmentBytes, Wait};
 
 use crate::base::ids::QueueId;
 use crate::control::api::ReadPath;
-use crate::outlet::{Line, Outlet};
-use crate::requests::out_queue::{FileRange, Head, OutQueue};
-
-/// File bytes of one queue from which sendfile is worth the hand-over to a reader. Below it a
-/// copy costs less than waking another thread.
-pub const SENDFILE_MIN_BYTES: usize = 64 * 1024;
+use crate::net::outlet::{Line, Outlet};
+use crate::requests::out_queue::{FileRange, Head, OutQueue, SENDFILE_MIN_BYTES};
 
 /// What one call sends at most before other connections of the thread get their turn.
 pub const SEND_PER_TURN_BYTES: usize = 1024 * 1024;

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use crate::base::mailbox::Mailbox;
-use crate::read_path::{Bulk, Method, Sender, Stop, bulk_out, copy_out};
+use crate::net::send_path::{Bulk, Method, Sender, Stop, bulk_out, copy_out};
 use crate::requests::out_queue::OutQueue;
 use crate::storage::reader_pool::ReaderPool;
 use crate::storage::reader_queue::{Desk, Job, Step};

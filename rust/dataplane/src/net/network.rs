@@ -1,0 +1,69 @@
+//! What the acceptor and the network threads share.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::base::network_threads::NetworkThreads;
+use crate::control::api::PlaneConfig;
+use crate::control::event_queue::EventQueue;
+use crate::net::connection_limits::{ConnectionLimits, connections_max};
+#[cfg(feature = "testing")]
+use crate::net::hook::Hook;
+use crate::net::listeners::Listeners;
+use crate::net::message::Inboxes;
+use crate::requests::services::{Mailboxes, Services};
+use crate::storage::log_manager::{LogDirs, LogManager};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Network {
+    /// What requests are served from.
+    pub services: Arc<Services>,
+    /// One a network thread.
+    pub inboxes: Arc<Inboxes>,
+    /// The bounds on connections.
+    pub limits: Arc<ConnectionLimits>,
+    /// Sockets to accept from.
+    pub listeners: Listeners,
+    /// The principal of everyone who has not authenticated.
+    pub anonymous: Arc<str>,
+    /// What tests do on network threads.
+    #[cfg(feature = "testing")]
+    pub hook: Hook,
+}
+
+impl Network {
+    /// For log directories that were just opened. Errors: no file descriptor left.
+    pub fn new(config: PlaneConfig, dirs: LogDirs) -> std::io::Result<Network> {
+        let inboxes = Arc::new(Inboxes::new(config.network_threads)?);
+        let limits = ConnectionLimits::new(
+            connections_max(config.max_connections),
+            config.max_connections_per_ip,
+        )?;
+        let events = Arc::new(EventQueue::new()?);
+        let network = Arc::clone(&inboxes) as Arc<dyn NetworkThreads>;
+        let logs = Arc::new(LogManager::new(config, dirs, events, network));
+        let mailboxes = Mailboxes {
+            fetches: Arc::clone(&inboxes) as Arc<_>,
+            look_ups: Arc::clone(&inboxes) as Arc<_>,
+            validated: Arc::clone(&inboxes) as Arc<_>,
+        };
+        Ok(Network {
+            services: Arc::new(Services::new(logs, mailboxes)),
+            inboxes,
+            limits,
+            listeners: Listeners::default(),
+            anonymous: Arc::from("User:ANONYMOUS"),
+            #[cfg(feature = "testing")]
+            hook: Hook::default(),
+        })
+    }
+}
+
+impl Deref for Network {
+    type Target = Services;
+
+    fn deref(&self) -> &Services {
+        &self.services
+    }
+}

@@ -1,0 +1,163 @@
+//! What a network thread does with what it is told.
+
+use std::sync::Arc;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::NetworkThread;
+use crate::base::clock::mono_ns;
+use crate::base::ids::{NEVER_MS, Token};
+use crate::base::network_event::NetworkEvent;
+use crate::net::connection::Connection;
+use crate::net::connection_limits::NewConnection;
+use crate::net::message::Message;
+use crate::net::{connection_timeouts, output};
+use crate::requests::client::{Close, Hold};
+use crate::requests::context::Context;
+use crate::requests::{control_replies, fetch, list_offsets, produce};
+
+impl NetworkThread {
+    pub(super) fn receive(&mut self, message: Message) {
+        match message {
+            Message::Event(event) => self.receive_event(event),
+            Message::Connect(new) => self.connect(*new),
+            Message::Move(conn) => self.welcome(*conn),
+            Message::FetchRead { token, job } => {
+                self.with(token, |cx, conn| {
+                    fetch::finish_reading(cx, &mut conn.client, *job)
+                });
+            }
+            Message::Validated { token, job } => {
+                self.with(token, |cx, conn| {
+                    produce::finish_validating(cx, &mut conn.client, *job)
+                });
+            }
+            Message::OffsetsListed { token, job } => {
+                self.with(token, |cx, conn| {
+                    list_offsets::finish_look_up(cx, &mut conn.client, &job)
+                });
+            }
+            Message::Sent { token, work } => {
+                self.with(token, |cx, conn| output::take_back(cx, conn, *work));
+            }
+        }
+    }
+
+    pub(super) fn receive_event(&mut self, event: NetworkEvent) {
+        match event {
+            NetworkEvent::Produced {
+                token,
+                sequence,
+                index,
+                error,
+            } => {
+                if let Some(conn) = self.connections.get_mut(token)
+                    && produce::settle(&self.cx, &mut conn.client, sequence, index, error)
+                {
+                    self.list(token);
+                }
+            }
+            NetworkEvent::FetchWake {
+                token,
+                wait,
+                must_answer,
+                by,
+            } => {
+                if let (Some(by), Some(conn)) = (by, self.connections.get_mut(token)) {
+                    let now_ms = self.cx.now.mono_ms;
+                    self.balancer.woken(&mut conn.affinity, by, now_ms);
+                }
+                self.with(token, |cx, conn| {
+                    list_offsets::wake(cx, &mut conn.client, wait)?;
+                    fetch::wake(cx, &mut conn.client, wait, must_answer)
+                });
+            }
+            NetworkEvent::Reply {
+                token,
+                request,
+                answer,
+            } => {
+                self.with(token, |cx, conn| {
+                    control_replies::reply(cx, &mut conn.client, request, answer)
+                });
+            }
+            NetworkEvent::Unblock { token } => self.unblock(token),
+            NetworkEvent::Hungry => self.cx.is_hungry = true,
+            NetworkEvent::Drain { deadline_ms } => self.drain(deadline_ms),
+            NetworkEvent::Stop => self.is_stopped = true,
+        }
+    }
+
+    /// Does something to a connection, which is then visited, or closed if that fails.
+    pub(super) fn with(
+        &mut self,
+        token: Token,
+        act: impl FnOnce(&mut Context, &mut Connection) -> Result<(), Close>,
+    ) {
+        let Some(mut conn) = self.connections.take(token) else {
+            return;
+        };
+        let began_ns = self.balancer.measures().then(mono_ns);
+        match act(&mut self.cx, &mut conn) {
+            Ok(()) => {
+                conn.affinity.spent_since(began_ns);
+                self.connections.put_back(conn);
+                self.list(token);
+            }
+            Err(close) => self.close(conn, close),
+        }
+    }
+
+    pub(super) fn unblock(&mut self, token: Token) {
+        let Some(conn) = self.connections.get_mut(token) else {
+            // It was to use a place in the control plane's channel: pass the turn on.
+            control_replies::pass_turn(&self.cx.services);
+            return;
+        };
+        if matches!(conn.client.hold, Some(Hold::Parked | Hold::ControlFull)) {
+            conn.client.has_turn |= conn.client.hold == Some(Hold::ControlFull);
+            conn.client.hold = None;
+        }
+        self.list(token);
+    }
+
+    pub(super) fn connect(&mut self, new: NewConnection) {
+        if self.cx.is_draining {
+            return;
+        }
+        let principal = Arc::clone(&self.network.anonymous);
+        let now_ms = self.cx.now.mono_ms;
+        self.add(|token| Connection::new(token, new, principal, now_ms));
+    }
+
+    /// Takes over a connection from another thread.
+    pub(super) fn welcome(&mut self, mut conn: Connection) {
+        let now_ms = self.cx.now.mono_ms;
+        self.cx.statistics.connections_moved.add(1);
+        self.add(|token| {
+            conn.arrive(token, now_ms);
+            conn
+        });
+    }
+
+    pub(super) fn add(&mut self, make: impl FnOnce(Token) -> Connection) {
+        let now_ms = self.cx.now.mono_ms;
+        let conn = self.connections.insert(make);
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let data = EventData::new_u64(conn.client.token);
+        let token = conn.client.token;
+        if let Err(error) = epoll::add(&self.epoll, &conn.socket, data, flags) {
+            self.close_by_token(token, Close::Protocol(error.to_string()));
+            return;
+        }
+        self.cx
+            .statistics
+            .connections
+            .set(self.connections.len() as u64);
+        if self.next_sweep_ms == NEVER_MS {
+            self.next_sweep_ms =
+                now_ms + connection_timeouts::interval_ms(&self.cx.services.config);
+        }
+        self.list(token);
+    }
+}
