@@ -24,6 +24,7 @@ use crate::stopping;
 use crate::storage::checkpoints::CutLog;
 use crate::storage::log_dir::{HostedPartitions, LogDirState, Partition};
 use crate::storage::log_loader::{Command, Gathering, with};
+use crate::storage::log_manager::SpaceListener;
 
 /// What the controller wants of one partition.
 #[derive(Debug)]
@@ -368,4 +369,14 @@ fn report_opening(shared: &Shared, partition: &Partition, report: &OpenReport) {
         "info"
     };
     shared.events.notice("log_recovered", level, fields);
+}
+
+impl SpaceListener for Shared {
+    fn open_logs(self: Arc<Self>, partitions: Vec<Arc<Partition>>) {
+        load_again(&self, partitions);
+    }
+
+    fn close_logs(self: Arc<Self>, dir: &LogDirState) {
+        stopping::close_again(&self, dir);
+    }
 }

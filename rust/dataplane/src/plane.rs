@@ -3,18 +3,19 @@
 
 mod digests;
 mod log_ends;
+mod opening;
 mod requests;
 
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
-use pyrklog_log::{Identity, Left, LogDir, LogDirError, LogEnv};
+use pyrklog_log::{Left, LogDirError};
 
 use crate::base::clock::mono_ms;
 use crate::base::ids::TicketId;
@@ -25,26 +26,18 @@ use crate::control::api::{
 use crate::control::commit_batch::CommitBatch;
 use crate::control::image::ImageError;
 use crate::control::offset_commit::OffsetCommit;
-use crate::net::connection_limits::connections_max;
 use crate::net::listeners::Listener;
 use crate::replica::partition::TopicSettings;
 use crate::shared::Shared;
 use crate::storage::log_dir::{LogDirState, Partition};
 use crate::storage::log_manager::LogDirs;
-use crate::storage::muted_queue::MutedQueue;
 use crate::storage::placement::Placement;
-use crate::storage::syncer_queue::Deletion;
 use crate::storage::{begin_internal_read, block_cache, kept_cache};
 use crate::threads::Threads;
 use crate::{housekeeping, internal_append, leadership, report, shutdown, stopping};
 
 /// The kernel's queue of connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;
-
-/// Segments, over all logs of a directory, that may have files open for reading only, three each; and
-/// no more than this share of the process's descriptors, over all directories.
-const OPEN_SEGMENTS_MAX: usize = 4096;
-const OPEN_SEGMENTS_SHARE: usize = 16;
 
 /// Why a plane cannot be opened. Each is one sentence for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +109,7 @@ impl DataPlane {
         let mut unusable: Vec<(PathBuf, String)> = Vec::new();
         let mut cache_notes = Vec::new();
         for path in &config.log_dirs {
-            match open_dir(&config, &disk, path, dirs.len(), &placement) {
+            match opening::open_dir(&config, &disk, path, dirs.len(), &placement) {
                 Ok((dir, notes)) => {
                     cache_notes.extend(notes.into_iter().map(|note| (path.clone(), note)));
                     dirs.push(dir);
@@ -146,7 +139,7 @@ impl DataPlane {
         )?);
         let listener: Weak<Shared> = Arc::downgrade(&shared);
         shared.logs.set_space_listener(listener);
-        tell_of_opening(&shared);
+        opening::tell_of_opening(&shared.logs);
         for (path, (level, reason)) in cache_notes {
             let log_dir = path.display().to_string();
             let fields = vec![("log_dir", log_dir), ("reason", reason)];
@@ -540,64 +533,6 @@ impl Drop for DataPlane {
                 let _ = ending.join();
             }
             None => shutdown::end_at_once(&self.shared, &self.threads),
-        }
-    }
-}
-
-fn open_dir(
-    config: &PlaneConfig,
-    disk: &Arc<dyn Disk>,
-    path: &Path,
-    index: usize,
-    placement: &Placement,
-) -> Result<(Arc<LogDirState>, Vec<block_cache::Note>), LogDirError> {
-    let descriptors = connections_max(usize::MAX);
-    let segments = descriptors / OPEN_SEGMENTS_SHARE / config.log_dirs.len();
-    let env = LogEnv::new(Arc::clone(disk), segments.min(OPEN_SEGMENTS_MAX));
-    let identity = Identity {
-        cluster_id: config.cluster_id.clone(),
-        node_id: config.node_id,
-    };
-    let files = LogDir::open(env, path, &identity)?;
-    let io_error = |error| LogDirError::Io {
-        path: path.display().to_string(),
-        error,
-    };
-    let folders = files.partitions().map_err(io_error)?;
-    let deleted = files.deleted_folders().map_err(io_error)?;
-    let share_bytes = block_cache::share_bytes(&config.cache, config.log_dirs.len());
-    let notes = block_cache::open(&config.cache, &files, &folders, share_bytes)?;
-    files
-        .env()
-        .set_direct_min_bytes(config.cache.direct_min_bytes);
-    block_cache::forget_missing(&files, &folders);
-    let park = MutedQueue::new(config.receive_buffers_max_bytes, config.log_dirs.len());
-    let dir = LogDirState::new(index, files, config, park);
-    for folder in folders {
-        placement.found(folder.topic, folder.partition, folder.topic_id, &dir);
-    }
-    for folder in deleted {
-        dir.syncer.delete_later(0, Deletion::Folder(folder));
-    }
-    Ok((dir, notes))
-}
-
-fn tell_of_opening(shared: &Shared) {
-    for (path, reason) in &shared.unusable_dirs {
-        let (path, reason) = (path.clone(), reason.clone());
-        shared.events.push(Event::LogDirFailed {
-            path,
-            reason,
-            partitions: Vec::new(),
-        });
-    }
-    for dir in &shared.dirs {
-        for note in dir.files.notes() {
-            let fields = vec![
-                ("log_dir", dir.path().display().to_string()),
-                ("reason", note.clone()),
-            ];
-            shared.events.notice("log_dir_note", "warning", fields);
         }
     }
 }

@@ -8,3 +8,4 @@ pub mod partition;
 pub mod replica_progress;
 pub mod replica_selector;
 pub mod unreachable_leaders;
+pub mod waiters;

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use crate::control::api::PlaneConfig;
 use crate::follower::fetcher_manager::FetcherManager;
 use crate::net::network::Network;
-use crate::storage::log_dir::{LogDirState, Partition};
-use crate::storage::log_manager::{LogDirs, SpaceListener};
-use crate::{leadership, stopping};
+use crate::storage::log_manager::LogDirs;
 
 /// See the module.
 #[derive(Debug)]
@@ -33,15 +31,5 @@ impl Deref for Shared {
 
     fn deref(&self) -> &Network {
         &self.network
-    }
-}
-
-impl SpaceListener for Shared {
-    fn open_logs(self: Arc<Self>, partitions: Vec<Arc<Partition>>) {
-        leadership::load_again(&self, partitions);
-    }
-
-    fn close_logs(self: Arc<Self>, dir: &LogDirState) {
-        stopping::close_again(&self, dir);
     }
 }

@@ -15,6 +15,7 @@ use crate::control::api::StopSpec;
 use crate::control::outbox::Outbox;
 use crate::replica::partition::Role;
 use crate::shared::Shared;
+use crate::storage::await_writers::await_writers;
 use crate::storage::log_dir::{LogDirState, Partition};
 use crate::storage::log_loader::{Command, Gathering, with};
 use crate::storage::syncer_queue::Deletion;
@@ -232,7 +233,7 @@ fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> io::Result<()> {
         if dir.is_read_only() {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
-        shared.logs.await_writers(DRAIN_LOOK);
+        await_writers(&shared.logs, DRAIN_LOOK);
     }
     let (dir, mut log) = (&partition.dir, take_log(partition));
     match log.as_mut().map_or(Ok(()), Log::close_cleanly) {

@@ -1,5 +1,6 @@
 //! Log directories at run time: who writes, syncs, reads, cleans up and caches. It knows no connection.
 
+pub mod await_writers;
 pub mod begin_internal_read;
 pub mod block_cache;
 pub mod cache_janitor;

@@ -13,6 +13,7 @@ use crate::follower::append_response::Carried;
 use crate::follower::fetch_state::Ask;
 use crate::follower::mailbox::Fetchers;
 use crate::replica::partition::{PartitionState, Role};
+use crate::storage::await_writers::await_writers;
 use crate::storage::checkpoints::CutLog;
 use crate::storage::log_dir::Partition;
 use crate::storage::log_loader::Command;
@@ -167,7 +168,7 @@ fn begin(
             Err(TruncateError::Poisoned(_)) => return None,
             Err(TruncateError::Busy) => {
                 partition.unlock_and_write_all(state);
-                logs.await_writers(DRAIN_LOOK);
+                await_writers(logs, DRAIN_LOOK);
             }
         }
     }
@@ -262,7 +263,7 @@ fn wait_for_better(logs: &Arc<LogManager>, partition: &Partition, reason: &str) 
     let (topic, index) = (&*partition.topic.name, partition.index);
     let reason = format!("cutting {topic}-{index}: {reason}");
     logs.disk_full(&partition.dir, reason);
-    let wait = || logs.await_writers(AGAIN);
+    let wait = || await_writers(logs, AGAIN);
     logs.loader.lend_place(partition.dir.index, wait);
 }
 

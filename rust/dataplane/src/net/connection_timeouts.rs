@@ -5,10 +5,12 @@ use crate::base::ids::NEVER_MS;
 use crate::control::api::PlaneConfig;
 use crate::net::connection::{Connection, Sending};
 use crate::net::output;
-use crate::requests::client::{Close, Exclusive, Hold};
+use crate::requests::admission::Looked;
+use crate::requests::client::Exclusive;
 use crate::requests::context::Context;
+use crate::requests::outcome::{Close, Hold};
 use crate::requests::produce::back_pressure;
-use crate::requests::{fetch, list_offsets, reply_admission};
+use crate::requests::{admission, fetch, list_offsets};
 
 /// The longest time between two looks at all connections.
 const SWEEP_MAX_MS: i64 = 30_000;
@@ -125,9 +127,15 @@ pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
             return Verdict::Close(Close::Protocol(reason.into()));
         }
     }
-    match reply_admission::look(cx, &mut conn.client) {
-        Ok(true) => return Verdict::Visit,
-        Ok(false) => {}
+    match admission::look(cx, &mut conn.client) {
+        Ok(Looked::Keep) => {}
+        Ok(Looked::GoOn) => return Verdict::Visit,
+        Ok(Looked::FinishFetch) => {
+            return match fetch::finish_waiting(cx, &mut conn.client) {
+                Ok(()) => Verdict::Visit,
+                Err(close) => Verdict::Close(close),
+            };
+        }
         Err(close) => return Verdict::Close(close),
     }
     if conn.client.hold == Some(Hold::Memory) {

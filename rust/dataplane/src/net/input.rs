@@ -8,9 +8,10 @@ use pyrklog_wire::frame::{LENGTH_LEN, Scan, scan};
 
 use crate::base::ids::NEVER_MS;
 use crate::net::connection::{Connection, OUTPUT_MAX_BYTES};
-use crate::requests::client::{Close, Hold};
 use crate::requests::context::Context;
-use crate::requests::dispatch::{Step, dispatch};
+use crate::requests::dispatch::dispatch;
+use crate::requests::outcome::Step;
+use crate::requests::outcome::{Close, Hold};
 use crate::requests::produce::back_pressure;
 
 /// Receives by one connection before the others of its thread get their turn.

@@ -12,7 +12,7 @@ use crate::net::connection::Connection;
 use crate::net::connection_limits::NewConnection;
 use crate::net::send_job::SendWork;
 use crate::requests::cold_reads::FetchJob;
-use crate::requests::list_offsets::LookUpJob;
+use crate::requests::list_offsets::delayed::LookUpJob;
 use crate::requests::produce::validators::ValidateJob;
 
 /// See the module.

@@ -27,10 +27,11 @@ use crate::net::input::{has_whole_frame, pump};
 use crate::net::message::Message;
 use crate::net::network::Network;
 use crate::net::{connection_timeouts, output};
-use crate::requests::client::{Client, Close, Exclusive, Hold};
+use crate::requests::client::{Client, Exclusive};
 use crate::requests::context::{Context, borrow_memory};
+use crate::requests::outcome::{Close, Hold};
 use crate::requests::produce::back_pressure;
-use crate::requests::{control_replies, fetch, produce, reply_admission};
+use crate::requests::{admission, control_replies, control_requests, fetch, produce};
 
 const INBOX: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
@@ -241,7 +242,7 @@ impl NetworkThread {
         }
         let ends = flags.contains(EventFlags::RDHUP);
         if ends && !conn.client.hung_up {
-            control_replies::tell_gone(&self.cx.services, &conn.client);
+            control_requests::tell_gone(&self.cx.services, &conn.client);
         }
         conn.client.hung_up |= ends;
         if ends
@@ -293,7 +294,7 @@ impl NetworkThread {
             Ok(()) => {
                 if conn.sending != Sending::Reader {
                     // Else its output is with a reader, and counts on.
-                    reply_admission::count(&mut self.cx, &mut conn.client);
+                    admission::count(&mut self.cx, &mut conn.client);
                 }
                 conn.affinity.spent_since(began_ns);
                 self.keep_or_move(conn);
@@ -452,7 +453,7 @@ impl NetworkThread {
         }
         self.connections.forget(conn.client.token);
         if !conn.client.hung_up {
-            control_replies::tell_gone(&self.cx.services, &conn.client);
+            control_requests::tell_gone(&self.cx.services, &conn.client);
         }
         match conn.client.exclusive.take() {
             Some(Exclusive::Fetch(work)) => fetch::abandon(&self.cx, conn.client.token, *work),
@@ -468,7 +469,7 @@ impl NetworkThread {
         }
         control_replies::pass_unused_turn(&self.cx.services, &mut conn.client);
         back_pressure::forget(&mut conn.client, place);
-        reply_admission::forget(&self.cx, &mut conn.client);
+        admission::forget(&self.cx, &mut conn.client);
         for produce in &conn.client.pending {
             produce.forget_waiters();
         }

@@ -5,7 +5,7 @@ use crate::base::clock::mono_ms;
 use crate::base::ids::{Place, RequestId};
 use crate::base::network_event::{Answer, NetworkEvent};
 use crate::control::request_channel::Parking;
-use crate::requests::reply_admission::FREE_BYTES;
+use crate::requests::admission::FREE_BYTES;
 
 impl DataPlane {
     /// Answers a request with the body after the response header. An id that is unknown or

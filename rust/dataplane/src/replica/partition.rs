@@ -7,8 +7,8 @@
 mod fetch_waiters;
 mod in_sync;
 
-pub use fetch_waiters::FetchWaiter;
-pub use in_sync::{CONFIRMED_WITHIN_MS, DoubtWaiter};
+pub use crate::replica::waiters::{DoubtWaiter, FetchWaiter, ProduceWaiter};
+pub use in_sync::CONFIRMED_WITHIN_MS;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -113,21 +113,6 @@ pub struct LeaderAndIsr<'a> {
     pub isr: &'a [i32],
     /// See [`crate::control::api::LeaderSpec::is_held`].
     pub is_held: bool,
-}
-
-/// A produce request's partition that is appended and waits to be acknowledged. Ordered by offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProduceWaiter {
-    /// Done once the mark passes this offset (last offset + 1).
-    pub end_offset: i64,
-    /// Network thread.
-    pub thread: u32,
-    /// Index of the partition in its request.
-    pub index: u32,
-    /// Connection.
-    pub token: Token,
-    /// Number of the request on its connection.
-    pub sequence: u64,
 }
 
 /// See the module.

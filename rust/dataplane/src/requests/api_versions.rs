@@ -1,5 +1,7 @@
 //! Answers to ApiVersions, encoded once for each version.
 
+pub mod handle;
+
 use std::sync::LazyLock;
 
 use pyrklog_wire::api::{self, key};

@@ -2,14 +2,14 @@
 //!
 //! A broker fetches in the name of its id, and asks what only brokers ask each other. Its connection
 //! is treated as a broker's from then on: what it is sent has memory of its own
-//! ([`crate::requests::reply_admission`]), and its long requests go first ([`crate::requests::heavy`]). Clients can pretend to be
+//! ([`crate::requests::admission`]), and its long requests go first ([`crate::requests::heavy`]). Clients can pretend to be
 //! one on the brokers' own listener only; whoever keeps them from it keeps the two apart.
 
 use pyrklog_wire::api::{ApiRow, key};
 
+use crate::requests::admission;
 use crate::requests::client::Client;
 use crate::requests::context::Context;
-use crate::requests::reply_admission;
 
 /// From this version on a Fetch names its replica behind all else, as a tagged field.
 const FETCH_NAMES_REPLICA_LAST_SINCE: i16 = 15;
@@ -29,7 +29,7 @@ pub fn recognise(cx: &Context, client: &mut Client, row: &ApiRow, api_version: i
         || replica_of(row.key, api_version, body)
             .is_some_and(|id| id != cx.services.config.node_id && cx.image.broker(id).is_some());
     if is_broker {
-        reply_admission::become_brokers(cx, client);
+        admission::become_brokers(cx, client);
     }
 }
 

@@ -12,51 +12,13 @@ use std::sync::Arc;
 use crate::base::ids::{NEVER_MS, RequestId, Token};
 use crate::control::api::Session;
 use crate::requests::fetch::delayed::FetchWork;
-use crate::requests::list_offsets::ListOffsetsWork;
+use crate::requests::list_offsets::delayed::ListOffsetsWork;
 use crate::requests::out_queue::OutQueue;
-use crate::requests::produce::Validating;
-use crate::requests::produce::back_pressure::Parked;
+use crate::requests::outcome::Hold;
 use crate::requests::produce::delayed::PendingProduce;
+use crate::requests::produce::parked::Parked;
 use crate::requests::produce::refused_batches::RefusedBatches;
-
-/// Why a connection is closed. The text is for the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Close {
-    /// The peer closed it, or the network did.
-    Peer,
-    /// The peer does not speak the protocol.
-    Protocol(String),
-    /// The protocol asks for it: an error of a request with acks=0, or an unanswerable one.
-    Silently,
-    /// Nothing happened for `connections.max.idle.ms`.
-    Idle,
-    /// A file that was to be sent could not be read.
-    Storage(String),
-    /// The broker ends.
-    Shutdown,
-}
-
-/// Why the next frame is not worked on although it is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
-    /// Earlier requests are not answered yet.
-    Order,
-    /// A log directory has too many unwritten bytes.
-    Parked,
-    /// The control plane has too many requests.
-    ControlFull,
-    /// Too much output waits.
-    Output,
-    /// All connections together hold too many received bytes.
-    Memory,
-    /// Its next request takes long: one at a time, behind everybody else's.
-    Heavy,
-    /// They hold too many bytes of replies, and the request needs about so many more.
-    Replies {
-        /// Memory.
-        bytes: usize,
-    },
-}
+use crate::requests::produce::validating::Validating;
 
 /// The one request that does not overlap with others, while it is under way.
 #[derive(Debug)]
@@ -192,6 +154,12 @@ impl Client {
     /// Whether all is answered, and all answers have left.
     pub fn is_quiet(&self) -> bool {
         self.exclusive.is_none() && self.pending.is_empty() && self.out.is_empty()
+    }
+
+    /// A new number for what it waits for.
+    pub fn next_wait(&mut self) -> u64 {
+        self.last_wait += 1;
+        self.last_wait
     }
 
     /// The number that the next produce request gets.

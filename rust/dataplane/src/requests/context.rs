@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::FetchRequest;
 use pyrklog_wire::produce::ProduceRequest;
 
 use crate::base::clock::Now;
-use crate::base::ids::Token;
+use crate::base::ids::{Place, Token};
 use crate::base::timers::Timers;
 use crate::control::image::Image;
 use crate::control::outbox::Outbox;
@@ -110,6 +111,22 @@ impl Context {
         let image = self.services.image.load();
         if !Arc::ptr_eq(&image, &self.image) {
             self.image = Arc::clone(&image);
+        }
+    }
+
+    /// Where answers for a client go.
+    pub fn place_of(&self, client: &Client) -> Place {
+        Place {
+            thread: self.thread,
+            token: client.token,
+        }
+    }
+
+    /// The error for a partition that this broker does not hold.
+    pub fn why_not_held(&self, topic: &str, index: i32) -> ErrorCode {
+        match self.image.leader(topic, index) {
+            Some(_) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         }
     }
 

@@ -4,13 +4,13 @@ use pyrklog_wire::header::encode_response_header;
 
 use crate::base::ids::RequestId;
 use crate::base::network_event::{Answer, NetworkEvent};
-use crate::control::api::Event;
-use crate::requests::client::{Client, Close, Exclusive};
+
+use crate::requests::client::{Client, Exclusive};
 use crate::requests::context::Context;
 use crate::requests::context::borrow_memory;
-use crate::requests::dispatch::answer_metadata;
-use crate::requests::reply_admission;
+use crate::requests::outcome::Close;
 use crate::requests::services::Services;
+use crate::requests::{admission, metadata};
 
 /// The control plane answers the request under way. An answer to another one is ignored: its
 /// request is gone.
@@ -52,7 +52,7 @@ pub fn reply(
             out.extend_from_slice(&body);
             let ended = client.out.end_frame(frame);
             // The connection holds it from now on: it is never counted by nobody.
-            reply_admission::count(cx, client);
+            admission::count(cx, client);
             drop(held);
             ended
         }
@@ -65,7 +65,7 @@ pub fn reply(
                 ..
             },
             Answer::Resume(errors),
-        ) => answer_metadata(
+        ) => metadata::handle::answer(
             cx,
             client,
             api_version,
@@ -75,16 +75,6 @@ pub fn reply(
         ),
         // `reply` to what needs `resume`, or the other way round: no answer fits.
         _ => Err(Close::Silently),
-    }
-}
-
-/// The client of what is under way on the connection has gone: the control plane learns of it, if
-/// it still works for it.
-pub fn tell_gone(services: &Services, client: &Client) {
-    if let Some(Exclusive::Control { id, .. } | Exclusive::Metadata { id, .. }) = client.exclusive
-        && services.channel.holds(id)
-    {
-        services.events.push(Event::ClientGone { id });
     }
 }
 

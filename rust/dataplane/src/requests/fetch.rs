@@ -27,17 +27,17 @@ use crate::control::api::{CaughtUp, Event};
 use crate::control::policy::{self, Operation, Quota, Resource};
 use crate::replica::partition::Role;
 use crate::replica::replica_selector::nearest;
-use crate::requests::client::{Client, Close, Exclusive};
+use crate::requests::admission;
+use crate::requests::client::{Client, Exclusive};
 use crate::requests::cold_reads::FetchJob;
 use crate::requests::context::Context;
 use crate::requests::context::borrow_memory;
-use crate::requests::dispatch::Step;
-use crate::requests::fetch::delayed::{FetchPart, FetchWork, Terms};
+use crate::requests::fetch::delayed::{FetchParams, FetchPart, FetchWork};
 use crate::requests::fetch::read::{View, end_of_epoch};
 use crate::requests::fetch::session::{FetchContext, Target};
 use crate::requests::heavy;
-use crate::requests::produce::why_not_held;
-use crate::requests::reply_admission;
+use crate::requests::outcome::Close;
+use crate::requests::outcome::Step;
 use crate::storage::log_dir::Partition;
 
 /// Tries to leave waiters before a fetch is answered with what there is: each failure means that
@@ -99,7 +99,7 @@ pub fn handle(
     let (parts, is_to_confirm) = find_parts(cx, client, &context, &asker);
     let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0);
     let max_bytes = bytes(request.max_bytes).min(limit);
-    let terms = Terms {
+    let terms = FetchParams {
         api_version,
         correlation_id,
         replica: asker.replica.0,
@@ -126,12 +126,11 @@ fn admits(cx: &mut Context, client: &mut Client, request: &FetchRequest) -> Resu
         .lock()
         .partitions_of(request.session_id);
     // What a session adds to the memory is bounded with the sessions.
-    let (partitions, each_bytes) = (
-        request.partitions.len(),
-        reply_admission::FETCH_PARTITION_BYTES,
-    );
-    Ok(heavy::admit(cx, client, in_session > heavy::PARTITIONS)
-        && reply_admission::admit_partitions(cx, client, partitions, each_bytes)?)
+    let (partitions, each_bytes) = (request.partitions.len(), admission::FETCH_PARTITION_BYTES);
+    Ok(
+        admission::admit_heavy(cx, client, in_session > heavy::PARTITIONS)
+            && admission::admit_partitions(cx, client, partitions, each_bytes)?,
+    )
 }
 
 /// Who fetches.
@@ -229,7 +228,7 @@ fn find_part(
     let partition = cx
         .held
         .partition(topic, target.partition)
-        .ok_or_else(|| why_not_held(cx, topic, target.partition))?;
+        .ok_or_else(|| cx.why_not_held(topic, target.partition))?;
     if target.id != [0; 16] && partition.topic.id != target.id {
         return Err(ErrorCode::INCONSISTENT_TOPIC_ID);
     }
@@ -326,21 +325,30 @@ fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
 /// Reads; then answers, waits, or hands over to readers.
 fn advance(cx: &mut Context, client: &mut Client, mut work: Box<FetchWork>) -> Result<(), Close> {
     for _ in 0..WAIT_TRIES {
-        let cold = work.read(&cx.services, cx.now.mono_ms);
+        let now_ms = cx.now.mono_ms;
+        let cold = work.read(&cx.services, now_ms);
         let is_under_way = if !cold.is_empty() {
-            work.hand_over(cx, client, cold)
-        } else if work.is_due(cx) || has_ended(client) {
+            let (place, wait) = (cx.place_of(client), client.next_wait());
+            work.hand_over(&cx.services, place, wait, now_ms, cold)
+        } else if work.is_due(now_ms, cx.is_draining) || has_ended(client) {
             break;
         } else {
-            work.begin_wait(cx, client)
+            work.begin_wait(cx.place_of(client), client.next_wait())
         };
         if is_under_way {
-            work.ask_followers(cx);
-            client.exclusive = Some(Exclusive::Fetch(work));
+            work.ask_followers(&mut cx.outbox);
+            keep(cx, client, work);
             return Ok(());
         }
     }
     respond(cx, client, *work)
+}
+
+/// It goes on when one of its partitions has news, readers are done, or its time is over.
+fn keep(cx: &mut Context, client: &mut Client, work: Box<FetchWork>) {
+    cx.timers
+        .want(client.token, work.due_ms(), &mut client.timer_ms);
+    client.exclusive = Some(Exclusive::Fetch(work));
 }
 
 /// The peer sends nothing more, so that it is not kept waiting; its end may have come with the request.
@@ -369,7 +377,7 @@ pub fn wake(
 /// The time of the fetch under way may be over; else notes when it will be.
 pub fn expire(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     if let Some(Exclusive::Fetch(work)) = &mut client.exclusive
-        && work.is_over(cx)
+        && work.is_over(&cx.services.readers, cx.now.mono_ms)
     {
         return finish_waiting(cx, client);
     }
@@ -396,10 +404,10 @@ pub fn finish_reading(cx: &mut Context, client: &mut Client, job: FetchJob) -> R
         return Ok(());
     }
     if let Some(Exclusive::Fetch(mut work)) = client.exclusive.take() {
-        if work.is_due(cx) || has_ended(client) {
+        if work.is_due(cx.now.mono_ms, cx.is_draining) || has_ended(client) {
             respond(cx, client, *work)?;
-        } else if work.begin_wait(cx, client) {
-            client.exclusive = Some(Exclusive::Fetch(work));
+        } else if work.begin_wait(cx.place_of(client), client.next_wait()) {
+            keep(cx, client, work);
         } else {
             advance(cx, client, work)?;
         }
@@ -414,7 +422,7 @@ pub fn abandon(cx: &Context, token: Token, work: FetchWork) {
 }
 
 fn respond(cx: &mut Context, client: &mut Client, mut work: FetchWork) -> Result<(), Close> {
-    work.ask_followers(cx);
+    work.ask_followers(&mut cx.outbox);
     borrow_memory(cx, client);
     policy::charge(&cx.image, &client.principal, Quota::Fetch, work.bytes);
     work.count_throttled(&cx.services, cx.now.mono_ms);

@@ -13,8 +13,6 @@ use std::net::IpAddr;
 
 use crate::base::hash::FastMap;
 use crate::base::ids::Token;
-use crate::requests::client::{Client, Hold};
-use crate::requests::context::Context;
 
 /// A request of more bytes than this counts as long, unless the bytes are records.
 pub const FRAME_BYTES: usize = 64 * 1024;
@@ -62,12 +60,20 @@ impl Heavy {
         self.clients.pop()
     }
 
-    fn wait(&mut self, client: &Client) {
-        if client.is_broker {
-            self.brokers.push_back(client.token);
+    /// A connection waits for its turn.
+    pub fn wait(&mut self, is_broker: bool, host: IpAddr, token: Token) {
+        if is_broker {
+            self.brokers.push_back(token);
         } else {
-            self.clients.push(client.host, client.token);
+            self.clients.push(host, token);
         }
+    }
+
+    /// Whether it is a connection's turn, which is used from now on.
+    pub fn begin(&mut self, token: Token) -> bool {
+        let is_its = self.turn_of == Some(token);
+        self.is_begun |= is_its;
+        is_its
     }
 
     /// A request was worked on: if it was a long one, that was it for this turn.
@@ -118,21 +124,6 @@ impl ByHost {
         }
         token
     }
-}
-
-/// Whether a request may go on that takes long if `is_heavy`; else its connection is held until it
-/// is its turn.
-pub fn admit(cx: &mut Context, client: &mut Client, is_heavy: bool) -> bool {
-    if !is_heavy {
-        return true;
-    }
-    if cx.heavy.turn_of == Some(client.token) {
-        cx.heavy.is_begun = true;
-        return true;
-    }
-    client.hold = Some(Hold::Heavy);
-    cx.heavy.wait(client);
-    false
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //! Where this broker may have been led around, the end that it knows is not the latest: its followers
 //! confirm that it leads first (docs/cluster.md, section 7), or the client is to try again.
 
+pub mod delayed;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -19,88 +21,26 @@ use pyrklog_wire::list_offsets::{
 };
 
 use crate::base::clock::mono_ms;
-use crate::base::ids::{DEBUGGING_REPLICA_ID, Place, Token};
-use crate::base::mailbox::Mailbox;
+use crate::base::ids::{DEBUGGING_REPLICA_ID, Place};
 use crate::control::policy::{self, Operation, Resource};
-use crate::replica::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter};
-use crate::requests::client::{Client, Close, Exclusive};
-use crate::requests::cold_reads::{ReadTicket, Reading};
+use crate::replica::partition::DoubtWaiter;
+use crate::requests::admission;
+use crate::requests::client::{Client, Exclusive};
+use crate::requests::cold_reads::Reading;
 use crate::requests::context::Context;
 use crate::requests::context::borrow_memory;
-use crate::requests::dispatch::Step;
-use crate::requests::produce::why_not_held;
-use crate::requests::reply_admission;
+use crate::requests::list_offsets::delayed::{
+    Doubtful, ListOffsetsWork, LookUpJob, Query, answer, not_available,
+};
+use crate::requests::outcome::Close;
+use crate::requests::outcome::Step;
 use crate::storage::log_dir::Partition;
-use crate::storage::reader_queue::{Desk, Job};
 
 /// The replica id of a consumer; any other one sees to the log's end.
 const CONSUMER_REPLICA_ID: i32 = -1;
 
 /// How long look-ups may take; clients give a request up after 30 s.
 const LOOK_UP_MAX_MS: i64 = 15_000;
-
-/// The version from which OFFSET_NOT_AVAILABLE says "try again" (KIP-207).
-const NOT_AVAILABLE_SINCE: i16 = 5;
-
-/// A request with its answers so far. Those of look-ups that are due hold an error until they come.
-#[derive(Debug)]
-pub struct ListOffsetsWork {
-    api_version: i16,
-    correlation_id: i32,
-    /// When it is answered with what there is; monotonic milliseconds.
-    pub deadline_ms: i64,
-    topics: Vec<(String, Vec<ListOffsetsPartitionResponse>)>,
-    reading: Reading,
-    isolation: Isolation,
-    /// Followers answer none but those that compare replicas.
-    of_leader_only: bool,
-    asked_ms: i64,
-    /// What waits for its followers; the last one is looked at first.
-    doubtful: Vec<Doubtful>,
-}
-
-/// The latest offset of a partition, for which its followers have to confirm that this broker leads.
-#[derive(Debug)]
-struct Doubtful {
-    held: Arc<Partition>,
-    topic: usize,
-    partition: usize,
-    current_leader_epoch: i32,
-}
-
-/// Look-ups of one request in one log directory.
-#[derive(Debug)]
-pub struct LookUpJob {
-    /// Whose they are.
-    pub ticket: ReadTicket,
-    queries: Vec<Query>,
-    /// Takes it back to its connection.
-    mailbox: Arc<dyn Mailbox<Box<LookUpJob>>>,
-}
-
-impl Job for LookUpJob {
-    fn run(mut self: Box<Self>, desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
-        self.look_up(desk);
-        let mailbox = Arc::clone(&self.mailbox);
-        mailbox.post(self.ticket.place, self);
-    }
-
-    fn is_abandoned(&self) -> bool {
-        self.ticket.is_abandoned()
-    }
-}
-
-#[derive(Debug)]
-struct Query {
-    topic: usize,
-    partition: usize,
-    dir: usize,
-    time: TimeQuery,
-    /// See [`Found::Later`].
-    shows_less: bool,
-    /// "Try again" at first.
-    answer: ListOffsetsPartitionResponse,
-}
 
 /// What one partition gives at once.
 enum Found {
@@ -133,8 +73,8 @@ pub fn handle(
     let request = ListOffsetsRequest::decode(&frame[body_start..], api_version)
         .map_err(|error| Close::Protocol(format!("ListOffsets v{api_version}: {error}")))?;
     let partitions = request.topics.iter().map(|topic| topic.partitions.len());
-    let each_bytes = reply_admission::OTHER_PARTITION_BYTES;
-    if !reply_admission::admit_partitions(cx, client, partitions.sum(), each_bytes)? {
+    let each_bytes = admission::OTHER_PARTITION_BYTES;
+    if !admission::admit_partitions(cx, client, partitions.sum(), each_bytes)? {
         return Ok(Step::Wait);
     }
     client.last_wait += 1;
@@ -153,7 +93,11 @@ pub fn handle(
     };
     let queries = look_all(cx, client, &request, &mut work);
     hand_over(cx, client, &mut work, queries);
-    work.ask_followers(cx, client.token, client.last_wait, &work.doubtful);
+    let waiter = DoubtWaiter {
+        place: cx.place_of(client),
+        wait: client.last_wait,
+    };
+    work.ask_followers(waiter, &work.doubtful, &mut cx.outbox);
     work.take_confirmed();
     if work.is_done() {
         work.forget_doubts(client.token);
@@ -281,7 +225,7 @@ fn look(
     let partition = cx
         .held
         .partition(topic, wanted.index)
-        .ok_or_else(|| why_not_held(cx, topic, wanted.index))?;
+        .ok_or_else(|| cx.why_not_held(topic, wanted.index))?;
     let mut state = partition.lock();
     state.shown_in(wanted.current_leader_epoch, work.of_leader_only)?;
     // What the leader of an earlier epoch has shown may lie above the high watermark.
@@ -325,140 +269,6 @@ fn look(
     }
 }
 
-fn answer(
-    index: i32,
-    query: &TimeQuery,
-    wait: Wait,
-) -> Result<ListOffsetsPartitionResponse, ReadError> {
-    let mut answer = ListOffsetsPartitionResponse::none(index, ErrorCode::NONE);
-    if let Some(found) = query.resolve(wait)? {
-        answer.timestamp = found.timestamp;
-        answer.offset = found.offset;
-        answer.leader_epoch = found.leader_epoch;
-    }
-    Ok(answer)
-}
-
-/// "Try again", in the words of the request's version.
-fn not_available(api_version: i16) -> ErrorCode {
-    if api_version >= NOT_AVAILABLE_SINCE {
-        ErrorCode::OFFSET_NOT_AVAILABLE
-    } else {
-        ErrorCode::LEADER_NOT_AVAILABLE
-    }
-}
-
-impl ListOffsetsWork {
-    /// The answer while nothing is found yet.
-    fn not_in_time(&self, index: i32) -> ListOffsetsPartitionResponse {
-        ListOffsetsPartitionResponse::none(index, not_available(self.api_version))
-    }
-
-    fn is_done(&self) -> bool {
-        self.reading.is_done() && self.doubtful.is_empty()
-    }
-
-    /// When to answer with what there is.
-    pub fn due_ms(&self) -> i64 {
-        match self.doubtful.is_empty() {
-            true => self.deadline_ms,
-            false => self.deadline_ms.min(self.asked_ms + CONFIRMED_WITHIN_MS),
-        }
-    }
-
-    /// Leaves a waiter at each of these, and asks their followers.
-    fn ask_followers(&self, cx: &mut Context, token: Token, wait: u64, doubtful: &[Doubtful]) {
-        let place = Place {
-            thread: cx.thread,
-            token,
-        };
-        let waiter = DoubtWaiter { place, wait };
-        for one in doubtful {
-            let mut state = one.held.lock();
-            state.ask_followers_for(waiter, self.asked_ms, &mut cx.outbox);
-        }
-    }
-
-    /// Answers what is in doubt no longer. Each one that is brings the request here, so that it is enough to
-    /// look at the last.
-    fn take_confirmed(&mut self) {
-        while let Some(last) = self.doubtful.last() {
-            let Some(answer) = self.look_again(last) else {
-                return;
-            };
-            self.topics[last.topic].1[last.partition] = answer;
-            self.doubtful.pop();
-        }
-    }
-
-    /// `None` while it is in doubt.
-    fn look_again(&self, one: &Doubtful) -> Option<ListOffsetsPartitionResponse> {
-        let index = one.held.index;
-        let failed = |error| Some(ListOffsetsPartitionResponse::none(index, error));
-        let mut state = one.held.lock();
-        if let Err(error) = state.led_in(one.current_leader_epoch) {
-            return failed(error);
-        }
-        if state.is_in_doubt(self.asked_ms) {
-            return None;
-        }
-        if !state.knows_latest() {
-            return failed(not_available(self.api_version));
-        }
-        let log = state.led().ok()?;
-        let query = log.offset_for_time(TimeSpec::Latest, self.isolation);
-        drop(state);
-        match answer(index, &query, Wait::Nowait) {
-            Ok(answer) => Some(answer),
-            Err(_) => failed(not_available(self.api_version)),
-        }
-    }
-
-    /// Nobody waits for followers any more.
-    pub fn forget_doubts(&self, token: Token) {
-        for one in &self.doubtful {
-            one.held.lock().remove_doubt_waiter(token);
-        }
-    }
-
-    /// Partitions that were asked about.
-    pub fn partition_count(&self) -> usize {
-        let topics = self.topics.iter();
-        topics.map(|(_, partitions)| partitions.len()).sum()
-    }
-
-    /// Takes what a reader found; true once everything is back.
-    fn take_back(&mut self, job: &LookUpJob) -> bool {
-        if !self.reading.take_back(&job.ticket) {
-            return false;
-        }
-        for query in &job.queries {
-            self.topics[query.topic].1[query.partition] = query.answer;
-        }
-        self.is_done()
-    }
-}
-
-impl LookUpJob {
-    /// Does the look-ups; waits for the disk.
-    pub fn look_up(&mut self, desk: &Desk<'_>) {
-        for query in &mut self.queries {
-            if self.ticket.is_abandoned() {
-                return;
-            }
-            self.ticket.step(desk);
-            let index = query.answer.index;
-            let found = answer(index, &query.time, Wait::Blocking).unwrap_or_else(|_| {
-                ListOffsetsPartitionResponse::none(index, ErrorCode::KAFKA_STORAGE_ERROR)
-            });
-            let is_missing = found.error_code == ErrorCode::NONE && found.offset < 0;
-            if !(is_missing && query.shows_less) {
-                query.answer = found;
-            }
-        }
-    }
-}
-
 /// A reader has looked up times.
 pub fn finish_look_up(cx: &mut Context, client: &mut Client, job: &LookUpJob) -> Result<(), Close> {
     let is_whole = match &mut client.exclusive {
@@ -485,7 +295,12 @@ pub fn wake(cx: &mut Context, client: &mut Client, wait: u64) -> Result<(), Clos
     }
     // What it was woken for may have begun anew, in another epoch.
     let last = work.doubtful.len().saturating_sub(1);
-    work.ask_followers(cx, client.token, wait, &work.doubtful[last..]);
+    let place = Place {
+        thread: cx.thread,
+        token: client.token,
+    };
+    let waiter = DoubtWaiter { place, wait };
+    work.ask_followers(waiter, &work.doubtful[last..], &mut cx.outbox);
     Ok(())
 }
 

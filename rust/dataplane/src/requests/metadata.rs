@@ -6,6 +6,8 @@
 //! taken for dead before the controller says so. Version 0 leaves replicas out that cannot be
 //! reached and says REPLICA_NOT_AVAILABLE.
 
+pub mod handle;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -115,7 +117,7 @@ pub fn reply_bytes(image: &Image, body: &[u8], version: i16) -> Result<usize, De
 
 /// Who asks, and what is known beside the image.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
+pub struct ClientContext<'a> {
     /// The client's listener: it gets the endpoints of that.
     pub listener: &'a str,
     /// Cluster id.
@@ -134,7 +136,7 @@ pub fn answer(
     image: &Image,
     body: &[u8],
     version: i16,
-    asker: Asker<'_>,
+    client: ClientContext<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), DecodeError> {
     let request = MetadataRequest::decode(body, version)?;
@@ -146,13 +148,13 @@ pub fn answer(
     let view = View::new(
         image,
         version,
-        asker,
+        client,
         request.include_topic_authorized_operations,
     );
     let head = MetadataHead {
         throttle_ms: 0,
-        brokers: image.endpoints(asker.listener).collect(),
-        cluster_id: Some(asker.cluster_id),
+        brokers: image.endpoints(client.listener).collect(),
+        cluster_id: Some(client.cluster_id),
         controller_id: image.controller_id(),
     };
     let count = match &asked {
@@ -264,20 +266,25 @@ fn failed(name: Option<&str>, error_code: ErrorCode) -> MetadataTopic<'_> {
 struct View<'a> {
     image: &'a Image,
     version: i16,
-    asker: Asker<'a>,
+    client: ClientContext<'a>,
     /// Ids of the live brokers that the client can reach, ascending.
     reachable: Vec<i32>,
     topic_operations: i32,
 }
 
 impl<'a> View<'a> {
-    fn new(image: &'a Image, version: i16, asker: Asker<'a>, with_operations: bool) -> Self {
+    fn new(
+        image: &'a Image,
+        version: i16,
+        client: ClientContext<'a>,
+        with_operations: bool,
+    ) -> Self {
         View {
             image,
             version,
-            asker,
+            client,
             reachable: image
-                .endpoints(asker.listener)
+                .endpoints(client.listener)
                 .map(|end| end.node_id)
                 .collect(),
             topic_operations: if with_operations {
@@ -295,7 +302,7 @@ impl<'a> View<'a> {
         if let Some(topic) = self.image.topic(name) {
             return self.known(topic);
         }
-        let told = self.asker.errors.iter().find(|(topic, _)| topic == name);
+        let told = self.client.errors.iter().find(|(topic, _)| topic == name);
         let error_code = match told {
             Some((_, code)) => ErrorCode(*code),
             None if is_legal_topic_name(name) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
@@ -336,7 +343,7 @@ impl<'a> View<'a> {
     }
 
     fn is_absent(&self, broker: i32) -> bool {
-        self.asker.absent.contains(&broker)
+        self.client.absent.contains(&broker)
     }
 
     fn partition(&self, partition: &'a PartitionImage) -> MetadataPartition<'a> {

@@ -8,11 +8,11 @@ use pyrklog_wire::offset_for_leader_epoch::{
 };
 
 use crate::control::policy::{self, Operation, Resource};
-use crate::requests::client::{Client, Close};
+use crate::requests::admission;
+use crate::requests::client::Client;
 use crate::requests::context::Context;
-use crate::requests::dispatch::Step;
-use crate::requests::produce::why_not_held;
-use crate::requests::reply_admission;
+use crate::requests::outcome::Close;
+use crate::requests::outcome::Step;
 
 /// Serves a request.
 pub fn handle(
@@ -31,8 +31,8 @@ pub fn handle(
         Close::Protocol(format!("OffsetForLeaderEpoch v{api_version}: {error}"))
     })?;
     let partitions = request.topics.iter().map(|topic| topic.partitions.len());
-    let each_bytes = reply_admission::OTHER_PARTITION_BYTES;
-    if !reply_admission::admit_partitions(cx, client, partitions.sum(), each_bytes)? {
+    let each_bytes = admission::OTHER_PARTITION_BYTES;
+    if !admission::admit_partitions(cx, client, partitions.sum(), each_bytes)? {
         return Ok(Step::Wait);
     }
     let mut topics = Vec::with_capacity(request.topics.len());
@@ -89,7 +89,7 @@ fn look(
     let partition = cx
         .held
         .partition(topic, wanted.index)
-        .ok_or_else(|| why_not_held(cx, topic, wanted.index))?;
+        .ok_or_else(|| cx.why_not_held(topic, wanted.index))?;
     let mut state = partition.lock();
     let log = state.led_in(wanted.current_leader_epoch)?;
     Ok(log.end_offset_for_epoch(wanted.leader_epoch))

@@ -12,7 +12,7 @@ use pyrklog_arena::{Arena, Guard};
 use pyrklog_log::{DiskFile, SegmentBytes};
 
 use crate::base::ids::QueueId;
-use crate::requests::client::Close;
+use crate::requests::outcome::Close;
 
 /// Bytes of one file, to be sent as they are.
 #[derive(Clone, Debug)]

@@ -7,14 +7,18 @@
 
 pub mod back_pressure;
 pub mod delayed;
+pub mod inline_validation;
 pub mod old_versions;
+pub mod parked;
 pub mod refused_batches;
 pub mod reply;
+pub mod validating;
 pub mod validators;
 pub mod verdicts;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(feature = "sim")]
+use std::sync::atomic::AtomicBool;
 
 use pyrklog_log::producer_state::ProducerError;
 use pyrklog_log::validate::{Rules, validate_produce};
@@ -26,24 +30,20 @@ use pyrklog_wire::produce::ProduceRequest;
 use crate::base::ids::Place;
 use crate::control::policy::{self, Operation, Quota, Resource};
 use crate::replica::partition::{PartitionState, ProduceWaiter, WaitFor};
-use crate::requests::client::{Client, Close, Exclusive};
+use crate::requests::admission;
+use crate::requests::client::{Client, Exclusive};
 use crate::requests::context::Context;
-use crate::requests::dispatch::Step;
 use crate::requests::heavy;
+use crate::requests::outcome::Close;
+use crate::requests::outcome::Step;
 use crate::requests::produce::delayed::{Due, Item, Outcome, PendingProduce, Refusal};
+use crate::requests::produce::inline_validation::Looked;
 use crate::requests::produce::refused_batches::{At, ProducerBatch};
+use crate::requests::produce::validating::{ProduceParams, Validating};
 use crate::requests::produce::validators::ValidateJob;
-use crate::requests::produce::verdicts::{Looked, ToValidate};
-use crate::requests::reply_admission;
+use crate::requests::produce::verdicts::ToValidate;
 use crate::storage::log_dir::Partition;
 use crate::storage::muted_queue::Admission;
-
-/// The least time to wait for this broker's own write, whatever the client's time-out: Kafka does
-/// not wait at all there, so a time-out would tell of a failure where there is none.
-const ACK_MIN_WAIT_MS: i64 = 1000;
-
-/// The same for acks=1, which Kafka never times out.
-const ACK_LEADER_MIN_WAIT_MS: i64 = 30_000;
 
 /// The version from which a transaction's failure may be answered with TRANSACTION_ABORTABLE
 /// (KIP-890).
@@ -54,48 +54,6 @@ const KEPT_VERDICTS_MAX: usize = 256;
 
 /// The client id that may write to internal topics, as in Kafka.
 pub const ADMIN_CLIENT_ID: &str = "__admin_client";
-
-/// The parts of a request that its partitions need.
-#[derive(Clone, Copy, Debug)]
-struct Terms {
-    api_version: i16,
-    correlation_id: i32,
-    acks: i16,
-    has_transactional_id: bool,
-    may_write_internal: bool,
-    place: Place,
-    sequence: u64,
-    /// When it came, and how long it may take; ms.
-    since_ms: i64,
-    patience_ms: i64,
-    /// Its batches were validated some time ago.
-    is_late: bool,
-}
-
-impl Terms {
-    /// How long to wait for acknowledgements at least.
-    fn least_ms(&self) -> i64 {
-        if self.acks == 1 {
-            ACK_LEADER_MIN_WAIT_MS
-        } else {
-            ACK_MIN_WAIT_MS
-        }
-    }
-}
-
-/// A request whose batches are validated elsewhere, as its connection knows it.
-#[derive(Debug)]
-pub struct Validating {
-    wait: u64,
-    terms: Terms,
-    is_abandoned: Arc<AtomicBool>,
-}
-
-impl Drop for Validating {
-    fn drop(&mut self) {
-        self.is_abandoned.store(true, Ordering::Relaxed);
-    }
-}
 
 /// What is kept of a request's header.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +80,7 @@ pub fn handle(
     let result = match request.decode(frame, arrival.body_start, api_version) {
         Err(error) => Err(Close::Protocol(format!("Produce v{api_version}: {error}"))),
         Ok(()) => {
-            let mut terms = Terms {
+            let mut params = ProduceParams {
                 api_version,
                 correlation_id: arrival.correlation_id,
                 acks: request.acks,
@@ -137,9 +95,9 @@ pub fn handle(
                 patience_ms: 0,
                 is_late: false,
             };
-            terms.patience_ms = i64::from(request.timeout_ms).max(terms.least_ms());
+            params.patience_ms = i64::from(request.timeout_ms).max(params.least_ms());
             request.merge_repeated(frame);
-            serve(cx, client, &request, frame, terms)
+            serve(cx, client, &request, frame, params)
         }
     };
     cx.produce_request = request;
@@ -152,16 +110,16 @@ fn serve(
     client: &mut Client,
     request: &ProduceRequest,
     frame: &mut [u8],
-    terms: Terms,
+    params: ProduceParams,
 ) -> Result<Step, Close> {
     let partitions = request.partitions.len();
-    let may_begin = heavy::admit(cx, client, partitions > heavy::PARTITIONS);
-    let each_bytes = reply_admission::OTHER_PARTITION_BYTES;
-    if !may_begin || !reply_admission::admit_partitions(cx, client, partitions, each_bytes)? {
+    let may_begin = admission::admit_heavy(cx, client, partitions > heavy::PARTITIONS);
+    let each_bytes = admission::OTHER_PARTITION_BYTES;
+    if !may_begin || !admission::admit_partitions(cx, client, partitions, each_bytes)? {
         return Ok(Step::Wait);
     }
     find_targets(cx, request, frame);
-    let admission = back_pressure::admit(cx, client, frame.len(), terms.patience_ms);
+    let admission = back_pressure::admit(cx, client, frame.len(), params.patience_ms);
     if admission == Admission::Later {
         return Ok(Step::Wait);
     }
@@ -170,12 +128,13 @@ fn serve(
     let is_refused = admission == Admission::Refused;
     client.is_closing = is_refused && back_pressure::has_producer_id(request, frame);
     if !is_refused
-        && let Looked::Remaining(remaining) = verdicts::look(cx, request, frame, terms.api_version)
-        && hand_over(cx, client, request, frame, terms, remaining)
+        && let Looked::Remaining(remaining) =
+            inline_validation::look(cx, request, frame, params.api_version)
+        && hand_over(cx, client, request, frame, params, remaining)
     {
         return Ok(Step::Taken);
     }
-    append_all(cx, client, request, frame, terms, is_refused)
+    append_all(cx, client, request, frame, params, is_refused)
 }
 
 /// Gives a request to the validators; false where it can be appended, or refused, at once.
@@ -184,7 +143,7 @@ fn hand_over(
     client: &mut Client,
     request: &ProduceRequest,
     frame: &mut [u8],
-    terms: Terms,
+    params: ProduceParams,
     remaining: Vec<(usize, Rules)>,
 ) -> bool {
     let first = remaining.first().map_or(0, |(position, _)| *position);
@@ -192,7 +151,7 @@ fn hand_over(
     client.last_wait += 1;
     let wait = client.last_wait;
     let work = Box::new(ToValidate {
-        place: terms.place,
+        place: params.place,
         wait,
         request: request.clone(),
         frame: frame.to_vec(),
@@ -211,7 +170,7 @@ fn hand_over(
         Ok(is_abandoned) => {
             client.exclusive = Some(Exclusive::Validating(Box::new(Validating {
                 wait,
-                terms,
+                params,
                 is_abandoned,
             })));
             true
@@ -219,7 +178,7 @@ fn hand_over(
         Err(refused) => {
             let work = *refused;
             cx.verdicts = work.verdicts;
-            verdicts::refuse(cx, &work.remaining);
+            inline_validation::refuse(cx, &work.remaining);
             // What comes after a refused batch must not overtake it.
             client.is_closing = back_pressure::has_producer_id(request, frame);
             false
@@ -234,18 +193,18 @@ pub fn finish_validating(
     job: ValidateJob,
 ) -> Result<(), Close> {
     let mut work = *job.work;
-    let terms = match &client.exclusive {
-        Some(Exclusive::Validating(validating)) if validating.wait == work.wait => Terms {
+    let params = match &client.exclusive {
+        Some(Exclusive::Validating(validating)) if validating.wait == work.wait => ProduceParams {
             sequence: client.next_sequence(),
             is_late: true,
-            ..validating.terms
+            ..validating.params
         },
         _ => return Ok(()),
     };
     client.exclusive = None;
     find_targets(cx, &work.request, &work.frame);
     cx.verdicts = work.verdicts;
-    let result = append_all(cx, client, &work.request, &mut work.frame, terms, false);
+    let result = append_all(cx, client, &work.request, &mut work.frame, params, false);
     cx.targets.clear();
     result.map(|_| ())
 }
@@ -256,27 +215,27 @@ fn append_all(
     client: &mut Client,
     request: &ProduceRequest,
     frame: &mut [u8],
-    terms: Terms,
+    params: ProduceParams,
     is_refused: bool,
 ) -> Result<Step, Close> {
     let mut produce = cx.take_produce();
     // What is appended late still has the least time to be acknowledged.
-    let least_ms = cx.now.mono_ms + terms.least_ms();
-    let deadline_ms = (terms.since_ms + terms.patience_ms).max(least_ms);
-    produce.reset(terms.api_version, terms.correlation_id, deadline_ms);
+    let least_ms = cx.now.mono_ms + params.least_ms();
+    let deadline_ms = (params.since_ms + params.patience_ms).max(least_ms);
+    produce.reset(params.api_version, params.correlation_id, deadline_ms);
     for position in 0..request.partitions.len() {
         let item = Item::of(request, position);
         let target = cx.targets[position].take();
         let mut answer = produce.begin_answer(target.as_deref(), item, frame);
         let outcome = match &target {
-            None => Err(why_not_held(cx, &answer.topic, item.wanted.index).into()),
+            None => Err(cx.why_not_held(&answer.topic, item.wanted.index).into()),
             Some(partition) if !may_write(cx, client, partition) => {
                 Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED.into())
             }
             Some(_) if is_refused => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
             Some(partition) => {
                 let records_max = produce.record_errors_left();
-                append(cx, client, partition, item, frame, terms, records_max)
+                append(cx, client, partition, item, frame, params, records_max)
             }
         };
         match &outcome {
@@ -288,7 +247,7 @@ fn append_all(
     }
     cx.verdicts.clear();
     cx.verdicts.shrink_to(KEPT_VERDICTS_MAX);
-    answer_when_due(cx, client, produce, terms.acks)
+    answer_when_due(cx, client, produce, params.acks)
 }
 
 /// The batch of `item` was refused with `error`: those behind it may be refused alike.
@@ -353,14 +312,6 @@ fn may_write(cx: &Context, client: &Client, partition: &Partition) -> bool {
     policy::authorize(&cx.image, &client.principal, Operation::Write, resource)
 }
 
-/// The error for a partition that this broker does not hold.
-pub fn why_not_held(cx: &Context, topic: &str, index: i32) -> ErrorCode {
-    match cx.image.leader(topic, index) {
-        Some(_) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
-        None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-    }
-}
-
 /// Validates outside the partition's mutex, appends under it, and leaves a waiter where the
 /// acknowledgement is due later.
 fn append(
@@ -369,13 +320,13 @@ fn append(
     partition: &Arc<Partition>,
     item: Item<'_>,
     frame: &mut [u8],
-    terms: Terms,
+    params: ProduceParams,
     record_errors_max: usize,
 ) -> Outcome {
-    if !(-1..=1).contains(&terms.acks) {
+    if !(-1..=1).contains(&params.acks) {
         return Err(ErrorCode::INVALID_REQUIRED_ACKS.into());
     }
-    if partition.topic.internal && !terms.may_write_internal {
+    if partition.topic.internal && !params.may_write_internal {
         let message = format!(
             "Cannot append to the internal topic {}.",
             partition.topic.name
@@ -393,25 +344,25 @@ fn append(
             refusal
         })?,
         None => {
-            let mut rules = Rules::new(&partition.topic.settings().log, terms.api_version);
+            let mut rules = Rules::new(&partition.topic.settings().log, params.api_version);
             rules.record_errors_max = record_errors_max;
             validate_produce(records, &rules, cx.now.wall_ms).map_err(|error| *error)?
         }
     };
-    check_transaction(&validated.info, terms)?;
+    check_transaction(&validated.info, params)?;
     let mut rewritten = validated.rewritten.take();
     let batch = match &mut rewritten {
         Some(bytes) => bytes.as_mut_slice(),
         None => &mut records[..validated.info.size_bytes],
     };
-    if terms.is_late {
+    if params.is_late {
         validated.set_time(batch, cx.now.wall_ms);
     }
     let info = &validated.info;
     let topic = &partition.topic.name;
     let refused_before = client.refused.before(topic, item.wanted.index, info);
     let index = item.position as u32;
-    let (appended, due) = append_locked(partition, batch, info, index, terms, refused_before, cx)?;
+    let (appended, due) = append_locked(partition, batch, info, index, params, refused_before, cx)?;
     cx.statistics
         .produced_bytes
         .add(appended.appended_bytes as u64);
@@ -425,14 +376,14 @@ fn append_locked(
     batch: &mut [u8],
     info: &BatchInfo,
     index: u32,
-    terms: Terms,
+    params: ProduceParams,
     refused_before: Option<ErrorCode>,
     cx: &mut Context,
 ) -> Outcome {
     let mut state = partition.lock();
     let leader_epoch = state.leader_epoch;
     state.led()?;
-    if terms.acks == -1 && !state.has_min_isr() {
+    if params.acks == -1 && !state.has_min_isr() {
         let (count, min_isr) = (state.isr.len(), state.min_isr());
         let message = format!("{count} in-sync replicas; min.insync.replicas asks for {min_isr}");
         return Err(Refusal::with(ErrorCode::NOT_ENOUGH_REPLICAS, message));
@@ -443,7 +394,7 @@ fn append_locked(
         let message = "The producer's batch before this one was refused.";
         return Err(Refusal::with(error, message));
     }
-    let waits_for = match terms.acks {
+    let waits_for = match params.acks {
         0 => None,
         1 => Some(WaitFor::Gate),
         _ => Some(WaitFor::Replication),
@@ -456,10 +407,10 @@ fn append_locked(
     let due = waits_for.and_then(|what| {
         let waiter = ProduceWaiter {
             end_offset: appended.last_offset + 1,
-            thread: terms.place.thread as u32,
+            thread: params.place.thread as u32,
             index,
-            token: terms.place.token,
-            sequence: terms.sequence,
+            token: params.place.token,
+            sequence: params.sequence,
         };
         let batch = ProducerBatch::of(info);
         let due = Due {
@@ -475,14 +426,14 @@ fn append_locked(
 
 /// Transactional batches need a coordinator that has added the partition to the transaction;
 /// there is none, so the answer is that of a partition which was never added.
-fn check_transaction(info: &BatchInfo, terms: Terms) -> Result<(), Refusal> {
+fn check_transaction(info: &BatchInfo, params: ProduceParams) -> Result<(), Refusal> {
     if !info.is_transactional {
         return Ok(());
     }
-    if !terms.has_transactional_id {
+    if !params.has_transactional_id {
         return Err(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED.into());
     }
-    let error = if terms.api_version >= ABORTABLE_SINCE {
+    let error = if params.api_version >= ABORTABLE_SINCE {
         ErrorCode::TRANSACTION_ABORTABLE
     } else {
         ErrorCode::INVALID_TXN_STATE

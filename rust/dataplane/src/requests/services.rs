@@ -17,7 +17,7 @@ use crate::control::request_channel::{RequestChannel, Waiting};
 use crate::replica::unreachable_leaders::UnreachableLeaders;
 use crate::requests::cold_reads::FetchJob;
 use crate::requests::fetch::session::SessionCache;
-use crate::requests::list_offsets::LookUpJob;
+use crate::requests::list_offsets::delayed::LookUpJob;
 use crate::requests::produce::refused_batches::RefusedRoom;
 use crate::requests::produce::validators::{ValidateJob, Validators};
 use crate::storage::log_dir::Partition;

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
 use pyrklog_log::disk::LogDirKey;
 use pyrklog_wire::ErrorCode;
@@ -129,15 +128,6 @@ impl LogManager {
     /// Whether the plane ends.
     pub fn is_ending(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
-    }
-
-    /// Waits a moment for what the writers have in hand.
-    pub fn await_writers(self: &Arc<Self>, moment: Duration) {
-        #[cfg(feature = "sim")]
-        if self.is_by_hand() {
-            return crate::storage::writer::by_hand::write_all(self);
-        }
-        std::thread::sleep(moment);
     }
 
     /// Whether a simulation drives the plane.

@@ -12,8 +12,8 @@ use crate::net::connection::Connection;
 use crate::net::connection_limits::NewConnection;
 use crate::net::message::Message;
 use crate::net::{connection_timeouts, output};
-use crate::requests::client::{Close, Hold};
 use crate::requests::context::Context;
+use crate::requests::outcome::{Close, Hold};
 use crate::requests::{control_replies, fetch, list_offsets, produce};
 
 impl NetworkThread {

@@ -1,7 +1,6 @@
 //! Fetches that wait for a partition.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 
 use pyrklog_log::Isolation;
 
@@ -9,25 +8,7 @@ use super::PartitionState;
 use crate::base::ids::Token;
 use crate::base::network_event::NetworkEvent;
 use crate::control::outbox::Outbox;
-
-/// A fetch that found too little, as one of its partitions knows it.
-#[derive(Debug)]
-pub struct FetchWaiter {
-    /// Network thread.
-    pub thread: u32,
-    /// Connection.
-    pub token: Token,
-    /// Number of the wait on its connection.
-    pub wait: u64,
-    /// What the fetch may see.
-    pub isolation: Isolation,
-    /// It sees to the log's end, and is to hear of the high watermark, too.
-    pub notify_high_watermark: bool,
-    /// The segment in which it could see last; a later one makes it look again.
-    pub bound_segment: Option<i64>,
-    /// Bytes that the fetch still lacks, over all of its partitions.
-    pub missing_bytes: Arc<AtomicI64>,
-}
+use crate::replica::waiters::FetchWaiter;
 
 impl PartitionState {
     /// Adds a fetch that waits; one of the same connection is replaced.

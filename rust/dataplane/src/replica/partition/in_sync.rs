@@ -3,12 +3,13 @@
 use pyrklog_log::{Isolation, Log};
 
 use super::{PartitionState, Role};
-use crate::base::ids::{Place, Token};
+use crate::base::ids::Token;
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::base::network_event::NetworkEvent;
 use crate::control::outbox::Outbox;
 use crate::replica::replica_progress::{Follower, NEVER_MS};
 use crate::replica::replica_selector::Candidate;
+use crate::replica::waiters::DoubtWaiter;
 
 /// How long a confirmation holds. A leader that nobody hears is led around after 250 ms at the
 /// earliest (docs/cluster.md, section 7).
@@ -41,15 +42,6 @@ pub struct Fetched {
     pub confirms: bool,
     /// All in-sync followers have.
     pub ends_doubt: bool,
-}
-
-/// A request that waits for followers to confirm that this broker leads.
-#[derive(Clone, Copy, Debug)]
-pub struct DoubtWaiter {
-    /// Its connection.
-    pub place: Place,
-    /// Number of the wait on the connection.
-    pub wait: u64,
 }
 
 impl PartitionState {

@@ -9,10 +9,9 @@ use pyrklog_wire::ErrorCode;
 
 use crate::base::ids::{Place, QueueId, Token};
 use crate::control::api::ReadPath;
+use crate::control::outbox::Outbox;
 use crate::replica::partition::{CONFIRMED_WITHIN_MS, FetchWaiter};
-use crate::requests::client::Client;
 use crate::requests::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
-use crate::requests::context::Context;
 use crate::requests::fetch::read::{PartitionRead, View, bound, read_partition, redirect};
 use crate::requests::fetch::session::FetchContext;
 use crate::requests::services::Services;
@@ -64,7 +63,7 @@ pub struct FetchWork {
 
 /// What a fetch request asks for, besides its partitions.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct FetchParams {
     /// API version.
     pub api_version: i16,
     /// For the response header.
@@ -122,24 +121,29 @@ fn spans_dirs(parts: &[FetchPart]) -> bool {
 
 impl FetchWork {
     /// A request that arrived now.
-    pub fn new(terms: Terms, context: FetchContext, parts: Vec<FetchPart>, now_ms: i64) -> Self {
+    pub fn new(
+        params: FetchParams,
+        context: FetchContext,
+        parts: Vec<FetchPart>,
+        now_ms: i64,
+    ) -> Self {
         FetchWork {
-            api_version: terms.api_version,
-            correlation_id: terms.correlation_id,
+            api_version: params.api_version,
+            correlation_id: params.correlation_id,
             context,
             bytes: 0,
             available_bytes: 0,
             is_behind: false,
-            replica: terms.replica,
-            view: terms.view,
-            notify_high_watermark: terms.notify_high_watermark,
+            replica: params.replica,
+            view: params.view,
+            notify_high_watermark: params.notify_high_watermark,
             began_ms: now_ms,
             // The clock is cut to whole milliseconds: one more makes it no less than asked for.
-            deadline_ms: now_ms + terms.max_wait_ms + 1,
+            deadline_ms: now_ms + params.max_wait_ms + 1,
             wait: 0,
-            max_bytes: terms.max_bytes,
-            min_bytes: terms.min_bytes,
-            must_answer: parts.is_empty() || terms.max_wait_ms == 0 || terms.must_answer,
+            max_bytes: params.max_bytes,
+            min_bytes: params.min_bytes,
+            must_answer: parts.is_empty() || params.max_wait_ms == 0 || params.must_answer,
             is_given_up: false,
             is_doubtful: false,
             missing_bytes: Arc::default(),
@@ -172,16 +176,16 @@ impl FetchWork {
     }
 
     /// Whether it is to be answered now.
-    pub fn is_due(&self, cx: &Context) -> bool {
+    pub fn is_due(&self, now_ms: i64, is_draining: bool) -> bool {
         let has_nothing = self.bytes == 0 && !self.has_event;
         if self.is_doubtful && has_nothing && !self.is_given_up {
-            return self.deadline_ms <= cx.now.mono_ms || cx.is_draining;
+            return self.deadline_ms <= now_ms || is_draining;
         }
         self.must_answer
             || self.is_behind
             || self.enough_bytes() >= self.min_bytes
-            || self.deadline_ms <= cx.now.mono_ms
-            || cx.is_draining
+            || self.deadline_ms <= now_ms
+            || is_draining
     }
 
     /// What counts towards `min_bytes`.
@@ -190,16 +194,12 @@ impl FetchWork {
     }
 
     /// Whether its time is over; of reads that are under way, when there is no hope any more.
-    pub fn is_over(&mut self, cx: &Context) -> bool {
-        let now_ms = cx.now.mono_ms;
+    pub fn is_over(&mut self, readers: &ReaderPool, now_ms: i64) -> bool {
         let has_something = self.bytes > 0 || self.has_event;
         match &mut self.reading {
             None => self.deadline_ms <= now_ms,
             Some(reading) if reading.look_ms > now_ms => false,
-            Some(reading) => {
-                let readers = &cx.services.readers;
-                reading.is_over(readers, now_ms, self.deadline_ms, has_something)
-            }
+            Some(reading) => reading.is_over(readers, now_ms, self.deadline_ms, has_something),
         }
     }
 
@@ -337,19 +337,17 @@ impl FetchWork {
         Some((queue, cold))
     }
 
-    /// Gives reads to their queues; false when none took any.
+    /// Gives reads to their queues, as wait number `wait` of the connection at `place`; false when
+    /// none took any.
     pub fn hand_over(
         &mut self,
-        cx: &mut Context,
-        client: &mut Client,
+        services: &Services,
+        place: Place,
+        wait: u64,
+        now_ms: i64,
         mut cold: Vec<(QueueId, ColdPart)>,
     ) -> bool {
-        client.last_wait += 1;
-        let mut reading = Reading::new(client.last_wait, cx.now.mono_ms);
-        let place = Place {
-            thread: cx.thread,
-            token: client.token,
-        };
+        let mut reading = Reading::new(wait, now_ms);
         while let Some((queue, _)) = cold.first() {
             let queue = *queue;
             let own = cold.extract_if(.., |(other, _)| *other == queue);
@@ -358,13 +356,13 @@ impl FetchWork {
                 ticket: ticket.clone(),
                 view: self.view,
                 parts: own.map(|(_, part)| part).collect(),
-                wait: match cx.services.config.fetch_read_path {
+                wait: match services.config.fetch_read_path {
                     ReadPath::Auto | ReadPath::Copy => Wait::PastCache,
                     ReadPath::Sendfile => Wait::Blocking,
                 },
-                mailbox: Arc::clone(&cx.services.mailboxes.fetches),
+                mailbox: Arc::clone(&services.mailboxes.fetches),
             });
-            match cx.services.readers.submit(queue, job) {
+            match services.readers.submit(queue, job) {
                 Ok(()) => reading.add(&ticket),
                 Err(job) => {
                     for part in &job.parts {
@@ -379,10 +377,7 @@ impl FetchWork {
         // Who wakes it now has an earlier wait in mind.
         self.wait = 0;
         let has_something = self.bytes > 0 || self.has_event;
-        let (readers, now_ms) = (&cx.services.readers, cx.now.mono_ms);
-        reading.is_over(readers, now_ms, self.deadline_ms, has_something);
-        cx.timers
-            .want(client.token, reading.look_ms, &mut client.timer_ms);
+        reading.is_over(&services.readers, now_ms, self.deadline_ms, has_something);
         self.reading = Some(reading);
         true
     }
@@ -409,11 +404,11 @@ impl FetchWork {
     }
 
     /// Asks those to confirm that this broker leads who can.
-    pub fn ask_followers(&self, cx: &mut Context) {
+    pub fn ask_followers(&self, outbox: &mut Outbox) {
         let doubtful = self.parts.iter().filter(|part| part.read.is_doubtful);
         for partition in doubtful.filter_map(|part| part.partition.as_ref().ok()) {
             let asked_ms = self.view.asked_ms;
-            partition.lock().ask_followers(asked_ms, &mut cx.outbox);
+            partition.lock().ask_followers(asked_ms, outbox);
         }
     }
 
@@ -428,21 +423,11 @@ impl FetchWork {
         }
     }
 
-    /// Leaves a waiter at each partition and notes the deadline; false when one of them has changed
-    /// since it was read.
-    pub fn begin_wait(&mut self, cx: &mut Context, client: &mut Client) -> bool {
-        client.last_wait += 1;
-        self.wait = client.last_wait;
-        let place = Place {
-            thread: cx.thread,
-            token: client.token,
-        };
-        if !self.leave_waiters(place) {
-            return false;
-        }
-        cx.timers
-            .want(client.token, self.deadline_ms, &mut client.timer_ms);
-        true
+    /// Leaves a waiter at each partition, as wait number `wait` of the connection at `place`; false
+    /// when one of them has changed since it was read.
+    pub fn begin_wait(&mut self, place: Place, wait: u64) -> bool {
+        self.wait = wait;
+        self.leave_waiters(place)
     }
 
     /// Leaves a waiter at each partition; false (and none left) when one has changed since it was

@@ -38,13 +38,13 @@ fn ask_with(
     errors: &[(String, i16)],
 ) -> MetadataResponse<'static> {
     let mut out = Vec::new();
-    let asker = Asker {
+    let client = ClientContext {
         listener,
         cluster_id: "the-cluster",
         absent: &[ABSENT],
         errors,
     };
-    answer(image, &body(request, version), version, asker, &mut out).unwrap();
+    answer(image, &body(request, version), version, client, &mut out).unwrap();
     MetadataResponse::decode(Box::leak(out.into_boxed_slice()), version).unwrap()
 }
 
@@ -342,15 +342,15 @@ fn authorized_operations_are_told_when_asked_for() {
 fn malformed_requests_append_nothing() {
     let image = image(vec![]);
     let mut out = Vec::new();
-    let asker = Asker {
+    let client = ClientContext {
         listener: "PLAINTEXT",
         cluster_id: "c",
         absent: &[],
         errors: &[],
     };
-    assert!(answer(&image, &[0, 0], 1, asker, &mut out).is_err());
-    assert!(answer(&image, &[0xff; 4], 0, asker, &mut out).is_err());
-    assert!(answer(&image, &[0x7f, 0xff, 0xff, 0xff], 1, asker, &mut out).is_err());
+    assert!(answer(&image, &[0, 0], 1, client, &mut out).is_err());
+    assert!(answer(&image, &[0xff; 4], 0, client, &mut out).is_err());
+    assert!(answer(&image, &[0x7f, 0xff, 0xff, 0xff], 1, client, &mut out).is_err());
     assert!(plan(&image, &[], 13, true).is_err());
     assert!(out.is_empty());
 }

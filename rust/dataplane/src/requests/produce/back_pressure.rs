@@ -17,19 +17,11 @@ use pyrklog_wire::batch::{BatchHeader, NO_PRODUCER_ID};
 use pyrklog_wire::produce::ProduceRequest;
 
 use crate::base::ids::{NEVER_MS, Place};
-use crate::requests::client::{Client, Hold};
+use crate::requests::client::Client;
 use crate::requests::context::Context;
-use crate::storage::log_dir::LogDirState;
+use crate::requests::outcome::Hold;
+use crate::requests::produce::parked::Parked;
 use crate::storage::muted_queue::Admission;
-
-/// What a connection that has a parked request remembers.
-#[derive(Debug)]
-pub struct Parked {
-    /// Since when the connection has been held back, without an empty buffer since; ms.
-    since_ms: i64,
-    /// Where the request waits now, and until when.
-    waits: Option<(Arc<LogDirState>, i64)>,
-}
 
 /// Whether a request for the partitions in `cx.targets` is worked on. `patience_ms` is how long it
 /// may wait in all.

@@ -9,8 +9,9 @@
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 use pyrklog_wire::{ErrorCode, Reader, Writer};
 
-use crate::requests::client::{Client, Close};
-use crate::requests::dispatch::Step;
+use crate::requests::client::Client;
+use crate::requests::outcome::Close;
+use crate::requests::outcome::Step;
 
 /// Answers each partition with UNSUPPORTED_VERSION; closes the connection where the client wants
 /// no reply (acks=0).

@@ -3,8 +3,9 @@
 use pyrklog_wire::api::key;
 use pyrklog_wire::header::encode_response_header;
 
-use crate::requests::client::{Client, Close, Hold};
+use crate::requests::client::Client;
 use crate::requests::context::{Context, borrow_memory};
+use crate::requests::outcome::{Close, Hold};
 
 /// Moves the answers of produce requests that are done, as far as the order allows, to the
 /// output.

@@ -17,9 +17,9 @@
 use crate::base::ids::NEVER_MS;
 use crate::base::network_event::NetworkEvent;
 use crate::base::reply_memory::UNREAD_MAX_MS;
-use crate::requests::client::{Client, Close, Exclusive, Hold};
+use crate::requests::client::{Client, Exclusive};
 use crate::requests::context::Context;
-use crate::requests::fetch;
+use crate::requests::outcome::{Close, Hold};
 
 /// What a connection may hold without being counted.
 pub const FREE_BYTES: usize = 64 * 1024;
@@ -129,12 +129,23 @@ fn set(cx: &Context, client: &mut Client, bytes: usize) {
     }
 }
 
-/// Looks whether a connection that was held may go on, which is the answer, or whether it has to go
-/// for the sake of others.
+/// What a look at a connection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// Nothing changes.
+    Keep,
+    /// It was held, and may go on.
+    GoOn,
+    /// Its fetch is to be answered with what there is, for the sake of others.
+    FinishFetch,
+}
+
+/// Looks whether a connection that was held may go on, or whether it has to go for the sake of
+/// others.
 ///
 /// # Errors
-/// Its reply stays unread while requests wait, or cannot be sent.
-pub fn look(cx: &mut Context, client: &mut Client) -> Result<bool, Close> {
+/// Its reply stays unread while requests wait.
+pub fn look(cx: &mut Context, client: &mut Client) -> Result<Looked, Close> {
     let now_ms = cx.now.mono_ms;
     if client.reply_bytes > 0 && is_short(cx, client) {
         cx.is_hungry = true;
@@ -146,18 +157,28 @@ pub fn look(cx: &mut Context, client: &mut Client) -> Result<bool, Close> {
         if let Some(Exclusive::Fetch(work)) = &client.exclusive
             && work.has_waited(FETCH_WAIT_MAX_MS, now_ms)
         {
-            fetch::finish_waiting(cx, client)?;
-            return Ok(true);
+            return Ok(Looked::FinishFetch);
         }
     }
     let Some(Hold::Replies { bytes }) = client.hold else {
-        return Ok(false);
+        return Ok(Looked::Keep);
     };
     let memory = &cx.services.replies;
     if memory.fits(client.is_broker, client.id, bytes) {
         client.hold = None;
-        return Ok(true);
+        return Ok(Looked::GoOn);
     }
     note_short(cx, client.is_broker);
-    Ok(false)
+    Ok(Looked::Keep)
+}
+
+/// Whether a request may go on that takes long if `is_heavy`; else its connection is held until it
+/// is its turn.
+pub fn admit_heavy(cx: &mut Context, client: &mut Client, is_heavy: bool) -> bool {
+    if !is_heavy || cx.heavy.begin(client.token) {
+        return true;
+    }
+    client.hold = Some(Hold::Heavy);
+    cx.heavy.wait(client.is_broker, client.host, client.token);
+    false
 }

@@ -1,0 +1,84 @@
+//! Opens the log directories of a plane.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pyrklog_log::disk::Disk;
+use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
+
+use crate::control::api::{Event, PlaneConfig};
+use crate::net::connection_limits::connections_max;
+use crate::storage::block_cache;
+use crate::storage::log_dir::LogDirState;
+use crate::storage::log_manager::LogManager;
+use crate::storage::muted_queue::MutedQueue;
+use crate::storage::placement::Placement;
+use crate::storage::syncer_queue::Deletion;
+
+/// Segments, over all logs of a directory, that may have files open for reading only, three each; and
+/// no more than this share of the process's descriptors, over all directories.
+const OPEN_SEGMENTS_MAX: usize = 4096;
+const OPEN_SEGMENTS_SHARE: usize = 16;
+
+/// Opens a log directory, lists its partitions, and says what became of its block cache.
+///
+/// # Errors
+/// It is locked, foreign, or cannot be read.
+pub fn open_dir(
+    config: &PlaneConfig,
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    index: usize,
+    placement: &Placement,
+) -> Result<(Arc<LogDirState>, Vec<block_cache::Note>), LogDirError> {
+    let descriptors = connections_max(usize::MAX);
+    let segments = descriptors / OPEN_SEGMENTS_SHARE / config.log_dirs.len();
+    let env = LogEnv::new(Arc::clone(disk), segments.min(OPEN_SEGMENTS_MAX));
+    let identity = Identity {
+        cluster_id: config.cluster_id.clone(),
+        node_id: config.node_id,
+    };
+    let files = LogDir::open(env, path, &identity)?;
+    let io_error = |error| LogDirError::Io {
+        path: path.display().to_string(),
+        error,
+    };
+    let folders = files.partitions().map_err(io_error)?;
+    let deleted = files.deleted_folders().map_err(io_error)?;
+    let share_bytes = block_cache::share_bytes(&config.cache, config.log_dirs.len());
+    let notes = block_cache::open(&config.cache, &files, &folders, share_bytes)?;
+    files
+        .env()
+        .set_direct_min_bytes(config.cache.direct_min_bytes);
+    block_cache::forget_missing(&files, &folders);
+    let park = MutedQueue::new(config.receive_buffers_max_bytes, config.log_dirs.len());
+    let dir = LogDirState::new(index, files, config, park);
+    for folder in folders {
+        placement.found(folder.topic, folder.partition, folder.topic_id, &dir);
+    }
+    for folder in deleted {
+        dir.syncer.delete_later(0, Deletion::Folder(folder));
+    }
+    Ok((dir, notes))
+}
+
+/// Tells the control plane of directories that cannot be used, and what was noted of the others.
+pub fn tell_of_opening(logs: &LogManager) {
+    for (path, reason) in &logs.unusable_dirs {
+        let (path, reason) = (path.clone(), reason.clone());
+        logs.events.push(Event::LogDirFailed {
+            path,
+            reason,
+            partitions: Vec::new(),
+        });
+    }
+    for dir in &logs.dirs {
+        for note in dir.files.notes() {
+            let fields = vec![
+                ("log_dir", dir.path().display().to_string()),
+                ("reason", note.clone()),
+            ];
+            logs.events.notice("log_dir_note", "warning", fields);
+        }
+    }
+}
