@@ -20,10 +20,10 @@ impl Heartbeat {
     ///
     /// # Errors
     /// A malformed one, which goes up as any other.
-    pub fn decode(request: ControlRequest) -> Result<Heartbeat, ControlRequest> {
+    pub fn decode(request: ControlRequest) -> Result<Heartbeat, Box<ControlRequest>> {
         match heartbeat::decode(&request.body, request.api_version) {
             Ok(fields) => Ok(Heartbeat { request, fields }),
-            Err(_) => Err(request),
+            Err(_) => Err(Box::new(request)),
         }
     }
 

@@ -55,11 +55,11 @@ impl OffsetCommit {
     pub fn decode(
         request: ControlRequest,
         images: &Arc<ArcSwap<Image>>,
-    ) -> Result<OffsetCommit, ControlRequest> {
+    ) -> Result<OffsetCommit, Box<ControlRequest>> {
         let image = images.load();
         let body = &request.body;
         let Ok(decoded) = OffsetCommitRequest::decode(body, request.api_version) else {
-            return Err(request);
+            return Err(Box::new(request));
         };
         let group_bytes = decoded.membership.of(body).group_id.len();
         let (mut metadata_units, mut size_bytes) = (0, 0);
@@ -76,7 +76,7 @@ impl OffsetCommit {
             }
         }
         if !is_plain {
-            return Err(request);
+            return Err(Box::new(request));
         }
         Ok(OffsetCommit {
             request,

@@ -13,7 +13,7 @@ use pyrklog_log::{Slice, Wait};
 use crate::base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use crate::base::mailbox::Mailbox;
 use crate::requests::fetch::read::{PartitionRead, View, read_partition};
-use crate::requests::fetch::session::Target;
+use crate::requests::fetch::sessions::Target;
 use crate::storage::log_dir::Partition;
 use crate::storage::reader_pool::ReaderPool;
 use crate::storage::reader_queue::{Desk, Job, STUCK_MS, Step};

@@ -107,11 +107,11 @@ pub fn handle(
     let event = match api_key {
         key::HEARTBEAT => match Heartbeat::decode(request) {
             Ok(heartbeat) => Event::Heartbeat(Box::new(heartbeat)),
-            Err(request) => Event::Request(request),
+            Err(request) => Event::Request(*request),
         },
         key::OFFSET_COMMIT => match OffsetCommit::decode(request, &cx.services.image) {
             Ok(commit) => Event::OffsetCommit(Arc::new(commit)),
-            Err(request) => Event::Request(request),
+            Err(request) => Event::Request(*request),
         },
         _ => Event::Request(request),
     };

@@ -11,7 +11,7 @@
 pub mod delayed;
 pub mod read;
 pub mod reply;
-pub mod session;
+pub mod sessions;
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use crate::requests::context::Context;
 use crate::requests::context::borrow_memory;
 use crate::requests::fetch::delayed::{FetchParams, FetchPart, FetchWork};
 use crate::requests::fetch::read::{View, end_of_epoch};
-use crate::requests::fetch::session::{FetchContext, Target};
+use crate::requests::fetch::sessions::{FetchContext, Target};
 use crate::requests::heavy;
 use crate::requests::outcome::Close;
 use crate::requests::outcome::Step;

@@ -16,7 +16,7 @@ use crate::control::image::Image;
 use crate::control::request_channel::{RequestChannel, Waiting};
 use crate::replica::unreachable_leaders::UnreachableLeaders;
 use crate::requests::cold_reads::FetchJob;
-use crate::requests::fetch::session::SessionCache;
+use crate::requests::fetch::sessions::SessionCache;
 use crate::requests::list_offsets::delayed::LookUpJob;
 use crate::requests::produce::refused_batches::RefusedRoom;
 use crate::requests::produce::validators::{ValidateJob, Validators};

@@ -13,7 +13,7 @@ use crate::control::outbox::Outbox;
 use crate::replica::partition::{CONFIRMED_WITHIN_MS, FetchWaiter};
 use crate::requests::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
 use crate::requests::fetch::read::{PartitionRead, View, bound, read_partition, redirect};
-use crate::requests::fetch::session::FetchContext;
+use crate::requests::fetch::sessions::FetchContext;
 use crate::requests::services::Services;
 use crate::storage::log_dir::Partition;
 use crate::storage::reader_pool::ReaderPool;

@@ -6,7 +6,7 @@ use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
 use crate::base::injected_faults::{Fault, is_injected};
 use crate::replica::partition::PartitionState;
-use crate::requests::fetch::session::Target;
+use crate::requests::fetch::sessions::Target;
 use crate::storage::log_dir::Partition;
 
 /// How a fetch looks at the logs.

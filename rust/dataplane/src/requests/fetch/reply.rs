@@ -13,7 +13,7 @@ use crate::requests::client::Client;
 use crate::requests::context::Context;
 use crate::requests::fetch::delayed::FetchWork;
 use crate::requests::fetch::read::PartitionRead;
-use crate::requests::fetch::session::{Outcome, Target};
+use crate::requests::fetch::sessions::{Outcome, Target};
 use crate::requests::out_queue::{FileRange, SENDFILE_MIN_BYTES};
 use crate::storage::log_dir::Partition;
 
