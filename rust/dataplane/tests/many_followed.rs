@@ -69,8 +69,10 @@ fn wait_quiet(leader: &TestPlane) -> u64 {
     eventually("one request for all", || {
         (leader.statistic("purgatory_fetch") == each).then_some(())
     });
-    assert_eq!(leader.statistic("fetch_sessions"), 1);
-    assert_eq!(leader.statistic("fetch_session_partitions"), each);
+    // A follower that is given more partitions while it waits for an answer goes on by another
+    // connection, and leaves a session of fewer partitions behind.
+    assert!(leader.statistic("fetch_sessions") >= 1);
+    assert!(leader.statistic("fetch_session_partitions") >= each);
     leader.statistic("requests.Fetch")
 }
 
