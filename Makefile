@@ -70,7 +70,7 @@ lint: .venv/.dev ## format, lints, types, structure; all as errors
 	$(BIN)/python ci/check_structure.py
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo clippy -p pyrklog-bridge -p pyrklog-dataplane -p pyrklog-log --features pyrklog-bridge/sim --locked -- -D warnings
+	cargo clippy -p pyrklog-bridge -p pyrklog-dataplane -p pyrklog-requests -p pyrklog-storage -p pyrklog-replica -p pyrklog-base -p pyrklog-log --features pyrklog-bridge/sim --locked -- -D warnings
 
 test-rust: ## cargo's tests of all crates but the binding, which has no logic
 	cargo test --workspace --exclude pyrklog-bridge --locked

@@ -66,7 +66,14 @@ CRATE_DEPENDENCIES = {
     # Its own tests switch on its feature `testing`.
     "arena": frozenset({"arena"}),
     "log": frozenset({"wire", "arena"}),
-    "dataplane": frozenset({"wire", "arena", "log"}),
+    "base": frozenset({"wire"}),
+    "control": frozenset({"wire", "log", "base"}),
+    "replica": frozenset({"wire", "log", "base", "control"}),
+    "storage": frozenset({"wire", "arena", "log", "base", "control", "replica"}),
+    "requests": frozenset({"wire", "arena", "log", "base", "control", "replica", "storage"}),
+    "dataplane": frozenset(
+        {"wire", "arena", "log", "base", "control", "replica", "storage", "requests"}
+    ),
     "loadgen": frozenset({"wire"}),
     "fuzz": frozenset({"wire", "log"}),
     "floors": frozenset({"wire", "loadgen"}),
@@ -74,12 +81,18 @@ CRATE_DEPENDENCIES = {
 }
 # Paths that a crate's code, apart from its tests, must not name, and why.
 _NO_CLOCK = (r"\b(?:Instant|SystemTime)\b", "reads a clock; time is an argument here")
-_NO_SOCKET = (r"\b(?:std|rustix)::net\b", "knows sockets")
+_NO_SOCKET = (r"\b(?:std::net::(?!IpAddr\b)|rustix::net\b)", "knows sockets")
 _NO_FILE = (r"\b(?:std::fs|rustix::fs)\b", "touches files")
+_NO_THREAD = (r"\bstd::thread\b", "starts threads, or waits")
 CRATE_FORBIDS = {
     "wire": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
     "arena": (_NO_CLOCK, _NO_SOCKET),
     "log": (_NO_CLOCK, _NO_SOCKET),
+    "base": (_NO_SOCKET, _NO_FILE),
+    "control": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
+    "replica": (_NO_CLOCK, _NO_SOCKET, _NO_FILE, _NO_THREAD),
+    "storage": (_NO_SOCKET,),
+    "requests": (_NO_CLOCK, _NO_SOCKET, _NO_FILE, _NO_THREAD),
     "dataplane": (),
     "loadgen": (),
     "floors": (),
@@ -88,7 +101,7 @@ CRATE_FORBIDS = {
 }
 # The folders of a crate's `src`, lowest first: a file imports from its own folder and lower ones.
 # Files in none of them stand above all.
-ROOMS = {"rust/dataplane": ("base", "control", "replica", "storage", "requests", "net", "follower")}
+ROOMS = {"rust/dataplane": ("net", "follower")}
 # Crates whose code may write `unsafe`: memory that other lives of the process wrote has no other
 # way in. The binding's macros expand to it.
 UNSAFE_ALLOWED = frozenset({"arena"})

@@ -125,6 +125,6 @@ def _resolve(modules: Modules, path: Names, reexports: int = 0) -> _Module | Non
                 if use.name == rest[0]:
                     target = (*_whole(module, use.target), *rest[1:])
                     return _resolve(modules, target, reexports + 1)
-        is_here = end > 0 or not rest or re.search(rf"\b{rest[0]}\b", module.body)
+        is_here = end > 0 or rest in {(), ("*",)} or re.search(rf"\b{rest[0]}\b", module.body)
         return module if is_here else None
     return None

@@ -16,9 +16,9 @@ use pyrklog_log::disk::RealDisk;
 use pyrklog_log::meta_properties::MetaProperties;
 use pyrklog_log::{Identity, Log, LogConfig, LogDir, LogEnv, OpenRequest, SyncScope};
 
-use crate::base::clock::Now;
-use crate::storage::block_cache;
-use crate::storage::kept_cache::{self, Whose};
+use pyrklog_base::clock::Now;
+use pyrklog_storage::block_cache;
+use pyrklog_storage::kept_cache::{self, Whose};
 
 /// One arena's file.
 #[derive(Clone, Debug, PartialEq, Eq)]

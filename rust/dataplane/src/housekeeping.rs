@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use pyrklog_log::ReadError;
 use pyrklog_wire::ErrorCode;
 
-use crate::base::ids::TicketId;
-use crate::control::api::{Event, LogDirDescription, TicketOutcome};
 use crate::shared::Shared;
-use crate::storage::log_dir::LogDirState;
-use crate::storage::log_loader::{Command, with};
+use pyrklog_base::ids::TicketId;
+use pyrklog_control::api::{Event, LogDirDescription, TicketOutcome};
+use pyrklog_storage::log_dir::LogDirState;
+use pyrklog_storage::log_loader::{Command, with};
 
 /// Moves log start offsets at once; the files follow behind.
 pub fn delete_records(shared: &Arc<Shared>, targets: &[(String, i32, i64)]) -> TicketId {

@@ -10,14 +10,14 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::Compression;
 use pyrklog_wire::builder::{BatchBuilder, HeaderToWrite};
 
-use crate::base::clock::Now;
-use crate::base::ids::TicketId;
-use crate::control::api::{InternalAppend, NewRecord};
-use crate::control::commit_batch::CommitBatch;
-use crate::control::offset_commit::OffsetCommit;
-use crate::replica::internal_waiters::{AppendWaiter, Done};
 use crate::shared::Shared;
-use crate::storage::log_dir::Partition;
+use pyrklog_base::clock::Now;
+use pyrklog_base::ids::TicketId;
+use pyrklog_control::api::{InternalAppend, NewRecord};
+use pyrklog_control::commit_batch::CommitBatch;
+use pyrklog_control::offset_commit::OffsetCommit;
+use pyrklog_replica::internal_waiters::{AppendWaiter, Done};
+use pyrklog_storage::log_dir::Partition;
 
 /// The rules for a batch are those of the newest Produce request, with every codec allowed.
 const RULES_VERSION: i16 = 11;

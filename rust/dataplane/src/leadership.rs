@@ -11,20 +11,20 @@ use parking_lot::MutexGuard;
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
-use crate::base::clock::{Now, mono_ms};
-use crate::base::ids::TicketId;
-use crate::base::injected_faults::{Fault, is_injected};
-use crate::control::api::{FollowerSpec, LeaderSpec};
-use crate::control::image::{Image, TopicState};
 use crate::follower::mailbox::Fetchers;
 use crate::follower::truncation::{lower_high_watermark_row, to_high_watermark, write_cut};
-use crate::replica::partition::{LeaderAndIsr, PartitionState, Role, Topic};
 use crate::shared::Shared;
 use crate::stopping;
-use crate::storage::checkpoints::CutLog;
-use crate::storage::log_dir::{HostedPartitions, LogDirState, Partition};
-use crate::storage::log_loader::{Command, Gathering, with};
-use crate::storage::log_manager::SpaceListener;
+use pyrklog_base::clock::{Now, mono_ms};
+use pyrklog_base::ids::TicketId;
+use pyrklog_base::injected_faults::{Fault, is_injected};
+use pyrklog_control::api::{FollowerSpec, LeaderSpec};
+use pyrklog_control::image::{Image, TopicState};
+use pyrklog_replica::partition::{LeaderAndIsr, PartitionState, Role, Topic};
+use pyrklog_storage::checkpoints::CutLog;
+use pyrklog_storage::log_dir::{HostedPartitions, LogDirState, Partition};
+use pyrklog_storage::log_loader::{Command, Gathering, with};
+use pyrklog_storage::log_manager::SpaceListener;
 
 /// What the controller wants of one partition.
 #[derive(Debug)]

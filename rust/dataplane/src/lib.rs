@@ -14,26 +14,23 @@ pub mod sim;
 pub mod testing;
 
 pub mod arena_tools;
-mod base;
-mod control;
 mod follower;
 mod housekeeping;
 mod internal_append;
 mod leadership;
 mod net;
 mod plane;
-mod replica;
 mod report;
-mod requests;
 mod shared;
 mod shutdown;
 mod stopping;
-mod storage;
 mod threads;
 
-pub use control::commit_batch::{CommitBatch, commit_error};
-pub use control::heartbeat::Heartbeat;
-pub use control::offset_commit::OffsetCommit;
-pub use control::offset_table::{CommittedOffset, OffsetExpiry, OffsetTable, TopicPartition};
-pub use control::{api, image};
 pub use plane::{Closed, DataPlane, OpenError};
+pub use pyrklog_control::commit_batch::{CommitBatch, commit_error};
+pub use pyrklog_control::heartbeat::Heartbeat;
+pub use pyrklog_control::offset_commit::OffsetCommit;
+pub use pyrklog_control::offset_table::{
+    CommittedOffset, OffsetExpiry, OffsetTable, TopicPartition,
+};
+pub use pyrklog_control::{api, image};

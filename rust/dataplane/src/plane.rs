@@ -17,24 +17,24 @@ use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
 use pyrklog_log::{Left, LogDirError};
 
-use crate::base::clock::mono_ms;
-use crate::base::ids::TicketId;
-use crate::control::api::{
+use crate::net::listeners::Listener;
+use crate::shared::Shared;
+use crate::threads::Threads;
+use crate::{housekeeping, internal_append, leadership, report, shutdown, stopping};
+use pyrklog_base::clock::mono_ms;
+use pyrklog_base::ids::TicketId;
+use pyrklog_control::api::{
     Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
     PlaneConfig, StopSpec, TicketOutcome,
 };
-use crate::control::commit_batch::CommitBatch;
-use crate::control::image::ImageError;
-use crate::control::offset_commit::OffsetCommit;
-use crate::net::listeners::Listener;
-use crate::replica::partition::TopicSettings;
-use crate::shared::Shared;
-use crate::storage::log_dir::{LogDirState, Partition};
-use crate::storage::log_manager::LogDirs;
-use crate::storage::placement::Placement;
-use crate::storage::{begin_internal_read, block_cache, kept_cache};
-use crate::threads::Threads;
-use crate::{housekeeping, internal_append, leadership, report, shutdown, stopping};
+use pyrklog_control::commit_batch::CommitBatch;
+use pyrklog_control::image::ImageError;
+use pyrklog_control::offset_commit::OffsetCommit;
+use pyrklog_replica::partition::TopicSettings;
+use pyrklog_storage::log_dir::{LogDirState, Partition};
+use pyrklog_storage::log_manager::LogDirs;
+use pyrklog_storage::placement::Placement;
+use pyrklog_storage::{begin_internal_read, block_cache, kept_cache};
 
 /// The kernel's queue of connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;

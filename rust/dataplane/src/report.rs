@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use pyrklog_wire::api::TABLE;
 
-use crate::base::clock::mono_ms;
 use crate::shared::Shared;
-use crate::storage::block_cache;
+use pyrklog_base::clock::mono_ms;
+use pyrklog_storage::block_cache;
 
 /// All of them; `requests.<API>` for each API of the table.
 pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
@@ -33,7 +33,7 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
     for partition in shared.registry.load().partitions() {
         let state = partition.lock();
         let (produces, fetches) = state.waiting();
-        internal_waiters += state.internal.len();
+        internal_waiters += state.internal.count();
         drop(state);
         produce_waiters += produces;
         fetch_waiters += fetches;
@@ -66,7 +66,7 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
             "control_queue_parked_bytes",
             shared.channel.waiting_memory().used_bytes(),
         ),
-        ("event_queue_depth", shared.events.len()),
+        ("event_queue_depth", shared.events.waiting()),
         ("reader_queue_depth", shared.readers.waiting()),
         ("validation_waiting", shared.validators.waiting()),
         ("validation_running", shared.validators.running()),

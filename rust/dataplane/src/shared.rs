@@ -3,10 +3,10 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::control::api::PlaneConfig;
 use crate::follower::fetcher_manager::FetcherManager;
 use crate::net::network::Network;
-use crate::storage::log_manager::LogDirs;
+use pyrklog_control::api::PlaneConfig;
+use pyrklog_storage::log_manager::LogDirs;
 
 /// See the module.
 #[derive(Debug)]

@@ -10,15 +10,15 @@ use std::sync::atomic::Ordering;
 
 use pyrklog_wire::ErrorCode;
 
-use crate::base::clock::mono_ms;
-use crate::base::injected_faults::{Fault, is_injected};
-use crate::base::network_event::NetworkEvent;
-use crate::replica::partition::Role;
 use crate::shared::Shared;
-use crate::storage::block_cache;
-use crate::storage::kept_cache;
-use crate::storage::log_dir::LogDirState;
 use crate::threads::Threads;
+use pyrklog_base::clock::mono_ms;
+use pyrklog_base::injected_faults::{Fault, is_injected};
+use pyrklog_base::network_event::NetworkEvent;
+use pyrklog_replica::partition::Role;
+use pyrklog_storage::block_cache;
+use pyrklog_storage::kept_cache;
+use pyrklog_storage::log_dir::LogDirState;
 
 /// Ends in order; true when every log directory is marked clean.
 pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> bool {
@@ -75,7 +75,7 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     if let Some(reason) = dir.env().poisoned() {
         return Err(reason.to_owned());
     }
-    let unclosed = dir.unclosed.len();
+    let unclosed = dir.unclosed.count();
     if unclosed > 0 {
         return Err(format!("{unclosed} logs were still being closed"));
     }

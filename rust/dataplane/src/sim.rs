@@ -24,10 +24,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
 };
 
-pub use crate::base::injected_faults::plant;
+pub use pyrklog_base::injected_faults::plant;
 
-use crate::base::ids::NEVER_MS;
-use crate::control::api::PlaneConfig;
 use crate::follower::append_response::{LIST_OFFSETS_VERSION, ask_ends};
 use crate::follower::fetch_state::FETCH_VERSION;
 use crate::follower::following::Following;
@@ -37,13 +35,15 @@ use crate::net::connection_limits::NewConnection;
 use crate::net::message::Message;
 use crate::net::network_thread::NetworkThread;
 use crate::plane::{DataPlane, OpenError};
-use crate::replica::partition::Role;
 use crate::shared::Shared;
 use crate::shutdown;
-use crate::storage::block_cache::arena_of;
-use crate::storage::syncer::Syncer;
-use crate::storage::writer::Writer;
 use crate::threads::Threads;
+use pyrklog_base::ids::NEVER_MS;
+use pyrklog_control::api::PlaneConfig;
+use pyrklog_replica::partition::Role;
+use pyrklog_storage::block_cache::arena_of;
+use pyrklog_storage::syncer::Syncer;
+use pyrklog_storage::writer::Writer;
 
 /// More than any log of a simulation has.
 const READ_BYTES: usize = 1 << 20;
@@ -109,7 +109,7 @@ pub struct SimPlane {
 
 /// The clocks of the calling thread stand at this time from now on.
 pub fn set_now_ms(now_ms: i64) {
-    crate::base::clock::set_now_ms(now_ms);
+    pyrklog_base::clock::set_now_ms(now_ms);
 }
 
 impl SimPlane {
@@ -201,7 +201,7 @@ impl SimPlane {
     /// neither.
     pub fn due_ms(&self) -> Option<i64> {
         let network_ms = Some(self.thread.next_due_ms()).filter(|due_ms| *due_ms != NEVER_MS);
-        let now_ms = crate::base::clock::mono_ms();
+        let now_ms = pyrklog_base::clock::mono_ms();
         let dirs = self.shared.dirs.iter();
         let writers_ms = dirs.filter_map(|dir| dir.writer.due_ms());
         let later_ms = writers_ms.filter(|due_ms| *due_ms > now_ms);
@@ -242,7 +242,7 @@ impl SimPlane {
 
     /// Whether a writer has something to write.
     pub fn has_writes(&self) -> bool {
-        let now_ms = crate::base::clock::mono_ms();
+        let now_ms = pyrklog_base::clock::mono_ms();
         let dirs = self.shared.dirs.iter();
         let mut due = dirs.filter_map(|dir| dir.writer.due_ms());
         due.any(|due_ms| due_ms <= now_ms)
@@ -270,7 +270,7 @@ impl SimPlane {
     }
 
     fn tend_caches(&mut self) {
-        let now_ms = crate::base::clock::mono_ms();
+        let now_ms = pyrklog_base::clock::mono_ms();
         for (arena, janitor) in &mut self.caches {
             janitor.tend(arena, now_ms, Room::UNLIMITED);
         }
@@ -318,7 +318,7 @@ impl SimPlane {
             return FetchTurn::Idle;
         }
         if wanted.asks.is_empty() {
-            let soon_ms = crate::base::clock::mono_ms() + 1;
+            let soon_ms = pyrklog_base::clock::mono_ms() + 1;
             return FetchTurn::Later(wanted.due_ms.unwrap_or(soon_ms).max(soon_ms));
         }
         self.correlation_id += 1;
@@ -450,7 +450,7 @@ impl SimPlane {
     pub fn shut_down(&mut self) -> bool {
         self.writes_return();
         while self.run_command() {}
-        crate::storage::writer::by_hand::write_all(&self.shared.logs);
+        pyrklog_storage::writer::by_hand::write_all(&self.shared.logs);
         shutdown::end_in_order(&self.shared, &Threads::default(), 0)
     }
 

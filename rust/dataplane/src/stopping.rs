@@ -9,16 +9,16 @@ use pyrklog_log::Log;
 use pyrklog_log::disk::may_pass;
 use pyrklog_wire::ErrorCode;
 
-use crate::base::clock::Now;
-use crate::base::ids::TicketId;
-use crate::control::api::StopSpec;
-use crate::control::outbox::Outbox;
-use crate::replica::partition::Role;
 use crate::shared::Shared;
-use crate::storage::await_writers::await_writers;
-use crate::storage::log_dir::{LogDirState, Partition};
-use crate::storage::log_loader::{Command, Gathering, with};
-use crate::storage::syncer_queue::Deletion;
+use pyrklog_base::clock::Now;
+use pyrklog_base::ids::TicketId;
+use pyrklog_control::api::StopSpec;
+use pyrklog_control::outbox::Outbox;
+use pyrklog_replica::partition::Role;
+use pyrklog_storage::await_writers::await_writers;
+use pyrklog_storage::log_dir::{LogDirState, Partition};
+use pyrklog_storage::log_loader::{Command, Gathering, with};
+use pyrklog_storage::syncer_queue::Deletion;
 
 /// How long a stopped partition's last bytes may take to be written, looked at this often.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);

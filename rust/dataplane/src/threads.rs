@@ -10,13 +10,13 @@ use pyrklog_arena::Arena;
 
 use crate::net::acceptor::Acceptor;
 use crate::net::network_thread::NetworkThread;
-use crate::requests::produce::validators;
 use crate::shared::Shared;
-use crate::storage::cache_janitor::CacheKeeper;
-use crate::storage::log_dir::LogDirState;
-use crate::storage::reader_pool::{self, ReaderPool};
-use crate::storage::syncer::Syncer;
-use crate::storage::writer::Writer;
+use pyrklog_requests::produce::validators;
+use pyrklog_storage::cache_janitor::CacheKeeper;
+use pyrklog_storage::log_dir::LogDirState;
+use pyrklog_storage::reader_pool::{self, ReaderPool};
+use pyrklog_storage::syncer::Syncer;
+use pyrklog_storage::writer::Writer;
 
 #[derive(Debug, Default)]
 struct Running {

@@ -70,7 +70,7 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
             "from pyrklog.broker import run\n",
             ":1: imports pyrklog.broker at module level",
         ),
-        ("rust/log/src/a.rs", "use std::net::IpAddr;\n", ":1: knows sockets"),
+        ("rust/log/src/a.rs", "use std::net::TcpStream;\n", ":1: knows sockets"),
         ("rust/log/src/a.rs", "fn a() { SystemTime::now(); }\n", ":1: reads a clock"),
         ("rust/log/src/a.rs", "\nfn a() { unsafe { b() } }\n", ":2: writes `unsafe`"),
         ("rust/log/src/a.rs", "use pyo3::prelude::*;\n", ":1: names pyo3"),

@@ -12,14 +12,14 @@ use pyrklog_wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
 };
 
-use crate::base::clock::Now;
-use crate::base::injected_faults::{Fault, is_injected};
-use crate::control::outbox::Outbox;
 use crate::follower::fetch_state::{Ask, Key};
 use crate::follower::link::LinkError;
-use crate::replica::partition::{PartitionState, Role};
-use crate::storage::log_dir::Partition;
-use crate::storage::log_manager::LogManager;
+use pyrklog_base::clock::Now;
+use pyrklog_base::injected_faults::{Fault, is_injected};
+use pyrklog_control::outbox::Outbox;
+use pyrklog_replica::partition::{PartitionState, Role};
+use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_manager::LogManager;
 
 /// Kafka's version between brokers of 3.9.
 pub const LIST_OFFSETS_VERSION: i16 = 9;

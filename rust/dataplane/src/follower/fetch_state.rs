@@ -7,8 +7,8 @@ use pyrklog_wire::fetch::{
     FetchPartition, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
 };
 
-use crate::base::ids::TopicId;
-use crate::base::injected_faults::{Fault, is_injected};
+use pyrklog_base::ids::TopicId;
+use pyrklog_base::injected_faults::{Fault, is_injected};
 
 /// Kafka's version between brokers of 3.9.
 pub const FETCH_VERSION: i16 = 17;

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use crate::follower::fetcher_thread::Fetcher;
 use crate::follower::mailbox::{FetcherId, Fetchers, Mailbox};
-use crate::replica::partition::Role;
-use crate::requests::services::Services;
-use crate::storage::log_dir::Partition;
+use pyrklog_replica::partition::Role;
+use pyrklog_requests::services::Services;
+use pyrklog_storage::log_dir::Partition;
 
 #[derive(Debug, Default)]
 struct Inner {

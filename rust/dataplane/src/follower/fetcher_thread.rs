@@ -5,14 +5,14 @@ use std::sync::Arc;
 use pyrklog_wire::api::key;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::base::clock::mono_ms;
-use crate::control::api::ClusterConfig;
 use crate::follower::append_response;
 use crate::follower::fetch_state::FETCH_VERSION;
 use crate::follower::following::{FULL_LOOK_MS, Following, GATE_LOOK_MS, Wanted, longer};
 use crate::follower::link::{Link, LinkError};
 use crate::follower::mailbox::{FetcherId, Fetchers, Mailbox};
-use crate::requests::services::Services;
+use pyrklog_base::clock::mono_ms;
+use pyrklog_control::api::ClusterConfig;
+use pyrklog_requests::services::Services;
 
 /// It is looked so often whether what was appended is in its file, before the other partitions go on
 /// alone.

@@ -8,17 +8,17 @@ use std::sync::atomic::Ordering;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::FetchResponse;
 
-use crate::base::clock::mono_ms;
-use crate::base::injected_faults::{Fault, is_injected};
-use crate::control::api::ClusterConfig;
 use crate::follower::append_response::{self, Answer, Taken};
 use crate::follower::fetch_state::{Ask, FETCH_VERSION, Key, Session, Terms};
 use crate::follower::link::LinkError;
 use crate::follower::mailbox::Fetchers;
 use crate::follower::truncation::{self, Cut};
-use crate::replica::partition::Role;
-use crate::requests::services::Services;
-use crate::storage::log_dir::Partition;
+use pyrklog_base::clock::mono_ms;
+use pyrklog_base::injected_faults::{Fault, is_injected};
+use pyrklog_control::api::ClusterConfig;
+use pyrklog_replica::partition::Role;
+use pyrklog_requests::services::Services;
+use pyrklog_storage::log_dir::Partition;
 
 /// The first pause after a failure; each one in a row is twice as long, up to
 /// `replica.fetch.backoff.ms`.

@@ -9,8 +9,8 @@ use pyrklog_wire::header::{RequestHeader, parse_response_header};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 
-use crate::base::clock::mono_ms;
 use crate::follower::mailbox::Mailbox;
+use pyrklog_base::clock::mono_ms;
 
 /// How long a connection may take to be made: the end of the plane waits for it.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::storage::log_dir::Partition;
+use pyrklog_storage::log_dir::Partition;
 
 /// What a thread is given to follow.
 #[derive(Debug)]

@@ -8,16 +8,16 @@ use pyrklog_log::disk::may_pass;
 use pyrklog_log::{Log, OpenError, TruncateError, TruncateJob};
 use pyrklog_wire::fetch::EpochEndOffset;
 
-use crate::base::clock::Now;
 use crate::follower::append_response::Carried;
 use crate::follower::fetch_state::Ask;
 use crate::follower::mailbox::Fetchers;
-use crate::replica::partition::{PartitionState, Role};
-use crate::storage::await_writers::await_writers;
-use crate::storage::checkpoints::CutLog;
-use crate::storage::log_dir::Partition;
-use crate::storage::log_loader::Command;
-use crate::storage::log_manager::LogManager;
+use pyrklog_base::clock::Now;
+use pyrklog_replica::partition::{PartitionState, Role};
+use pyrklog_storage::await_writers::await_writers;
+use pyrklog_storage::checkpoints::CutLog;
+use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_loader::Command;
+use pyrklog_storage::log_manager::LogManager;
 
 /// How often it is looked whether everything is written.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);

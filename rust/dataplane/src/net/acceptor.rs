@@ -14,11 +14,11 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 
-use crate::base::clock::mono_ms;
 use crate::net::connection_limits::{NewConnection, Refused};
 use crate::net::listeners::Listener;
 use crate::net::message::Message;
 use crate::net::network::Network;
+use pyrklog_base::clock::mono_ms;
 
 /// While connections cannot be accepted (limit reached, no descriptors), the next try is after
 /// this time or when one closes.

@@ -3,12 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::base::ids::{NEVER_MS, Token};
-use crate::base::receive::Received;
 use crate::net::connection_balancer::Affinity;
 use crate::net::connection_limits::{NewConnection, Permit};
-use crate::requests::client::{Client, Peer};
-use crate::storage::reader_queue::Step;
+use pyrklog_base::ids::{NEVER_MS, Token};
+use pyrklog_base::receive::Received;
+use pyrklog_requests::client::{Client, Peer};
+use pyrklog_storage::reader_queue::Step;
 
 /// Output beyond which a connection's next request waits until it is sent.
 pub const OUTPUT_MAX_BYTES: usize = 256 * 1024;

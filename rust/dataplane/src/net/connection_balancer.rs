@@ -13,8 +13,8 @@
 
 use std::sync::Arc;
 
-use crate::base::clock::mono_ns;
-use crate::control::statistics::ThreadStatistics;
+use pyrklog_base::clock::mono_ns;
+use pyrklog_control::statistics::ThreadStatistics;
 
 /// Loads are measured over at least this long.
 const WINDOW_NS: u64 = 50_000_000;

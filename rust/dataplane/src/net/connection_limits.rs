@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, getrlimit};
 
-use crate::base::hash::FastMap;
+use pyrklog_base::hash::FastMap;
 
 /// Of the descriptors that the process may have, connections get no more than this share: the rest is
 /// for segments, which have to be written, and for what is waited for in order to write them.

@@ -1,16 +1,16 @@
 //! Deadlines of one connection, and the rare look at all of them: idle ones, slow ones, memory
 //! that is no longer needed.
 
-use crate::base::ids::NEVER_MS;
-use crate::control::api::PlaneConfig;
 use crate::net::connection::{Connection, Sending};
 use crate::net::output;
-use crate::requests::admission::Looked;
-use crate::requests::client::Exclusive;
-use crate::requests::context::Context;
-use crate::requests::outcome::{Close, Hold};
-use crate::requests::produce::back_pressure;
-use crate::requests::{admission, fetch, list_offsets};
+use pyrklog_base::ids::NEVER_MS;
+use pyrklog_control::api::PlaneConfig;
+use pyrklog_requests::admission::Looked;
+use pyrklog_requests::client::Exclusive;
+use pyrklog_requests::context::Context;
+use pyrklog_requests::outcome::{Close, Hold};
+use pyrklog_requests::produce::back_pressure;
+use pyrklog_requests::{admission, fetch, list_offsets};
 
 /// The longest time between two looks at all connections.
 const SWEEP_MAX_MS: i64 = 30_000;

@@ -1,7 +1,7 @@
 //! The connections of one network thread, by token.
 
-use crate::base::ids::Token;
 use crate::net::connection::Connection;
+use pyrklog_base::ids::Token;
 
 /// Bits of a token that name the slot; then the thread, then the generation.
 const SLOT_BITS: u32 = 24;

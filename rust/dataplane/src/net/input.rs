@@ -6,13 +6,13 @@ use rustix::net::{RecvFlags, recv};
 
 use pyrklog_wire::frame::{LENGTH_LEN, Scan, scan};
 
-use crate::base::ids::NEVER_MS;
 use crate::net::connection::{Connection, OUTPUT_MAX_BYTES};
-use crate::requests::context::Context;
-use crate::requests::dispatch::dispatch;
-use crate::requests::outcome::Step;
-use crate::requests::outcome::{Close, Hold};
-use crate::requests::produce::back_pressure;
+use pyrklog_base::ids::NEVER_MS;
+use pyrklog_requests::context::Context;
+use pyrklog_requests::dispatch::dispatch;
+use pyrklog_requests::outcome::Step;
+use pyrklog_requests::outcome::{Close, Hold};
+use pyrklog_requests::produce::back_pressure;
 
 /// Receives by one connection before the others of its thread get their turn.
 const RECEIVES_PER_VISIT: usize = 2;

@@ -3,17 +3,17 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::base::ids::{Place, Token};
-use crate::base::inbox::Inbox;
-use crate::base::mailbox::Mailbox;
-use crate::base::network_event::NetworkEvent;
-use crate::base::network_threads::NetworkThreads;
 use crate::net::connection::Connection;
 use crate::net::connection_limits::NewConnection;
 use crate::net::send_job::SendWork;
-use crate::requests::cold_reads::FetchJob;
-use crate::requests::list_offsets::delayed::LookUpJob;
-use crate::requests::produce::validators::ValidateJob;
+use pyrklog_base::ids::{Place, Token};
+use pyrklog_base::inbox::Inbox;
+use pyrklog_base::mailbox::Mailbox;
+use pyrklog_base::network_event::NetworkEvent;
+use pyrklog_base::network_threads::NetworkThreads;
+use pyrklog_requests::cold_reads::FetchJob;
+use pyrklog_requests::list_offsets::delayed::LookUpJob;
+use pyrklog_requests::produce::validators::ValidateJob;
 
 /// See the module.
 #[derive(Debug)]

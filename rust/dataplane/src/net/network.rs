@@ -3,16 +3,16 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::base::network_threads::NetworkThreads;
-use crate::control::api::PlaneConfig;
-use crate::control::event_queue::EventQueue;
 use crate::net::connection_limits::{ConnectionLimits, connections_max};
 #[cfg(feature = "testing")]
 use crate::net::hook::Hook;
 use crate::net::listeners::Listeners;
 use crate::net::message::Inboxes;
-use crate::requests::services::{Mailboxes, Services};
-use crate::storage::log_manager::{LogDirs, LogManager};
+use pyrklog_base::network_threads::NetworkThreads;
+use pyrklog_control::api::PlaneConfig;
+use pyrklog_control::event_queue::EventQueue;
+use pyrklog_requests::services::{Mailboxes, Services};
+use pyrklog_storage::log_manager::{LogDirs, LogManager};
 
 /// See the module.
 #[derive(Debug)]

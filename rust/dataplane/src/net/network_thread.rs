@@ -16,10 +16,6 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use crate::base::alarm::Alarm;
-use crate::base::clock::mono_ns;
-use crate::base::ids::{COPY_BUFFER_BYTES, NEVER_MS, Place, RECEIVE_BUFFER_BYTES, Token};
-use crate::base::inbox::Inbox;
 use crate::net::connection::{Connection, Sending};
 use crate::net::connection_balancer::ConnectionBalancer;
 use crate::net::connections::Connections;
@@ -27,11 +23,15 @@ use crate::net::input::{has_whole_frame, pump};
 use crate::net::message::Message;
 use crate::net::network::Network;
 use crate::net::{connection_timeouts, output};
-use crate::requests::client::{Client, Exclusive};
-use crate::requests::context::{Context, borrow_memory};
-use crate::requests::outcome::{Close, Hold};
-use crate::requests::produce::back_pressure;
-use crate::requests::{admission, control_replies, control_requests, fetch, produce};
+use pyrklog_base::alarm::Alarm;
+use pyrklog_base::clock::mono_ns;
+use pyrklog_base::ids::{COPY_BUFFER_BYTES, NEVER_MS, Place, RECEIVE_BUFFER_BYTES, Token};
+use pyrklog_base::inbox::Inbox;
+use pyrklog_requests::client::{Client, Exclusive};
+use pyrklog_requests::context::{Context, borrow_memory};
+use pyrklog_requests::outcome::{Close, Hold};
+use pyrklog_requests::produce::back_pressure;
+use pyrklog_requests::{admission, control_replies, control_requests, fetch, produce};
 
 const INBOX: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
@@ -166,7 +166,7 @@ impl NetworkThread {
                 && self.cx.again.is_empty()
                 && !self.cx.heavy.has_waiting()
                 && self.inbox.is_empty()
-                && self.due_ms() > crate::base::clock::mono_ms();
+                && self.due_ms() > pyrklog_base::clock::mono_ms();
             if is_idle {
                 return;
             }
@@ -275,7 +275,7 @@ impl NetworkThread {
 
     /// Lets the first of those go on whose requests take long.
     fn visit_heavy(&mut self) {
-        while let Some(token) = self.cx.heavy.next() {
+        while let Some(token) = self.cx.heavy.take_turn() {
             let Some(mut conn) = self.connections.take(token) else {
                 continue;
             };

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::base::ids::{NEVER_MS, Place};
 use crate::net::connection::{Connection, Sending};
 use crate::net::message::Inboxes;
 use crate::net::send_job::SendWork;
 use crate::net::send_path::{Method, Sender, Sent, Stop, choose, copy_out, file_max_bytes};
-use crate::requests::context::Context;
-use crate::requests::outcome::{Close, Hold};
+use pyrklog_base::ids::{NEVER_MS, Place};
+use pyrklog_requests::context::Context;
+use pyrklog_requests::outcome::{Close, Hold};
 
 /// A reader that is at one step for this long hangs with its disk. A reply that was begun cannot be
 /// finished without it: the connection closes, so that its client can ask for something else.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use pyrklog_log::SegmentBytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
-use crate::base::mailbox::Mailbox;
 use crate::net::send_path::{Bulk, Method, Sender, Stop, bulk_out, copy_out};
-use crate::requests::out_queue::OutQueue;
-use crate::storage::reader_pool::ReaderPool;
-use crate::storage::reader_queue::{Desk, Job, Step};
+use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
+use pyrklog_base::mailbox::Mailbox;
+use pyrklog_requests::out_queue::OutQueue;
+use pyrklog_storage::reader_pool::ReaderPool;
+use pyrklog_storage::reader_queue::{Desk, Job, Step};
 
 /// How long a reader waits for a full socket before it turns to other work.
 const SOCKET_PATIENCE_MS: i64 = 5;

@@ -16,10 +16,10 @@ use std::os::fd::BorrowedFd;
 
 use pyrklog_log::{BytesPlace, SegmentBytes, Wait};
 
-use crate::base::ids::QueueId;
-use crate::control::api::ReadPath;
 use crate::net::outlet::{Line, Outlet};
-use crate::requests::out_queue::{FileRange, Head, OutQueue, SENDFILE_MIN_BYTES};
+use pyrklog_base::ids::QueueId;
+use pyrklog_control::api::ReadPath;
+use pyrklog_requests::out_queue::{FileRange, Head, OutQueue, SENDFILE_MIN_BYTES};
 
 /// What one call sends at most before other connections of the thread get their turn.
 pub const SEND_PER_TURN_BYTES: usize = 1024 * 1024;

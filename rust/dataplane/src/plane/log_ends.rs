@@ -22,7 +22,7 @@ impl DataPlane {
     }
 
     /// Where the logs of each partition start, that this broker leads, and its followers' as they
-    /// said last; an error code where it does not lead. [`crate::control::api::Event::FollowerLogStart`] tells
+    /// said last; an error code where it does not lead. [`pyrklog_control::api::Event::FollowerLogStart`] tells
     /// once when one of them has moved since.
     pub fn log_starts(&self, partitions: &[(String, i32)]) -> Vec<Result<LogStarts, ErrorCode>> {
         let held = self.shared.registry.load();

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use pyrklog_log::disk::Disk;
 use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
 
-use crate::control::api::{Event, PlaneConfig};
 use crate::net::connection_limits::connections_max;
-use crate::storage::block_cache;
-use crate::storage::log_dir::LogDirState;
-use crate::storage::log_manager::LogManager;
-use crate::storage::muted_queue::MutedQueue;
-use crate::storage::placement::Placement;
-use crate::storage::syncer_queue::Deletion;
+use pyrklog_control::api::{Event, PlaneConfig};
+use pyrklog_storage::block_cache;
+use pyrklog_storage::log_dir::LogDirState;
+use pyrklog_storage::log_manager::LogManager;
+use pyrklog_storage::muted_queue::MutedQueue;
+use pyrklog_storage::placement::Placement;
+use pyrklog_storage::syncer_queue::Deletion;
 
 /// Segments, over all logs of a directory, that may have files open for reading only, three each; and
 /// no more than this share of the process's descriptors, over all directories.

@@ -1,11 +1,11 @@
 //! Answers to requests that the control plane serves, of [`DataPlane`].
 
 use super::DataPlane;
-use crate::base::clock::mono_ms;
-use crate::base::ids::{Place, RequestId};
-use crate::base::network_event::{Answer, NetworkEvent};
-use crate::control::request_channel::Parking;
-use crate::requests::admission::FREE_BYTES;
+use pyrklog_base::clock::mono_ms;
+use pyrklog_base::ids::{Place, RequestId};
+use pyrklog_base::network_event::{Answer, NetworkEvent};
+use pyrklog_control::request_channel::Parking;
+use pyrklog_requests::admission::FREE_BYTES;
 
 impl DataPlane {
     /// Answers a request with the body after the response header. An id that is unknown or

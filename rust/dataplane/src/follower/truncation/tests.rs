@@ -11,9 +11,9 @@ use pyrklog_log::{LogConfig, Origin};
 use pyrklog_wire::builder::BatchBuilder;
 
 use super::*;
-use crate::control::api::*;
 use crate::plane::DataPlane;
 use crate::testing::eventually;
+use pyrklog_control::api::*;
 
 /// Where the leader's records of epoch 0 end.
 const DIVERGING: Cut = Cut::Diverging(EpochEndOffset {

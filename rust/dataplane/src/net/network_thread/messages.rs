@@ -5,16 +5,16 @@ use std::sync::Arc;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::NetworkThread;
-use crate::base::clock::mono_ns;
-use crate::base::ids::{NEVER_MS, Token};
-use crate::base::network_event::NetworkEvent;
 use crate::net::connection::Connection;
 use crate::net::connection_limits::NewConnection;
 use crate::net::message::Message;
 use crate::net::{connection_timeouts, output};
-use crate::requests::context::Context;
-use crate::requests::outcome::{Close, Hold};
-use crate::requests::{control_replies, fetch, list_offsets, produce};
+use pyrklog_base::clock::mono_ns;
+use pyrklog_base::ids::{NEVER_MS, Token};
+use pyrklog_base::network_event::NetworkEvent;
+use pyrklog_requests::context::Context;
+use pyrklog_requests::outcome::{Close, Hold};
+use pyrklog_requests::{control_replies, fetch, list_offsets, produce};
 
 impl NetworkThread {
     pub(super) fn receive(&mut self, message: Message) {

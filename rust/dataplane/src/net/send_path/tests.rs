@@ -13,8 +13,8 @@ use pyrklog_log::{
 use pyrklog_wire::builder::BatchBuilder;
 
 use super::*;
-use crate::base::ids::COPY_BUFFER_BYTES;
 use crate::testing::eventually;
+use pyrklog_base::ids::COPY_BUFFER_BYTES;
 
 #[test]
 fn the_path_follows_the_option_and_the_size() {

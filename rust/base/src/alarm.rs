@@ -1,0 +1,107 @@
+//! What wakes an epoll loop at a time.
+//!
+//! A time-out of the wait itself would do, but the kernel then sets a timer before each sleep and takes
+//! it back after it. This one stays set over many of them.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Result;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::ids::NEVER_MS;
+
+/// See the module. To be watched edge-triggered; it is never read.
+#[derive(Debug)]
+pub struct Alarm {
+    fd: OwnedFd,
+    set_ms: i64,
+}
+
+impl Alarm {
+    /// Not set. Errors: no file descriptor left.
+    pub fn new() -> Result<Alarm> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Alarm {
+            fd: timerfd_create(TimerfdClockId::Monotonic, flags)?,
+            set_ms: NEVER_MS,
+        })
+    }
+
+    /// For epoll.
+    pub fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Sees that it rings at `due_ms` (monotonic milliseconds; [`NEVER_MS`] for never) at the latest.
+    /// Where it is set for an earlier time it stays so: whoever hears it asks again.
+    pub fn want(&mut self, due_ms: i64) -> Result<()> {
+        if due_ms >= self.set_ms {
+            return Ok(());
+        }
+        // At zero it would never ring.
+        let at_ms = due_ms.max(1);
+        let new = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: Timespec {
+                tv_sec: at_ms / 1000,
+                tv_nsec: at_ms % 1000 * 1_000_000,
+            },
+        };
+        timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &new)?;
+        self.set_ms = due_ms;
+        Ok(())
+    }
+
+    /// It has rung, and is set no more.
+    pub fn rang(&mut self) {
+        self.set_ms = NEVER_MS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::buffer::spare_capacity;
+    use rustix::event::epoll::{self, EventData, EventFlags};
+
+    use super::*;
+    use crate::clock::mono_ms;
+
+    /// Whether it rings within so many milliseconds.
+    fn rings(epoll: &OwnedFd, within_ms: i64) -> bool {
+        let mut events = Vec::with_capacity(1);
+        let timeout = Timespec {
+            tv_sec: within_ms / 1000,
+            tv_nsec: within_ms % 1000 * 1_000_000,
+        };
+        epoll::wait(epoll, spare_capacity(&mut events), Some(&timeout)).unwrap();
+        !events.is_empty()
+    }
+
+    #[test]
+    fn it_rings_once_for_each_time_that_it_is_set_and_at_the_earliest() {
+        let mut alarm = Alarm::new().unwrap();
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&epoll, alarm.fd(), EventData::new_u64(1), flags).unwrap();
+        alarm.want(NEVER_MS).unwrap();
+        assert!(!rings(&epoll, 0), "it was never set");
+
+        let now_ms = mono_ms();
+        alarm.want(now_ms + 3_600_000).unwrap();
+        alarm.want(now_ms + 5).unwrap();
+        alarm.want(now_ms + 7_200_000).unwrap();
+        assert!(rings(&epoll, 60_000));
+        assert!(mono_ms() >= now_ms + 5);
+        assert!(!rings(&epoll, 0), "once");
+
+        alarm.rang();
+        alarm.want(now_ms).unwrap();
+        assert!(rings(&epoll, 60_000), "a time that has passed");
+        alarm.rang();
+        alarm.want(0).unwrap();
+        assert!(rings(&epoll, 60_000), "long ago");
+    }
+}

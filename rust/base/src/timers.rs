@@ -1,0 +1,68 @@
+//! The timers of one network thread: one entry a connection in the usual case.
+//!
+//! A connection asks to be looked at no later than some time. An earlier entry that is still in
+//! the heap serves a later wish as well: when it fires, the connection says what it wants next.
+//! So a heap entry is not pushed for every request.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::ids::{NEVER_MS, Token};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Timers {
+    heap: BinaryHeap<Reverse<(i64, Token)>>,
+}
+
+impl Timers {
+    /// Wants `token` looked at by `due_ms`. `scheduled_ms` is the connection's own note of its
+    /// earliest entry ([`NEVER_MS`] for none) and is kept up to date here.
+    pub fn want(&mut self, token: Token, due_ms: i64, scheduled_ms: &mut i64) {
+        if due_ms < *scheduled_ms {
+            *scheduled_ms = due_ms;
+            self.heap.push(Reverse((due_ms, token)));
+        }
+    }
+
+    /// The next due time, [`NEVER_MS`] without any.
+    pub fn next_due_ms(&self) -> i64 {
+        self.heap
+            .peek()
+            .map_or(NEVER_MS, |Reverse((due_ms, _))| *due_ms)
+    }
+
+    /// Takes an entry that is due: its time and its connection.
+    pub fn pop_due(&mut self, now_ms: i64) -> Option<(i64, Token)> {
+        if self.next_due_ms() > now_ms {
+            return None;
+        }
+        self.heap.pop().map(|Reverse(entry)| entry)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.heap.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_wishes_share_the_earlier_entry() {
+        let mut timers = Timers::default();
+        let mut scheduled = NEVER_MS;
+        for due_ms in [500, 501, 900] {
+            timers.want(7, due_ms, &mut scheduled);
+        }
+        assert_eq!((timers.len(), scheduled), (1, 500));
+        timers.want(7, 100, &mut scheduled);
+        assert_eq!((timers.len(), scheduled), (2, 100));
+        assert_eq!(timers.pop_due(99), None);
+        assert_eq!(timers.pop_due(100), Some((100, 7)));
+        assert_eq!(timers.pop_due(100), None);
+        assert_eq!(timers.next_due_ms(), 500);
+    }
+}

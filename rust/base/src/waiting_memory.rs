@@ -1,0 +1,153 @@
+//! The bound on the memory of requests that wait without a place in the request channel.
+//!
+//! No host may have more than it leaves free, so that nobody takes all of it: a lone one gets a
+//! half, the next one a quarter.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::hash::FastMap;
+
+/// What a request that waits takes beside its body: the task that waits for it, and what that has
+/// made of the body.
+pub const REQUEST_FIXED_BYTES: usize = 16 * 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub struct WaitingMemory {
+    max_bytes: usize,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    bytes: usize,
+    by_host: FastMap<IpAddr, usize>,
+}
+
+/// Memory of one request, given back when this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    memory: Arc<WaitingMemory>,
+    host: IpAddr,
+    bytes: usize,
+}
+
+impl WaitingMemory {
+    /// `max_bytes` over all hosts.
+    pub fn new(max_bytes: usize) -> WaitingMemory {
+        WaitingMemory {
+            max_bytes,
+            used: Mutex::default(),
+        }
+    }
+
+    /// Counts a request of `host` with a body of `body_bytes`; `None` where there is no room. The
+    /// first one always finds room.
+    pub fn charge(self: &Arc<Self>, host: IpAddr, body_bytes: usize) -> Option<Charge> {
+        let bytes = body_bytes + REQUEST_FIXED_BYTES;
+        let mut used = self.used.lock();
+        let has_room = used.bytes == 0 || used.leaves_room(host, bytes, self.max_bytes);
+        has_room.then(|| {
+            used.add(host, bytes);
+            self.counted(host, bytes)
+        })
+    }
+
+    /// The same for what cannot be refused any more.
+    pub fn charge_anyway(self: &Arc<Self>, host: IpAddr, body_bytes: usize) -> Charge {
+        let bytes = body_bytes + REQUEST_FIXED_BYTES;
+        self.used.lock().add(host, bytes);
+        self.counted(host, bytes)
+    }
+
+    fn counted(self: &Arc<Self>, host: IpAddr, bytes: usize) -> Charge {
+        Charge {
+            memory: Arc::clone(self),
+            host,
+            bytes,
+        }
+    }
+
+    /// Whether nothing more of `host` that cannot be refused later is to begin.
+    pub fn is_full_for(&self, host: IpAddr) -> bool {
+        let used = self.used.lock();
+        used.bytes > 0 && !used.leaves_room(host, REQUEST_FIXED_BYTES, self.max_bytes)
+    }
+
+    /// Bytes in use.
+    pub fn used_bytes(&self) -> usize {
+        self.used.lock().bytes
+    }
+}
+
+impl Used {
+    /// Whether `host`, with `bytes` more, has no more than it leaves free.
+    fn leaves_room(&self, host: IpAddr, bytes: usize, max_bytes: usize) -> bool {
+        let of_host = self.by_host.get(&host).copied().unwrap_or(0) + bytes;
+        of_host <= max_bytes.saturating_sub(self.bytes + bytes)
+    }
+
+    fn add(&mut self, host: IpAddr, bytes: usize) {
+        self.bytes += bytes;
+        *self.by_host.entry(host).or_insert(0) += bytes;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut used = self.memory.used.lock();
+        used.bytes -= self.bytes;
+        if let Some(of_host) = used.by_host.get_mut(&self.host) {
+            *of_host -= self.bytes;
+            if *of_host == 0 {
+                used.by_host.remove(&self.host);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    #[test]
+    fn what_is_dropped_makes_room_and_the_first_always_finds_it() {
+        let memory = Arc::new(WaitingMemory::new(2 * (2 * REQUEST_FIXED_BYTES + 10)));
+        let first = memory.charge(host(1), 1_000_000);
+        assert!(first.is_some());
+        assert!(memory.charge(host(1), 0).is_none());
+        assert!(memory.is_full_for(host(1)) && memory.is_full_for(host(2)));
+        drop(first);
+        assert!(!memory.is_full_for(host(1)));
+        let two = [memory.charge(host(1), 4), memory.charge(host(1), 6)];
+        assert!(two.iter().all(Option::is_some));
+        assert!(memory.charge(host(1), 0).is_none());
+        let forced = memory.charge_anyway(host(1), 5);
+        assert_eq!(memory.used_bytes(), 3 * REQUEST_FIXED_BYTES + 15);
+        drop((two, forced));
+        assert_eq!(memory.used_bytes(), 0);
+        assert!(memory.used.lock().by_host.is_empty());
+    }
+
+    #[test]
+    fn no_host_takes_what_others_need() {
+        let memory = Arc::new(WaitingMemory::new(64 * REQUEST_FIXED_BYTES));
+        let fill = |last| {
+            let charges = std::iter::from_fn(|| memory.charge(host(last), 0));
+            charges.collect::<Vec<_>>()
+        };
+        let charges: Vec<_> = (1..=4).map(fill).collect();
+        let counts: Vec<usize> = charges.iter().map(Vec::len).collect();
+        assert_eq!(counts, [32, 16, 8, 4]);
+        assert!(memory.is_full_for(host(1)) && !memory.is_full_for(host(5)));
+        drop(charges);
+        assert_eq!(memory.used_bytes(), 0);
+    }
+}

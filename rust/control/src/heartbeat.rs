@@ -1,0 +1,41 @@
+//! Heartbeats, decoded on their way to the control plane: a busy coordinator sees more of them than of
+//! anything else, and each needs no more of it than a code.
+
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::heartbeat::{self, encode_answer};
+use pyrklog_wire::membership::{Membership, MembershipFields};
+
+use crate::control_request::ControlRequest;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Heartbeat {
+    /// The request as any other.
+    pub request: ControlRequest,
+    fields: MembershipFields,
+}
+
+impl Heartbeat {
+    /// Decodes a request.
+    ///
+    /// # Errors
+    /// A malformed one, which goes up as any other.
+    pub fn decode(request: ControlRequest) -> Result<Heartbeat, Box<ControlRequest>> {
+        match heartbeat::decode(&request.body, request.api_version) {
+            Ok(fields) => Ok(Heartbeat { request, fields }),
+            Err(_) => Err(Box::new(request)),
+        }
+    }
+
+    /// Who lives.
+    pub fn membership(&self) -> Membership<'_> {
+        self.fields.of(&self.request.body)
+    }
+
+    /// The body of its answer.
+    pub fn answer(&self, error: ErrorCode) -> Vec<u8> {
+        let mut body = Vec::with_capacity(8);
+        encode_answer(self.request.api_version, error, &mut body);
+        body
+    }
+}

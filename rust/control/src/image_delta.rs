@@ -1,0 +1,74 @@
+//! What the control plane says of the cluster: its brokers, topics and partitions.
+
+use pyrklog_base::ids::TopicId;
+use pyrklog_base::replication_quota::Throttled;
+
+/// A change of the broker image. `version` rises strictly; an older one is refused.
+#[derive(Clone, Debug, Default)]
+pub struct ImageDelta {
+    /// The image's new version.
+    pub version: u64,
+    /// The controller's broker id, -1 while there is none.
+    pub controller_id: i32,
+    /// All live brokers (not a difference: the list is short).
+    pub brokers: Vec<BrokerImage>,
+    /// Topics that are new or changed, each whole.
+    pub topics: Vec<TopicImage>,
+    /// Names of topics that are gone.
+    pub removed_topics: Vec<String>,
+}
+
+/// One live broker.
+#[derive(Clone, Debug)]
+pub struct BrokerImage {
+    /// Broker id.
+    pub id: i32,
+    /// `broker.rack`.
+    pub rack: Option<String>,
+    /// One endpoint a listener: (listener name, advertised host, advertised port).
+    pub endpoints: Vec<(String, String, u16)>,
+}
+
+/// One topic with its resolved options.
+#[derive(Clone, Debug)]
+pub struct TopicImage {
+    /// Topic name.
+    pub name: String,
+    /// Topic id.
+    pub id: TopicId,
+    /// `__consumer_offsets` and its like.
+    pub internal: bool,
+    /// Options after topic and broker defaults were resolved.
+    pub config: TopicConfig,
+    /// All partitions, by index.
+    pub partitions: Vec<PartitionImage>,
+}
+
+/// One partition as the controller last decided.
+#[derive(Clone, Debug)]
+pub struct PartitionImage {
+    /// Partition index.
+    pub index: i32,
+    /// Leader's broker id, -1 without one.
+    pub leader: i32,
+    /// Leader epoch.
+    pub leader_epoch: i32,
+    /// Assigned replicas, the preferred leader first.
+    pub replicas: Vec<i32>,
+    /// In-sync replicas.
+    pub isr: Vec<i32>,
+    /// Replicas on dead brokers or failed log directories.
+    pub offline: Vec<i32>,
+}
+
+/// Topic options that the plane acts on; names are Kafka's with dots as underscores, and the
+/// log's own share is handed on as `pyrklog_log::LogConfig`.
+#[derive(Clone, Debug)]
+pub struct TopicConfig {
+    /// The log's options.
+    pub log: pyrklog_log::LogConfig,
+    /// `min.insync.replicas`.
+    pub min_insync_replicas: i32,
+    /// Replicas whose traffic the brokers' replication rates bound (KIP-73).
+    pub throttled: Throttled,
+}

@@ -1,0 +1,35 @@
+//! A read of an internal topic for the control plane.
+
+use pyrklog_wire::ErrorCode;
+
+use crate::api::{InternalRead, TicketOutcome};
+use pyrklog_base::ids::TicketId;
+
+/// A read on its way to a reader.
+#[derive(Debug)]
+pub struct InternalReadWork {
+    /// To complete.
+    pub ticket: TicketId,
+    /// The log directory.
+    pub dir: usize,
+    /// Topic name.
+    pub topic: Box<str>,
+    /// Partition index.
+    pub partition: i32,
+    /// Where to begin.
+    pub offset: i64,
+    /// About so much, but one batch at least.
+    pub max_bytes: usize,
+}
+
+impl InternalReadWork {
+    /// The outcome with an error.
+    pub fn failed(&self, error: ErrorCode) -> TicketOutcome {
+        TicketOutcome::InternalRead(InternalRead {
+            error_code: error.0,
+            batches: Vec::new(),
+            next_offset: -1,
+            end_offset: -1,
+        })
+    }
+}

@@ -1,0 +1,20 @@
+//! What crosses the seam to the control plane, and what waits for its answers.
+
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod commit_batch;
+pub mod control_request;
+pub mod event;
+pub mod event_queue;
+pub mod heartbeat;
+pub mod image;
+pub mod image_delta;
+pub mod internal_read_work;
+pub mod offset_commit;
+pub mod offset_table;
+pub mod outbox;
+pub mod policy;
+pub mod request_channel;
+pub mod statistics;
+pub mod tickets;

@@ -1,0 +1,114 @@
+//! What a thread finds out for others while it holds locks or works through a batch, delivered
+//! afterwards: each network thread is woken at most once, however many of its requests are done,
+//! and so is the control plane.
+
+use pyrklog_wire::ErrorCode;
+
+use crate::api::{Event, TicketOutcome};
+use crate::internal_read_work::InternalReadWork;
+use pyrklog_base::ids::{Place, TicketId};
+use pyrklog_base::network_event::NetworkEvent;
+
+/// Where an outbox is delivered to.
+pub trait Delivery {
+    /// Tells a network thread, and leaves `events` empty.
+    fn tell_network_thread(&self, thread: usize, events: &mut Vec<NetworkEvent>);
+
+    /// Tells the control plane, and leaves `events` empty.
+    fn tell_control_plane(&self, events: &mut Vec<Event>);
+
+    /// Hands a read to the readers.
+    ///
+    /// # Errors
+    /// They have too many.
+    fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork>;
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Outbox {
+    network_thread: Option<usize>,
+    threads: Vec<Vec<NetworkEvent>>,
+    len: usize,
+    tickets: Vec<Event>,
+    reads: Vec<InternalReadWork>,
+}
+
+impl Outbox {
+    /// For `threads` network threads and the control plane.
+    pub fn new(threads: usize) -> Outbox {
+        Outbox {
+            network_thread: None,
+            threads: (0..threads).map(|_| Vec::new()).collect(),
+            len: 0,
+            tickets: Vec::new(),
+            reads: Vec::new(),
+        }
+    }
+
+    /// The same, of a network thread.
+    pub fn of_network_thread(self, index: usize) -> Outbox {
+        Outbox {
+            network_thread: Some(index),
+            ..self
+        }
+    }
+
+    /// The network thread whose it is, if it is one's.
+    pub fn network_thread(&self) -> Option<usize> {
+        self.network_thread
+    }
+
+    /// Adds an event for a network thread.
+    pub fn push(&mut self, thread: usize, event: NetworkEvent) {
+        self.threads[thread].push(event);
+        self.len += 1;
+    }
+
+    /// Whether it holds events for the network thread whose it is.
+    pub fn has_own(&self) -> bool {
+        let own = self.network_thread.and_then(|own| self.threads.get(own));
+        own.is_some_and(|events| !events.is_empty())
+    }
+
+    /// Tells a connection that its input may go on.
+    pub fn unblock(&mut self, place: Place) {
+        self.push(place.thread, NetworkEvent::Unblock { token: place.token });
+    }
+
+    /// A ticket is done.
+    pub fn complete_ticket(&mut self, id: TicketId, outcome: TicketOutcome) {
+        self.tickets.push(Event::Ticket { id, outcome });
+    }
+
+    /// A read may begin.
+    pub fn begin_read(&mut self, work: InternalReadWork) {
+        self.reads.push(work);
+    }
+
+    /// Sends everything; the memory stays for the next batch.
+    pub fn deliver(&mut self, to: &impl Delivery) {
+        for work in self.reads.drain(..) {
+            // A queue that is full asks the control plane to try again.
+            if let Err(work) = to.begin_read(work) {
+                let outcome = work.failed(ErrorCode::REQUEST_TIMED_OUT);
+                self.tickets.push(Event::Ticket {
+                    id: work.ticket,
+                    outcome,
+                });
+            }
+        }
+        if !self.tickets.is_empty() {
+            to.tell_control_plane(&mut self.tickets);
+        }
+        if self.len == 0 {
+            return;
+        }
+        for (thread, events) in self.threads.iter_mut().enumerate() {
+            if !events.is_empty() {
+                to.tell_network_thread(thread, events);
+            }
+        }
+        self.len = 0;
+    }
+}

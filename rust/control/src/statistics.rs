@@ -1,0 +1,191 @@
+//! Counters. Each network thread writes its own; whoever asks adds them up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::api::InternalRead;
+
+/// API keys up to this have a counter of their own.
+const API_KEYS: usize = 80;
+
+/// One writer, many readers: no atomic read-modify-write on the hot path.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds, from the one thread that owns the counter.
+    pub fn add(&self, count: u64) {
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(count),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// The value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the value, from the owning thread.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// What one network thread counts.
+#[derive(Debug)]
+pub struct ThreadStatistics {
+    /// Bytes received.
+    pub received_bytes: Counter,
+    /// Bytes sent, by the readers too.
+    pub sent_bytes: Counter,
+    /// Record bytes appended.
+    pub produced_bytes: Counter,
+    /// Record bytes of fetch replies that went out of the block cache.
+    pub fetched_bytes_cached: Counter,
+    /// Bytes of fetch replies that went out through a buffer.
+    pub fetched_bytes_copy: Counter,
+    /// Bytes of fetch replies that went out by sendfile, with the fields between.
+    pub fetched_bytes_sendfile: Counter,
+    /// Record bytes of fetch replies that readers sent from windows: old data.
+    pub fetched_bytes_window: Counter,
+    /// Record bytes of fetch replies that were read into the reply itself.
+    pub fetched_bytes_inline: Counter,
+    /// Connections whose input is held back.
+    pub muted: Counter,
+    /// Connections now.
+    pub connections: Counter,
+    /// Connections that came from another thread.
+    pub connections_moved: Counter,
+    /// Time spent working rather than waiting, nanoseconds.
+    pub worked_ns: Counter,
+    /// Requests of very many elements.
+    pub heavy_requests: Counter,
+    /// Connections closed because of what they sent.
+    pub protocol_errors: Counter,
+    /// Connections closed because nothing happened on them.
+    pub idle_closed: Counter,
+    requests: [Counter; API_KEYS],
+}
+
+impl Default for ThreadStatistics {
+    fn default() -> ThreadStatistics {
+        ThreadStatistics {
+            received_bytes: Counter::default(),
+            sent_bytes: Counter::default(),
+            produced_bytes: Counter::default(),
+            fetched_bytes_cached: Counter::default(),
+            fetched_bytes_copy: Counter::default(),
+            fetched_bytes_sendfile: Counter::default(),
+            fetched_bytes_window: Counter::default(),
+            fetched_bytes_inline: Counter::default(),
+            muted: Counter::default(),
+            connections: Counter::default(),
+            connections_moved: Counter::default(),
+            worked_ns: Counter::default(),
+            heavy_requests: Counter::default(),
+            protocol_errors: Counter::default(),
+            idle_closed: Counter::default(),
+            requests: std::array::from_fn(|_| Counter::default()),
+        }
+    }
+}
+
+impl ThreadStatistics {
+    /// A request of a known API arrived.
+    pub fn request(&self, api_key: i16) {
+        if let Some(counter) = usize::try_from(api_key)
+            .ok()
+            .and_then(|key| self.requests.get(key))
+        {
+            counter.add(1);
+        }
+    }
+
+    /// Requests of an API so far.
+    pub fn requests(&self, api_key: i16) -> u64 {
+        usize::try_from(api_key)
+            .ok()
+            .and_then(|key| self.requests.get(key))
+            .map_or(0, Counter::get)
+    }
+}
+
+/// What is not counted by network threads.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    /// One a network thread.
+    pub threads: Vec<std::sync::Arc<ThreadStatistics>>,
+    /// How often accepting had to stop at `max.connections`.
+    pub connections_at_limit: AtomicU64,
+    /// How often a connection could not be accepted for lack of descriptors or memory.
+    pub accepts_failed: AtomicU64,
+    /// What the control plane appends and reads.
+    pub internal: InternalStatistics,
+}
+
+/// Appends and reads of internal topics.
+#[derive(Debug, Default)]
+pub struct InternalStatistics {
+    /// Batches that entered a log.
+    pub appends: AtomicU64,
+    /// Their bytes.
+    pub appended_bytes: AtomicU64,
+    /// Batches that did not.
+    pub refused: AtomicU64,
+    /// Reads that succeeded.
+    pub reads: AtomicU64,
+    /// Bytes of the records read, decompressed.
+    pub read_bytes: AtomicU64,
+    /// Batches that could not be read.
+    pub damaged_batches: AtomicU64,
+}
+
+impl InternalStatistics {
+    /// A batch entered a log.
+    pub fn appended(&self, bytes: usize) {
+        self.appends.fetch_add(1, Ordering::Relaxed);
+        self.appended_bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A batch was refused.
+    pub fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A read succeeded.
+    pub fn read(&self, read: &InternalRead) {
+        let bytes: usize = read.batches.iter().map(|batch| batch.body.len()).sum();
+        let damaged = read.batches.iter().filter(|batch| batch.damage.is_some());
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.damaged_batches
+            .fetch_add(damaged.count() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Statistics {
+    /// For `threads` network threads.
+    pub fn new(threads: usize) -> Statistics {
+        Statistics {
+            threads: (0..threads).map(|_| std::sync::Arc::default()).collect(),
+            ..Statistics::default()
+        }
+    }
+
+    /// One counter summed over the network threads.
+    pub fn sum(&self, counter: impl Fn(&ThreadStatistics) -> &Counter) -> u64 {
+        self.threads
+            .iter()
+            .map(|thread| counter(thread).get())
+            .sum()
+    }
+
+    /// Requests of an API over all network threads.
+    pub fn requests(&self, api_key: i16) -> u64 {
+        self.threads
+            .iter()
+            .map(|thread| thread.requests(api_key))
+            .sum()
+    }
+}

@@ -1,0 +1,211 @@
+//! The partitions that this broker holds, found by topic name.
+//!
+//! An immutable map, swapped when a partition comes or goes: network threads look it up without a
+//! lock. Opening a log changes its partition, not the map, so 10,000 openings are one swap.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::directory::Directory;
+use crate::partition::{Partition, Topic};
+use pyrklog_base::hash::FastMap;
+
+/// The partitions of one topic, by index.
+#[derive(Debug)]
+pub struct HostedTopic<D> {
+    /// The topic.
+    pub topic: Arc<Topic>,
+    partitions: Vec<Option<Arc<Partition<D>>>>,
+}
+
+impl<D: Directory> HostedTopic<D> {
+    /// A partition, if it is held.
+    pub fn partition(&self, index: i32) -> Option<&Arc<Partition<D>>> {
+        self.partitions.get(usize::try_from(index).ok()?)?.as_ref()
+    }
+
+    /// All that are held.
+    pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition<D>>> {
+        self.partitions.iter().flatten()
+    }
+}
+
+/// One state of the registry.
+#[derive(Debug)]
+pub struct HostedPartitions<D> {
+    by_name: FastMap<Arc<str>, Arc<HostedTopic<D>>>,
+}
+
+impl<D> Default for HostedPartitions<D> {
+    fn default() -> Self {
+        HostedPartitions {
+            by_name: FastMap::default(),
+        }
+    }
+}
+
+impl<D> Clone for HostedPartitions<D> {
+    fn clone(&self) -> Self {
+        HostedPartitions {
+            by_name: self.by_name.clone(),
+        }
+    }
+}
+
+impl<D> Clone for HostedTopic<D> {
+    fn clone(&self) -> Self {
+        HostedTopic {
+            topic: Arc::clone(&self.topic),
+            partitions: self.partitions.clone(),
+        }
+    }
+}
+
+impl<D: Directory> HostedPartitions<D> {
+    /// By name.
+    pub fn topic(&self, name: &str) -> Option<&Arc<HostedTopic<D>>> {
+        self.by_name.get(name)
+    }
+
+    /// A partition by name and index.
+    pub fn partition(&self, topic: &str, index: i32) -> Option<&Arc<Partition<D>>> {
+        self.by_name.get(topic)?.partition(index)
+    }
+
+    /// All partitions.
+    pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition<D>>> {
+        self.by_name.values().flat_map(|topic| topic.partitions())
+    }
+
+    /// The topics that are about to change, taken out to be changed.
+    fn begin_change(&self, name: &Arc<str>, changed: &mut FastMap<Arc<str>, HostedTopic<D>>) {
+        if !changed.contains_key(name)
+            && let Some(held) = self.by_name.get(name)
+        {
+            changed.insert(Arc::clone(name), HostedTopic::clone(held));
+        }
+    }
+
+    /// Returns the partitions of topics whose name has another id by now.
+    fn put(
+        &mut self,
+        partitions: impl IntoIterator<Item = Arc<Partition<D>>>,
+    ) -> Vec<Arc<Partition<D>>> {
+        let mut changed = FastMap::default();
+        let mut dropped = Vec::new();
+        for partition in partitions {
+            let Ok(index) = usize::try_from(partition.index) else {
+                continue;
+            };
+            let topic = &partition.topic;
+            self.begin_change(&topic.name, &mut changed);
+            let held = changed
+                .entry(Arc::clone(&topic.name))
+                .or_insert_with(|| HostedTopic {
+                    topic: Arc::clone(topic),
+                    partitions: Vec::new(),
+                });
+            if held.topic.id != topic.id {
+                held.topic = Arc::clone(topic);
+                dropped.extend(std::mem::take(&mut held.partitions).into_iter().flatten());
+            }
+            if held.partitions.len() <= index {
+                held.partitions.resize(index + 1, None);
+            }
+            held.partitions[index] = Some(partition);
+        }
+        self.end_change(changed);
+        dropped
+    }
+
+    fn remove<'a>(&mut self, partitions: impl IntoIterator<Item = &'a Arc<Partition<D>>>) {
+        let mut changed = FastMap::default();
+        for partition in partitions {
+            self.begin_change(&partition.topic.name, &mut changed);
+            let place = changed
+                .get_mut(&partition.topic.name)
+                .zip(usize::try_from(partition.index).ok())
+                .and_then(|(held, index)| held.partitions.get_mut(index));
+            if let Some(place) = place
+                && place
+                    .as_ref()
+                    .is_some_and(|old| Arc::ptr_eq(old, partition))
+            {
+                *place = None;
+            }
+        }
+        self.end_change(changed);
+    }
+
+    fn end_change(&mut self, changed: FastMap<Arc<str>, HostedTopic<D>>) {
+        for (name, held) in changed {
+            if held.partitions().next().is_none() {
+                self.by_name.remove(&name);
+            } else {
+                self.by_name.insert(name, Arc::new(held));
+            }
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Registry<D> {
+    held: ArcSwap<HostedPartitions<D>>,
+    version: AtomicU64,
+    change: Mutex<()>,
+}
+
+impl<D> Default for Registry<D> {
+    fn default() -> Self {
+        Registry {
+            held: ArcSwap::default(),
+            version: AtomicU64::new(0),
+            change: Mutex::default(),
+        }
+    }
+}
+
+impl<D: Directory> Registry<D> {
+    /// The present state.
+    pub fn load(&self) -> Arc<HostedPartitions<D>> {
+        self.held.load_full()
+    }
+
+    /// Rises with every change: a holder of an older state loads again when it differs.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// A partition by name and index.
+    pub fn partition(&self, topic: &str, index: i32) -> Option<Arc<Partition<D>>> {
+        self.held.load().partition(topic, index).cloned()
+    }
+
+    /// Adds partitions in one swap. Those of topics whose name has another id by now are not found any
+    /// more: they are returned, and are the caller's to close.
+    #[must_use]
+    pub fn put(
+        &self,
+        partitions: impl IntoIterator<Item = Arc<Partition<D>>>,
+    ) -> Vec<Arc<Partition<D>>> {
+        self.change(|held| held.put(partitions))
+    }
+
+    /// Takes partitions out in one swap.
+    pub fn remove<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<Partition<D>>>) {
+        self.change(|held| held.remove(partitions));
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut HostedPartitions<D>) -> T) -> T {
+        let _one_at_a_time = self.change.lock();
+        let mut held = HostedPartitions::clone(&self.held.load());
+        let changed = change(&mut held);
+        self.held.store(Arc::new(held));
+        self.version.fetch_add(1, Ordering::Release);
+        changed
+    }
+}

@@ -1,0 +1,107 @@
+//! Who waits on a partition for the control plane: appends for the high watermark, reads for the
+//! gate. Both end as tickets, not at a network thread.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use pyrklog_wire::ErrorCode;
+
+use pyrklog_base::ids::TicketId;
+use pyrklog_control::api::TicketOutcome;
+use pyrklog_control::commit_batch::CommitBatch;
+use pyrklog_control::internal_read_work::InternalReadWork;
+use pyrklog_control::outbox::Outbox;
+
+/// Who waits for an internal append.
+#[derive(Clone, Debug)]
+pub enum Done {
+    /// The control plane, by a ticket.
+    Ticket(TicketId),
+    /// The clients that commit offsets.
+    Commits(Arc<CommitBatch>),
+}
+
+impl Done {
+    /// The append is over; `base_offset` is that of its first record.
+    pub fn tell(&self, error: ErrorCode, base_offset: i64, outbox: &mut Outbox) {
+        match self {
+            Done::Ticket(ticket) => {
+                let outcome = TicketOutcome::internal_appended(error, base_offset);
+                outbox.complete_ticket(*ticket, outcome);
+            }
+            Done::Commits(batch) => batch.finish(error, base_offset, outbox),
+        }
+    }
+}
+
+/// An internal append that is in the log and waits to be replicated, over as many epochs as this
+/// broker leads: what it appended in one is replicated in the next.
+#[derive(Debug)]
+pub struct AppendWaiter {
+    /// Whom to tell.
+    pub done: Done,
+    /// Offset of its first record.
+    pub base_offset: i64,
+    /// Done once the high watermark reaches this offset (last offset + 1).
+    pub end_offset: i64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct InternalWaiters {
+    /// In the order of the log.
+    appends: VecDeque<AppendWaiter>,
+    /// Each with the log end offset that must be readable first.
+    reads: Vec<(i64, InternalReadWork)>,
+}
+
+impl InternalWaiters {
+    /// Appends and reads.
+    pub fn count(&self) -> usize {
+        self.appends.len() + self.reads.len()
+    }
+
+    /// Adds the append that entered the log last.
+    pub fn add_append(&mut self, waiter: AppendWaiter) {
+        self.appends.push_back(waiter);
+    }
+
+    /// Adds a read that begins once the gate has reached `end_offset`.
+    pub fn add_read(&mut self, end_offset: i64, work: InternalReadWork) {
+        self.reads.push((end_offset, work));
+    }
+
+    /// The high watermark stands at `reached`.
+    pub fn acknowledge(&mut self, reached: i64, outbox: &mut Outbox) {
+        while let Some(waiter) = self.appends.front()
+            && waiter.end_offset <= reached
+        {
+            complete(waiter, ErrorCode::NONE, outbox);
+            self.appends.pop_front();
+        }
+    }
+
+    /// The gate stands at `gated_end`.
+    pub fn begin_reads(&mut self, gated_end: i64, outbox: &mut Outbox) {
+        for (_, work) in self
+            .reads
+            .extract_if(.., |(end_offset, _)| *end_offset <= gated_end)
+        {
+            outbox.begin_read(work);
+        }
+    }
+
+    /// Ends all waiting.
+    pub fn fail(&mut self, error: ErrorCode, outbox: &mut Outbox) {
+        for waiter in self.appends.drain(..) {
+            complete(&waiter, error, outbox);
+        }
+        for (_, work) in self.reads.drain(..) {
+            outbox.complete_ticket(work.ticket, work.failed(error));
+        }
+    }
+}
+
+fn complete(waiter: &AppendWaiter, error: ErrorCode, outbox: &mut Outbox) {
+    waiter.done.tell(error, waiter.base_offset, outbox);
+}

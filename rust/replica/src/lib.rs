@@ -1,0 +1,13 @@
+//! The state of the replicas that this broker holds: logs, roles, who is in sync and who waits. No
+//! socket, no thread.
+
+#![forbid(unsafe_code)]
+
+pub mod directory;
+pub mod hosted_partitions;
+pub mod internal_waiters;
+pub mod partition;
+pub mod replica_progress;
+pub mod replica_selector;
+pub mod unreachable_leaders;
+pub mod waiters;

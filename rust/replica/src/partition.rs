@@ -1,0 +1,543 @@
+//! One partition that this broker holds: its log, its role, and who waits for it.
+//!
+//! Everything that changes lies behind one mutex, held for memory work only. What a holder of the
+//! mutex finds out for others (a produce request is done, a fetch may go on) goes to an [`Outbox`]
+//! that is delivered after the mutex is released.
+
+mod fetch_waiters;
+mod in_sync;
+
+pub use crate::waiters::{DoubtWaiter, FetchWaiter, ProduceWaiter};
+pub use in_sync::CONFIRMED_WITHIN_MS;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+use pyrklog_log::{Appended, Log, LogConfig, Unwritten};
+use pyrklog_wire::ErrorCode;
+
+use crate::directory::Directory;
+use crate::internal_waiters::InternalWaiters;
+use crate::replica_progress::{Follower, high_watermark};
+use pyrklog_base::hash::FastMap;
+use pyrklog_base::ids::{Token, TopicId};
+use pyrklog_base::injected_faults::{Fault, is_injected};
+use pyrklog_base::network_event::NetworkEvent;
+use pyrklog_control::api::Throttled;
+use pyrklog_control::image::TopicState;
+use pyrklog_control::outbox::Outbox;
+
+/// What all partitions of a topic share.
+#[derive(Debug)]
+pub struct Topic {
+    /// Topic name.
+    pub name: Arc<str>,
+    /// Topic id.
+    pub id: TopicId,
+    /// Whether only the broker itself writes to it.
+    pub internal: bool,
+    settings: ArcSwap<TopicSettings>,
+}
+
+/// A topic's options, swapped as a whole when they change.
+#[derive(Clone, Debug)]
+pub struct TopicSettings {
+    /// The log's share.
+    pub log: Arc<LogConfig>,
+    /// `min.insync.replicas`.
+    pub min_insync_replicas: i32,
+    /// Replicas whose traffic counts towards the replication rates.
+    pub throttled: Arc<Throttled>,
+}
+
+impl TopicSettings {
+    /// From the image's options.
+    pub fn new(topic: &TopicState) -> TopicSettings {
+        TopicSettings {
+            log: Arc::clone(&topic.log_config),
+            min_insync_replicas: topic.min_insync_replicas,
+            throttled: Arc::clone(&topic.throttled),
+        }
+    }
+}
+
+impl Topic {
+    /// As the image has it.
+    pub fn new(topic: &TopicState) -> Topic {
+        Topic {
+            name: Arc::clone(&topic.name),
+            id: topic.id,
+            internal: topic.internal,
+            settings: ArcSwap::from_pointee(TopicSettings::new(topic)),
+        }
+    }
+
+    /// The options now.
+    pub fn settings(&self) -> arc_swap::Guard<Arc<TopicSettings>> {
+        self.settings.load()
+    }
+
+    /// Replaces the options.
+    pub fn set_settings(&self, settings: TopicSettings) {
+        self.settings.store(Arc::new(settings));
+    }
+}
+
+/// What a partition does here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Its log is being opened, or it is about to lead instead of following.
+    Loading,
+    /// It serves.
+    Leader,
+    /// It fetches from its leader.
+    Follower,
+    /// Its log directory failed.
+    Offline,
+    /// It is no longer held here.
+    Stopped,
+}
+
+/// What the controller has decided for a partition.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaderAndIsr<'a> {
+    /// The leader, `None` for this broker.
+    pub leader: Option<i32>,
+    /// Leader epoch.
+    pub leader_epoch: i32,
+    /// Assigned replicas.
+    pub replicas: &'a [i32],
+    /// In-sync replicas.
+    pub isr: &'a [i32],
+    /// See [`pyrklog_control::api::LeaderSpec::is_held`].
+    pub is_held: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Partition<D> {
+    /// The topic.
+    pub topic: Arc<Topic>,
+    /// Partition index.
+    pub index: i32,
+    /// The log directory that holds it.
+    pub dir: Arc<D>,
+    state: Mutex<PartitionState>,
+}
+
+/// What the mutex guards.
+#[derive(Debug)]
+pub struct PartitionState {
+    /// What it does here.
+    pub role: Role,
+    /// Leader epoch, -1 before the first.
+    pub leader_epoch: i32,
+    /// Epoch since which this broker has led on, while it leads.
+    pub led_since: i32,
+    /// Assigned replicas.
+    pub replicas: Vec<i32>,
+    /// In-sync replicas, as the controller has written them: what `min.insync.replicas` counts.
+    pub isr: Vec<i32>,
+    /// Whom this broker follows; `None` where it is to lead.
+    pub leader: Option<i32>,
+    /// The leader's high watermark as it last told, while this broker follows.
+    pub leader_high_watermark: i64,
+    /// Its log start offset as it last told: what is gone there goes here, too.
+    pub leader_log_start: i64,
+    /// The log; present while the role is `Leader` or `Follower`.
+    pub log: Option<Log>,
+    /// What its directory counts as not written of this partition.
+    pub unwritten: Unwritten,
+    /// Whether the directory's writer has it in its queue.
+    pub queued: bool,
+    /// Whether the writer will look at it in a while.
+    pub queued_later: bool,
+    /// Whether what waits is to be written to its end once another writer gives his job back.
+    pub write_rest: bool,
+    /// Appends and reads of the control plane that wait.
+    pub internal: InternalWaiters,
+    topic: Arc<Topic>,
+    node_id: i32,
+    followers: Vec<Follower>,
+    /// The in-sync replicas, and those that are about to join: what the high watermark waits for.
+    members: Vec<i32>,
+    /// The high watermark stands still, as the controller counts on replicas outside of `isr`.
+    is_held: bool,
+    /// Its log could not be opened for lack of space, and will be when there is some.
+    pub waits_for_space: bool,
+    /// Where the leader epoch begins, while this broker leads.
+    epoch_start: i64,
+    gate_waiters: BTreeSet<ProduceWaiter>,
+    replication_waiters: BTreeSet<ProduceWaiter>,
+    fetch_waiters: FastMap<Token, FetchWaiter>,
+    /// The control plane is to be told when a follower's log starts elsewhere.
+    tells_log_starts: bool,
+    /// Since when a consumer waits for the followers to confirm that this broker leads.
+    doubt_ms: Option<i64>,
+    /// Since when they are asked and none has confirmed.
+    in_vain_since_ms: Option<i64>,
+    doubt_waiters: FastMap<Token, DoubtWaiter>,
+}
+
+/// What a produce request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitFor {
+    /// acks=1: this broker's durability gate.
+    Gate,
+    /// acks=-1: the high watermark.
+    Replication,
+}
+
+impl<D: Directory> Partition<D> {
+    /// A partition whose log is yet to be opened.
+    pub fn new(topic: Arc<Topic>, index: i32, dir: Arc<D>, node_id: i32) -> Partition<D> {
+        let state = PartitionState {
+            role: Role::Loading,
+            leader_epoch: -1,
+            led_since: -1,
+            replicas: Vec::new(),
+            isr: Vec::new(),
+            leader: None,
+            leader_high_watermark: -1,
+            leader_log_start: -1,
+            log: None,
+            unwritten: Unwritten::default(),
+            queued: false,
+            queued_later: false,
+            write_rest: false,
+            internal: InternalWaiters::default(),
+            topic: Arc::clone(&topic),
+            node_id,
+            followers: Vec::new(),
+            members: Vec::new(),
+            is_held: false,
+            waits_for_space: false,
+            epoch_start: -1,
+            gate_waiters: BTreeSet::new(),
+            replication_waiters: BTreeSet::new(),
+            fetch_waiters: FastMap::default(),
+            tells_log_starts: false,
+            doubt_ms: None,
+            in_vain_since_ms: None,
+            doubt_waiters: FastMap::default(),
+        };
+        Partition {
+            topic,
+            index,
+            dir,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Whether what this broker sends of it as a leader counts towards the replication rate.
+    pub fn is_throttled_leading(&self, node_id: i32) -> bool {
+        let settings = self.topic.settings();
+        settings.throttled.leading.holds(self.index, node_id)
+    }
+
+    /// The same of what it fetches as a follower.
+    pub fn is_throttled_following(&self, node_id: i32) -> bool {
+        let settings = self.topic.settings();
+        settings.throttled.following.holds(self.index, node_id)
+    }
+
+    /// Takes the mutex.
+    pub fn lock(&self) -> MutexGuard<'_, PartitionState> {
+        self.state.lock()
+    }
+
+    /// Gives the mutex back, and the partition to its directory's writer if there is something to
+    /// write: at once, or later where all of it lies in the block cache and it is not much.
+    pub fn unlock_and_write(self: &Arc<Self>, state: MutexGuard<'_, PartitionState>) {
+        let flush_bytes = self.dir.flush_bytes();
+        self.unlock_and_write_from(state, flush_bytes);
+    }
+
+    /// The same, but nothing waits.
+    pub fn unlock_and_write_all(self: &Arc<Self>, state: MutexGuard<'_, PartitionState>) {
+        self.unlock_and_write_from(state, 0);
+    }
+
+    fn unlock_and_write_from(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, PartitionState>,
+        flush_bytes: usize,
+    ) {
+        let ready = state.log.as_ref().filter(|log| log.is_ready_to_write());
+        // What is in the writer's hands he gives back, and looks again.
+        let Some(log) = ready else { return };
+        let is_due = !log.may_write_later() || log.waiting_bytes() >= flush_bytes;
+        if is_due && !state.queued {
+            state.queued = true;
+            drop(state);
+            self.dir.write(Arc::clone(self));
+        } else if !is_due && !state.queued && !state.queued_later {
+            state.queued_later = true;
+            drop(state);
+            self.dir.write_later(Arc::clone(self));
+        }
+    }
+}
+
+impl PartitionState {
+    /// The log, if this broker leads: else the protocol's error.
+    pub fn led(&mut self) -> Result<&mut Log, ErrorCode> {
+        self.shown(true)
+    }
+
+    /// The log, if this broker leads in the epoch that a client believes in. Kafka looks at the epoch
+    /// first.
+    pub fn led_in(&mut self, current_leader_epoch: i32) -> Result<&mut Log, ErrorCode> {
+        self.shown_in(current_leader_epoch, true)
+    }
+
+    /// [`Self::shown`] in the epoch that a reader believes in.
+    pub fn shown_in(
+        &mut self,
+        current_leader_epoch: i32,
+        of_leader_only: bool,
+    ) -> Result<&mut Log, ErrorCode> {
+        if self.role != Role::Offline {
+            self.check_epoch(current_leader_epoch)?;
+        }
+        self.shown(of_leader_only)
+    }
+
+    /// The log for a reader: where this broker leads, and where it follows too, unless the reader
+    /// wants the leader's only.
+    pub fn shown(&mut self, of_leader_only: bool) -> Result<&mut Log, ErrorCode> {
+        match (self.role, &mut self.log) {
+            (Role::Leader, Some(log)) => Ok(log),
+            (Role::Follower, Some(log)) if !of_leader_only => Ok(log),
+            (Role::Offline, _) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            _ => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
+    }
+
+    /// The high watermark; -1 where there is no log.
+    pub fn high_watermark(&self) -> i64 {
+        self.log.as_ref().map_or(-1, Log::high_watermark)
+    }
+
+    /// Checks the leader epoch that a client believes in; -1 = it does not say (KIP-320).
+    pub fn check_epoch(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
+        if is_injected(Fault::AcceptAnyLeaderEpoch) {
+            return Ok(());
+        }
+        if current_leader_epoch < 0 || current_leader_epoch == self.leader_epoch {
+            Ok(())
+        } else if current_leader_epoch < self.leader_epoch {
+            Err(ErrorCode::FENCED_LEADER_EPOCH)
+        } else {
+            Err(ErrorCode::UNKNOWN_LEADER_EPOCH)
+        }
+    }
+
+    /// Takes the controller's decision. False for one that is older than what is known.
+    ///
+    /// A follower that is to lead is `Loading` until [`PartitionState::finish_transition`]: its log may
+    /// be in the middle of a truncation, and where its epoch begins is known only behind that.
+    pub fn set_leadership(&mut self, decision: LeaderAndIsr<'_>, now_ms: i64) -> bool {
+        if decision.leader_epoch < self.leader_epoch {
+            return false;
+        }
+        let is_new_epoch = decision.leader_epoch > self.leader_epoch;
+        self.leader_epoch = decision.leader_epoch;
+        self.leader = decision.leader;
+        self.replicas = decision.replicas.to_vec();
+        self.isr = decision.isr.to_vec();
+        self.members = decision.isr.to_vec();
+        self.is_held = decision.is_held;
+        let mut followers = Vec::with_capacity(self.replicas.len());
+        for id in self
+            .replicas
+            .iter()
+            .copied()
+            .filter(|id| *id != self.node_id)
+        {
+            let known = self.followers.iter().find(|follower| follower.id == id);
+            // What a follower fetched in an older epoch says nothing about its log in this one.
+            followers.push(match known {
+                Some(follower) if !is_new_epoch => *follower,
+                _ => Follower::new(id, now_ms),
+            });
+        }
+        self.followers = followers;
+        if is_new_epoch {
+            self.in_vain_since_ms = None;
+        }
+        match (self.role, decision.leader) {
+            (Role::Leader | Role::Follower, Some(_)) => {
+                self.role = Role::Follower;
+                self.leader_high_watermark = -1;
+                self.leader_log_start = -1;
+            }
+            (Role::Follower, None) => self.role = Role::Loading,
+            (Role::Leader, None) if is_new_epoch => self.begin_epoch(),
+            _ => {}
+        }
+        true
+    }
+
+    fn begin_epoch(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.assign_epoch_start(self.leader_epoch);
+            self.epoch_start = log.log_end_offset();
+        }
+    }
+
+    /// The log is open, and nothing of an earlier decision is under way: from now on the partition
+    /// does what the last decision says.
+    pub fn finish_transition(&mut self) {
+        if self.leader.is_none() {
+            self.role = Role::Leader;
+            self.led_since = self.leader_epoch;
+            self.begin_epoch();
+        } else {
+            self.role = Role::Follower;
+            self.leader_high_watermark = -1;
+            self.leader_log_start = -1;
+        }
+    }
+
+    /// Waits for the acknowledgement of what was appended up to `waiter.end_offset`; false when
+    /// there is nothing to wait for.
+    pub fn wait_for(&mut self, what: WaitFor, waiter: ProduceWaiter) -> bool {
+        if self.is_reached(what, waiter.end_offset) {
+            return false;
+        }
+        match what {
+            WaitFor::Gate => self.gate_waiters.insert(waiter),
+            WaitFor::Replication => self.replication_waiters.insert(waiter),
+        };
+        true
+    }
+
+    /// Whether all below `end_offset` is acknowledged, or there is no log.
+    pub fn is_reached(&self, what: WaitFor, end_offset: i64) -> bool {
+        let mark = self.log.as_ref().map(|log| match what {
+            WaitFor::Gate => log.gated_end(),
+            WaitFor::Replication => log.high_watermark(),
+        });
+        mark.is_none_or(|mark| mark >= end_offset)
+    }
+
+    /// Nobody waits for this acknowledgement any more.
+    pub fn forget_waiter(&mut self, what: WaitFor, waiter: ProduceWaiter) {
+        match what {
+            WaitFor::Gate => self.gate_waiters.remove(&waiter),
+            WaitFor::Replication => self.replication_waiters.remove(&waiter),
+        };
+    }
+
+    /// (produce waiters, fetch waiters).
+    pub fn waiting(&self) -> (usize, usize) {
+        (
+            self.gate_waiters.len() + self.replication_waiters.len(),
+            self.fetch_waiters.len(),
+        )
+    }
+
+    /// A batch was appended: counts it, and tells whoever waited for the gate where it stands above
+    /// the batch already.
+    pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
+        self.count_unwritten(dir);
+        if appended.is_gated && self.release(appended.appended_bytes, outbox) {
+            dir.high_watermark_moved();
+        }
+    }
+
+    /// Tells the directory what of the log is not in files by now.
+    pub fn count_unwritten(&mut self, dir: &impl Directory) {
+        let now = self.log.as_ref().map(Log::unwritten).unwrap_or_default();
+        dir.count(std::mem::replace(&mut self.unwritten, now), now);
+    }
+
+    /// After the gate or a follower moved: raises the high watermark as far as it may, and
+    /// releases whoever waited for what is now reached. `new_bytes` is how many bytes became
+    /// readable, `usize::MAX` where that is not known. True when the high watermark moved.
+    pub fn release(&mut self, new_bytes: usize, outbox: &mut Outbox) -> bool {
+        self.advance(new_bytes, true, outbox)
+    }
+
+    /// The same after a follower has fetched, which is no news for the others.
+    pub fn release_replicated(&mut self, outbox: &mut Outbox) -> bool {
+        self.advance(usize::MAX, false, outbox)
+    }
+
+    fn advance(&mut self, new_bytes: usize, has_grown: bool, outbox: &mut Outbox) -> bool {
+        let has_enough = self.has_enough_in_sync();
+        let Some(log) = &mut self.log else {
+            return false;
+        };
+        let gated_end = log.gated_end();
+        let allowed = match self.role {
+            Role::Follower => Some(self.leader_high_watermark),
+            Role::Loading => None,
+            _ if !has_enough => None,
+            #[cfg(feature = "sim")]
+            _ if is_injected(Fault::HighWatermarkAboveGate) => {
+                let end = log.log_end_offset();
+                let offset = high_watermark(self.node_id, end, &self.members, &self.followers);
+                log.force_high_watermark(offset.unwrap_or(0));
+                offset
+            }
+            _ => high_watermark(self.node_id, gated_end, &self.members, &self.followers),
+        };
+        let moved = allowed.is_some_and(|offset| log.advance_high_watermark(offset));
+        if self.role == Role::Follower {
+            follow_log_start(log, self.leader_log_start);
+        }
+        let reached = log.high_watermark();
+        answer_up_to(&mut self.gate_waiters, gated_end, outbox);
+        self.internal.begin_reads(gated_end, outbox);
+        // The high watermark has moved with enough replicas in sync only.
+        answer_up_to(&mut self.replication_waiters, reached, outbox);
+        self.internal.acknowledge(reached, outbox);
+        self.notify_fetches(new_bytes, has_grown, moved, outbox);
+        moved
+    }
+
+    /// Ends all waiting: produce requests and tickets fail with `error`, fetches look again.
+    pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
+        let of_gate = std::mem::take(&mut self.gate_waiters);
+        let of_replication = std::mem::take(&mut self.replication_waiters);
+        for waiter in of_gate.into_iter().chain(of_replication) {
+            answer(&waiter, error, outbox);
+        }
+        self.internal.fail(error, outbox);
+        self.wake_fetches(outbox);
+    }
+}
+
+/// Only as far as it is known to be replicated.
+fn follow_log_start(log: &mut Log, leader_log_start: i64) {
+    let target = leader_log_start.min(log.high_watermark());
+    if target > log.log_start_offset() {
+        // A log that fails says so at its directory.
+        let _ = log.advance_log_start(target);
+    }
+}
+
+fn answer_up_to(waiters: &mut BTreeSet<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
+    while waiters
+        .first()
+        .is_some_and(|waiter| waiter.end_offset <= mark)
+    {
+        if let Some(waiter) = waiters.pop_first() {
+            answer(&waiter, ErrorCode::NONE, outbox);
+        }
+    }
+}
+
+fn answer(waiter: &ProduceWaiter, error: ErrorCode, outbox: &mut Outbox) {
+    let message = NetworkEvent::Produced {
+        token: waiter.token,
+        sequence: waiter.sequence,
+        index: waiter.index,
+        error,
+    };
+    outbox.push(waiter.thread as usize, message);
+}

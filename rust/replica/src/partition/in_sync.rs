@@ -1,0 +1,283 @@
+//! Who is in sync, as the leader of a partition sees it.
+
+use pyrklog_log::{Isolation, Log};
+
+use super::{PartitionState, Role};
+use crate::replica_progress::{Follower, NEVER_MS};
+use crate::replica_selector::Candidate;
+use crate::waiters::DoubtWaiter;
+use pyrklog_base::ids::Token;
+use pyrklog_base::injected_faults::{Fault, is_injected};
+use pyrklog_base::network_event::NetworkEvent;
+use pyrklog_control::outbox::Outbox;
+
+/// How long a confirmation holds. A leader that nobody hears is led around after 250 ms at the
+/// earliest (docs/cluster.md, section 7).
+const CONFIRMED_FOR_MS: i64 = 150;
+
+/// Followers are asked to confirm at most so often.
+const ASK_AGAIN_MS: i64 = 100;
+
+/// What waits for followers to confirm that this broker leads waits so long.
+pub const CONFIRMED_WITHIN_MS: i64 = 500;
+
+/// A follower that is silent for longer, and in sync all the same, hangs, rather than that everybody
+/// else leads around this broker. It was asked meanwhile for [`ASKED_IN_VAIN_MS`]: what was silent may
+/// have been this broker, which then hears of its successor in that time.
+const SILENT_MAX_MS: i64 = 10_000;
+
+/// See [`SILENT_MAX_MS`].
+const ASKED_IN_VAIN_MS: i64 = 1_000;
+
+/// What follows from a follower's fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The follower may join the in-sync replicas.
+    pub has_caught_up: bool,
+    /// Its log starts elsewhere, and somebody waits for that.
+    pub log_start_moved: bool,
+    /// It is to fetch again at once, which confirms that it still follows this broker.
+    pub is_to_confirm: bool,
+    /// It has confirmed that.
+    pub confirms: bool,
+    /// All in-sync followers have.
+    pub ends_doubt: bool,
+}
+
+impl PartitionState {
+    /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
+    /// written, `is_held` is [`pyrklog_control::api::LeaderSpec::is_held`]. False where this broker does not
+    /// lead in that epoch, or where one that would join lacks by now what the high watermark has
+    /// passed: it is told again when it has it.
+    pub fn set_isr(
+        &mut self,
+        leader_epoch: i32,
+        members: &[i32],
+        isr: &[i32],
+        is_held: bool,
+    ) -> bool {
+        if self.leader.is_some() || leader_epoch != self.leader_epoch {
+            return false;
+        }
+        let log = self.log.as_ref();
+        let needed = log.map_or(0, |log| self.needed_to_join(log));
+        let before = &self.members;
+        let mut joining = self
+            .followers
+            .iter()
+            .filter(|follower| members.contains(&follower.id) && !before.contains(&follower.id));
+        let is_fit = joining.all(|follower| follower.log_end_offset >= needed);
+        for follower in &mut self.followers {
+            follower.ask_again();
+        }
+        if is_fit {
+            self.members = members.to_vec();
+            self.isr = isr.to_vec();
+            self.is_held = is_held;
+        }
+        is_fit
+    }
+
+    /// Whether the high watermark of what this broker leads may move. Where it is not enough for
+    /// acks=-1 nothing more is shown to anyone: what a consumer has seen must outlive any one
+    /// broker. Nor as long as the controller counts on others, whatever `min.insync.replicas` is
+    /// here by now: it may have decided by another one.
+    pub(super) fn has_enough_in_sync(&self) -> bool {
+        let moves_anyway = is_injected(Fault::AckBelowMinIsr) || is_injected(Fault::MoveWhileHeld);
+        self.has_min_isr() && (!self.is_held || moves_anyway)
+    }
+
+    /// Whether enough replicas are in sync for acks=-1.
+    pub fn has_min_isr(&self) -> bool {
+        self.isr.len() >= self.min_isr() || is_injected(Fault::AckBelowMinIsr)
+    }
+
+    /// `min.insync.replicas`, and no more than there are replicas (Kafka's `effectiveMinIsr`).
+    pub fn min_isr(&self) -> usize {
+        let minimum = self.topic.settings().min_insync_replicas;
+        usize::try_from(minimum).map_or(0, |minimum| minimum.min(self.replicas.len()))
+    }
+
+    /// How far the log of a follower has to reach.
+    fn needed_to_join(&self, log: &Log) -> i64 {
+        match is_injected(Fault::JoinBeforeEpochStart) {
+            true => log.high_watermark(),
+            false => log.high_watermark().max(self.epoch_start),
+        }
+    }
+
+    /// The in-sync followers that have not been caught up for longer than `max_lag_ms`.
+    pub fn behind(&self, now_ms: i64, max_lag_ms: i64) -> Vec<i32> {
+        let (Role::Leader, Some(log)) = (self.role, &self.log) else {
+            return Vec::new();
+        };
+        let end = log.log_end_offset();
+        let in_sync = self.followers.iter().filter(|f| self.isr.contains(&f.id));
+        in_sync
+            .filter(|follower| follower.is_behind(end, now_ms, max_lag_ms))
+            .map(|follower| follower.id)
+            .collect()
+    }
+
+    /// Whether every record of earlier epochs is known to be replicated: before, nobody can say
+    /// which is the latest offset.
+    pub fn knows_latest(&self) -> bool {
+        let log = self.log.as_ref();
+        log.is_some_and(|log| log.high_watermark() >= self.epoch_start)
+    }
+
+    /// A follower's fetch, on a connection, says where its log starts and how far it reaches; what of it is to be
+    /// told. `None`: it is not a replica.
+    pub fn follower_fetched(
+        &mut self,
+        connection: u64,
+        id: i32,
+        offset: i64,
+        log_start_offset: i64,
+        broker_epoch: i64,
+        now_ms: i64,
+    ) -> Option<Fetched> {
+        let log = self.log.as_ref()?;
+        let end = log.log_end_offset();
+        let needed = self.needed_to_join(log);
+        let follower = self
+            .followers
+            .iter_mut()
+            .find(|follower| follower.id == id)?;
+        let log_start_moved = follower.log_start_offset != log_start_offset;
+        follower.log_start_offset = log_start_offset;
+        follower.fetches(connection, offset.min(end), end, broker_epoch, now_ms);
+        let confirmed_ms = follower.confirmed_ms;
+        let is_member = self.members.contains(&id);
+        let has_caught_up = !is_member && follower.tells_of_reaching(needed);
+        let log_start_moved = log_start_moved && std::mem::take(&mut self.tells_log_starts);
+        let is_before = |ms: i64| self.doubt_ms.is_some_and(|doubt_ms| ms < doubt_ms);
+        let is_to_confirm = is_member && is_before(confirmed_ms);
+        let confirms = is_member && self.doubt_ms.is_some() && !is_to_confirm;
+        if confirms {
+            self.in_vain_since_ms = None;
+        }
+        let ends_doubt = self.doubt_ms.is_some() && !is_before(self.confirmed_ms());
+        if ends_doubt {
+            self.doubt_ms = None;
+        }
+        Some(Fetched {
+            has_caught_up,
+            log_start_moved,
+            is_to_confirm,
+            confirms,
+            ends_doubt,
+        })
+    }
+
+    /// Whether this broker led at `asked_ms`, or shortly before, as all confirm that are in sync. One
+    /// that does not know that it was led around cannot say of an offset that nothing is there.
+    pub fn is_confirmed(&self, asked_ms: i64) -> bool {
+        self.confirmed_ms() > asked_ms - CONFIRMED_FOR_MS
+    }
+
+    /// Whether everybody may have led around this broker: no in-sync follower confirms that it led at
+    /// `asked_ms`. One is enough here, since a broker that stands still must not keep others from what
+    /// they ask for; and none where all hang for long. The controller's order does not say it: it may have
+    /// lain about.
+    pub fn is_in_doubt(&self, asked_ms: i64) -> bool {
+        let mut others = self
+            .followers
+            .iter()
+            .filter(|follower| self.members.contains(&follower.id));
+        let is_asked_in_vain = self
+            .in_vain_since_ms
+            .is_some_and(|since_ms| asked_ms - since_ms >= ASKED_IN_VAIN_MS);
+        let is_certain = |follower: &Follower| {
+            let is_silent = follower.is_silent(asked_ms, SILENT_MAX_MS) && is_asked_in_vain;
+            is_silent || follower.confirmed_ms > asked_ms - CONFIRMED_FOR_MS
+        };
+        !self.is_confirmed(asked_ms) && !others.any(is_certain)
+    }
+
+    /// When the last of the in-sync followers is known to have followed this broker.
+    fn confirmed_ms(&self) -> i64 {
+        let others = self.members.iter().filter(|id| **id != self.node_id);
+        let confirmed = others.map(|id| {
+            let follower = self.followers.iter().find(|follower| follower.id == *id);
+            follower.map_or(NEVER_MS, |follower| follower.confirmed_ms)
+        });
+        confirmed.min().unwrap_or(i64::MAX)
+    }
+
+    /// Asks the followers to confirm that this broker leads: answers those of their fetches that
+    /// wait.
+    pub fn ask_followers(&mut self, asked_ms: i64, outbox: &mut Outbox) {
+        let is_asked = |doubt_ms| asked_ms - doubt_ms < ASK_AGAIN_MS;
+        self.in_vain_since_ms.get_or_insert(asked_ms);
+        if !self.doubt_ms.is_some_and(is_asked) {
+            self.doubt_ms = Some(asked_ms);
+            self.wake_some_fetches(true, |isolation| isolation == Isolation::LogEnd, outbox);
+        }
+    }
+
+    /// The same for a request of a connection that is no fetch, and that is woken as one.
+    pub fn ask_followers_for(&mut self, waiter: DoubtWaiter, asked_ms: i64, outbox: &mut Outbox) {
+        self.doubt_waiters.insert(waiter.place.token, waiter);
+        self.ask_followers(asked_ms, outbox);
+    }
+
+    /// It waits no longer.
+    pub fn remove_doubt_waiter(&mut self, token: Token) {
+        self.doubt_waiters.remove(&token);
+    }
+
+    /// The doubt has ended: fetches of consumers look again.
+    pub fn wake_consumers(&mut self, outbox: &mut Outbox) {
+        self.wake_some_fetches(false, |isolation| isolation != Isolation::LogEnd, outbox);
+    }
+
+    /// A follower has confirmed: who waits for one of them looks again.
+    pub fn wake_doubting(&mut self, outbox: &mut Outbox) {
+        for (_, waiter) in self.doubt_waiters.drain() {
+            let message = NetworkEvent::FetchWake {
+                token: waiter.place.token,
+                wait: waiter.wait,
+                must_answer: false,
+                by: None,
+            };
+            outbox.push(waiter.place.thread, message);
+        }
+    }
+
+    /// Where the followers' logs start, as their last fetches said; -1 unknown. The control plane is
+    /// told once when one of them starts elsewhere.
+    pub fn follower_log_starts(&mut self) -> Vec<(i32, i64)> {
+        self.tells_log_starts = true;
+        let start_of = |follower: &Follower| (follower.id, follower.log_start_offset);
+        self.followers.iter().map(start_of).collect()
+    }
+
+    /// The in-sync followers that have what lies at an offset.
+    pub fn candidates(&self, offset: i64) -> impl Iterator<Item = Candidate> {
+        let in_sync = self.followers.iter().filter(|f| self.isr.contains(&f.id));
+        in_sync.filter_map(move |follower| follower.candidate(offset))
+    }
+
+    /// Whether this broker, which follows, is in sync as far as it can tell: it has all that its
+    /// leader knows to be replicated or, before it has heard of that, the controller counts it among
+    /// the in-sync replicas, for which acks=all waits.
+    pub fn is_taken_for_in_sync(&self) -> bool {
+        let end = self.log.as_ref().map_or(-1, Log::log_end_offset);
+        match self.leader_high_watermark {
+            ..0 => self.isr.contains(&self.node_id),
+            known => end >= known,
+        }
+    }
+
+    /// Whom the high watermark waits for.
+    #[cfg(feature = "sim")]
+    pub fn members(&self) -> &[i32] {
+        &self.members
+    }
+
+    /// Whether this is one of its followers.
+    pub fn is_follower(&self, id: i32) -> bool {
+        self.followers.iter().any(|follower| follower.id == id)
+    }
+}

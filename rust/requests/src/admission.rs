@@ -1,0 +1,184 @@
+//! The bound on the memory of replies: of those that are being prepared, and of those that their
+//! clients do not read.
+//!
+//! What a connection holds is counted after each visit: its output, answers of produce requests that
+//! wait for their turn, and what the request under way needs for each of its partitions. Little is
+//! not counted: every connection may have [`FREE_BYTES`], so that clients who read their replies
+//! hardly ever meet the bound. A request whose reply does not fit waits, unread, in its connection's
+//! buffer; one connection at a time may go beyond the bound.
+//!
+//! While requests wait, a connection that has not taken all of its output for
+//! [`UNREAD_MAX_MS`] is closed: a reply that nobody reads must not keep others from theirs. For the
+//! same reason a consumer's fetch that waits for records and is counted waits no longer than
+//! [`FETCH_WAIT_MAX_MS`] then.
+//!
+//! Other brokers have a share of their own ([`pyrklog_base::reply_memory`]).
+
+use crate::client::{Client, Exclusive};
+use crate::context::Context;
+use crate::outcome::{Close, Hold};
+use pyrklog_base::ids::NEVER_MS;
+use pyrklog_base::network_event::NetworkEvent;
+use pyrklog_base::reply_memory::UNREAD_MAX_MS;
+
+/// What a connection may hold without being counted.
+pub const FREE_BYTES: usize = 64 * 1024;
+
+/// Memory that a fetch needs for each of its partitions, its part of the reply included.
+pub const FETCH_PARTITION_BYTES: usize = 512;
+
+/// The same of other requests that name partitions.
+pub const OTHER_PARTITION_BYTES: usize = 256;
+
+/// What one request's partitions may need of all the memory.
+const REQUEST_SHARE: usize = 2;
+
+/// A request may name so many partitions in any case.
+const REQUEST_PARTITIONS_MIN: usize = 10_000;
+
+/// How long a counted fetch may wait for records while requests wait for memory; Kafka's clients
+/// do not ask for more by default.
+const FETCH_WAIT_MAX_MS: i64 = 500;
+
+/// The connection turns out to be another broker's.
+pub fn become_brokers(cx: &Context, client: &mut Client) {
+    forget(cx, client);
+    client.is_broker = true;
+}
+
+/// Whether a request may go on that will hold about `bytes`; else the connection is held.
+pub fn admit(cx: &mut Context, client: &mut Client, bytes: usize) -> bool {
+    let memory = &cx.services.replies;
+    let is_little = bytes.saturating_add(client.reply_bytes) <= FREE_BYTES;
+    if is_little || memory.fits(client.is_broker, client.id, bytes) {
+        return true;
+    }
+    client.hold = Some(Hold::Replies { bytes });
+    note_short(cx, client.is_broker);
+    false
+}
+
+/// The same for a request of so many partitions that need `each_bytes`.
+///
+/// # Errors
+/// Too many for the memory there is, whoever else needs some.
+pub fn admit_partitions(
+    cx: &mut Context,
+    client: &mut Client,
+    partitions: usize,
+    each_bytes: usize,
+) -> Result<bool, Close> {
+    let bytes = partitions * each_bytes;
+    let most_bytes = cx.services.replies.max_bytes() / REQUEST_SHARE;
+    if partitions > REQUEST_PARTITIONS_MIN && bytes > most_bytes {
+        let reason = format!("{partitions} partitions need too much of the memory for replies");
+        return Err(Close::Protocol(reason));
+    }
+    Ok(admit(cx, client, bytes))
+}
+
+/// A request waits for memory. Other threads have connections that may give some up.
+fn note_short(cx: &mut Context, is_broker: bool) {
+    cx.is_hungry = true;
+    if cx.services.replies.note_waiting(is_broker, cx.now.mono_ms) {
+        return;
+    }
+    for thread in 0..cx.services.network_threads() {
+        if thread != cx.thread {
+            cx.outbox.push(thread, NetworkEvent::Hungry);
+        }
+    }
+}
+
+fn is_short(cx: &Context, client: &Client) -> bool {
+    let now_ms = cx.now.mono_ms;
+    cx.services.replies.is_short(client.is_broker, now_ms)
+}
+
+/// Counts what the connection holds now.
+pub fn count(cx: &mut Context, client: &mut Client) {
+    if client.out.is_empty() {
+        client.unread_since_ms = NEVER_MS;
+    } else if client.unread_since_ms == NEVER_MS {
+        client.unread_since_ms = cx.now.mono_ms;
+    }
+    let work_bytes = match &client.exclusive {
+        Some(Exclusive::Fetch(work)) => work.parts.len() * FETCH_PARTITION_BYTES,
+        Some(Exclusive::ListOffsets(work)) => work.partition_count() * OTHER_PARTITION_BYTES,
+        _ => 0,
+    };
+    let bytes = client.out.memory_bytes() + client.pending_bytes + work_bytes;
+    set(cx, client, if bytes > FREE_BYTES { bytes } else { 0 });
+    cx.is_hungry |= client.reply_bytes > 0 && is_short(cx, client);
+}
+
+/// The connection is gone, and what it held.
+pub fn forget(cx: &Context, client: &mut Client) {
+    set(cx, client, 0);
+    cx.services.replies.of(client.is_broker).release(client.id);
+}
+
+fn set(cx: &Context, client: &mut Client, bytes: usize) {
+    let budget = cx.services.replies.of(client.is_broker);
+    if bytes != client.reply_bytes {
+        budget.change(client.reply_bytes, bytes);
+        client.reply_bytes = bytes;
+    }
+    if bytes == 0 && !matches!(client.hold, Some(Hold::Replies { .. })) {
+        budget.release(client.id);
+    }
+}
+
+/// What a look at a connection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// Nothing changes.
+    Keep,
+    /// It was held, and may go on.
+    GoOn,
+    /// Its fetch is to be answered with what there is, for the sake of others.
+    FinishFetch,
+}
+
+/// Looks whether a connection that was held may go on, or whether it has to go for the sake of
+/// others.
+///
+/// # Errors
+/// Its reply stays unread while requests wait.
+pub fn look(cx: &mut Context, client: &mut Client) -> Result<Looked, Close> {
+    let now_ms = cx.now.mono_ms;
+    if client.reply_bytes > 0 && is_short(cx, client) {
+        cx.is_hungry = true;
+        let unread_ms = now_ms.saturating_sub(client.unread_since_ms);
+        if unread_ms > UNREAD_MAX_MS {
+            let reason = "its replies stayed unread while memory for replies was short";
+            return Err(Close::Protocol(reason.into()));
+        }
+        if let Some(Exclusive::Fetch(work)) = &client.exclusive
+            && work.has_waited(FETCH_WAIT_MAX_MS, now_ms)
+        {
+            return Ok(Looked::FinishFetch);
+        }
+    }
+    let Some(Hold::Replies { bytes }) = client.hold else {
+        return Ok(Looked::Keep);
+    };
+    let memory = &cx.services.replies;
+    if memory.fits(client.is_broker, client.id, bytes) {
+        client.hold = None;
+        return Ok(Looked::GoOn);
+    }
+    note_short(cx, client.is_broker);
+    Ok(Looked::Keep)
+}
+
+/// Whether a request may go on that takes long if `is_heavy`; else its connection is held until it
+/// is its turn.
+pub fn admit_heavy(cx: &mut Context, client: &mut Client, is_heavy: bool) -> bool {
+    if !is_heavy || cx.heavy.begin(client.token) {
+        return true;
+    }
+    client.hold = Some(Hold::Heavy);
+    cx.heavy.wait(client.is_broker, client.host, client.token);
+    false
+}

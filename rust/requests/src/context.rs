@@ -1,0 +1,168 @@
+//! What a network thread's request handlers work with, apart from the connection.
+
+use std::sync::Arc;
+
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::fetch::FetchRequest;
+use pyrklog_wire::produce::ProduceRequest;
+
+use crate::client::Client;
+use crate::heavy::Heavy;
+use crate::produce::delayed::PendingProduce;
+use crate::produce::verdicts::Verdict;
+use crate::services::Services;
+use pyrklog_base::clock::Now;
+use pyrklog_base::ids::{Place, Token};
+use pyrklog_base::timers::Timers;
+use pyrklog_control::image::Image;
+use pyrklog_control::outbox::Outbox;
+use pyrklog_control::statistics::ThreadStatistics;
+use pyrklog_storage::log_dir::{HostedPartitions, Partition};
+
+/// Empty vectors kept for reuse by replies.
+const SPARE_MEMORIES: usize = 64;
+
+/// A vector that grew beyond this is not kept.
+const SPARE_MEMORY_BYTES_MAX: usize = 64 * 1024;
+
+/// Answered produce requests kept for reuse.
+const SPARE_PRODUCES: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Context {
+    /// What requests are served from.
+    pub services: Arc<Services>,
+    /// Index of the thread.
+    pub thread: usize,
+    /// The clocks, read once a turn.
+    pub now: Now,
+    /// The image as of this turn.
+    pub image: Arc<Image>,
+    /// The partitions as of this turn.
+    pub held: Arc<HostedPartitions>,
+    held_version: u64,
+    /// The thread's counters.
+    pub statistics: Arc<ThreadStatistics>,
+    /// The thread's timers.
+    pub timers: Timers,
+    /// Messages found out while partitions were locked.
+    pub outbox: Outbox,
+    /// Connections to visit again in the next turn.
+    pub again: Vec<Token>,
+    /// Requests that take long, and wait for their turn.
+    pub heavy: Heavy,
+    /// Connections wait for memory: look again soon.
+    pub is_hungry: bool,
+    /// No new requests.
+    pub is_draining: bool,
+    /// Decoded request, its memory reused.
+    pub produce_request: ProduceRequest,
+    /// Decoded request, its memory reused.
+    pub fetch_request: FetchRequest,
+    /// The partitions of the request at hand, its memory reused.
+    pub targets: Vec<Option<Arc<Partition>>>,
+    /// What is known of the batches of the request at hand; empty where nobody has looked.
+    pub verdicts: Vec<Verdict>,
+    spare_memories: Vec<Vec<u8>>,
+    spare_produces: Vec<PendingProduce>,
+}
+
+impl Context {
+    /// For network thread `thread`.
+    pub fn new(services: Arc<Services>, thread: usize) -> Context {
+        let image = services.image.load_full();
+        let held_version = services.registry.version();
+        let held = services.registry.load();
+        let statistics = Arc::clone(&services.statistics.threads[thread]);
+        let outbox = services.outbox().of_network_thread(thread);
+        Context {
+            services,
+            thread,
+            now: Now::read(),
+            image,
+            held,
+            held_version,
+            statistics,
+            timers: Timers::default(),
+            outbox,
+            again: Vec::new(),
+            heavy: Heavy::default(),
+            is_hungry: false,
+            is_draining: false,
+            produce_request: ProduceRequest::default(),
+            fetch_request: FetchRequest::default(),
+            targets: Vec::new(),
+            verdicts: Vec::new(),
+            spare_memories: Vec::new(),
+            spare_produces: Vec::new(),
+        }
+    }
+
+    /// Starts a turn: the clocks, the image, the partitions.
+    pub fn refresh(&mut self) {
+        self.now = Now::read();
+        // The version first: a change in between is then seen again next time.
+        let version = self.services.registry.version();
+        if version != self.held_version {
+            self.held = self.services.registry.load();
+            self.held_version = version;
+        }
+        let image = self.services.image.load();
+        if !Arc::ptr_eq(&image, &self.image) {
+            self.image = Arc::clone(&image);
+        }
+    }
+
+    /// Where answers for a client go.
+    pub fn place_of(&self, client: &Client) -> Place {
+        Place {
+            thread: self.thread,
+            token: client.token,
+        }
+    }
+
+    /// The error for a partition that this broker does not hold.
+    pub fn why_not_held(&self, topic: &str, index: i32) -> ErrorCode {
+        match self.image.leader(topic, index) {
+            Some(_) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        }
+    }
+
+    /// An empty vector, reused when possible.
+    pub fn take_memory(&mut self) -> Vec<u8> {
+        self.spare_memories.pop().unwrap_or_default()
+    }
+
+    /// Gives a vector back.
+    pub fn spare_memory(&mut self, mut memory: Vec<u8>) {
+        if self.spare_memories.len() < SPARE_MEMORIES
+            && (1..=SPARE_MEMORY_BYTES_MAX).contains(&memory.capacity())
+        {
+            memory.clear();
+            self.spare_memories.push(memory);
+        }
+    }
+
+    /// A produce answer to fill, reused when possible.
+    pub fn take_produce(&mut self) -> PendingProduce {
+        self.spare_produces.pop().unwrap_or_default()
+    }
+
+    /// Gives a produce answer back.
+    pub fn spare_produce(&mut self, mut produce: PendingProduce) {
+        if self.spare_produces.len() < SPARE_PRODUCES {
+            produce.clear();
+            self.spare_produces.push(produce);
+        }
+    }
+}
+
+/// Sees that the output has memory from the thread's spares rather than new one.
+pub fn borrow_memory(cx: &mut Context, client: &mut Client) {
+    if client.out.is_empty() && client.out.memory().capacity() == 0 {
+        let memory = cx.take_memory();
+        client.out.give_memory(memory);
+    }
+}

@@ -1,0 +1,121 @@
+//! What the control plane hands to a connection, and what is told about its end.
+
+use pyrklog_wire::header::encode_response_header;
+
+use pyrklog_base::ids::RequestId;
+use pyrklog_base::network_event::{Answer, NetworkEvent};
+
+use crate::client::{Client, Exclusive};
+use crate::context::Context;
+use crate::context::borrow_memory;
+use crate::outcome::Close;
+use crate::services::Services;
+use crate::{admission, metadata};
+
+/// The control plane answers the request under way. An answer to another one is ignored: its
+/// request is gone.
+pub fn reply(
+    cx: &mut Context,
+    client: &mut Client,
+    request: RequestId,
+    answer: Answer,
+) -> Result<(), Close> {
+    let is_under_way = match &client.exclusive {
+        Some(Exclusive::Control { id, .. } | Exclusive::Metadata { id, .. }) => *id == request,
+        _ => false,
+    };
+    if !is_under_way {
+        return Ok(());
+    }
+    let Some(exclusive) = client.exclusive.take() else {
+        return Ok(());
+    };
+    borrow_memory(cx, client);
+    match (exclusive, answer) {
+        (_, Answer::Close) => Err(Close::Silently),
+        (_, Answer::NoRoom(bytes)) => {
+            let reason = format!("no memory for its answer of {bytes} bytes");
+            Err(Close::Protocol(reason))
+        }
+        (
+            Exclusive::Control {
+                api_key,
+                api_version,
+                correlation_id,
+                ..
+            },
+            Answer::Body(body, held),
+        ) => {
+            let frame = client.out.begin_frame();
+            let out = client.out.memory();
+            encode_response_header(out, api_key, api_version, correlation_id);
+            out.extend_from_slice(&body);
+            let ended = client.out.end_frame(frame);
+            // The connection holds it from now on: it is never counted by nobody.
+            admission::count(cx, client);
+            drop(held);
+            ended
+        }
+        (
+            Exclusive::Metadata {
+                api_version,
+                correlation_id,
+                frame,
+                body_start,
+                ..
+            },
+            Answer::Resume(errors),
+        ) => metadata::handle::answer(
+            cx,
+            client,
+            api_version,
+            correlation_id,
+            &frame[body_start..],
+            &errors,
+        ),
+        // `reply` to what needs `resume`, or the other way round: no answer fits.
+        _ => Err(Close::Silently),
+    }
+}
+
+/// A connection did not use its turn at the control plane's channel: the next one may.
+pub fn pass_turn(services: &Services) {
+    if let Some(place) = services.channel.next_waiting() {
+        let event = NetworkEvent::Unblock { token: place.token };
+        services.tell(place.thread, event);
+    }
+}
+
+/// The same for a connection that has a turn, and does not use it.
+pub fn pass_unused_turn(services: &Services, client: &mut Client) {
+    if std::mem::take(&mut client.has_turn) {
+        pass_turn(services);
+    }
+}
+
+/// Connections of which is told in ten seconds why they were closed.
+const CLOSED_TOLD_MAX: u32 = 100;
+
+/// Counts why a connection is closed, and tells the operator where that is of use.
+pub fn report(cx: &Context, client: &Client, close: &Close) {
+    let (event, reason) = match close {
+        Close::Protocol(reason) => {
+            cx.statistics.protocol_errors.add(1);
+            ("connection_refused", reason)
+        }
+        Close::Storage(reason) => ("fetch_failed", reason),
+        Close::Idle => {
+            cx.statistics.idle_closed.add(1);
+            return;
+        }
+        Close::Peer | Close::Silently | Close::Shutdown => return,
+    };
+    let fields = vec![
+        ("reason", reason.clone()),
+        ("peer", client.host.to_string()),
+        ("listener", client.listener.to_string()),
+        ("connection", client.id.to_string()),
+    ];
+    let events = &cx.services.events;
+    events.client_notice(event, CLOSED_TOLD_MAX, cx.now.mono_ms, fields);
+}

@@ -1,0 +1,459 @@
+//! Fetch: find the bytes, answer at once or wait for more.
+//!
+//! A request is a [`FetchWork`] from its arrival to its answer, and stays on its connection. Its
+//! reads are tried without waiting for the disk; those that would have to wait go to readers, apart
+//! for each of their queues, and a partition whose queue stands still is answered as if it had no
+//! records, so that the others are not kept waiting. Where there are fewer bytes than `min_bytes` the
+//! fetch has a waiter at each of its partitions and a deadline (the purgatory); whatever happens first
+//! brings it here again, and everything is read anew. As in Kafka's `DelayedFetch` nobody waits while a
+//! partition has more in a later segment, and what counts is what there is, not what fits.
+
+pub mod delayed;
+pub mod read;
+pub mod reply;
+pub mod sessions;
+
+use std::sync::Arc;
+
+use pyrklog_log::{Isolation, Log};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::api::key;
+use pyrklog_wire::fetch::{FetchRequest, FetchResponseHead, FetchResponseWriter};
+use pyrklog_wire::header::{RequestHeader, encode_response_header};
+
+use crate::admission;
+use crate::client::{Client, Exclusive};
+use crate::cold_reads::FetchJob;
+use crate::context::Context;
+use crate::context::borrow_memory;
+use crate::fetch::delayed::{FetchParams, FetchPart, FetchWork};
+use crate::fetch::read::{View, end_of_epoch};
+use crate::fetch::sessions::{FetchContext, Target};
+use crate::heavy;
+use crate::outcome::Close;
+use crate::outcome::Step;
+use pyrklog_base::clock::mono_ms;
+use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Token};
+use pyrklog_control::api::{CaughtUp, Event};
+use pyrklog_control::policy::{self, Operation, Quota, Resource};
+use pyrklog_replica::partition::Role;
+use pyrklog_replica::replica_selector::nearest;
+use pyrklog_storage::log_dir::Partition;
+
+/// Tries to leave waiters before a fetch is answered with what there is: each failure means that
+/// data arrived in between.
+const WAIT_TRIES: usize = 4;
+
+/// The first version in which consumers may read from followers (KIP-392).
+const FOLLOWER_READS_SINCE: i16 = 11;
+
+/// The first version of Fetch whose clients know zstd (KIP-110).
+const ZSTD_SINCE: i16 = 10;
+
+/// Serves a request.
+pub fn handle(
+    cx: &mut Context,
+    client: &mut Client,
+    header: RequestHeader<'_>,
+    frame: &[u8],
+    body_start: usize,
+) -> Result<Step, Close> {
+    let RequestHeader {
+        api_version,
+        correlation_id,
+        ..
+    } = header;
+    let mut request = std::mem::take(&mut cx.fetch_request);
+    if let Err(error) = request.decode(frame, body_start, api_version) {
+        return Err(Close::Protocol(format!("Fetch v{api_version}: {error}")));
+    }
+    let now_ms = cx.now.mono_ms;
+    let services = Arc::clone(&cx.services);
+    if !admits(cx, client, &request)? {
+        cx.fetch_request = request;
+        return Ok(Step::Wait);
+    }
+    let begun = {
+        let mut fresh_id = || services.session_ids.positive();
+        let mut sessions = services.sessions.lock();
+        sessions.begin(
+            &request,
+            frame,
+            api_version,
+            &cx.image,
+            now_ms,
+            &mut fresh_id,
+        )
+    };
+    let context = match begun {
+        Ok(context) => context,
+        Err(error) => {
+            cx.fetch_request = request;
+            answer_error(client, api_version, correlation_id, error)?;
+            return Ok(Step::Taken);
+        }
+    };
+    let limit = cx.services.config.fetch_max_bytes;
+    let max_wait_ms = i64::from(request.max_wait_ms.max(0));
+    let asker = Asker::of(cx, &request, frame, api_version);
+    let (parts, is_to_confirm) = find_parts(cx, client, &context, &asker);
+    let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0);
+    let max_bytes = bytes(request.max_bytes).min(limit);
+    let terms = FetchParams {
+        api_version,
+        correlation_id,
+        replica: asker.replica.0,
+        view: asker.view,
+        notify_high_watermark: asker.notify_high_watermark,
+        max_wait_ms,
+        max_bytes,
+        // More than may be sent cannot be waited for.
+        min_bytes: bytes(request.min_bytes).min(max_bytes),
+        must_answer: is_to_confirm,
+    };
+    let work = Box::new(FetchWork::new(terms, context, parts, now_ms));
+    cx.fetch_request = request;
+    advance(cx, client, work)?;
+    Ok(Step::Taken)
+}
+
+/// Whether a request may go on, as far as its time and its memory are concerned; else its connection
+/// is held.
+fn admits(cx: &mut Context, client: &mut Client, request: &FetchRequest) -> Result<bool, Close> {
+    let in_session = cx
+        .services
+        .sessions
+        .lock()
+        .partitions_of(request.session_id);
+    // What a session adds to the memory is bounded with the sessions.
+    let (partitions, each_bytes) = (request.partitions.len(), admission::FETCH_PARTITION_BYTES);
+    Ok(
+        admission::admit_heavy(cx, client, in_session > heavy::PARTITIONS)
+            && admission::admit_partitions(cx, client, partitions, each_bytes)?,
+    )
+}
+
+/// Who fetches.
+#[derive(Clone, Copy, Debug)]
+struct Asker<'f> {
+    /// Broker id and epoch of a replica; a consumer's id is negative.
+    replica: (i32, i64),
+    /// Where a consumer stands that may be sent to a follower; empty for all others.
+    rack: &'f str,
+    view: View,
+    /// Consumers of this replica wait for what it hears of the high watermark.
+    notify_high_watermark: bool,
+}
+
+impl<'f> Asker<'f> {
+    fn of(cx: &Context, request: &FetchRequest, frame: &'f [u8], api_version: i16) -> Asker<'f> {
+        let is_replica = request.replica_id >= 0;
+        let is_debugging = request.replica_id == DEBUGGING_REPLICA_ID;
+        let isolation = match request.isolation_level {
+            _ if is_replica || is_debugging => Isolation::LogEnd,
+            0 => Isolation::HighWatermark,
+            _ => Isolation::Committed,
+        };
+        let reads_followers = is_debugging || api_version >= FOLLOWER_READS_SINCE;
+        let of_leader_only = is_replica || !reads_followers;
+        let cluster = cx.services.config.cluster.as_ref();
+        let by_rack = cluster.is_some_and(|cluster| cluster.reads_by_rack);
+        Asker {
+            replica: (request.replica_id, request.replica_epoch),
+            rack: match by_rack && !of_leader_only && !is_debugging {
+                true => request.rack_id.text(frame),
+                false => "",
+            },
+            view: View {
+                isolation,
+                of_leader_only,
+                understands_zstd: api_version >= ZSTD_SINCE,
+                marks_only: false,
+                // Not when the turn began: the process may have stood still since.
+                asked_ms: mono_ms(),
+            },
+            notify_high_watermark: by_rack && is_replica,
+        }
+    }
+}
+
+/// The partitions, and whether a replica is to be answered at once, so that it fetches again.
+fn find_parts(
+    cx: &mut Context,
+    client: &Client,
+    context: &FetchContext,
+    asker: &Asker<'_>,
+) -> (Vec<FetchPart>, bool) {
+    let Asker { replica, rack, .. } = *asker;
+    // As for the question: both are dated when they are taken up.
+    let now_ms = mono_ms();
+    let mut is_to_confirm = false;
+    let mut parts = Vec::with_capacity(context.partitions());
+    for position in 0..context.partitions() {
+        let partition = find_part(cx, client, context, position).and_then(|partition| {
+            if replica.0 >= 0 {
+                let target = context.target(position);
+                is_to_confirm |=
+                    follower_fetches(cx, (client.id, now_ms), &partition, replica, target)?;
+            }
+            Ok(partition)
+        });
+        let target = context.target(position);
+        let preferred_replica = match &partition {
+            Ok(partition) if !rack.is_empty() => {
+                nearest_replica(cx, client, partition, target, rack)
+            }
+            _ => None,
+        };
+        parts.push(FetchPart::new(partition, preferred_replica));
+    }
+    (parts, is_to_confirm)
+}
+
+fn find_part(
+    cx: &Context,
+    client: &Client,
+    context: &FetchContext,
+    position: usize,
+) -> Result<Arc<Partition>, ErrorCode> {
+    if let Some(error) = context.refusal(position, &cx.image) {
+        return Err(error);
+    }
+    let target = context.target(position);
+    let topic = target.topic.as_deref().ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
+    let resource = Resource::Topic(topic);
+    if !policy::authorize(&cx.image, &client.principal, Operation::Read, resource) {
+        return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+    }
+    let partition = cx
+        .held
+        .partition(topic, target.partition)
+        .ok_or_else(|| cx.why_not_held(topic, target.partition))?;
+    if target.id != [0; 16] && partition.topic.id != target.id {
+        return Err(ErrorCode::INCONSISTENT_TOPIC_ID);
+    }
+    Ok(Arc::clone(partition))
+}
+
+/// Who of a led partition's replicas is in the consumer's rack and has what it asks for.
+fn nearest_replica(
+    cx: &Context,
+    client: &Client,
+    partition: &Partition,
+    target: &Target,
+    rack: &str,
+) -> Option<i32> {
+    let rack_of = |broker| cx.image.endpoint(broker, &client.listener)?.rack;
+    let state = partition.lock();
+    if state.role != Role::Leader {
+        return None;
+    }
+    let candidates = state.candidates(target.fetch_offset);
+    nearest(rack, cx.services.config.node_id, candidates, rack_of)
+}
+
+/// The fetch of a replica (broker id and epoch) tells how far its log reaches, which may raise the
+/// high watermark, and may make it one that is in sync. `(connection, now_ms)`: where and when it came.
+/// True where it is to fetch again at once.
+fn follower_fetches(
+    cx: &mut Context,
+    (connection, now_ms): (u64, i64),
+    partition: &Partition,
+    replica: (i32, i64),
+    target: &Target,
+) -> Result<bool, ErrorCode> {
+    let (broker, broker_epoch) = replica;
+    let mut state = partition.lock();
+    state.led()?;
+    state.check_epoch(target.current_leader_epoch)?;
+    // What it has beside our records, or instead of them, it still has to cut off: until then its
+    // end says nothing about ours.
+    let (offset, last_epoch) = (target.fetch_offset, target.last_fetched_epoch);
+    if state.is_follower(broker) && !agrees(state.led()?, offset, last_epoch) {
+        return Ok(false);
+    }
+    let log_start = target.log_start_offset;
+    let fetched =
+        state.follower_fetched(connection, broker, offset, log_start, broker_epoch, now_ms);
+    let Some(told) = fetched else {
+        // As Kafka: with an epoch the caller knows the leader but not the assignment.
+        let is_fenced = target.current_leader_epoch >= 0;
+        return Err(if is_fenced {
+            ErrorCode::UNKNOWN_LEADER_EPOCH
+        } else {
+            ErrorCode::NOT_LEADER_OR_FOLLOWER
+        });
+    };
+    if state.release_replicated(&mut cx.outbox) {
+        partition.dir.syncer.high_watermark_moved();
+    }
+    if told.confirms {
+        state.wake_doubting(&mut cx.outbox);
+    }
+    if told.ends_doubt {
+        state.wake_consumers(&mut cx.outbox);
+    }
+    if told.has_caught_up {
+        cx.services.events.push(Event::FollowerCaughtUp(CaughtUp {
+            topic: partition.topic.name.to_string(),
+            partition: partition.index,
+            leader_epoch: state.leader_epoch,
+            broker,
+            broker_epoch,
+        }));
+    }
+    if told.log_start_moved {
+        let topic = partition.topic.name.to_string();
+        let told = Event::FollowerLogStart(topic, partition.index);
+        cx.services.events.push(told);
+    }
+    Ok(told.is_to_confirm)
+}
+
+/// Whether a log that ends at `offset`, with a record of `last_epoch`, is the beginning of ours.
+fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
+    if !(log.log_start_offset()..=log.log_end_offset()).contains(&offset) {
+        return false;
+    }
+    if last_epoch < 0 {
+        return true;
+    }
+    let (epoch, end_offset) = end_of_epoch(log, last_epoch);
+    epoch == last_epoch && end_offset >= offset
+}
+
+/// Reads; then answers, waits, or hands over to readers.
+fn advance(cx: &mut Context, client: &mut Client, mut work: Box<FetchWork>) -> Result<(), Close> {
+    for _ in 0..WAIT_TRIES {
+        let now_ms = cx.now.mono_ms;
+        let cold = work.read(&cx.services, now_ms);
+        let is_under_way = if !cold.is_empty() {
+            let (place, wait) = (cx.place_of(client), client.next_wait());
+            work.hand_over(&cx.services, place, wait, now_ms, cold)
+        } else if work.is_due(now_ms, cx.is_draining) || has_ended(client) {
+            break;
+        } else {
+            work.begin_wait(cx.place_of(client), client.next_wait())
+        };
+        if is_under_way {
+            work.ask_followers(&mut cx.outbox);
+            keep(cx, client, work);
+            return Ok(());
+        }
+    }
+    respond(cx, client, *work)
+}
+
+/// It goes on when one of its partitions has news, readers are done, or its time is over.
+fn keep(cx: &mut Context, client: &mut Client, work: Box<FetchWork>) {
+    cx.timers
+        .want(client.token, work.due_ms(), &mut client.timer_ms);
+    client.exclusive = Some(Exclusive::Fetch(work));
+}
+
+/// The peer sends nothing more, so that it is not kept waiting; its end may have come with the request.
+fn has_ended(client: &Client) -> bool {
+    client.hung_up || client.ended
+}
+
+/// One of the partitions of the waiting fetch has news, or wants the next fetch.
+pub fn wake(
+    cx: &mut Context,
+    client: &mut Client,
+    wait: u64,
+    must_answer: bool,
+) -> Result<(), Close> {
+    if !matches!(&client.exclusive, Some(Exclusive::Fetch(work)) if work.is_waiting(wait)) {
+        return Ok(());
+    }
+    if let Some(Exclusive::Fetch(mut work)) = client.exclusive.take() {
+        work.remove_waiters(client.token);
+        work.must_answer |= must_answer;
+        advance(cx, client, work)?;
+    }
+    Ok(())
+}
+
+/// The time of the fetch under way may be over; else notes when it will be.
+pub fn expire(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Exclusive::Fetch(work)) = &mut client.exclusive
+        && work.is_over(&cx.services.readers, cx.now.mono_ms)
+    {
+        return finish_waiting(cx, client);
+    }
+    Ok(())
+}
+
+/// The waiting fetch is answered with what there is now; what readers still have is given up.
+pub fn finish_waiting(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Exclusive::Fetch(mut work)) = client.exclusive.take() {
+        work.remove_waiters(client.token);
+        work.give_up();
+        advance(cx, client, work)?;
+    }
+    Ok(())
+}
+
+/// A reader has done the reads of one queue.
+pub fn finish_reading(cx: &mut Context, client: &mut Client, job: FetchJob) -> Result<(), Close> {
+    let is_whole = match &mut client.exclusive {
+        Some(Exclusive::Fetch(work)) => work.take_back(job),
+        _ => false,
+    };
+    if !is_whole {
+        return Ok(());
+    }
+    if let Some(Exclusive::Fetch(mut work)) = client.exclusive.take() {
+        if work.is_due(cx.now.mono_ms, cx.is_draining) || has_ended(client) {
+            respond(cx, client, *work)?;
+        } else if work.begin_wait(cx.place_of(client), client.next_wait()) {
+            keep(cx, client, work);
+        } else {
+            advance(cx, client, work)?;
+        }
+    }
+    Ok(())
+}
+
+/// The connection is gone.
+pub fn abandon(cx: &Context, token: Token, work: FetchWork) {
+    work.remove_waiters(token);
+    cx.services.sessions.lock().abandon(work.context);
+}
+
+fn respond(cx: &mut Context, client: &mut Client, mut work: FetchWork) -> Result<(), Close> {
+    work.ask_followers(&mut cx.outbox);
+    borrow_memory(cx, client);
+    policy::charge(&cx.image, &client.principal, Quota::Fetch, work.bytes);
+    work.count_throttled(&cx.services, cx.now.mono_ms);
+    let open = client.out.begin_frame();
+    encode_response_header(
+        client.out.memory(),
+        key::FETCH,
+        work.api_version,
+        work.correlation_id,
+    );
+    reply::encode(cx, client, &mut work);
+    let ended = client.out.end_frame(open);
+    cx.services.sessions.lock().finish(work.context);
+    ended
+}
+
+/// The whole request fails (its session, not a partition).
+fn answer_error(
+    client: &mut Client,
+    api_version: i16,
+    correlation_id: i32,
+    error: ErrorCode,
+) -> Result<(), Close> {
+    let open = client.out.begin_frame();
+    let out = client.out.memory();
+    encode_response_header(out, key::FETCH, api_version, correlation_id);
+    let head = FetchResponseHead {
+        throttle_ms: 0,
+        error_code: error,
+        session_id: 0,
+    };
+    FetchResponseWriter::begin(out, api_version, head, 0).end(&[]);
+    client.out.end_frame(open)
+}

@@ -1,0 +1,481 @@
+//! A fetch request under way: what was found of each partition, what readers have of it, and its
+//! waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use pyrklog_log::Wait;
+use pyrklog_wire::ErrorCode;
+
+use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
+use crate::fetch::read::{PartitionRead, View, bound, read_partition, redirect};
+use crate::fetch::sessions::FetchContext;
+use crate::services::Services;
+use pyrklog_base::ids::{Place, QueueId, Token};
+use pyrklog_control::api::ReadPath;
+use pyrklog_control::outbox::Outbox;
+use pyrklog_replica::partition::{CONFIRMED_WITHIN_MS, FetchWaiter};
+use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::reader_pool::ReaderPool;
+
+/// A fetch request under way.
+#[derive(Debug)]
+pub struct FetchWork {
+    /// API version.
+    pub api_version: i16,
+    /// For the response header.
+    pub correlation_id: i32,
+    /// The session's share.
+    pub context: FetchContext,
+    /// The partitions, in the session's order.
+    pub parts: Vec<FetchPart>,
+    /// Record bytes found.
+    pub bytes: usize,
+    /// Record bytes that there are, each partition's up to its own limit: what `min_bytes` is about. Not
+    /// all of them need be found, since a batch that does not fit is left for the next fetch.
+    available_bytes: usize,
+    /// A partition has more in a later segment: as in Kafka nothing is waited for then.
+    is_behind: bool,
+    /// The replica that asks; a consumer's is negative.
+    replica: i32,
+    view: View,
+    notify_high_watermark: bool,
+    began_ms: i64,
+    deadline_ms: i64,
+    /// Number of its wait on the connection.
+    wait: u64,
+    max_bytes: usize,
+    min_bytes: usize,
+    /// It is answered with what there is.
+    pub must_answer: bool,
+    /// Nothing is waited for any more.
+    is_given_up: bool,
+    /// Followers have to confirm that this broker leads a partition.
+    is_doubtful: bool,
+    missing_bytes: Arc<AtomicI64>,
+    /// What readers have of it.
+    reading: Option<Reading>,
+    /// A partition has an error or a diverging epoch to tell.
+    has_event: bool,
+    /// Its partitions lie in more than one log directory.
+    spans_dirs: bool,
+}
+
+/// What a fetch request asks for, besides its partitions.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchParams {
+    /// API version.
+    pub api_version: i16,
+    /// For the response header.
+    pub correlation_id: i32,
+    /// The broker id of a replica; negative for a consumer.
+    pub replica: i32,
+    /// How it looks at the logs.
+    pub view: View,
+    /// A replica that is to hear of high watermarks at once.
+    pub notify_high_watermark: bool,
+    /// How long it may wait for `min_bytes`.
+    pub max_wait_ms: i64,
+    /// The most record bytes.
+    pub max_bytes: usize,
+    /// Record bytes that are worth an answer.
+    pub min_bytes: usize,
+    /// It is not to wait.
+    pub must_answer: bool,
+}
+
+/// One partition of a fetch.
+#[derive(Debug)]
+pub struct FetchPart {
+    /// The partition, or why there is none.
+    pub partition: Result<Arc<Partition>, ErrorCode>,
+    /// What the last read found.
+    pub read: PartitionRead,
+    /// Where the consumer is sent to instead.
+    preferred_replica: Option<i32>,
+    /// Its disk is not waited for any more: what is not resident does not count.
+    is_given_up: bool,
+}
+
+impl FetchPart {
+    /// Not read yet.
+    pub fn new(
+        partition: Result<Arc<Partition>, ErrorCode>,
+        preferred_replica: Option<i32>,
+    ) -> FetchPart {
+        FetchPart {
+            partition,
+            preferred_replica,
+            read: PartitionRead::default(),
+            is_given_up: false,
+        }
+    }
+}
+
+fn spans_dirs(parts: &[FetchPart]) -> bool {
+    let partitions = parts.iter().filter_map(|part| part.partition.as_ref().ok());
+    let mut dirs = partitions.map(|partition| partition.dir.index);
+    let first = dirs.next();
+    dirs.any(|dir| Some(dir) != first)
+}
+
+impl FetchWork {
+    /// A request that arrived now.
+    pub fn new(
+        params: FetchParams,
+        context: FetchContext,
+        parts: Vec<FetchPart>,
+        now_ms: i64,
+    ) -> Self {
+        FetchWork {
+            api_version: params.api_version,
+            correlation_id: params.correlation_id,
+            context,
+            bytes: 0,
+            available_bytes: 0,
+            is_behind: false,
+            replica: params.replica,
+            view: params.view,
+            notify_high_watermark: params.notify_high_watermark,
+            began_ms: now_ms,
+            // The clock is cut to whole milliseconds: one more makes it no less than asked for.
+            deadline_ms: now_ms + params.max_wait_ms + 1,
+            wait: 0,
+            max_bytes: params.max_bytes,
+            min_bytes: params.min_bytes,
+            must_answer: parts.is_empty() || params.max_wait_ms == 0 || params.must_answer,
+            is_given_up: false,
+            is_doubtful: false,
+            missing_bytes: Arc::default(),
+            reading: None,
+            has_event: false,
+            spans_dirs: spans_dirs(&parts),
+            parts,
+        }
+    }
+
+    /// When to look at it, if nothing happens before.
+    pub fn due_ms(&self) -> i64 {
+        let reading = self.reading.as_ref();
+        reading.map_or(self.deadline_ms, |reading| reading.look_ms)
+    }
+
+    /// Whether readers work on it.
+    pub fn is_reading(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    /// Whether it waits for data, and this is the wait.
+    pub fn is_waiting(&self, wait: u64) -> bool {
+        self.wait == wait
+    }
+
+    /// Whether a consumer has waited for records for `wait_ms`.
+    pub fn has_waited(&self, wait_ms: i64, now_ms: i64) -> bool {
+        self.replica < 0 && self.reading.is_none() && now_ms - self.began_ms >= wait_ms
+    }
+
+    /// Whether it is to be answered now.
+    pub fn is_due(&self, now_ms: i64, is_draining: bool) -> bool {
+        let has_nothing = self.bytes == 0 && !self.has_event;
+        if self.is_doubtful && has_nothing && !self.is_given_up {
+            return self.deadline_ms <= now_ms || is_draining;
+        }
+        self.must_answer
+            || self.is_behind
+            || self.enough_bytes() >= self.min_bytes
+            || self.deadline_ms <= now_ms
+            || is_draining
+    }
+
+    /// What counts towards `min_bytes`.
+    fn enough_bytes(&self) -> usize {
+        self.bytes.max(self.available_bytes)
+    }
+
+    /// Whether its time is over; of reads that are under way, when there is no hope any more.
+    pub fn is_over(&mut self, readers: &ReaderPool, now_ms: i64) -> bool {
+        let has_something = self.bytes > 0 || self.has_event;
+        match &mut self.reading {
+            None => self.deadline_ms <= now_ms,
+            Some(reading) if reading.look_ms > now_ms => false,
+            Some(reading) => reading.is_over(readers, now_ms, self.deadline_ms, has_something),
+        }
+    }
+
+    /// Reads what is resident of every partition, in the session's order, within the request's
+    /// bounds. The answer is what readers have to do: room for it is left.
+    pub fn read(&mut self, services: &Services, now_ms: i64) -> Vec<(QueueId, ColdPart)> {
+        let is_throttled = self.replica >= 0 && services.quotas.leader.is_exceeded(now_ms);
+        let mut cold = Vec::new();
+        let mut reserved = 0;
+        (self.bytes, self.available_bytes, self.is_behind) = (0, 0, false);
+        self.is_doubtful = false;
+        for position in 0..self.parts.len() {
+            let left = self.max_bytes.saturating_sub(self.bytes + reserved);
+            let min_one = self.bytes + reserved == 0;
+            if is_throttled && self.holds_back(position, services.config.node_id) {
+                self.note(position);
+                continue;
+            }
+            if let Some((queue, part)) =
+                self.read_part(position, left, min_one, &services.readers, now_ms)
+            {
+                reserved += part.max_bytes.max(1);
+                cold.push((queue, part));
+            }
+            self.note(position);
+        }
+        self.must_answer |= self.has_event && cold.is_empty();
+        if self.is_doubtful {
+            self.deadline_ms = self.deadline_ms.max(self.began_ms + CONFIRMED_WITHIN_MS);
+        }
+        cold
+    }
+
+    /// A partition was read.
+    fn note(&mut self, position: usize) {
+        let read = &self.parts[position].read;
+        self.bytes += read.record_bytes();
+        self.is_behind |= read.goes_on;
+        self.is_doubtful |= read.is_doubtful;
+        let most = usize::try_from(self.context.target(position).max_bytes).unwrap_or(0);
+        self.available_bytes += read.available_bytes.min(most);
+        self.has_event |= read.is_event()
+            || self.notify_high_watermark
+                && self.context.target(position).is_news(read.high_watermark);
+    }
+
+    /// The rate for throttled replicas is used up: reads no records where this is one that is not in
+    /// sync (KIP-73).
+    fn holds_back(&mut self, position: usize, node_id: i32) -> bool {
+        let part = &mut self.parts[position];
+        let Ok(partition) = &part.partition else {
+            return false;
+        };
+        if !partition.is_throttled_leading(node_id) || partition.lock().isr.contains(&self.replica)
+        {
+            return false;
+        }
+        let view = View {
+            marks_only: true,
+            ..self.view
+        };
+        let target = self.context.target(position);
+        part.read = read_partition(partition, target, view, 0, false, Wait::Nowait);
+        true
+    }
+
+    /// Counts what is about to be sent to throttled replicas, in sync or not.
+    pub fn count_throttled(&self, services: &Services, now_ms: i64) {
+        let quota = &services.quotas.leader;
+        if self.replica < 0 || !quota.is_limited() {
+            return;
+        }
+        let node_id = services.config.node_id;
+        let counts = |part: &&FetchPart| {
+            let partition = part.partition.as_ref();
+            partition.is_ok_and(|partition| partition.is_throttled_leading(node_id))
+        };
+        let counted = self.parts.iter().filter(counts);
+        quota.count(counted.map(|part| part.read.record_bytes()).sum(), now_ms);
+    }
+
+    /// Reads what is resident of one partition; the answer is what a reader has to do, unless that
+    /// is given up.
+    fn read_part(
+        &mut self,
+        position: usize,
+        left: usize,
+        min_one: bool,
+        readers: &ReaderPool,
+        now_ms: i64,
+    ) -> Option<(QueueId, ColdPart)> {
+        let part = &mut self.parts[position];
+        let target = self.context.target(position);
+        let partition = match &part.partition {
+            Ok(partition) => partition,
+            Err(error) => {
+                part.read = PartitionRead::failed(*error);
+                return None;
+            }
+        };
+        let max_bytes = usize::try_from(target.max_bytes).unwrap_or(0).min(left);
+        let view = self.view;
+        if let Some(replica) = part.preferred_replica {
+            part.read = redirect(partition, target, view, replica);
+            return None;
+        }
+        part.read = read_partition(partition, target, view, max_bytes, min_one, Wait::Nowait);
+        if !part.read.is_cold && part.read.slice.is_none() {
+            return None;
+        }
+        let queue = readers.for_fetch(partition.dir.index, &partition.topic.name);
+        // What was found may still have to be read while it is sent, and a reply that was begun
+        // hangs as a whole: not where others' records could be sent, or the disk stands still.
+        let may_hang = self.spans_dirs || readers.queue(queue).is_stuck(now_ms);
+        let load_bytes = if may_hang { usize::MAX } else { FIRST_BYTES };
+        let slice = part.read.slice.as_ref();
+        if slice.is_some_and(|slice| is_resident(slice, load_bytes)) {
+            return None;
+        }
+        part.read.give_up_records();
+        part.is_given_up &= self.must_answer;
+        if part.is_given_up || !readers.queue(queue).accepts(now_ms) {
+            part.is_given_up = true;
+            return None;
+        }
+        let cold = ColdPart {
+            position,
+            partition: Arc::clone(partition),
+            target: target.clone(),
+            max_bytes,
+            min_one,
+            load_bytes,
+            read: PartitionRead::default(),
+        };
+        Some((queue, cold))
+    }
+
+    /// Gives reads to their queues, as wait number `wait` of the connection at `place`; false when
+    /// none took any.
+    pub fn hand_over(
+        &mut self,
+        services: &Services,
+        place: Place,
+        wait: u64,
+        now_ms: i64,
+        mut cold: Vec<(QueueId, ColdPart)>,
+    ) -> bool {
+        let mut reading = Reading::new(wait, now_ms);
+        while let Some((queue, _)) = cold.first() {
+            let queue = *queue;
+            let own = cold.extract_if(.., |(other, _)| *other == queue);
+            let ticket = reading.ticket(place, queue);
+            let job = Box::new(FetchJob {
+                ticket: ticket.clone(),
+                view: self.view,
+                parts: own.map(|(_, part)| part).collect(),
+                wait: match services.config.fetch_read_path {
+                    ReadPath::Auto | ReadPath::Copy => Wait::PastCache,
+                    ReadPath::Sendfile => Wait::Blocking,
+                },
+                mailbox: Arc::clone(&services.mailboxes.fetches),
+            });
+            match services.readers.submit(queue, job) {
+                Ok(()) => reading.add(&ticket),
+                Err(job) => {
+                    for part in &job.parts {
+                        self.parts[part.position].is_given_up = true;
+                    }
+                }
+            }
+        }
+        if reading.is_done() {
+            return false;
+        }
+        // Who wakes it now has an earlier wait in mind.
+        self.wait = 0;
+        let has_something = self.bytes > 0 || self.has_event;
+        reading.is_over(&services.readers, now_ms, self.deadline_ms, has_something);
+        self.reading = Some(reading);
+        true
+    }
+
+    /// Takes what a reader found; true once everything is back.
+    pub fn take_back(&mut self, job: FetchJob) -> bool {
+        let Some(reading) = &mut self.reading else {
+            return false;
+        };
+        if !reading.take_back(&job.ticket) {
+            return false;
+        }
+        let is_whole = reading.is_done();
+        for part in job.parts {
+            let position = part.position;
+            self.parts[position].read = part.read;
+            self.note(position);
+        }
+        if is_whole {
+            self.reading = None;
+            self.must_answer |= self.has_event;
+        }
+        is_whole
+    }
+
+    /// Asks those to confirm that this broker leads who can.
+    pub fn ask_followers(&self, outbox: &mut Outbox) {
+        let doubtful = self.parts.iter().filter(|part| part.read.is_doubtful);
+        for partition in doubtful.filter_map(|part| part.partition.as_ref().ok()) {
+            let asked_ms = self.view.asked_ms;
+            partition.lock().ask_followers(asked_ms, outbox);
+        }
+    }
+
+    /// Waits for nothing more.
+    pub fn give_up(&mut self) {
+        self.must_answer = true;
+        self.is_given_up = true;
+        if self.reading.take().is_some() {
+            for part in &mut self.parts {
+                part.is_given_up |= part.read.is_cold || part.read.slice.is_none();
+            }
+        }
+    }
+
+    /// Leaves a waiter at each partition, as wait number `wait` of the connection at `place`; false
+    /// when one of them has changed since it was read.
+    pub fn begin_wait(&mut self, place: Place, wait: u64) -> bool {
+        self.wait = wait;
+        self.leave_waiters(place)
+    }
+
+    /// Leaves a waiter at each partition; false (and none left) when one has changed since it was
+    /// read.
+    fn leave_waiters(&self, place: Place) -> bool {
+        let missing_bytes = self.min_bytes.saturating_sub(self.enough_bytes());
+        let missing = i64::try_from(missing_bytes).unwrap_or(i64::MAX);
+        self.missing_bytes.store(missing, Ordering::Relaxed);
+        for (position, part) in self.parts.iter().enumerate() {
+            let Ok(partition) = &part.partition else {
+                continue;
+            };
+            let mut state = partition.lock();
+            let has_moved = self.notify_high_watermark
+                && part.read.high_watermark != state.high_watermark()
+                || part.read.is_doubtful && state.is_confirmed(self.view.asked_ms);
+            if has_moved || part.read.bound != bound(&mut state, self.view) {
+                drop(state);
+                for part in &self.parts[..position] {
+                    remove_waiter(part, place.token);
+                }
+                return false;
+            }
+            let log = state.log.as_ref();
+            let bound_segment = log.map(|log| log.bound_segment(self.view.isolation));
+            state.add_fetch_waiter(FetchWaiter {
+                bound_segment,
+                thread: place.thread as u32,
+                token: place.token,
+                wait: self.wait,
+                isolation: self.view.isolation,
+                notify_high_watermark: self.notify_high_watermark,
+                missing_bytes: Arc::clone(&self.missing_bytes),
+            });
+        }
+        true
+    }
+
+    /// Nothing that happens to its partitions matters any more.
+    pub fn remove_waiters(&self, token: Token) {
+        for part in &self.parts {
+            remove_waiter(part, token);
+        }
+    }
+}
+
+fn remove_waiter(part: &FetchPart, token: Token) {
+    if let Ok(partition) = &part.partition {
+        partition.lock().remove_fetch_waiter(token);
+    }
+}

@@ -1,0 +1,304 @@
+//! One partition's share of a fetch: the checks, then the bytes.
+
+use pyrklog_log::{CompressionType, Isolation, Log, ReadError, Slice, Wait};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
+
+use crate::fetch::sessions::Target;
+use pyrklog_base::injected_faults::{Fault, is_injected};
+use pyrklog_replica::partition::PartitionState;
+use pyrklog_storage::log_dir::Partition;
+
+/// How a fetch looks at the logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// How far it may see.
+    pub isolation: Isolation,
+    /// Only a leader may answer: replicas, and consumers from before KIP-392.
+    pub of_leader_only: bool,
+    /// From version 10 (KIP-110). Consumers before it are told that a topic has such batches.
+    pub understands_zstd: bool,
+    /// Everything but the records.
+    pub marks_only: bool,
+    /// When the request came, monotonic milliseconds.
+    pub asked_ms: i64,
+}
+
+/// What a read of one partition gave.
+#[derive(Debug)]
+pub struct PartitionRead {
+    /// Error; the rest is empty with one.
+    pub error: ErrorCode,
+    /// High watermark, -1 with an error.
+    pub high_watermark: i64,
+    /// Last stable offset, -1 with an error.
+    pub last_stable_offset: i64,
+    /// Log start offset, -1 with an error.
+    pub log_start_offset: i64,
+    /// The records.
+    pub slice: Option<Slice>,
+    /// Bytes that the partition has from there on in the segment, whatever the limits of the fetch.
+    pub available_bytes: usize,
+    /// There are later segments with more.
+    pub goes_on: bool,
+    /// For read_committed: aborted transactions that the records touch.
+    pub aborted: Option<Vec<AbortedTransaction>>,
+    /// The replica that the consumer had better read from (KIP-392), instead of records; -1 none.
+    pub preferred_replica: i32,
+    /// The client's log has left this one (KIP-595).
+    pub diverging: Option<EpochEndOffset>,
+    /// How far could be seen; `None` when the partition did not serve.
+    pub bound: Option<i64>,
+    /// There are records that are not resident: only a read that may wait finds them.
+    pub is_cold: bool,
+    /// The offset lies beyond the end of the log, and nobody has confirmed of late that this broker
+    /// still leads: as if nothing were there yet.
+    pub is_doubtful: bool,
+}
+
+impl Default for PartitionRead {
+    fn default() -> PartitionRead {
+        PartitionRead::failed(ErrorCode::NONE)
+    }
+}
+
+impl PartitionRead {
+    /// Nothing, for this reason.
+    pub fn failed(error: ErrorCode) -> PartitionRead {
+        PartitionRead {
+            error,
+            high_watermark: -1,
+            last_stable_offset: -1,
+            log_start_offset: -1,
+            slice: None,
+            available_bytes: 0,
+            goes_on: false,
+            aborted: None,
+            preferred_replica: -1,
+            diverging: None,
+            bound: None,
+            is_cold: false,
+            is_doubtful: false,
+        }
+    }
+
+    /// Whether there is more to tell than records.
+    pub fn is_event(&self) -> bool {
+        self.error != ErrorCode::NONE || self.diverging.is_some() || self.preferred_replica >= 0
+    }
+
+    /// Nobody waits for its records, though there are some: as if there were none.
+    pub fn give_up_records(&mut self) {
+        self.slice = None;
+        self.available_bytes = 0;
+        self.goes_on = false;
+    }
+
+    /// Record bytes.
+    pub fn record_bytes(&self) -> usize {
+        self.slice.as_ref().map_or(0, Slice::len)
+    }
+}
+
+/// How far a reader may see; `None` when the partition does not serve.
+pub fn bound(state: &mut PartitionState, view: View) -> Option<i64> {
+    let log = state.shown(view.of_leader_only).ok()?;
+    Some(match view.isolation {
+        Isolation::LogEnd => log.gated_end(),
+        Isolation::HighWatermark => log.high_watermark(),
+        Isolation::Committed => log.last_stable_offset(),
+    })
+}
+
+/// Reads what `target` asks for: at most `max_bytes`, but a first batch whole with `min_one`. A
+/// read that must not wait may be cold: then it holds what is known without the disk.
+pub fn read_partition(
+    partition: &Partition,
+    target: &Target,
+    view: View,
+    max_bytes: usize,
+    min_one: bool,
+    wait: Wait,
+) -> PartitionRead {
+    let mut changed = false;
+    for _ in 0..2 {
+        let found = read_once(partition, target, view, max_bytes, min_one, wait);
+        match found {
+            Ok(Some(read)) => return read,
+            Ok(None) => changed = true,
+            // Retention may take the segment away after it was found: look again.
+            Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(ReadError::OffsetOutOfRange { .. }) => {
+                return PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE);
+            }
+            Err(_) => return PartitionRead::failed(ErrorCode::KAFKA_STORAGE_ERROR),
+        }
+    }
+    PartitionRead::failed(match changed {
+        true => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+        false => ErrorCode::KAFKA_STORAGE_ERROR,
+    })
+}
+
+/// The newest epoch that is known at or below `epoch`, and where it ended; (-1, -1) when the log cannot
+/// tell.
+pub fn end_of_epoch(log: &Log, epoch: i32) -> (i32, i64) {
+    let (known, end_offset) = log.end_offset_for_epoch(epoch);
+    if is_injected(Fault::AnswerForUnknownEpoch) && end_offset >= 0 {
+        return (epoch, end_offset);
+    }
+    (known, end_offset)
+}
+
+/// `None`: the log changed meanwhile, so that what was read cannot be shown.
+fn read_once(
+    partition: &Partition,
+    target: &Target,
+    view: View,
+    max_bytes: usize,
+    min_one: bool,
+    wait: Wait,
+) -> Result<Option<PartitionRead>, ReadError> {
+    let mut state = partition.lock();
+    let mut read = begin(&mut state, target, view);
+    if read.error != ErrorCode::NONE {
+        return Ok(Some(read));
+    }
+    if !view.understands_zstd && is_stored_as_zstd(partition) {
+        let error = ErrorCode::UNSUPPORTED_COMPRESSION_TYPE;
+        return Ok(Some(PartitionRead::failed(error)));
+    }
+    let is_led = state.leader.is_none();
+    if let Err(beyond) = look_beyond(&state, target, view) {
+        return Ok(Some(beyond.answer(read)));
+    }
+    let log = match state.shown(view.of_leader_only) {
+        Ok(log) => log,
+        Err(error) => return Ok(Some(PartitionRead::failed(error))),
+    };
+    // A follower that has less than the consumer is no proof that its leader has.
+    let may_diverge = is_led || target.fetch_offset <= log.log_end_offset();
+    if target.last_fetched_epoch >= 0 && may_diverge {
+        let (epoch, end_offset) = end_of_epoch(log, target.last_fetched_epoch);
+        if end_offset < 0 {
+            return Ok(Some(PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE)));
+        }
+        if epoch < target.last_fetched_epoch || end_offset < target.fetch_offset {
+            read.diverging = Some(EpochEndOffset { epoch, end_offset });
+            if !is_injected(Fault::AppendDiverging) {
+                return Ok(Some(read));
+            }
+        }
+    }
+    let isolation = view.isolation;
+    let location = log.locate(target.fetch_offset, isolation)?;
+    drop(state);
+    if view.marks_only {
+        return Ok(Some(read));
+    }
+    let slice = match location.resolve(max_bytes, min_one, wait) {
+        Err(ReadError::WouldBlock) if wait == Wait::Nowait => {
+            read.is_cold = true;
+            return Ok(Some(read));
+        }
+        found => found?,
+    };
+    if isolation == Isolation::Committed && !slice.is_empty() {
+        // Reading may have taken long. Records of which nobody can tell any more whether they were
+        // aborted are not shown.
+        let mut state = partition.lock();
+        let log = match state.shown(view.of_leader_only) {
+            Ok(log) => log,
+            Err(error) => return Ok(Some(PartitionRead::failed(error))),
+        };
+        let Some(aborted) = log.aborted_transactions(&slice) else {
+            return Ok(None);
+        };
+        read.aborted = Some(aborted.into_iter().map(aborted_transaction).collect());
+    }
+    read.available_bytes = slice.available_bytes();
+    read.goes_on = slice.goes_on();
+    read.slice = Some(slice).filter(|slice| !slice.is_empty());
+    Ok(Some(read))
+}
+
+fn is_stored_as_zstd(partition: &Partition) -> bool {
+    partition.topic.settings().log.compression_type == CompressionType::Zstd
+}
+
+/// Why nothing can be said of an offset that a consumer asks for.
+enum Beyond {
+    /// It is beyond the end, and this broker may have been led around.
+    Doubtful,
+    /// It is beyond the end of a follower's log, and the consumer may take this broker for the leader.
+    NotHere,
+}
+
+impl Beyond {
+    fn answer(self, read: PartitionRead) -> PartitionRead {
+        match self {
+            Beyond::Doubtful => PartitionRead {
+                is_doubtful: true,
+                ..read
+            },
+            Beyond::NotHere => PartitionRead::failed(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
+    }
+}
+
+/// Kafka answers OFFSET_OUT_OF_RANGE here, at which clients begin anew elsewhere: consumers that ask
+/// one that leads no more, and does not know it yet, would skip records or read them twice.
+fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<(), Beyond> {
+    let end = state.log.as_ref().map_or(-1, Log::log_end_offset);
+    let is_within = view.isolation == Isolation::LogEnd || target.fetch_offset <= end;
+    if is_within || is_injected(Fault::OutOfRangeInDoubt) {
+        return Ok(());
+    }
+    match state.leader {
+        None if state.is_confirmed(view.asked_ms) => Ok(()),
+        None => Err(Beyond::Doubtful),
+        Some(_) if target.current_leader_epoch < 0 => Err(Beyond::NotHere),
+        // It knows who leads in this epoch, and asks there (KIP-392).
+        Some(_) => Ok(()),
+    }
+}
+
+/// The checks, and the marks of the log; no records.
+fn begin(state: &mut PartitionState, target: &Target, view: View) -> PartitionRead {
+    let checked = state.check_epoch(target.current_leader_epoch);
+    let bound = bound(state, view);
+    // Kafka looks at the epoch first: a client with a newer one must not take this for a leader.
+    if let Err(error) = checked {
+        return PartitionRead {
+            bound,
+            ..PartitionRead::failed(error)
+        };
+    }
+    match state.shown(view.of_leader_only) {
+        Ok(log) => PartitionRead {
+            high_watermark: log.high_watermark(),
+            last_stable_offset: log.last_stable_offset(),
+            log_start_offset: log.log_start_offset(),
+            bound,
+            aborted: (view.isolation == Isolation::Committed).then(Vec::new),
+            ..PartitionRead::failed(ErrorCode::NONE)
+        },
+        Err(error) => PartitionRead::failed(error),
+    }
+}
+
+/// No records, but where they are to be had.
+pub fn redirect(partition: &Partition, target: &Target, view: View, replica: i32) -> PartitionRead {
+    let mut read = begin(&mut partition.lock(), target, view);
+    if read.error == ErrorCode::NONE {
+        read.preferred_replica = replica;
+    }
+    read
+}
+
+fn aborted_transaction(txn: pyrklog_log::AbortedTxn) -> AbortedTransaction {
+    AbortedTransaction {
+        producer_id: txn.producer_id,
+        first_offset: txn.first_offset,
+    }
+}

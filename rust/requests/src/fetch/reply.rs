@@ -1,0 +1,199 @@
+//! A fetch's answer: protocol fields in memory, record bytes as file ranges.
+
+use pyrklog_log::Slice;
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::fetch::{
+    FetchPartitionHead, FetchPartitionTail, FetchResponseHead, FetchResponseWriter,
+};
+use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::fetch::delayed::FetchWork;
+use crate::fetch::read::PartitionRead;
+use crate::fetch::sessions::{Outcome, Target};
+use crate::out_queue::{FileRange, SENDFILE_MIN_BYTES};
+use pyrklog_base::ids::QueueId;
+use pyrklog_control::image::Image;
+use pyrklog_storage::log_dir::Partition;
+
+/// A slice up to this is read into the reply itself, whatever else it carries: a system call of
+/// its own would cost more than the copy.
+const INLINE_MAX_BYTES: usize = 8 * 1024;
+
+/// Settles what the session remembers; how many bytes of records are sent.
+fn settle(work: &mut FetchWork) -> usize {
+    let mut record_bytes = 0;
+    for position in 0..work.parts.len() {
+        let read = &work.parts[position].read;
+        let outcome = Outcome {
+            error_code: read.error,
+            high_watermark: read.high_watermark,
+            log_start_offset: read.log_start_offset,
+            has_records: read.record_bytes() > 0,
+            has_diverging_epoch: read.diverging.is_some(),
+            has_preferred_replica: read.preferred_replica >= 0,
+        };
+        if work.context.record(position, &outcome) {
+            record_bytes += read.record_bytes();
+        }
+    }
+    record_bytes
+}
+
+/// Appends the response body to the connection's output and settles what the session remembers.
+pub fn encode(cx: &Context, client: &mut Client, work: &mut FetchWork) {
+    let record_bytes = settle(work);
+    let inline_max = if record_bytes < SENDFILE_MIN_BYTES {
+        usize::MAX
+    } else {
+        INLINE_MAX_BYTES
+    };
+    let mut files: Vec<(usize, FileRange)> = Vec::new();
+    let mut leaders: Vec<i32> = Vec::new();
+    let mut inline_bytes = 0;
+    let head = FetchResponseHead {
+        throttle_ms: 0,
+        error_code: ErrorCode::NONE,
+        session_id: work.context.session_id(),
+    };
+    let topic_count = work.context.topic_runs().count();
+    let out = client.out.memory();
+    let mut writer = FetchResponseWriter::begin(out, work.api_version, head, topic_count);
+    for run in work.context.topic_runs() {
+        let topic = work.context.target(run[0]);
+        writer.topic(
+            topic.topic.as_deref().unwrap_or_default(),
+            &topic.id,
+            run.len(),
+        );
+        for &position in run {
+            let target = work.context.target(position);
+            let part = &work.parts[position];
+            let read = &part.read;
+            let head = partition_head(target, read, work.api_version);
+            writer.partition_head(&head, Some(read.record_bytes()));
+            if let (Some(slice), Ok(partition)) = (&read.slice, &part.partition) {
+                let queue = readers_of(cx, partition);
+                let is_inline = put_records(writer.out(), slice, queue, inline_max, &mut files);
+                inline_bytes += if is_inline { slice.len() } else { 0 };
+            }
+            let current_leader = (work.api_version >= CURRENT_LEADER_SINCE)
+                .then(|| leader_hint(&cx.image, target, read, &mut leaders))
+                .flatten();
+            let diverging_epoch = read.diverging;
+            writer.partition_tail(&FetchPartitionTail {
+                diverging_epoch,
+                current_leader,
+                snapshot_id: None,
+            });
+        }
+    }
+    let endpoints: Vec<NodeEndpoint<'_>> = leaders
+        .iter()
+        .filter_map(|leader| cx.image.endpoint(*leader, &client.listener))
+        .collect();
+    writer.end(&endpoints);
+    cx.statistics.fetched_bytes_inline.add(inline_bytes as u64);
+    for (at, range) in files {
+        client.out.push_file_at(at, range);
+    }
+}
+
+/// The first version whose answer names leaders with their addresses (KIP-951); Kafka says nothing of
+/// them in earlier ones, though they have the field.
+const CURRENT_LEADER_SINCE: i16 = 16;
+
+/// The first version whose clients know `KAFKA_STORAGE_ERROR`; earlier ones are sent to another leader.
+const STORAGE_ERROR_SINCE: i16 = 6;
+
+fn partition_head<'a>(
+    target: &Target,
+    read: &'a PartitionRead,
+    api_version: i16,
+) -> FetchPartitionHead<'a> {
+    let error_code = match read.error {
+        ErrorCode::KAFKA_STORAGE_ERROR if api_version < STORAGE_ERROR_SINCE => {
+            ErrorCode::NOT_LEADER_OR_FOLLOWER
+        }
+        error => error,
+    };
+    FetchPartitionHead {
+        index: target.partition,
+        error_code,
+        high_watermark: read.high_watermark,
+        last_stable_offset: read.last_stable_offset,
+        log_start_offset: read.log_start_offset,
+        aborted: read.aborted.as_deref().map(Into::into),
+        preferred_read_replica: read.preferred_replica,
+    }
+}
+
+fn readers_of(cx: &Context, partition: &Partition) -> QueueId {
+    let readers = &cx.services.readers;
+    readers.for_fetch(partition.dir.index, &partition.topic.name)
+}
+
+/// Record bytes go into the reply where they are few and resident (true), else as a file range.
+fn put_records(
+    out: &mut Vec<u8>,
+    slice: &Slice,
+    queue: QueueId,
+    inline_max: usize,
+    files: &mut Vec<(usize, FileRange)>,
+) -> bool {
+    let Some(bytes) = slice.bytes() else {
+        return true;
+    };
+    let start = out.len();
+    if slice.len() <= inline_max {
+        out.resize(start + slice.len(), 0);
+        if read_whole(slice, &mut out[start..]) {
+            return true;
+        }
+        out.truncate(start);
+    }
+    let range = FileRange {
+        bytes,
+        position: slice.file_position(),
+        len: slice.len(),
+        queue,
+    };
+    files.push((start, range));
+    false
+}
+
+fn read_whole(slice: &Slice, buffer: &mut [u8]) -> bool {
+    let mut done = 0;
+    while done < buffer.len() {
+        match slice.read_at_nowait(done, &mut buffer[done..]) {
+            Ok(0) | Err(_) => return false,
+            Ok(count) => done += count,
+        }
+    }
+    true
+}
+
+/// Where the leader is, for a client that asked the wrong broker (KIP-951).
+fn leader_hint(
+    image: &Image,
+    target: &Target,
+    read: &PartitionRead,
+    leaders: &mut Vec<i32>,
+) -> Option<CurrentLeader> {
+    let is_hinted = matches!(
+        read.error,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH
+    );
+    if !is_hinted {
+        return None;
+    }
+    let (leader_id, leader_epoch) = image.leader(target.topic.as_deref()?, target.partition)?;
+    if !leaders.contains(&leader_id) {
+        leaders.push(leader_id);
+    }
+    Some(CurrentLeader {
+        leader_id,
+        leader_epoch,
+    })
+}

@@ -1,0 +1,23 @@
+//! Requests: each is decoded, decided and answered here, from a client's frame to its reply or to what
+//! it waits for. No socket, no thread.
+
+#![forbid(unsafe_code)]
+
+pub mod admission;
+pub mod api_versions;
+pub mod broker_connections;
+pub mod client;
+pub mod cold_reads;
+pub mod context;
+pub mod control_replies;
+pub mod control_requests;
+pub mod dispatch;
+pub mod fetch;
+pub mod heavy;
+pub mod list_offsets;
+pub mod metadata;
+pub mod offset_for_leader_epoch;
+pub mod out_queue;
+pub mod outcome;
+pub mod produce;
+pub mod services;

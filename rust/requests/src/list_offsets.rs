@@ -1,0 +1,353 @@
+//! ListOffsets: the ends of a log from memory, look-ups by time through the readers, those of each
+//! log directory apart. A look-up that a directory does not answer in time gets an error that
+//! clients try again after, so that the answers of others are not kept waiting.
+//!
+//! Where this broker may have been led around, the end that it knows is not the latest: its followers
+//! confirm that it leads first (docs/cluster.md, section 7), or the client is to try again.
+
+pub mod delayed;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use pyrklog_log::{Isolation, ReadError, TimeQuery, TimeSpec, Wait};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::api::key;
+use pyrklog_wire::header::{RequestHeader, encode_response_header};
+use pyrklog_wire::list_offsets::{
+    EARLIEST_LOCAL_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP,
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse, MAX_TIMESTAMP,
+};
+
+use crate::admission;
+use crate::client::{Client, Exclusive};
+use crate::cold_reads::Reading;
+use crate::context::Context;
+use crate::context::borrow_memory;
+use crate::list_offsets::delayed::{
+    Doubtful, ListOffsetsWork, LookUpJob, Query, answer, not_available,
+};
+use crate::outcome::Close;
+use crate::outcome::Step;
+use pyrklog_base::clock::mono_ms;
+use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Place};
+use pyrklog_control::policy::{self, Operation, Resource};
+use pyrklog_replica::partition::DoubtWaiter;
+use pyrklog_storage::log_dir::Partition;
+
+/// The replica id of a consumer; any other one sees to the log's end.
+const CONSUMER_REPLICA_ID: i32 = -1;
+
+/// How long look-ups may take; clients give a request up after 30 s.
+const LOOK_UP_MAX_MS: i64 = 15_000;
+
+/// What one partition gives at once.
+enum Found {
+    Answer(ListOffsetsPartitionResponse),
+    Later {
+        /// The log directory.
+        dir: usize,
+        /// The look-up.
+        time: TimeQuery,
+        /// The leader is new and may show less than the one before did: what it does not find may be there.
+        shows_less: bool,
+    },
+    /// The followers are to confirm that this broker leads.
+    Doubtful(Arc<Partition>),
+}
+
+/// Serves a request.
+pub fn handle(
+    cx: &mut Context,
+    client: &mut Client,
+    header: RequestHeader<'_>,
+    frame: &[u8],
+    body_start: usize,
+) -> Result<Step, Close> {
+    let RequestHeader {
+        api_version,
+        correlation_id,
+        ..
+    } = header;
+    let request = ListOffsetsRequest::decode(&frame[body_start..], api_version)
+        .map_err(|error| Close::Protocol(format!("ListOffsets v{api_version}: {error}")))?;
+    let partitions = request.topics.iter().map(|topic| topic.partitions.len());
+    let each_bytes = admission::OTHER_PARTITION_BYTES;
+    if !admission::admit_partitions(cx, client, partitions.sum(), each_bytes)? {
+        return Ok(Step::Wait);
+    }
+    client.last_wait += 1;
+    // Not when the turn began: the process may have stood still since, and been led around.
+    let now_ms = mono_ms();
+    let mut work = ListOffsetsWork {
+        api_version,
+        correlation_id,
+        deadline_ms: now_ms + LOOK_UP_MAX_MS,
+        topics: Vec::new(),
+        reading: Reading::new(client.last_wait, now_ms),
+        isolation: isolation(&request),
+        of_leader_only: request.replica_id != DEBUGGING_REPLICA_ID,
+        asked_ms: now_ms,
+        doubtful: Vec::new(),
+    };
+    let queries = look_all(cx, client, &request, &mut work);
+    hand_over(cx, client, &mut work, queries);
+    let waiter = DoubtWaiter {
+        place: cx.place_of(client),
+        wait: client.last_wait,
+    };
+    work.ask_followers(waiter, &work.doubtful, &mut cx.outbox);
+    work.take_confirmed();
+    if work.is_done() {
+        work.forget_doubts(client.token);
+        finish(client, &work)?;
+    } else {
+        cx.timers
+            .want(client.token, work.due_ms(), &mut client.timer_ms);
+        client.exclusive = Some(Exclusive::ListOffsets(Box::new(work)));
+    }
+    Ok(Step::Taken)
+}
+
+/// Answers what can be answered at once; returns the look-ups that remain.
+fn look_all(
+    cx: &Context,
+    client: &Client,
+    request: &ListOffsetsRequest<'_>,
+    work: &mut ListOffsetsWork,
+) -> Vec<Query> {
+    let mut queries = Vec::new();
+    let mut seen = HashSet::new();
+    for topic in &request.topics {
+        let mut answers = Vec::with_capacity(topic.partitions.len());
+        for wanted in &topic.partitions {
+            let found = if seen.insert((topic.name, wanted.index)) {
+                look(cx, client, topic.name, wanted, work)
+            } else {
+                Err(ErrorCode::INVALID_REQUEST)
+            };
+            answers.push(match found {
+                Ok(Found::Answer(answer)) => answer,
+                Ok(Found::Later {
+                    dir,
+                    time,
+                    shows_less,
+                }) => {
+                    let answer = work.not_in_time(wanted.index);
+                    queries.push(Query {
+                        topic: work.topics.len(),
+                        partition: answers.len(),
+                        dir,
+                        time,
+                        shows_less,
+                        answer,
+                    });
+                    answer
+                }
+                Ok(Found::Doubtful(held)) => {
+                    work.doubtful.push(Doubtful {
+                        held,
+                        topic: work.topics.len(),
+                        partition: answers.len(),
+                        current_leader_epoch: wanted.current_leader_epoch,
+                    });
+                    work.not_in_time(wanted.index)
+                }
+                Err(error) => ListOffsetsPartitionResponse::none(wanted.index, error),
+            });
+        }
+        work.topics.push((topic.name.to_owned(), answers));
+    }
+    queries
+}
+
+fn isolation(request: &ListOffsetsRequest<'_>) -> Isolation {
+    match (request.replica_id, request.isolation_level) {
+        (CONSUMER_REPLICA_ID, 0) => Isolation::HighWatermark,
+        (CONSUMER_REPLICA_ID, _) => Isolation::Committed,
+        _ => Isolation::LogEnd,
+    }
+}
+
+/// Gives each directory's look-ups to its readers, unless they stand still.
+fn hand_over(cx: &Context, client: &Client, work: &mut ListOffsetsWork, mut queries: Vec<Query>) {
+    let readers = &cx.services.readers;
+    let place = Place {
+        thread: cx.thread,
+        token: client.token,
+    };
+    while let Some(first) = queries.first() {
+        let dir = first.dir;
+        let queries = queries.extract_if(.., |query| query.dir == dir).collect();
+        let queue = readers.for_look_up(dir);
+        if !readers.queue(queue).accepts(cx.now.mono_ms) {
+            continue;
+        }
+        let ticket = work.reading.ticket(place, queue);
+        let job = LookUpJob {
+            ticket: ticket.clone(),
+            queries,
+            mailbox: Arc::clone(&cx.services.mailboxes.look_ups),
+        };
+        if readers.submit(queue, Box::new(job)).is_ok() {
+            work.reading.add(&ticket);
+        }
+    }
+}
+
+/// The special timestamps, each with the version that brought it.
+fn is_known(timestamp: i64, api_version: i16) -> bool {
+    match timestamp {
+        0.. | LATEST_TIMESTAMP | EARLIEST_TIMESTAMP => true,
+        MAX_TIMESTAMP => api_version >= 7,
+        EARLIEST_LOCAL_TIMESTAMP => api_version >= 8,
+        LATEST_TIERED_TIMESTAMP => api_version >= 9,
+        _ => false,
+    }
+}
+
+fn look(
+    cx: &Context,
+    client: &Client,
+    topic: &str,
+    wanted: &ListOffsetsPartition,
+    work: &ListOffsetsWork,
+) -> Result<Found, ErrorCode> {
+    let (isolation, api_version) = (work.isolation, work.api_version);
+    let resource = Resource::Topic(topic);
+    if !policy::authorize(&cx.image, &client.principal, Operation::Describe, resource) {
+        return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+    }
+    if !is_known(wanted.timestamp, api_version) {
+        return Err(ErrorCode::UNSUPPORTED_VERSION);
+    }
+    let partition = cx
+        .held
+        .partition(topic, wanted.index)
+        .ok_or_else(|| cx.why_not_held(topic, wanted.index))?;
+    let mut state = partition.lock();
+    state.shown_in(wanted.current_leader_epoch, work.of_leader_only)?;
+    // What the leader of an earlier epoch has shown may lie above the high watermark.
+    let shows_less = isolation != Isolation::LogEnd && !state.knows_latest();
+    if wanted.timestamp == LATEST_TIMESTAMP && shows_less {
+        return Err(not_available(api_version));
+    }
+    let is_latest = wanted.timestamp == LATEST_TIMESTAMP && isolation != Isolation::LogEnd;
+    if is_latest && state.is_in_doubt(work.asked_ms) {
+        return Ok(Found::Doubtful(Arc::clone(partition)));
+    }
+    let log = state.shown(work.of_leader_only)?;
+    if wanted.timestamp == LATEST_TIERED_TIMESTAMP {
+        // Nothing is tiered.
+        return Ok(Found::Answer(ListOffsetsPartitionResponse::none(
+            wanted.index,
+            ErrorCode::NONE,
+        )));
+    }
+    let spec = TimeSpec::from_wire(wanted.timestamp).ok_or(ErrorCode::UNSUPPORTED_VERSION)?;
+    let query = log.offset_for_time(spec, isolation);
+    drop(state);
+    let dir = partition.dir.index;
+    match wanted.timestamp {
+        EARLIEST_TIMESTAMP | LATEST_TIMESTAMP | EARLIEST_LOCAL_TIMESTAMP => {
+            match answer(wanted.index, &query, Wait::Nowait) {
+                Ok(answer) => Ok(Found::Answer(answer)),
+                Err(ReadError::WouldBlock) => Ok(Found::Later {
+                    dir,
+                    time: query,
+                    shows_less: false,
+                }),
+                Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            }
+        }
+        _ => Ok(Found::Later {
+            dir,
+            time: query,
+            shows_less,
+        }),
+    }
+}
+
+/// A reader has looked up times.
+pub fn finish_look_up(cx: &mut Context, client: &mut Client, job: &LookUpJob) -> Result<(), Close> {
+    let is_whole = match &mut client.exclusive {
+        Some(Exclusive::ListOffsets(work)) => work.take_back(job),
+        _ => false,
+    };
+    if is_whole {
+        answer_now(cx, client)?;
+    }
+    Ok(())
+}
+
+/// Followers have confirmed that this broker leads a partition, or it leads no more.
+pub fn wake(cx: &mut Context, client: &mut Client, wait: u64) -> Result<(), Close> {
+    let Some(Exclusive::ListOffsets(work)) = &mut client.exclusive else {
+        return Ok(());
+    };
+    if !work.reading.is_number(wait) {
+        return Ok(());
+    }
+    work.take_confirmed();
+    if work.is_done() {
+        return answer_now(cx, client);
+    }
+    // What it was woken for may have begun anew, in another epoch.
+    let last = work.doubtful.len().saturating_sub(1);
+    let place = Place {
+        thread: cx.thread,
+        token: client.token,
+    };
+    let waiter = DoubtWaiter { place, wait };
+    work.ask_followers(waiter, &work.doubtful[last..], &mut cx.outbox);
+    Ok(())
+}
+
+/// Followers have not confirmed in time, or readers have not: those partitions are to be asked for again.
+pub fn expire(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    let Some(Exclusive::ListOffsets(work)) = &mut client.exclusive else {
+        return Ok(());
+    };
+    work.forget_doubts(client.token);
+    work.doubtful.clear();
+    match work.is_done() || work.deadline_ms <= cx.now.mono_ms {
+        true => answer_now(cx, client),
+        false => Ok(()),
+    }
+}
+
+/// Answers the request under way with what there is.
+pub fn answer_now(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Exclusive::ListOffsets(work)) = client.exclusive.take() {
+        work.forget_doubts(client.token);
+        borrow_memory(cx, client);
+        finish(client, &work)?;
+    }
+    Ok(())
+}
+
+/// Queues the response.
+fn finish(client: &mut Client, work: &ListOffsetsWork) -> Result<(), Close> {
+    let response = ListOffsetsResponse {
+        throttle_ms: 0,
+        topics: work
+            .topics
+            .iter()
+            .map(|(name, partitions)| ListOffsetsTopicResponse {
+                name,
+                partitions: partitions.clone(),
+            })
+            .collect(),
+    };
+    let open = client.out.begin_frame();
+    let out = client.out.memory();
+    encode_response_header(
+        out,
+        key::LIST_OFFSETS,
+        work.api_version,
+        work.correlation_id,
+    );
+    response.encode(out, work.api_version);
+    client.out.end_frame(open)
+}

@@ -1,0 +1,229 @@
+//! A ListOffsets request under way: what is answered, what readers look up, and what waits for
+//! followers.
+
+use std::sync::Arc;
+
+use pyrklog_log::{Isolation, ReadError, TimeQuery, TimeSpec, Wait};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::list_offsets::ListOffsetsPartitionResponse;
+
+use crate::cold_reads::{ReadTicket, Reading};
+use pyrklog_base::ids::Token;
+use pyrklog_base::mailbox::Mailbox;
+use pyrklog_control::outbox::Outbox;
+use pyrklog_replica::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter};
+use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::reader_queue::{Desk, Job};
+
+/// The version from which OFFSET_NOT_AVAILABLE says "try again" (KIP-207).
+const NOT_AVAILABLE_SINCE: i16 = 5;
+
+/// A request with its answers so far. Those of look-ups that are due hold an error until they come.
+#[derive(Debug)]
+pub struct ListOffsetsWork {
+    /// API version.
+    pub api_version: i16,
+    /// For the response header.
+    pub correlation_id: i32,
+    /// When it is answered with what there is; monotonic milliseconds.
+    pub deadline_ms: i64,
+    /// Answers by topic.
+    pub topics: Vec<(String, Vec<ListOffsetsPartitionResponse>)>,
+    /// What readers have of it.
+    pub reading: Reading,
+    /// How far it sees.
+    pub isolation: Isolation,
+    /// Followers answer none but those that compare replicas.
+    pub of_leader_only: bool,
+    /// When it came, monotonic milliseconds.
+    pub asked_ms: i64,
+    /// What waits for its followers; the last one is looked at first.
+    pub doubtful: Vec<Doubtful>,
+}
+
+/// The latest offset of a partition, for which its followers have to confirm that this broker leads.
+#[derive(Debug)]
+pub struct Doubtful {
+    /// The partition.
+    pub held: Arc<Partition>,
+    /// Its topic's place in the request.
+    pub topic: usize,
+    /// Its own place in the topic.
+    pub partition: usize,
+    /// What the client believes in.
+    pub current_leader_epoch: i32,
+}
+
+/// Look-ups of one request in one log directory.
+#[derive(Debug)]
+pub struct LookUpJob {
+    /// Whose they are.
+    pub ticket: ReadTicket,
+    /// What is to be looked up.
+    pub queries: Vec<Query>,
+    /// Takes it back to its connection.
+    pub mailbox: Arc<dyn Mailbox<Box<LookUpJob>>>,
+}
+
+impl Job for LookUpJob {
+    fn run(mut self: Box<Self>, desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+        self.look_up(desk);
+        let mailbox = Arc::clone(&self.mailbox);
+        mailbox.post(self.ticket.place, self);
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.ticket.is_abandoned()
+    }
+}
+
+/// One look-up.
+#[derive(Debug)]
+pub struct Query {
+    /// Its topic's place in the request.
+    pub topic: usize,
+    /// Its partition's place in the topic.
+    pub partition: usize,
+    /// The log directory.
+    pub dir: usize,
+    /// What is to be found.
+    pub time: TimeQuery,
+    /// The leader is new and may show less than the one before did.
+    pub shows_less: bool,
+    /// "Try again" at first.
+    pub answer: ListOffsetsPartitionResponse,
+}
+
+impl ListOffsetsWork {
+    /// The answer while nothing is found yet.
+    pub fn not_in_time(&self, index: i32) -> ListOffsetsPartitionResponse {
+        ListOffsetsPartitionResponse::none(index, not_available(self.api_version))
+    }
+
+    /// Whether all is answered.
+    pub fn is_done(&self) -> bool {
+        self.reading.is_done() && self.doubtful.is_empty()
+    }
+
+    /// When to answer with what there is.
+    pub fn due_ms(&self) -> i64 {
+        match self.doubtful.is_empty() {
+            true => self.deadline_ms,
+            false => self.deadline_ms.min(self.asked_ms + CONFIRMED_WITHIN_MS),
+        }
+    }
+
+    /// Leaves a waiter at each of these, and asks their followers.
+    pub fn ask_followers(&self, waiter: DoubtWaiter, doubtful: &[Doubtful], outbox: &mut Outbox) {
+        for one in doubtful {
+            let mut state = one.held.lock();
+            state.ask_followers_for(waiter, self.asked_ms, outbox);
+        }
+    }
+
+    /// Answers what is in doubt no longer. Each one that is brings the request here, so that it is enough to
+    /// look at the last.
+    pub fn take_confirmed(&mut self) {
+        while let Some(last) = self.doubtful.last() {
+            let Some(answer) = self.look_again(last) else {
+                return;
+            };
+            self.topics[last.topic].1[last.partition] = answer;
+            self.doubtful.pop();
+        }
+    }
+
+    /// `None` while it is in doubt.
+    pub fn look_again(&self, one: &Doubtful) -> Option<ListOffsetsPartitionResponse> {
+        let index = one.held.index;
+        let failed = |error| Some(ListOffsetsPartitionResponse::none(index, error));
+        let mut state = one.held.lock();
+        if let Err(error) = state.led_in(one.current_leader_epoch) {
+            return failed(error);
+        }
+        if state.is_in_doubt(self.asked_ms) {
+            return None;
+        }
+        if !state.knows_latest() {
+            return failed(not_available(self.api_version));
+        }
+        let log = state.led().ok()?;
+        let query = log.offset_for_time(TimeSpec::Latest, self.isolation);
+        drop(state);
+        match answer(index, &query, Wait::Nowait) {
+            Ok(answer) => Some(answer),
+            Err(_) => failed(not_available(self.api_version)),
+        }
+    }
+
+    /// Nobody waits for followers any more.
+    pub fn forget_doubts(&self, token: Token) {
+        for one in &self.doubtful {
+            one.held.lock().remove_doubt_waiter(token);
+        }
+    }
+
+    /// Partitions that were asked about.
+    pub fn partition_count(&self) -> usize {
+        let topics = self.topics.iter();
+        topics.map(|(_, partitions)| partitions.len()).sum()
+    }
+
+    /// Takes what a reader found; true once everything is back.
+    pub fn take_back(&mut self, job: &LookUpJob) -> bool {
+        if !self.reading.take_back(&job.ticket) {
+            return false;
+        }
+        for query in &job.queries {
+            self.topics[query.topic].1[query.partition] = query.answer;
+        }
+        self.is_done()
+    }
+}
+
+impl LookUpJob {
+    /// Does the look-ups; waits for the disk.
+    pub fn look_up(&mut self, desk: &Desk<'_>) {
+        for query in &mut self.queries {
+            if self.ticket.is_abandoned() {
+                return;
+            }
+            self.ticket.step(desk);
+            let index = query.answer.index;
+            let found = answer(index, &query.time, Wait::Blocking).unwrap_or_else(|_| {
+                ListOffsetsPartitionResponse::none(index, ErrorCode::KAFKA_STORAGE_ERROR)
+            });
+            let is_missing = found.error_code == ErrorCode::NONE && found.offset < 0;
+            if !(is_missing && query.shows_less) {
+                query.answer = found;
+            }
+        }
+    }
+}
+
+/// What a look-up finds; `WouldBlock` without waiting where it has to wait for the disk.
+///
+/// # Errors
+/// As [`TimeQuery::resolve`].
+pub fn answer(
+    index: i32,
+    query: &TimeQuery,
+    wait: Wait,
+) -> Result<ListOffsetsPartitionResponse, ReadError> {
+    let mut answer = ListOffsetsPartitionResponse::none(index, ErrorCode::NONE);
+    if let Some(found) = query.resolve(wait)? {
+        answer.timestamp = found.timestamp;
+        answer.offset = found.offset;
+        answer.leader_epoch = found.leader_epoch;
+    }
+    Ok(answer)
+}
+
+/// "Try again", in the words of the request's version.
+pub fn not_available(api_version: i16) -> ErrorCode {
+    if api_version >= NOT_AVAILABLE_SINCE {
+        ErrorCode::OFFSET_NOT_AVAILABLE
+    } else {
+        ErrorCode::LEADER_NOT_AVAILABLE
+    }
+}

@@ -1,0 +1,122 @@
+//! Produce requests that wait because their log directory has too much unwritten.
+//!
+//! The request stays, unread, in its connection's buffer, and nothing behind it is looked at: its
+//! connection is *muted*, so that no later batch of a producer can overtake it. Here is only who
+//! waits, in order. The writer wakes them as room comes. A request that waits for longer than its
+//! own time-out, or finds the park full, is refused with REQUEST_TIMED_OUT, which clients try again
+//! after. Those behind it count from the same moment, so that a muted connection is not held for
+//! one time-out after the other.
+//!
+//! A refusal lets a later batch overtake after all, and the broker accepts any first sequence
+//! number of a producer that it does not know yet. So where a refused batch has a producer id, the
+//! connection closes behind the answer: what was sent after it is then sent anew, in order.
+
+use std::sync::Arc;
+
+use pyrklog_wire::batch::{BatchHeader, NO_PRODUCER_ID};
+use pyrklog_wire::produce::ProduceRequest;
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::outcome::Hold;
+use crate::produce::parked::Parked;
+use pyrklog_base::ids::{NEVER_MS, Place};
+use pyrklog_storage::muted_queue::Admission;
+
+/// Whether a request for the partitions in `cx.targets` is worked on. `patience_ms` is how long it
+/// may wait in all.
+pub fn admit(
+    cx: &mut Context,
+    client: &mut Client,
+    frame_bytes: usize,
+    patience_ms: i64,
+) -> Admission {
+    let mut targets = cx.targets.iter().flatten();
+    let Some(full) = targets.find(|target| target.dir.is_full()) else {
+        if let Some((dir, _)) = client.parked.take().and_then(|parked| parked.waits) {
+            dir.unpark_next(&mut cx.outbox);
+        }
+        return Admission::Now;
+    };
+    let dir = Arc::clone(&full.dir);
+    let now_ms = cx.now.mono_ms;
+    let parked = client.parked.get_or_insert(Parked {
+        since_ms: now_ms,
+        waits: None,
+    });
+    let due_ms = parked.since_ms.saturating_add(patience_ms);
+    if due_ms <= now_ms {
+        dir.park.note_timed_out();
+        return Admission::Refused;
+    }
+    let place = Place {
+        thread: cx.thread,
+        token: client.token,
+    };
+    let admission = dir.park.add(place, frame_bytes, now_ms, || dir.is_full());
+    match admission {
+        Admission::Later => {
+            parked.waits = Some((dir, due_ms));
+            client.hold = Some(Hold::Parked);
+            cx.timers.want(client.token, due_ms, &mut client.timer_ms);
+        }
+        Admission::Now => client.parked = None,
+        Admission::Refused => {}
+    }
+    admission
+}
+
+/// Since when the request at hand has waited, if it has.
+pub fn waited_since_ms(client: &Client) -> Option<i64> {
+    client.parked.as_ref().map(|parked| parked.since_ms)
+}
+
+/// Whether a batch of the request has a producer id.
+pub fn has_producer_id(request: &ProduceRequest, frame: &[u8]) -> bool {
+    request.partitions.iter().any(|wanted| {
+        let records = wanted.records.map(|span| span.of(frame));
+        let header = records.and_then(|records| BatchHeader::parse(records).ok());
+        header.is_some_and(|header| header.producer_id != NO_PRODUCER_ID)
+    })
+}
+
+/// When the parked request's time is over.
+pub fn due_ms(client: &Client) -> i64 {
+    match &client.parked {
+        Some(Parked {
+            waits: Some((_, due_ms)),
+            ..
+        }) if client.hold == Some(Hold::Parked) => *due_ms,
+        _ => NEVER_MS,
+    }
+}
+
+/// Takes a connection whose request's time is over out of the park, so that it is looked at, and
+/// refused unless there is room by now.
+pub fn expire(cx: &Context, client: &mut Client) {
+    if due_ms(client) <= cx.now.mono_ms {
+        let place = Place {
+            thread: cx.thread,
+            token: client.token,
+        };
+        forget(client, place);
+        client.hold = None;
+    }
+}
+
+/// Takes a connection out of the park, if it waits there.
+pub fn forget(client: &mut Client, place: Place) {
+    if let Some(parked) = &mut client.parked
+        && let Some((dir, _)) = parked.waits.take()
+        && client.hold == Some(Hold::Parked)
+    {
+        dir.park.forget(place);
+    }
+}
+
+/// Everything received was worked on: whoever comes next has not waited.
+pub fn note_empty(client: &mut Client, is_readable: bool) {
+    if client.hold != Some(Hold::Parked) && !is_readable {
+        client.parked = None;
+    }
+}

@@ -1,0 +1,388 @@
+//! The answer to a produce request, while its partitions wait to be acknowledged.
+
+use std::sync::Arc;
+
+use pyrklog_log::Appended;
+use pyrklog_log::validate::{RECORD_ERRORS_MAX, ValidationError};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
+use pyrklog_wire::produce::{
+    ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponseWriter,
+    ProduceTopic, RecordError,
+};
+
+use crate::produce::refused_batches::ProducerBatch;
+use pyrklog_control::image::Image;
+use pyrklog_replica::partition::{ProduceWaiter, WaitFor};
+use pyrklog_storage::log_dir::Partition;
+
+/// Partitions whose memory is kept when an answer is used again.
+const KEPT_PARTITIONS_MAX: usize = 64;
+
+/// One partition of the request at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'r> {
+    /// Its place in the request.
+    pub position: usize,
+    /// What was asked.
+    pub wanted: &'r ProducePartition,
+    /// Its topic.
+    pub topic: &'r ProduceTopic,
+}
+
+impl<'r> Item<'r> {
+    /// The one at `position`. Panics beyond the request's partitions.
+    pub fn of(request: &'r ProduceRequest, position: usize) -> Item<'r> {
+        let wanted = &request.partitions[position];
+        Item {
+            position,
+            wanted,
+            topic: &request.topics[wanted.topic],
+        }
+    }
+}
+
+/// Why a partition's batch was refused.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The protocol's error.
+    pub error: ErrorCode,
+    /// Why, in one sentence.
+    pub message: Option<String>,
+    /// Which records were refused: (index in the batch, why).
+    pub record_errors: Vec<(i32, String)>,
+}
+
+impl From<ErrorCode> for Refusal {
+    fn from(error: ErrorCode) -> Refusal {
+        Refusal {
+            error,
+            message: None,
+            record_errors: Vec::new(),
+        }
+    }
+}
+
+impl From<ValidationError> for Refusal {
+    fn from(error: ValidationError) -> Refusal {
+        Refusal {
+            error: error.code,
+            message: Some(error.message),
+            record_errors: error.record_errors,
+        }
+    }
+}
+
+impl Refusal {
+    /// With a sentence.
+    pub fn with(error: ErrorCode, message: impl Into<String>) -> Refusal {
+        Refusal {
+            error,
+            message: Some(message.into()),
+            record_errors: Vec::new(),
+        }
+    }
+}
+
+/// What is to be said about one partition.
+#[derive(Debug)]
+pub struct PartitionAnswer {
+    /// Topic name; shared with the partition where that exists.
+    pub topic: Arc<str>,
+    /// Whether the request starts a topic here.
+    pub starts_topic: bool,
+    /// Partition index.
+    pub index: i32,
+    /// Error so far.
+    pub error: ErrorCode,
+    /// First offset given, -1 with an error.
+    pub base_offset: i64,
+    /// -1 for CreateTime.
+    pub log_append_time_ms: i64,
+    /// -1 with an error.
+    pub log_start_offset: i64,
+    /// The text of a refusal.
+    pub message: Option<String>,
+    /// Which records were refused: (index in the batch, why).
+    pub record_errors: Vec<(i32, String)>,
+    /// The acknowledgement that is still due.
+    waits: Option<Waiting>,
+}
+
+/// An acknowledgement that is due.
+#[derive(Debug)]
+struct Waiting {
+    partition: Arc<Partition>,
+    due: Due,
+}
+
+/// What an acknowledgement waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    /// What is to happen.
+    pub what: WaitFor,
+    /// Who is told.
+    pub waiter: ProduceWaiter,
+    /// The batch, where its producer is idempotent.
+    pub batch: Option<ProducerBatch>,
+}
+
+/// A batch that was refused when it had been appended.
+#[derive(Debug)]
+pub struct RefusedLate {
+    /// Topic name.
+    pub topic: Arc<str>,
+    /// Partition index.
+    pub index: i32,
+    /// The batch.
+    pub batch: ProducerBatch,
+}
+
+/// What became of a batch: where it was appended, and what its acknowledgement waits for.
+pub type Outcome = Result<(Appended, Option<Due>), Refusal>;
+
+impl PartitionAnswer {
+    fn new(topic: Arc<str>, item: Item<'_>) -> PartitionAnswer {
+        PartitionAnswer {
+            topic,
+            starts_topic: item.position == item.topic.first_partition,
+            index: item.wanted.index,
+            error: ErrorCode::NONE,
+            base_offset: -1,
+            log_append_time_ms: -1,
+            log_start_offset: -1,
+            message: None,
+            record_errors: Vec::new(),
+            waits: None,
+        }
+    }
+
+    /// Takes what became of the batch in `partition`.
+    pub fn take(&mut self, outcome: Outcome, partition: Option<Arc<Partition>>) {
+        match outcome {
+            Ok((appended, due)) => {
+                self.base_offset = appended.base_offset;
+                self.log_append_time_ms = appended.log_append_time_ms;
+                self.log_start_offset = appended.log_start_offset;
+                self.waits = due
+                    .zip(partition)
+                    .map(|(due, partition)| Waiting { partition, due });
+            }
+            Err(refusal) => {
+                self.error = refusal.error;
+                self.message = refusal.message;
+                self.record_errors = refusal.record_errors;
+            }
+        }
+    }
+
+    /// What it takes on the heap, about.
+    fn memory_bytes(&self) -> usize {
+        let errors = self.record_errors.iter();
+        let error_bytes: usize = errors
+            .map(|error| size_of_val(error) + error.1.capacity())
+            .sum();
+        let message_bytes = self.message.as_ref().map_or(0, String::capacity);
+        let name_bytes = if self.starts_topic {
+            self.topic.len()
+        } else {
+            0
+        };
+        size_of::<PartitionAnswer>() + error_bytes + message_bytes + name_bytes
+    }
+
+    /// Turns an acknowledgement that is due into a refusal.
+    fn fail(&mut self, error: ErrorCode) {
+        self.error = error;
+        self.base_offset = -1;
+        self.log_append_time_ms = -1;
+        self.log_start_offset = -1;
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct PendingProduce {
+    /// API version.
+    pub api_version: i16,
+    /// For the response header.
+    pub correlation_id: i32,
+    /// When it fails with REQUEST_TIMED_OUT; monotonic milliseconds.
+    pub deadline_ms: i64,
+    /// Partitions in the request's order.
+    pub answers: Vec<PartitionAnswer>,
+    waiting: usize,
+    record_errors: usize,
+    memory_bytes: usize,
+}
+
+impl PendingProduce {
+    /// Starts over for another request, keeping the memory.
+    pub fn reset(&mut self, api_version: i16, correlation_id: i32, deadline_ms: i64) {
+        self.api_version = api_version;
+        self.correlation_id = correlation_id;
+        self.deadline_ms = deadline_ms;
+        self.clear();
+    }
+
+    /// Forgets everything and keeps a bounded part of the memory.
+    pub fn clear(&mut self) {
+        self.answers.clear();
+        self.answers.shrink_to(KEPT_PARTITIONS_MAX);
+        self.waiting = 0;
+        self.record_errors = 0;
+        self.memory_bytes = 0;
+    }
+
+    /// The answer for the next partition, in which all is well so far. `frame` holds the request.
+    pub fn begin_answer(
+        &self,
+        partition: Option<&Partition>,
+        item: Item<'_>,
+        frame: &[u8],
+    ) -> PartitionAnswer {
+        let is_first = item.position == item.topic.first_partition;
+        // A name that is in the request once is copied once, however many partitions follow it.
+        let known = match partition {
+            Some(partition) => Some(&partition.topic.name),
+            None if is_first => None,
+            None => self.answers.last().map(|answer| &answer.topic),
+        };
+        let name = known.map_or_else(|| Arc::from(item.topic.name.text(frame)), Arc::clone);
+        PartitionAnswer::new(name, item)
+    }
+
+    /// Record errors that the reply may still hold.
+    pub fn record_errors_left(&self) -> usize {
+        RECORD_ERRORS_MAX.saturating_sub(self.record_errors)
+    }
+
+    /// What it takes on the heap, about; the reply takes no more.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
+    /// Adds a partition.
+    pub fn push(&mut self, answer: PartitionAnswer) {
+        self.waiting += usize::from(answer.waits.is_some());
+        self.record_errors += answer.record_errors.len();
+        self.memory_bytes += answer.memory_bytes();
+        self.answers.push(answer);
+    }
+
+    /// Whether everything is acknowledged or refused.
+    pub fn is_done(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Whether any partition was refused.
+    pub fn has_error(&self) -> bool {
+        self.answers
+            .iter()
+            .any(|answer| answer.error != ErrorCode::NONE)
+    }
+
+    /// One partition is acknowledged, or refused late: what was refused of an idempotent producer.
+    pub fn settle(&mut self, index: u32, error: ErrorCode) -> Option<RefusedLate> {
+        let answer = self.answers.get_mut(index as usize)?;
+        let waited = answer.waits.take()?;
+        self.waiting -= 1;
+        if error == ErrorCode::NONE {
+            return None;
+        }
+        answer.fail(error);
+        waited.due.batch.map(|batch| RefusedLate {
+            topic: Arc::clone(&answer.topic),
+            index: answer.index,
+            batch,
+        })
+    }
+
+    /// Time is up: what is still due is refused, and nothing waits for it any more.
+    pub fn time_out(&mut self) {
+        self.forget_waiters();
+        for index in 0..self.answers.len() {
+            self.settle(index as u32, ErrorCode::REQUEST_TIMED_OUT);
+        }
+    }
+
+    /// No partition has to tell of its acknowledgement any more.
+    pub fn forget_waiters(&self) {
+        for waits in self
+            .answers
+            .iter()
+            .filter_map(|answer| answer.waits.as_ref())
+        {
+            let mut state = waits.partition.lock();
+            state.forget_waiter(waits.due.what, waits.due.waiter);
+        }
+    }
+
+    /// Appends the response body. `image` and `listener` tell clients where a partition's leader
+    /// went (KIP-951).
+    pub fn encode(&self, image: &Image, listener: &str, out: &mut Vec<u8>) {
+        let topic_count = self
+            .answers
+            .iter()
+            .filter(|answer| answer.starts_topic)
+            .count();
+        let mut writer = ProduceResponseWriter::begin(out, self.api_version, topic_count);
+        let mut leaders: Vec<i32> = Vec::new();
+        for (position, answer) in self.answers.iter().enumerate() {
+            if answer.starts_topic {
+                let rest = &self.answers[position + 1..];
+                let more = rest
+                    .iter()
+                    .take_while(|answer| !answer.starts_topic)
+                    .count();
+                writer.topic(&answer.topic, 1 + more);
+            }
+            let leader = answer.leader_hint(image);
+            if let Some(leader) = &leader
+                && !leaders.contains(&leader.leader_id)
+            {
+                leaders.push(leader.leader_id);
+            }
+            writer.partition(&answer.response(leader));
+        }
+        let endpoints: Vec<NodeEndpoint<'_>> = leaders
+            .iter()
+            .filter_map(|leader| image.endpoint(*leader, listener))
+            .collect();
+        writer.end(0, &endpoints);
+    }
+}
+
+impl PartitionAnswer {
+    fn leader_hint(&self, image: &Image) -> Option<CurrentLeader> {
+        if self.error != ErrorCode::NOT_LEADER_OR_FOLLOWER {
+            return None;
+        }
+        let (leader_id, leader_epoch) = image.leader(&self.topic, self.index)?;
+        Some(CurrentLeader {
+            leader_id,
+            leader_epoch,
+        })
+    }
+
+    fn response(&self, current_leader: Option<CurrentLeader>) -> ProducePartitionResponse<'_> {
+        let record_errors: Vec<RecordError<'_>> = self
+            .record_errors
+            .iter()
+            .map(|(batch_index, message)| RecordError {
+                batch_index: *batch_index,
+                message: Some(message.as_str().into()),
+            })
+            .collect();
+        ProducePartitionResponse {
+            index: self.index,
+            error_code: self.error,
+            base_offset: self.base_offset,
+            log_append_time_ms: self.log_append_time_ms,
+            log_start_offset: self.log_start_offset,
+            record_errors,
+            error_message: self.message.as_deref().map(Into::into),
+            current_leader,
+        }
+    }
+}

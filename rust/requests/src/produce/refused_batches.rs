@@ -1,0 +1,373 @@
+//! What a connection remembers of the batches that were refused on it for the moment.
+//!
+//! An idempotent producer has up to five batches of a partition under way. Where the first one finds that
+//! this broker does not lead yet, or that replicas are missing, those behind it may find that all is well
+//! by now. To the log they are out of order, or, where it does not know the producer, just new. But the
+//! first one comes again: a batch that was taken in its place makes it impossible to take, and one that
+//! is called out of order makes librdkafka begin another epoch, in which it repeats what is in the log
+//! already. So the batches behind a refused one are told the same. Kafka tells them what the log says.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pyrklog_log::BatchInfo;
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::batch::BatchHeader;
+
+use crate::produce::delayed::Item;
+
+/// Batches that every connection may remember, one of each producer and partition.
+const ENTRIES_MAX: usize = 64;
+
+/// The same of a connection that has a place in the [`RefusedRoom`].
+const ENTRIES_IN_ROOM_MAX: usize = 4_096;
+
+/// Connections in the room: 64 of about 600 KB.
+const PLACES: usize = 64;
+
+/// Batches under way behind the first: an idempotent producer has no more.
+const BEHIND_MAX: u8 = 4;
+
+/// What is remembered longer is of a producer that has gone elsewhere.
+const KEPT_MS: i64 = 120_000;
+
+/// No topic has a longer name; what is asked for under one is not remembered.
+const NAME_BYTES_MAX: usize = 249;
+
+/// What the connections of a plane that remember many batches share.
+#[derive(Debug, Default)]
+pub struct RefusedRoom {
+    taken: AtomicUsize,
+}
+
+/// A connection's place in the room, given back when this is dropped.
+#[derive(Debug)]
+struct RoomPlace(Arc<RefusedRoom>);
+
+impl RefusedRoom {
+    fn take(self: &Arc<Self>) -> Option<RoomPlace> {
+        let one_more = |taken| (taken < PLACES).then_some(taken + 1);
+        self.taken
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
+            .ok()
+            .map(|_| RoomPlace(Arc::clone(self)))
+    }
+}
+
+impl Drop for RoomPlace {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A batch of an idempotent producer.
+#[derive(Clone, Copy, Debug)]
+pub struct ProducerBatch {
+    producer_id: i64,
+    epoch: i16,
+    base_sequence: i32,
+    /// The sequence right behind the batch.
+    next_sequence: i32,
+}
+
+impl ProducerBatch {
+    /// `None` of a producer that is not idempotent.
+    pub fn of(info: &BatchInfo) -> Option<ProducerBatch> {
+        let is_idempotent = info.has_producer() && info.base_sequence >= 0;
+        is_idempotent.then(|| ProducerBatch {
+            producer_id: info.producer_id,
+            epoch: info.producer_epoch,
+            base_sequence: info.base_sequence,
+            next_sequence: info.last_sequence().wrapping_add(1) & i32::MAX,
+        })
+    }
+
+    /// Whether it comes after another one of the same producer and epoch.
+    fn is_behind(self, other: ProducerBatch) -> bool {
+        let steps = self.base_sequence.wrapping_sub(other.base_sequence) & i32::MAX;
+        self.epoch == other.epoch && (1..i32::MAX / 2).contains(&steps)
+    }
+
+    /// The same of what a request holds for a partition.
+    pub fn in_request(item: Item<'_>, frame: &[u8]) -> Option<ProducerBatch> {
+        let records = item.wanted.records?.of(frame);
+        let header = BatchHeader::parse(records).ok()?;
+        ProducerBatch::of(&BatchInfo::from_header(&header))
+    }
+}
+
+/// Where and when a batch was refused.
+#[derive(Clone, Copy, Debug)]
+pub struct At<'a> {
+    /// The plane's.
+    pub room: &'a Arc<RefusedRoom>,
+    /// Topic name.
+    pub topic: &'a str,
+    /// Partition index.
+    pub index: i32,
+    /// Monotonic milliseconds.
+    pub now_ms: i64,
+}
+
+/// Of which topic (its name's hash), partition and producer id.
+type Key = (u64, i32, i64);
+
+/// One producer's last refused batch in one partition.
+#[derive(Debug)]
+struct Refused {
+    batch: ProducerBatch,
+    /// Batches that were refused behind the first.
+    behind: u8,
+    error: ErrorCode,
+    /// How many batches were added before it.
+    added: u64,
+    /// Monotonic milliseconds.
+    at_ms: i64,
+}
+
+/// See the module. It grows with the producers and partitions of refused batches, up to a bound; the
+/// oldest ones are forgotten beyond.
+#[derive(Debug, Default)]
+pub struct RefusedBatches {
+    entries: HashMap<Key, Refused>,
+    place: Option<RoomPlace>,
+    added: u64,
+}
+
+impl RefusedBatches {
+    /// What was said to the batch right before this one, if it was refused.
+    pub fn before(&self, topic: &str, index: i32, info: &BatchInfo) -> Option<ErrorCode> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let batch = ProducerBatch::of(info)?;
+        let refused = self.entries.get(&self.key(topic, index, batch)?)?;
+        let follows = refused.is_right_before(batch) && refused.behind < BEHIND_MAX;
+        follows.then_some(refused.error)
+    }
+
+    /// A batch was refused with `error` after it had been appended. Those behind it may have been
+    /// refused meanwhile, before they were.
+    pub fn add_late(&mut self, place: At<'_>, batch: ProducerBatch, error: ErrorCode) {
+        let known = self.key(place.topic, place.index, batch);
+        let known = known.and_then(|key| self.entries.get(&key));
+        if !known.is_some_and(|last| last.batch.is_behind(batch)) {
+            self.add(place, batch, error);
+        }
+    }
+
+    /// A batch was refused with `error`.
+    pub fn add(&mut self, place: At<'_>, batch: ProducerBatch, error: ErrorCode) {
+        let At {
+            room,
+            topic,
+            index,
+            now_ms,
+        } = place;
+        let Some(key) = self.key(topic, index, batch).filter(|_| passes(error)) else {
+            return;
+        };
+        let behind = match self.entries.remove(&key) {
+            Some(last) if last.is_right_before(batch) => last.behind.saturating_add(1),
+            _ => 0,
+        };
+        self.make_room(room);
+        self.added += 1;
+        let refused = Refused {
+            batch,
+            behind,
+            error,
+            added: self.added,
+            at_ms: now_ms,
+        };
+        self.entries.insert(key, refused);
+    }
+
+    /// A batch was taken: its producer is past what was refused.
+    pub fn remove(&mut self, topic: &str, item: Item<'_>, frame: &[u8]) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let index = item.wanted.index;
+        let known = ProducerBatch::in_request(item, frame)
+            .and_then(|batch| self.key(topic, index, batch))
+            .and_then(|key| self.entries.remove(&key));
+        if known.is_some() && self.entries.is_empty() {
+            *self = RefusedBatches::default();
+        }
+    }
+
+    /// Forgets what nobody sends again.
+    pub fn forget_old(&mut self, now_ms: i64) {
+        if self.entries.is_empty() {
+            return;
+        }
+        self.entries
+            .retain(|_, refused| now_ms - refused.at_ms < KEPT_MS);
+        if self.entries.is_empty() {
+            *self = RefusedBatches::default();
+        }
+    }
+
+    fn key(&self, topic: &str, index: i32, batch: ProducerBatch) -> Option<Key> {
+        let is_name = topic.len() <= NAME_BYTES_MAX;
+        is_name.then(|| {
+            let name = self.entries.hasher().hash_one(topic);
+            (name, index, batch.producer_id)
+        })
+    }
+
+    /// Makes room for one more, for which half of them are forgotten where it must be.
+    fn make_room(&mut self, room: &Arc<RefusedRoom>) {
+        if self.entries.len() >= ENTRIES_MAX && self.place.is_none() {
+            self.place = room.take();
+        }
+        let entries_max = match self.place {
+            Some(_) => ENTRIES_IN_ROOM_MAX,
+            None => ENTRIES_MAX,
+        };
+        if self.entries.len() >= entries_max {
+            let mut ages: Vec<u64> = self.entries.values().map(|refused| refused.added).collect();
+            let (_, median, _) = ages.select_nth_unstable(entries_max / 2);
+            let kept_from = *median;
+            self.entries.retain(|_, refused| refused.added >= kept_from);
+        }
+    }
+}
+
+impl Refused {
+    fn is_right_before(&self, batch: ProducerBatch) -> bool {
+        self.batch.epoch == batch.epoch && self.batch.next_sequence == batch.base_sequence
+    }
+}
+
+/// Whether the producer sends the batch again after this error.
+fn passes(error: ErrorCode) -> bool {
+    matches!(
+        error,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode::NOT_ENOUGH_REPLICAS
+            | ErrorCode::KAFKA_STORAGE_ERROR
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ERROR: ErrorCode = ErrorCode::NOT_ENOUGH_REPLICAS;
+
+    fn info(sequence: i32) -> BatchInfo {
+        BatchInfo {
+            size_bytes: 61,
+            base_offset: 0,
+            leader_epoch: -1,
+            last_offset_delta: 0,
+            record_count: 1,
+            base_timestamp: 0,
+            max_timestamp: 0,
+            producer_id: 9,
+            producer_epoch: 0,
+            base_sequence: sequence,
+            is_transactional: false,
+            is_control: false,
+            log_append_time: false,
+            marker: None,
+        }
+    }
+
+    fn fill(refused: &mut RefusedBatches, room: &Arc<RefusedRoom>, topic: &str, count: usize) {
+        let batch = ProducerBatch::of(&info(0)).unwrap();
+        for index in 0..count {
+            refused.add(at(room, topic, index as i32), batch, ERROR);
+        }
+    }
+
+    fn at<'a>(room: &'a Arc<RefusedRoom>, topic: &'a str, index: i32) -> At<'a> {
+        At {
+            room,
+            topic,
+            index,
+            now_ms: 1_000,
+        }
+    }
+
+    #[test]
+    fn what_nobody_sends_again_is_forgotten() {
+        let room = Arc::default();
+        let mut refused = RefusedBatches::default();
+        fill(&mut refused, &room, "t", 2 * ENTRIES_MAX);
+        refused.forget_old(1_000 + KEPT_MS - 1);
+        assert_eq!(refused.entries.len(), 2 * ENTRIES_MAX);
+        refused.forget_old(1_000 + KEPT_MS);
+        assert!(refused.entries.is_empty());
+        assert_eq!(room.taken.load(Ordering::Acquire), 0);
+    }
+
+    fn is_known(refused: &RefusedBatches, topic: &str, index: usize) -> bool {
+        refused.before(topic, index as i32, &info(1)) == Some(ERROR)
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_beyond_a_bound() {
+        let room = Arc::default();
+        let mut refused = RefusedBatches::default();
+        let count = 3 * ENTRIES_IN_ROOM_MAX;
+        fill(&mut refused, &room, "t", count);
+        assert!(refused.entries.len() <= ENTRIES_IN_ROOM_MAX);
+        let newest = count - ENTRIES_IN_ROOM_MAX / 2..count;
+        assert!(newest.clone().all(|index| is_known(&refused, "t", index)));
+        assert!(!is_known(&refused, "t", newest.start - ENTRIES_IN_ROOM_MAX));
+    }
+
+    #[test]
+    fn only_some_connections_remember_many() {
+        let room = Arc::default();
+        let mut all: Vec<_> = (0..PLACES + 2).map(|_| RefusedBatches::default()).collect();
+        for refused in &mut all {
+            fill(refused, &room, "t", 2 * ENTRIES_MAX);
+        }
+        let count_of = |refused: &RefusedBatches| refused.entries.len();
+        let many = all.iter().filter(|one| count_of(one) == 2 * ENTRIES_MAX);
+        assert_eq!(many.count(), PLACES);
+        assert!(count_of(&all[PLACES]) <= ENTRIES_MAX);
+        assert!(is_known(&all[PLACES], "t", 2 * ENTRIES_MAX - 1));
+        all.remove(0);
+        fill(&mut all[PLACES], &room, "t", 2 * ENTRIES_MAX);
+        assert_eq!(count_of(&all[PLACES]), 2 * ENTRIES_MAX);
+        drop(all);
+        assert_eq!(room.taken.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn what_is_refused_late_does_not_hide_what_is_behind() {
+        let room = Arc::default();
+        let mut refused = RefusedBatches::default();
+        let batch = |sequence| ProducerBatch::of(&info(sequence)).unwrap();
+        refused.add(at(&room, "t", 0), batch(0), ERROR);
+        for sequence in [i32::MAX - 1, i32::MAX] {
+            refused.add_late(at(&room, "t", 0), batch(sequence), ERROR);
+            assert!(is_known(&refused, "t", 0), "the next one is 1");
+        }
+        refused.add_late(at(&room, "t", 0), batch(1), ERROR);
+        assert_eq!(refused.before("t", 0, &info(2)), Some(ERROR));
+        // All come again, and the first one is refused again.
+        refused.add(at(&room, "t", 0), batch(0), ERROR);
+        assert!(is_known(&refused, "t", 0));
+    }
+
+    #[test]
+    fn what_no_topic_is_called_is_not_remembered() {
+        let mut refused = RefusedBatches::default();
+        let name = "t".repeat(NAME_BYTES_MAX);
+        fill(&mut refused, &Arc::default(), &name, 1);
+        assert!(is_known(&refused, &name, 0));
+        let longer = name + "t";
+        fill(&mut refused, &Arc::default(), &longer, 1);
+        assert!(!is_known(&refused, &longer, 0));
+        assert_eq!(refused.entries.len(), 1);
+    }
+}

@@ -1,0 +1,44 @@
+//! From the outcomes of produce requests to their replies.
+
+use pyrklog_wire::api::key;
+use pyrklog_wire::header::encode_response_header;
+
+use crate::client::Client;
+use crate::context::{Context, borrow_memory};
+use crate::outcome::{Close, Hold};
+
+/// Moves the answers of produce requests that are done, as far as the order allows, to the
+/// output.
+///
+/// # Errors
+/// A reply that the protocol cannot carry.
+pub fn send_done(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    while client
+        .pending
+        .front()
+        .is_some_and(|produce| produce.is_done())
+    {
+        let Some(produce) = client.pending.pop_front() else {
+            break;
+        };
+        client.first_sequence += 1;
+        client.pending_bytes -= produce.memory_bytes();
+        borrow_memory(cx, client);
+        let frame = client.out.begin_frame();
+        let out = client.out.memory();
+        encode_response_header(
+            out,
+            key::PRODUCE,
+            produce.api_version,
+            produce.correlation_id,
+        );
+        produce.encode(&cx.image, &client.listener, out);
+        let ended = client.out.end_frame(frame);
+        cx.spare_produce(produce);
+        ended?;
+    }
+    if client.pending.is_empty() && client.hold == Some(Hold::Order) {
+        client.hold = None;
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! What all requests are served from.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::cold_reads::FetchJob;
+use crate::fetch::sessions::SessionCache;
+use crate::list_offsets::delayed::LookUpJob;
+use crate::produce::refused_batches::RefusedRoom;
+use crate::produce::validators::{ValidateJob, Validators};
+use pyrklog_base::clock::mono_ms;
+use pyrklog_base::mailbox::Mailbox;
+use pyrklog_base::memory_budget::MemoryBudget;
+use pyrklog_base::replication_quota::ReplicationQuotas;
+use pyrklog_base::reply_memory::ReplyMemory;
+use pyrklog_base::unguessable::Unguessable;
+use pyrklog_control::image::Image;
+use pyrklog_control::request_channel::{RequestChannel, Waiting};
+use pyrklog_replica::unreachable_leaders::UnreachableLeaders;
+use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_manager::LogManager;
+
+/// The ways back to connections, one a kind of job.
+#[derive(Clone, Debug)]
+pub struct Mailboxes {
+    /// Reads of fetches.
+    pub fetches: Arc<dyn Mailbox<Box<FetchJob>>>,
+    /// Look-ups by time.
+    pub look_ups: Arc<dyn Mailbox<Box<LookUpJob>>>,
+    /// Validated produce requests.
+    pub validated: Arc<dyn Mailbox<Box<ValidateJob>>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Services {
+    /// Log directories and partitions.
+    pub logs: Arc<LogManager>,
+    /// Requests at the control plane.
+    pub channel: Arc<RequestChannel>,
+    /// What the control plane wants everyone to know.
+    pub image: Arc<ArcSwap<Image>>,
+    /// The threads that validate what expands to much.
+    pub validators: Validators,
+    /// Leaders that have just gone.
+    pub unreachable_leaders: UnreachableLeaders,
+    /// How fast throttled replicas are copied.
+    pub quotas: ReplicationQuotas,
+    /// Fetch sessions (KIP-227).
+    pub sessions: Mutex<SessionCache>,
+    /// Their ids.
+    pub session_ids: Unguessable,
+    /// The bound on receive memory.
+    pub budget: Arc<MemoryBudget>,
+    /// The bound on the memory of replies.
+    pub replies: ReplyMemory,
+    /// Connections that remember many refused batches.
+    pub refused_room: Arc<RefusedRoom>,
+    /// The ways back to connections.
+    pub mailboxes: Mailboxes,
+}
+
+impl Services {
+    /// For log directories that were just opened.
+    pub fn new(logs: Arc<LogManager>, mailboxes: Mailboxes) -> Services {
+        let config = &logs.config;
+        let receive_max_bytes = config.receive_buffers_max_bytes;
+        let budget = Arc::new(MemoryBudget::new(receive_max_bytes));
+        Services {
+            channel: Arc::new(RequestChannel::new(
+                config.control_queue_max_requests,
+                Arc::clone(&budget),
+                Waiting::beside(receive_max_bytes),
+            )),
+            image: Arc::new(ArcSwap::from_pointee(Image::default())),
+            validators: Validators::new(
+                config.network_threads,
+                receive_max_bytes,
+                Arc::clone(&budget),
+            ),
+            unreachable_leaders: UnreachableLeaders::default(),
+            quotas: ReplicationQuotas::default(),
+            sessions: Mutex::new(SessionCache::within(
+                config.fetch_session_slots,
+                receive_max_bytes / 2,
+            )),
+            session_ids: Unguessable::default(),
+            replies: ReplyMemory::new(receive_max_bytes, config.cluster.is_some()),
+            refused_room: Arc::default(),
+            budget,
+            mailboxes,
+            logs,
+        }
+    }
+}
+
+impl Services {
+    /// So many bytes of a followed partition have come.
+    pub fn count_followed(&self, partition: &Partition, bytes: usize) {
+        let quota = &self.quotas.follower;
+        if quota.is_limited() && partition.is_throttled_following(self.config.node_id) {
+            quota.count(bytes, mono_ms());
+        }
+    }
+}
+
+impl Deref for Services {
+    type Target = LogManager;
+
+    fn deref(&self) -> &LogManager {
+        &self.logs
+    }
+}

@@ -1,0 +1,17 @@
+//! Waiting for writers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::log_manager::LogManager;
+
+/// Waits a moment for what the writers have in hand.
+pub fn await_writers(logs: &Arc<LogManager>, moment: Duration) {
+    #[cfg(feature = "sim")]
+    if logs.is_by_hand() {
+        return crate::writer::by_hand::write_all(logs);
+    }
+    #[cfg(not(feature = "sim"))]
+    let _ = logs;
+    std::thread::sleep(moment);
+}

@@ -1,0 +1,53 @@
+//! Begins reads of internal topics: they wait until all that the log holds can be read.
+
+use pyrklog_wire::ErrorCode;
+
+use crate::log_manager::LogManager;
+use pyrklog_base::ids::TicketId;
+use pyrklog_control::internal_read_work::InternalReadWork;
+use pyrklog_control::outbox::Outbox;
+
+/// See `DataPlane::read_internal`.
+pub fn read_internal(
+    logs: &LogManager,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+    max_bytes: usize,
+) -> TicketId {
+    let ticket = logs.tickets.next();
+    let work = InternalReadWork {
+        ticket,
+        dir: 0,
+        topic: topic.into(),
+        partition,
+        offset,
+        max_bytes,
+    };
+    let mut outbox = logs.outbox();
+    begin(logs, work, &mut outbox);
+    outbox.deliver(logs);
+    ticket
+}
+
+/// Hands the read to the readers once everything that the log holds now can be read.
+fn begin(logs: &LogManager, mut work: InternalReadWork, outbox: &mut Outbox) {
+    let Some(partition) = logs.registry.partition(&work.topic, work.partition) else {
+        let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        return outbox.complete_ticket(work.ticket, outcome);
+    };
+    work.dir = partition.dir.index;
+    let mut state = partition.lock();
+    let ends = state
+        .led()
+        .map(|log| (log.gated_end(), log.log_end_offset()));
+    match ends {
+        _ if !partition.topic.internal => {
+            let outcome = work.failed(ErrorCode::INVALID_TOPIC_EXCEPTION);
+            outbox.complete_ticket(work.ticket, outcome);
+        }
+        Err(error) => outbox.complete_ticket(work.ticket, work.failed(error)),
+        Ok((gated_end, log_end)) if gated_end < log_end => state.internal.add_read(log_end, work),
+        Ok(_) => outbox.begin_read(work),
+    }
+}

@@ -1,0 +1,436 @@
+//! The block cache of a log directory: taken up again, made anew, or left out, as the directory's
+//! marker, the boot and the options say (`docs/block-cache.md`, section 3).
+
+use std::collections::HashMap;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pyrklog_arena::limits::memory_limits;
+use pyrklog_arena::{Arena, ArenaError, Found, Identity, SET_ASIDE, remove_unlocked};
+use pyrklog_log::{ArenaMarker, LogDir, LogDirError, PartitionFolder, hex, parse_id};
+
+use crate::kept_cache::{self, Whose};
+use crate::log_dir::LogDirState;
+use pyrklog_base::clock::Now;
+use pyrklog_control::api::CacheConfig;
+
+/// Share of the memory that all arenas together may have.
+const MEMORY_SHARE: f64 = 0.6;
+
+/// What the process and its clients may take in the smallest memory that a broker is at home in.
+const OTHERS_BYTES: u64 = 448 << 20;
+
+/// Who looks at an arena (`pyrklog arena list`) has it for a moment only; so has a broker that was
+/// killed and is still being taken down.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_LOOK: Duration = Duration::from_millis(10);
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Something that the operator should read: (level, sentence).
+pub type Note = (&'static str, String);
+
+/// Which boot of the machine this is.
+pub fn boot_id() -> Option<[u8; 16]> {
+    fs::read_to_string(BOOT_ID)
+        .ok()
+        .as_deref()
+        .and_then(parse_id)
+}
+
+/// How much each of `dirs` directories may take.
+pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
+    let all = match config.max_bytes {
+        Some(bytes) => bytes,
+        None => cap_bytes(memory_limits().limit_bytes),
+    };
+    all / dirs.max(1) as u64
+}
+
+/// The cap where none is given: of little memory what the process and its clients leave, but an
+/// eighth in any case (docs/isolation.md).
+fn cap_bytes(limit_bytes: u64) -> u64 {
+    let left_bytes = limit_bytes.saturating_sub(OTHERS_BYTES);
+    let most_bytes = (limit_bytes as f64 * MEMORY_SHARE) as u64;
+    most_bytes.min(left_bytes.max(limit_bytes / 8))
+}
+
+/// Gives a directory that was just opened its cache. What cannot be done leaves it without: its logs
+/// are then written through.
+///
+/// # Errors
+/// The arena that an earlier life left cannot be had now, though it may be whole: to go on without it
+/// would lose what is in it.
+pub fn open(
+    config: &CacheConfig,
+    files: &LogDir,
+    folders: &[PartitionFolder],
+    share_bytes: u64,
+) -> Result<Vec<Note>, LogDirError> {
+    let mut notes = Vec::new();
+    let Some(boot) = fs::read_to_string(BOOT_ID)
+        .ok()
+        .as_deref()
+        .and_then(parse_id)
+    else {
+        notes.push((
+            "warning",
+            format!("{BOOT_ID} cannot be read: no block cache"),
+        ));
+        begin_recovery(files, folders, false, &mut notes);
+        return Ok(notes);
+    };
+    let mut left = None;
+    let taken_up = match files.arena_marker() {
+        Ok(None) => TakenUp::No,
+        Ok(Some(marker)) if marker.identity.boot == boot => match marker.kept {
+            Some(kept) => {
+                left = Some((marker, kept));
+                TakenUp::No
+            }
+            None => take_up(files, &marker, share_bytes, &mut notes)?,
+        },
+        Ok(Some(marker)) => {
+            // One that was kept says nothing about how the directory was left after that.
+            if !files.was_clean() && marker.kept.is_none() {
+                note_unclean(files, "the machine went down", &mut notes);
+            }
+            drop_stale(&marker);
+            TakenUp::No
+        }
+        Err(error) => {
+            if !files.was_clean() {
+                note_unclean(files, &error.to_string(), &mut notes);
+            }
+            TakenUp::No
+        }
+    };
+    begin_recovery(files, folders, taken_up == TakenUp::Whole, &mut notes);
+    if taken_up != TakenUp::No {
+        if let (None, Some(arena)) = (&config.dir, files.env().arena()) {
+            // Only what it holds is still wanted.
+            arena.close();
+        }
+        return Ok(notes);
+    }
+    if let Some((marker, kept)) = &left
+        && kept_cache::take_up(config, files, (marker, *kept), share_bytes, &mut notes)
+    {
+        return Ok(notes);
+    }
+    let made = match &config.dir {
+        Some(dir) if share_bytes > 0 => make(files, dir, boot, share_bytes),
+        _ => files.remove_arena_marker().map_err(ArenaError::Io),
+    };
+    if let Err(error) = made {
+        notes.push(("warning", format!("no block cache: {error}")));
+        // It would name an arena that is not there.
+        if let Err(error) = files.remove_arena_marker() {
+            notes.push(("warning", format!("removing its marker: {error}")));
+        }
+    }
+    Ok(notes)
+}
+
+/// What became of the arena that the directory's marker names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TakenUp {
+    /// The directory is without it.
+    No,
+    /// Directory and arena hold all that was acknowledged.
+    Whole,
+    /// The directory has it, and its files lack what was written to them.
+    OlderFiles,
+}
+
+/// Without an orderly end and without the arena of before nobody knows whether the machine went down.
+fn begin_recovery(
+    files: &LogDir,
+    folders: &[PartitionFolder],
+    is_taken_up: bool,
+    notes: &mut Vec<Note>,
+) {
+    let may_lack = !files.was_clean() && !is_taken_up;
+    if let Err(error) = files.begin_recovery(folders, may_lack) {
+        notes.push((
+            "warning",
+            format!("writing down that logs are to be recovered: {error}"),
+        ));
+    }
+}
+
+fn take_up(
+    files: &LogDir,
+    marker: &ArenaMarker,
+    share_bytes: u64,
+    notes: &mut Vec<Note>,
+) -> Result<TakenUp, LogDirError> {
+    if let Some(header) = kept_cache::header_of(&marker.path)
+        && kept_cache::whose(&header, files.path()) == Whose::Original
+    {
+        if !files.was_clean() {
+            let original = &header.log_dir;
+            let reason = format!("the directory is a copy of {original}, whose arena has them");
+            note_unclean(files, &reason, notes);
+        }
+        return Ok(TakenUp::No);
+    }
+    let left = patiently(marker, |identity| Arena::left_files(&marker.path, identity));
+    if let Ok(Some(left)) = left
+        && !kept_cache::is_as_left(files, &left)
+    {
+        drop(left);
+        drop_of_other_files(files, marker, notes);
+        return Ok(TakenUp::No);
+    }
+    let attached = patiently(marker, |identity| {
+        Arena::attach(&marker.path, identity, share_bytes)
+    });
+    let (arena, mut found) = match attached {
+        Ok(attached) => attached,
+        Err(error) if !is_lost(&error) => {
+            return Err(LogDirError::Io {
+                path: marker.path.display().to_string(),
+                error: io::Error::other(error.to_string()),
+            });
+        }
+        Err(error) => {
+            if !files.was_clean() {
+                let reason = format!("its arena {}: {error}", marker.path.display());
+                note_unclean(files, &reason, notes);
+            }
+            set_aside(&marker.path);
+            return Ok(TakenUp::No);
+        }
+    };
+    let lacking = match files.was_clean() {
+        true => None,
+        false => files.lacks_written(&found),
+    };
+    if files.was_clean() || lacking.is_some() {
+        // Killed in the last moment of an orderly end, or closed by another broker since, or older:
+        // what is in files was perhaps changed there.
+        retain_unwritten(&arena, &mut found);
+    }
+    tell_of_unwritten(marker, &found, notes);
+    let Some(reason) = lacking else {
+        files.env().set_cache(arena, true, found);
+        files.note_marker(marker);
+        return Ok(TakenUp::Whole);
+    };
+    note_unclean(files, &reason, notes);
+    mark_unregistered(files, marker)?;
+    files.env().set_cache(arena, false, found);
+    Ok(TakenUp::OlderFiles)
+}
+
+/// A kill before the cluster has heard that files are older must not make them whole.
+fn mark_unregistered(files: &LogDir, marker: &ArenaMarker) -> Result<(), LogDirError> {
+    let marker = ArenaMarker {
+        unregistered: Some(None),
+        ..marker.clone()
+    };
+    let written = files.write_arena_marker(&marker);
+    written.map_err(|error| LogDirError::Io {
+        path: files.path().display().to_string(),
+        error,
+    })
+}
+
+/// An orderly end left the arena beside other files than those that are there now: all that it holds was
+/// in those, and none of it counts for these.
+fn drop_of_other_files(files: &LogDir, marker: &ArenaMarker, notes: &mut Vec<Note>) {
+    let path = marker.path.display();
+    if files.was_clean() {
+        // Another broker has opened and closed them since.
+        let reason = format!("dropped {path}: the files were changed since it was left");
+        notes.push(("info", reason));
+    } else {
+        let reason = format!(
+            "the directory is an older copy: an orderly end left other files beside {path}"
+        );
+        note_unclean(files, &reason, notes);
+    }
+    // The marker first: an arena that is named and not there is an alarm.
+    if files.remove_arena_marker().is_ok() {
+        // Nothing in it would be missed; if it stays, it is swept away one day.
+        let _gone_or_not = remove_unlocked(&marker.path);
+    }
+}
+
+/// Blocks that are only a cache are dead.
+fn retain_unwritten(arena: &Arena, found: &mut Found) {
+    found.retain(|_, found| {
+        let mut segments = found.segments.values();
+        let is_needed =
+            found.damage.is_some() || segments.any(|segment| segment.unwritten_from().is_some());
+        if !is_needed {
+            arena.release_slot(found.slot);
+        }
+        is_needed
+    });
+}
+
+fn tell_of_unwritten(marker: &ArenaMarker, found: &Found, notes: &mut Vec<Note>) {
+    let unwritten = found.values().filter(|found| {
+        let mut segments = found.segments.values();
+        segments.any(|segment| segment.unwritten_from().is_some())
+    });
+    let count = unwritten.count();
+    if count > 0 {
+        let path = marker.path.display();
+        notes.push((
+            "info",
+            format!("took up {path}: {count} partitions have records that are not in their files"),
+        ));
+    }
+}
+
+/// Calls `attempt` until nobody else has the arena, for a while.
+pub fn patiently<T>(
+    marker: &ArenaMarker,
+    attempt: impl Fn(Identity) -> Result<T, ArenaError>,
+) -> Result<T, ArenaError> {
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match attempt(marker.identity) {
+            Err(ArenaError::Locked(_)) if Instant::now() < until => thread::sleep(LOCK_LOOK),
+            result => return result,
+        }
+    }
+}
+
+/// Whether trying again later would not help.
+fn is_lost(error: &ArenaError) -> bool {
+    match error {
+        ArenaError::Foreign(_) => true,
+        ArenaError::Io(error) => error.kind() == io::ErrorKind::NotFound,
+        ArenaError::Locked(_) => false,
+    }
+}
+
+/// Blocks of partitions whose folder is gone, or that of another topic of the same name by now, belong
+/// to nobody.
+pub fn forget_missing(files: &LogDir, folders: &[PartitionFolder]) {
+    const NO_ID: [u8; 16] = [0; 16];
+    let of_folder = |folder: &PartitionFolder| folder.topic_id.filter(|id| *id != NO_ID);
+    let by_name: HashMap<(&str, i32), Option<[u8; 16]>> = folders
+        .iter()
+        .map(|folder| ((&*folder.topic, folder.partition), of_folder(folder)))
+        .collect();
+    for name in files.env().unclaimed_partitions() {
+        let is_its = by_name
+            .get(&(&*name.topic, name.partition))
+            .is_some_and(|id| name.topic_id == NO_ID || id.is_none_or(|id| id == name.topic_id));
+        if !is_its {
+            files.env().forget_partition(&name);
+        }
+    }
+}
+
+fn make(files: &LogDir, dir: &Path, boot: [u8; 16], share_bytes: u64) -> Result<(), ArenaError> {
+    let identity = Identity {
+        uuid: fresh_uuid(),
+        boot,
+    };
+    let path = dir.join(format!("pyrklog-{}.arena", hex(&identity.uuid)));
+    let log_dir = kept_cache::full_path(files.path());
+    let arena = Arena::create(&path, identity, &log_dir, share_bytes)?;
+    let marker = ArenaMarker {
+        identity,
+        path,
+        unregistered: Some(files.clean_epoch()),
+        kept: None,
+    };
+    if let Err(error) = files.write_arena_marker(&marker) {
+        let _nothing_in_it = arena.remove();
+        return Err(error.into());
+    }
+    files.env().set_cache(arena, false, Found::new());
+    Ok(())
+}
+
+fn fresh_uuid() -> [u8; 16] {
+    let half = |half: u8| RandomState::new().hash_one((std::process::id(), half));
+    (u128::from(half(0)) << 64 | u128::from(half(1))).to_be_bytes()
+}
+
+/// Notes that acknowledged records may be lost, and that the directory is to be recovered.
+pub fn note_unclean(files: &LogDir, reason: &str, notes: &mut Vec<Note>) {
+    notes.push((
+        "error",
+        format!("acknowledged records that were not written yet may be lost: {reason}"),
+    ));
+    if let Err(error) = files.record_unclean(Now::read().wall_ms, reason) {
+        notes.push(("error", format!("recording that: {error}")));
+    }
+}
+
+/// The arena of an earlier boot: nobody may use it.
+fn drop_stale(marker: &ArenaMarker) {
+    let is_it = kept_cache::header_of(&marker.path)
+        .is_some_and(|header| header.identity == marker.identity);
+    if is_it {
+        // It is in the way of nobody if it stays.
+        let _gone_or_not = fs::remove_file(&marker.path);
+    }
+}
+
+/// An arena that cannot be used is kept until the next start, for whoever wants to look at it.
+fn set_aside(path: &Path) {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(SET_ASIDE);
+    let _gone_or_not = fs::rename(path, PathBuf::from(aside));
+}
+
+/// After an orderly end: the arena and its marker go, unless something in it is still needed. The
+/// directory's marker of a clean end must have been written.
+pub fn give_up(files: &LogDir) -> io::Result<()> {
+    let Some(arena) = files.env().arena() else {
+        return Ok(());
+    };
+    if files.env().unclaimed_unwritten() > 0 {
+        return Ok(());
+    }
+    files.remove_arena_marker()?;
+    arena.remove()
+}
+
+/// The start fails at another directory, before any log was opened: these are as they had been.
+pub fn leave_again(dirs: &[Arc<LogDirState>]) {
+    for files in dirs.iter().map(|dir| &dir.files) {
+        if files.env().has_taken_up_cache() {
+            continue;
+        }
+        let marked = files.clean_epoch().map(|epoch| files.mark_clean(epoch));
+        if !matches!(marked, Some(Err(_))) {
+            // What stays is taken up by the next start, as after a kill.
+            let _gone_or_not = give_up(files);
+        }
+    }
+}
+
+/// The arena, if the directory has one that takes appends.
+pub fn arena_of(files: &LogDir) -> Option<Arc<Arena>> {
+    files.env().arena()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_memory_is_for_clients_first() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(cap_bytes(512 * MIB), 64 * MIB);
+        assert_eq!(cap_bytes(1024 * MIB), 576 * MIB);
+        assert_eq!(cap_bytes(256 * MIB), 32 * MIB);
+        let much = 24 << 30;
+        assert_eq!(cap_bytes(much), (much as f64 * MEMORY_SHARE) as u64);
+    }
+}

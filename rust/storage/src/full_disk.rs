@@ -1,0 +1,245 @@
+//! What a directory's writer does when its volume has no space left, or the process no descriptor or
+//! memory (`docs/block-cache.md`, section 7): it writes what was acknowledged into the space of the reserve, keeps what does not
+//! fit, tries again, and lets the directory take records once there is space.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use pyrklog_log::WriteJob;
+use pyrklog_log::disk::{is_exhausted, is_full, may_pass};
+use pyrklog_wire::ErrorCode;
+
+use crate::log_dir::{LogDirState, Partition};
+use crate::log_manager::LogManager;
+use pyrklog_base::clock::mono_ms;
+use pyrklog_control::outbox::Outbox;
+
+/// Between two tries.
+const RETRY_MS: i64 = 1_000;
+
+/// Space beyond the reserve that a directory needs to take records again, as a share of the reserve:
+/// else the next few records would fill it once more.
+const MARGIN_SHARE: u64 = 4;
+
+/// The space that is set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reserve {
+    /// Not looked at yet: nothing was written so far.
+    Unknown,
+    /// It is there.
+    Made,
+    /// It was given up, or there was no space for it.
+    Gone,
+    /// The file system makes no such file: the directory goes without.
+    Refused,
+}
+
+/// See the module; shared by the writers of one directory.
+#[derive(Debug)]
+pub struct FullDisk {
+    logs: Arc<LogManager>,
+    dir: Arc<LogDirState>,
+    /// Held while the reserve is made or given up.
+    reserve: Mutex<Reserve>,
+    is_known: AtomicBool,
+    /// How often the reserve was given up: whoever found no space before that tries again.
+    given_up: AtomicUsize,
+    /// Jobs that found no space.
+    stuck: Mutex<Vec<(Arc<Partition>, WriteJob)>>,
+    next_try_ms: AtomicI64,
+}
+
+impl FullDisk {
+    /// For one directory.
+    pub fn new(logs: Arc<LogManager>, dir: Arc<LogDirState>) -> FullDisk {
+        FullDisk {
+            logs,
+            dir,
+            reserve: Mutex::new(Reserve::Unknown),
+            is_known: AtomicBool::new(false),
+            given_up: AtomicUsize::new(0),
+            stuck: Mutex::default(),
+            next_try_ms: AtomicI64::new(0),
+        }
+    }
+
+    /// The first look: a directory that has no reserve nor space for one takes no records.
+    pub fn look(&self) {
+        let files = &self.dir.files;
+        // Whoever cannot say how much space there is has not said that there is none.
+        if let (Ok(false), Ok(space)) = (files.has_reserve(), files.space())
+            && space.usable_bytes < self.dir.reserve_bytes
+        {
+            let (free, wanted) = (space.usable_bytes, self.dir.reserve_bytes);
+            let reason = format!("{free} bytes are free, and {wanted} have to be set aside");
+            self.dir.set_lacks_space(true);
+            self.logs.disk_full(&self.dir, reason);
+        }
+    }
+
+    /// When the first writer has to look again, monotonic milliseconds; `None` while there is space
+    /// and nothing is kept.
+    pub fn due_ms(&self) -> Option<i64> {
+        // A job may be kept when another writer has found space already.
+        let is_waiting = self.dir.is_read_only() || !self.stuck.lock().is_empty();
+        let is_waiting = is_waiting && !self.dir.has_failed();
+        is_waiting.then(|| self.next_try_ms.load(Ordering::Relaxed))
+    }
+
+    /// Executes a job; where there is no space, once more with that of the reserve.
+    ///
+    /// # Errors
+    /// As [`WriteJob::execute`]: with [`may_pass`] the job is for [`FullDisk::keep`].
+    pub fn execute(&self, job: &mut WriteJob) -> io::Result<()> {
+        if !self.is_known.load(Ordering::Acquire) {
+            let mut reserve = self.reserve.lock();
+            if *reserve == Reserve::Unknown {
+                self.make(&mut reserve);
+            }
+        }
+        loop {
+            let seen = self.given_up.load(Ordering::Acquire);
+            match job.execute() {
+                // Space would not help: it is tried again later.
+                Err(error) if is_exhausted(&error) => {
+                    self.logs.disk_full(&self.dir, error.to_string());
+                    return Err(error);
+                }
+                Err(error) if is_full(&error) => {
+                    if !self.make_space(seen, &error)? {
+                        return Err(error);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Keeps a job that found no space. Whoever waits for its bytes is told.
+    pub fn keep(&self, partition: Arc<Partition>, job: WriteJob, outbox: &mut Outbox) {
+        let mut state = partition.lock();
+        state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, outbox);
+        drop(state);
+        self.stuck.lock().push((partition, job));
+        self.dir.writer.hurry();
+    }
+
+    /// The jobs to be executed again, if it is time for that. Those of partitions that are gone are
+    /// forgotten.
+    pub fn take_due(&self) -> Vec<(Arc<Partition>, WriteJob)> {
+        let now_ms = mono_ms();
+        if self.due_ms().is_none_or(|due_ms| now_ms < due_ms) {
+            return Vec::new();
+        }
+        let next_try_ms = now_ms + RETRY_MS;
+        self.next_try_ms.store(next_try_ms, Ordering::Relaxed);
+        let mut stuck = std::mem::take(&mut *self.stuck.lock());
+        stuck.retain(|(partition, _)| partition.lock().log.is_some());
+        stuck
+    }
+
+    /// All jobs, at the end; none where the directory has failed since.
+    pub fn take_all(&self) -> Vec<(Arc<Partition>, WriteJob)> {
+        let mut stuck = std::mem::take(&mut *self.stuck.lock());
+        if self.dir.has_failed() {
+            stuck.clear();
+        }
+        stuck
+    }
+
+    /// After what was due: opens logs that wait for space, and then, if nothing waits any more, lets
+    /// the directory take records where it can set its reserve aside again.
+    pub fn settle(&self) -> io::Result<()> {
+        let waiting = self.dir.take_waiting_for_space();
+        if !waiting.is_empty() {
+            let mut reserve = self.reserve.lock();
+            let reason = "logs wait for space to be opened".to_owned();
+            self.logs.disk_full(&self.dir, reason);
+            self.give_up(&mut reserve)?;
+            drop(reserve);
+            if let Some(listener) = self.logs.space_listener() {
+                listener.open_logs(waiting);
+            }
+            return Ok(());
+        }
+        let mut reserve = self.reserve.lock();
+        let has_room = self.has_room(*reserve);
+        if !has_room {
+            self.dir.set_lacks_space(true);
+        }
+        if !self.stuck.lock().is_empty() || !has_room {
+            return Ok(());
+        }
+        self.make(&mut reserve);
+        if *reserve != Reserve::Gone {
+            self.logs.disk_has_space(&self.dir);
+            if let Some(listener) = self.logs.space_listener() {
+                listener.close_logs(&self.dir);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is space for the reserve and some more.
+    fn has_room(&self, reserve: Reserve) -> bool {
+        let reserve_bytes = self.dir.reserve_bytes;
+        let margin_bytes = reserve_bytes / MARGIN_SHARE;
+        let wanted_bytes = match reserve {
+            Reserve::Unknown | Reserve::Gone => reserve_bytes + margin_bytes,
+            Reserve::Made | Reserve::Refused => margin_bytes,
+        };
+        let space = self.dir.files.space();
+        space.is_ok_and(|space| space.usable_bytes >= wanted_bytes)
+    }
+
+    fn make(&self, reserve: &mut Reserve) {
+        *reserve = match self.dir.files.make_reserve(self.dir.reserve_bytes) {
+            Ok(()) => Reserve::Made,
+            Err(error) => {
+                let reason = format!("setting space aside: {error}");
+                if may_pass(&error) {
+                    self.dir.set_lacks_space(is_full(&error));
+                    self.logs.disk_full(&self.dir, reason);
+                    Reserve::Gone
+                } else {
+                    let log_dir = self.dir.path().display().to_string();
+                    let fields = vec![("log_dir", log_dir), ("reason", reason)];
+                    let events = &self.logs.events;
+                    events.notice("log_dir_without_reserve", "warning", fields);
+                    Reserve::Refused
+                }
+            }
+        };
+        self.is_known.store(true, Ordering::Release);
+    }
+
+    /// No space was found when the reserve had been given up `seen` times: true if there is some since,
+    /// made by another writer or by giving the reserve up here. From then on the directory is full,
+    /// until [`FullDisk::settle`], under the same lock, has made the reserve anew.
+    fn make_space(&self, seen: usize, error: &io::Error) -> io::Result<bool> {
+        let mut reserve = self.reserve.lock();
+        if self.given_up.load(Ordering::Acquire) != seen {
+            return Ok(true);
+        }
+        self.dir.set_lacks_space(true);
+        self.logs.disk_full(&self.dir, error.to_string());
+        let was_made = *reserve == Reserve::Made;
+        self.give_up(&mut reserve)?;
+        Ok(was_made)
+    }
+
+    fn give_up(&self, reserve: &mut Reserve) -> io::Result<()> {
+        let was_made = *reserve == Reserve::Made;
+        if was_made || *reserve == Reserve::Unknown {
+            self.dir.files.remove_reserve()?;
+            *reserve = Reserve::Gone;
+            self.is_known.store(true, Ordering::Release);
+        }
+        if was_made {
+            self.given_up.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! Reads of internal topics for the control plane, done by readers: whole batches, decompressed.
+//!
+//! Damage does not end a read. A batch whose checksum or records are wrong is told as such, and the
+//! next one follows. Where the way to the next batch is lost too (a batch says how long it is), the
+//! rest of that segment is told as one damaged batch.
+
+use std::sync::Arc;
+
+use pyrklog_log::compression::{EXPANDED_BYTES_MAX_DEFAULT, decompress};
+use pyrklog_log::{Isolation, Location, ReadError, Slice, Wait};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::batch::{self, BatchHeader, BatchView, Batches};
+use pyrklog_wire::records::walk_records;
+
+use crate::log_dir::Registry;
+use crate::reader_queue::{Desk, Job};
+use pyrklog_control::api::{Event, InternalBatch, InternalRead, TicketOutcome};
+use pyrklog_control::event_queue::EventQueue;
+use pyrklog_control::internal_read_work::InternalReadWork;
+use pyrklog_control::statistics::Statistics;
+
+/// A read, with what it is done in.
+#[derive(Debug)]
+pub struct InternalReadJob {
+    /// What to read.
+    pub work: InternalReadWork,
+    /// Where.
+    pub registry: Arc<Registry>,
+    /// What is counted.
+    pub statistics: Arc<Statistics>,
+    /// Whom to tell.
+    pub events: Arc<EventQueue>,
+}
+
+impl Job for InternalReadJob {
+    fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+        let outcome = match read(&self.work, &self.registry) {
+            Ok(read) => {
+                self.statistics.internal.read(&read);
+                TicketOutcome::InternalRead(read)
+            }
+            Err(error) => self.work.failed(error),
+        };
+        self.complete(outcome);
+    }
+
+    fn fail(&self) {
+        self.complete(self.work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    }
+}
+
+impl InternalReadJob {
+    fn complete(&self, outcome: TicketOutcome) {
+        self.events.push(Event::Ticket {
+            id: self.work.ticket,
+            outcome,
+        });
+    }
+}
+
+/// May wait for the disk.
+fn read(work: &InternalReadWork, registry: &Registry) -> Result<InternalRead, ErrorCode> {
+    let (span, location) = locate(work, registry)?;
+    let Some(location) = location else {
+        return Ok(span.nothing());
+    };
+    let slice = match location.resolve(work.max_bytes, true, Wait::Blocking) {
+        Ok(slice) if slice.is_empty() => return Ok(span.nothing()),
+        Ok(slice) => slice,
+        Err(ReadError::Corrupt(reason)) => return Ok(span.lost(reason)),
+        Err(_) => return Err(ErrorCode::KAFKA_STORAGE_ERROR),
+    };
+    let bytes = read_whole(&slice, Wait::Blocking).map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
+    Ok(span.walk(&bytes, work.max_bytes))
+}
+
+/// Where to read; no location at the end.
+fn locate(
+    work: &InternalReadWork,
+    registry: &Registry,
+) -> Result<(Span, Option<Location>), ErrorCode> {
+    let partition = registry
+        .partition(&work.topic, work.partition)
+        .ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+    let mut state = partition.lock();
+    let log = state.led()?;
+    let offset = work.offset.max(log.log_start_offset());
+    let end = log.gated_end();
+    let next_segment = log.next_segment_base(offset).unwrap_or(end).min(end);
+    let span = Span {
+        offset,
+        next_segment,
+        end,
+    };
+    if offset == end {
+        return Ok((span, None));
+    }
+    match log.locate(offset, Isolation::LogEnd) {
+        Ok(location) if offset < end => Ok((span, Some(location))),
+        Ok(_) | Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
+        Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+    }
+}
+
+/// All bytes of a slice; fewer where its file ends before.
+pub fn read_whole(slice: &Slice, wait: Wait) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; slice.len()];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match slice.read(filled, &mut bytes[filled..], wait)? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// The offsets that a read is about.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    /// The first one wanted.
+    offset: i64,
+    /// Where the next segment begins, or the end.
+    next_segment: i64,
+    /// The end of what can be read.
+    end: i64,
+}
+
+impl Span {
+    /// No batch lies between the offset and the end: compaction took them, or there were none.
+    fn nothing(self) -> InternalRead {
+        self.found(Vec::new(), self.end)
+    }
+
+    /// Nothing in this segment from the offset on can be found.
+    fn lost(self, reason: String) -> InternalRead {
+        let lost = damaged(self.offset, self.next_segment - 1, reason);
+        self.found(vec![lost], self.next_segment)
+    }
+
+    fn found(self, batches: Vec<InternalBatch>, next_offset: i64) -> InternalRead {
+        InternalRead {
+            error_code: ErrorCode::NONE.0,
+            batches,
+            next_offset,
+            end_offset: self.end,
+        }
+    }
+
+    /// The batches of a slice, the last of which may be cut off. Their expansion is bounded too:
+    /// the first one that passes `max_bytes` is the last.
+    fn walk(self, bytes: &[u8], max_bytes: usize) -> InternalRead {
+        let mut found: Vec<InternalBatch> = Vec::new();
+        // A damaged batch's last offset serves to go on behind the slice, but not to judge the
+        // batches that follow within it.
+        let (mut next, mut floor) = (self.offset, self.offset);
+        let mut expanded_bytes = 0;
+        let mut trouble = None;
+        for view in Batches::new(bytes) {
+            let view = match view {
+                Ok(view) => view,
+                Err(reason) => {
+                    trouble = Some(reason.to_string());
+                    break;
+                }
+            };
+            if !self.is_in_place(&view.header, floor, found.is_empty()) {
+                let reason = format!(
+                    "a batch at {} to {} does not lie in [{floor}, {})",
+                    view.header.base_offset,
+                    view.header.last_offset(),
+                    self.end
+                );
+                trouble.get_or_insert_with(|| reason.clone());
+                found.push(damaged(floor, floor, reason));
+                continue;
+            }
+            let batch = open(&view);
+            expanded_bytes += batch.body.len();
+            next = view.header.next_offset();
+            floor = match batch.damage {
+                None => next,
+                Some(_) => floor.max(view.header.base_offset) + 1,
+            };
+            found.push(batch);
+            if expanded_bytes >= max_bytes {
+                break;
+            }
+        }
+        if next > self.offset {
+            // What could not be followed is looked up anew by the next read, which begins there.
+            return self.found(found, next);
+        }
+        self.lost(trouble.unwrap_or_else(|| "a batch is cut off".to_owned()))
+    }
+
+    /// The base offset is not under the checksum: one that is wrong must not lead astray.
+    fn is_in_place(self, header: &BatchHeader, floor: i64, is_first: bool) -> bool {
+        let starts_well = header.base_offset >= floor || (is_first && header.base_offset >= 0);
+        header.last_offset_delta >= 0
+            && starts_well
+            && (floor..self.end).contains(&header.last_offset())
+    }
+}
+
+/// Checks a batch, and expands its records.
+fn open(view: &BatchView<'_>) -> InternalBatch {
+    let header = &view.header;
+    match expand(view) {
+        Ok(body) => InternalBatch {
+            base_offset: header.base_offset,
+            last_offset: header.last_offset(),
+            producer_id: header.producer_id,
+            is_transactional: header.is_transactional(),
+            is_control: header.is_control(),
+            body,
+            damage: None,
+        },
+        Err(reason) => damaged(header.base_offset, header.last_offset(), reason),
+    }
+}
+
+fn expand(view: &BatchView<'_>) -> Result<Vec<u8>, String> {
+    batch::verify_crc(view.bytes).map_err(|error| error.to_string())?;
+    let header = &view.header;
+    let codec = header.compression().map_err(|error| error.to_string())?;
+    let mut body = Vec::new();
+    // Compaction leaves batches without records, for the producer's sake.
+    if header.record_count != 0 {
+        decompress(codec, view.body(), &mut body, EXPANDED_BYTES_MAX_DEFAULT)
+            .map_err(|error| error.to_string())?;
+        walk_records(&body, header.record_count).map_err(|error| error.to_string())?;
+    }
+    Ok(body)
+}
+
+fn damaged(base_offset: i64, last_offset: i64, reason: String) -> InternalBatch {
+    InternalBatch {
+        base_offset,
+        last_offset: last_offset.max(base_offset),
+        producer_id: batch::NO_PRODUCER_ID,
+        is_transactional: false,
+        is_control: false,
+        body: Vec::new(),
+        damage: Some(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+//! Log directories at run time: who writes, syncs, reads, cleans up and caches. It knows no connection.
+
+#![forbid(unsafe_code)]
+
+pub mod await_writers;
+pub mod begin_internal_read;
+pub mod block_cache;
+pub mod cache_janitor;
+pub mod checkpoints;
+pub mod full_disk;
+pub mod internal_read;
+pub mod kept_cache;
+pub mod kept_room;
+pub mod log_dir;
+pub mod log_loader;
+pub mod log_manager;
+pub mod muted_queue;
+pub mod placement;
+pub mod reader_pool;
+pub mod reader_queue;
+pub mod replica_digest;
+pub mod syncer;
+pub mod syncer_queue;
+pub mod unclosed;
+pub mod writer;
+pub mod writer_queue;

@@ -1,0 +1,311 @@
+//! One log directory at run time: its queues, its back-pressure, and whether it has failed.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use pyrklog_log::{DeletedFolder, LogDir, LogEnv, Unwritten};
+
+use crate::muted_queue::MutedQueue;
+use crate::syncer_queue::SyncerQueue;
+use crate::unclosed::Unclosed;
+use crate::writer_queue::{Backlog, WriterQueue};
+use pyrklog_control::api::PlaneConfig;
+use pyrklog_control::outbox::Outbox;
+use pyrklog_replica::directory::Directory;
+use pyrklog_replica::{hosted_partitions, partition};
+
+/// No more of a volume may be unwritten than this share.
+const VOLUME_SHARE: u64 = 20;
+
+/// Nor more than this share of what is free at the start, so that the reserve fits; but so much.
+const FREE_SHARE: u64 = 4;
+const LEAST_BYTES: u64 = 4 << 20;
+
+/// The reserve is more than what may be unwritten by this share: indexes, blocks that are not full.
+const RESERVE_MORE_SHARE: u64 = 4;
+
+/// But no more than this: what then finds no space stays in the block cache.
+const RESERVE_MAX_BYTES: u64 = 256 << 20;
+
+/// Of the block cache, what may be unwritten where the options do not say more: of thousands of
+/// partitions each then has enough for a write that is worth it.
+const CACHE_SHARE: u64 = 2;
+
+/// Of unwritten bytes, those outside the block cache.
+const HEAP_MAX_BYTES: usize = 64 << 20;
+
+/// Room is short when less than this share of it is left.
+const SHORT_SHARE: usize = 8;
+
+/// Producers that wait are woken when such a part of the room is free.
+const ROOM_SHARE: usize = 8;
+
+/// A partition that lies in a log directory.
+pub type Partition = partition::Partition<LogDirState>;
+
+/// The partitions that this broker holds.
+pub type HostedPartitions = hosted_partitions::HostedPartitions<LogDirState>;
+
+/// See there.
+pub type Registry = hosted_partitions::Registry<LogDirState>;
+
+/// See the module.
+#[derive(Debug)]
+pub struct LogDirState {
+    /// Position in `log.dirs`.
+    pub index: usize,
+    /// Files, lock and checkpoints.
+    pub files: LogDir,
+    /// Partitions with something to write.
+    pub writer: WriterQueue<Arc<Partition>>,
+    /// Slow work.
+    pub syncer: SyncerQueue<Arc<Partition>>,
+    /// Who waits for room.
+    pub park: MutedQueue,
+    /// Partitions placed here, for the choice of a new one's directory.
+    pub partitions: AtomicUsize,
+    unwritten_bytes: AtomicUsize,
+    unwritten_max_bytes: usize,
+    /// Space that is set aside for them.
+    pub reserve_bytes: u64,
+    /// Partitions whose logs could not be opened for lack of space.
+    waiting_for_space: Mutex<Vec<Arc<Partition>>>,
+    /// Those among them that lie on the heap.
+    heap_bytes: AtomicUsize,
+    heap_max_bytes: usize,
+    /// A partition is written when so many of its bytes wait; fewer of them wait for the writer's
+    /// next look.
+    pub flush_bytes: usize,
+    is_announced: AtomicBool,
+    lacks_space: AtomicBool,
+    /// See there.
+    pub unclosed: Unclosed<LogDirState>,
+    /// What a simulated volume has in hand.
+    #[cfg(feature = "sim")]
+    pub under_way: Mutex<Vec<(Arc<Partition>, pyrklog_log::WriteJob)>>,
+    /// Held while rows are gathered and written, or one that was just lowered, and while those of a deleted partition are taken
+    /// out: what was gathered before must not be written afterwards.
+    pub checkpoints: Mutex<()>,
+}
+
+impl LogDirState {
+    /// A directory that was just opened.
+    pub fn new(
+        index: usize,
+        files: LogDir,
+        config: &PlaneConfig,
+        park: MutedQueue,
+    ) -> Arc<LogDirState> {
+        let arena = files.env().arena();
+        let cache_bytes = arena.map_or(0, |arena| arena.statistics().limit_bytes);
+        let cache_share_bytes = usize::try_from(cache_bytes / CACHE_SHARE).unwrap_or(usize::MAX);
+        let default_max_bytes = cache_share_bytes.max(HEAP_MAX_BYTES);
+        let unwritten_max_bytes = config.unwritten_max_bytes.unwrap_or(default_max_bytes);
+        let unwritten_max_bytes = unwritten_max_bytes.min(share_of_volume(&files)).max(1);
+        let reserve_bytes = unwritten_max_bytes as u64;
+        let reserve_bytes = reserve_bytes + reserve_bytes / RESERVE_MORE_SHARE;
+        Arc::new(LogDirState {
+            index,
+            files,
+            writer: WriterQueue::new(config.writer_threads_per_dir, config.cache.flush_ms),
+            flush_bytes: config.cache.flush_bytes.max(1),
+            syncer: SyncerQueue::default(),
+            partitions: AtomicUsize::new(0),
+            unwritten_bytes: AtomicUsize::new(0),
+            unwritten_max_bytes,
+            reserve_bytes: reserve_bytes.min(RESERVE_MAX_BYTES),
+            waiting_for_space: Mutex::default(),
+            heap_bytes: AtomicUsize::new(0),
+            heap_max_bytes: unwritten_max_bytes.min(HEAP_MAX_BYTES),
+            is_announced: AtomicBool::new(false),
+            lacks_space: AtomicBool::new(false),
+            park,
+            unclosed: Unclosed::default(),
+            #[cfg(feature = "sim")]
+            under_way: Mutex::default(),
+            checkpoints: Mutex::default(),
+        })
+    }
+
+    /// The directory's path.
+    pub fn path(&self) -> &Path {
+        self.files.path()
+    }
+
+    /// Shared by its logs.
+    pub fn env(&self) -> &Arc<LogEnv> {
+        self.files.env()
+    }
+
+    /// Whether it refuses everything since a write or sync failed.
+    pub fn has_failed(&self) -> bool {
+        self.env().poisoned().is_some()
+    }
+
+    /// Whether it takes no records for lack of space, of descriptors or of memory.
+    pub fn is_read_only(&self) -> bool {
+        self.env().is_full()
+    }
+
+    /// Whether space is what it lacks, or lacked last.
+    pub fn lacks_space(&self) -> bool {
+        self.lacks_space.load(Ordering::Relaxed)
+    }
+
+    /// See [`LogDirState::lacks_space`].
+    pub fn set_lacks_space(&self, lacks_space: bool) {
+        self.lacks_space.store(lacks_space, Ordering::Relaxed);
+    }
+
+    /// A partition's log is to be opened once there is space.
+    pub fn wait_for_space(&self, partition: Arc<Partition>) {
+        self.waiting_for_space.lock().push(partition);
+    }
+
+    /// Partitions that wait for space to be opened.
+    pub fn take_waiting_for_space(&self) -> Vec<Arc<Partition>> {
+        std::mem::take(&mut *self.waiting_for_space.lock())
+    }
+
+    /// True for the first caller: it tells of the failure.
+    pub fn announce_failure(&self) -> bool {
+        !self.is_announced.swap(true, Ordering::AcqRel)
+    }
+
+    /// Appended bytes that are not in files yet.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes.load(Ordering::Relaxed)
+    }
+
+    fn short_from_bytes(&self) -> usize {
+        self.unwritten_max_bytes - self.unwritten_max_bytes / SHORT_SHARE
+    }
+
+    /// Room for so many bytes; 0 when producing must wait (`pyrklog.unwritten.max.bytes`).
+    fn room_bytes(&self) -> usize {
+        let unwritten_bytes = self.unwritten_bytes.load(Ordering::SeqCst);
+        let heap_bytes = self.heap_bytes.load(Ordering::SeqCst);
+        let room_bytes = self.unwritten_max_bytes.saturating_sub(unwritten_bytes);
+        room_bytes.min(self.heap_max_bytes.saturating_sub(heap_bytes))
+    }
+
+    /// Whether producing must wait; never on a directory that has failed or takes no records, which
+    /// answers with its error.
+    pub fn is_full(&self) -> bool {
+        self.room_bytes() == 0 && !self.refuses()
+    }
+
+    fn refuses(&self) -> bool {
+        self.has_failed() || self.is_read_only()
+    }
+
+    /// Whether appends that cannot be held back must be refused: those of the control plane may
+    /// fill as much again as those of clients.
+    pub fn is_overfull(&self) -> bool {
+        let is_over = |bytes: &AtomicUsize, max_bytes: usize| {
+            bytes.load(Ordering::SeqCst) >= max_bytes.saturating_mul(2)
+        };
+        (is_over(&self.unwritten_bytes, self.unwritten_max_bytes)
+            || is_over(&self.heap_bytes, self.heap_max_bytes))
+            && !self.refuses()
+    }
+
+    /// After the count fell: lets parked connections go on, as many as there is room for. It has to
+    /// be worth while: one is not woken for each byte.
+    pub fn unpark(&self, outbox: &mut Outbox) {
+        if !self.park.is_used() {
+            return;
+        }
+        let room_bytes = self.room_bytes();
+        if self.unwritten_bytes() == 0 || self.refuses() {
+            // Nothing may come that would wake the rest.
+            self.park.wake(usize::MAX, outbox);
+        } else if self.is_worth_while(room_bytes) {
+            self.park.wake(room_bytes, outbox);
+        }
+    }
+
+    /// After a request that had waited was let in: the next one, if there is still room. Who waits is
+    /// counted by the memory that he holds, which may be more than he brings.
+    pub fn unpark_next(&self, outbox: &mut Outbox) {
+        if self.park.is_used() && self.is_worth_while(self.room_bytes()) {
+            self.park.wake(1, outbox);
+        }
+    }
+
+    fn is_worth_while(&self, room_bytes: usize) -> bool {
+        room_bytes >= self.unwritten_max_bytes.min(self.heap_max_bytes) / ROOM_SHARE
+    }
+
+    /// Renames a partition's folder out of the way and forgets its rows of the checkpoints; see
+    /// [`LogDir::delete_folder`].
+    pub fn delete_folder(
+        &self,
+        topic: &str,
+        partition: i32,
+        unique: u128,
+    ) -> io::Result<Option<DeletedFolder>> {
+        let _no_checkpoint_between = self.checkpoints.lock();
+        self.files.delete_folder(topic, partition, unique)
+    }
+}
+
+impl Directory for LogDirState {
+    fn flush_bytes(&self) -> usize {
+        self.flush_bytes
+    }
+
+    fn write(&self, partition: Arc<Partition>) {
+        self.writer.push(partition);
+    }
+
+    fn write_later(&self, partition: Arc<Partition>) {
+        self.writer.push_later(partition);
+    }
+
+    fn count(&self, before: Unwritten, now: Unwritten) {
+        let unwritten_bytes = moved(&self.unwritten_bytes, before.bytes, now.bytes);
+        let on_heap = |unwritten: Unwritten| unwritten.heap_bytes + unwritten.snapshot_bytes;
+        if on_heap(before) != on_heap(now) {
+            moved(&self.heap_bytes, on_heap(before), on_heap(now));
+        }
+        if now.bytes > before.bytes && unwritten_bytes > self.short_from_bytes() {
+            self.writer.press();
+        }
+    }
+
+    fn high_watermark_moved(&self) {
+        self.syncer.high_watermark_moved();
+    }
+}
+
+impl Backlog for LogDirState {
+    fn unwritten_bytes(&self) -> usize {
+        LogDirState::unwritten_bytes(self)
+    }
+
+    /// Many partitions, none of which has much, may use up the room together.
+    fn is_short(&self) -> bool {
+        self.unwritten_bytes() > self.short_from_bytes()
+    }
+}
+
+fn share_of_volume(files: &LogDir) -> usize {
+    let bytes = files.space().map_or(u64::MAX, |space| {
+        let of_free_bytes = (space.usable_bytes / FREE_SHARE).max(LEAST_BYTES);
+        of_free_bytes.min(space.total_bytes / VOLUME_SHARE)
+    });
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Replaces one part of a sum; the sum then.
+fn moved(sum: &AtomicUsize, before: usize, now: usize) -> usize {
+    if now >= before {
+        sum.fetch_add(now - before, Ordering::SeqCst) + (now - before)
+    } else {
+        sum.fetch_sub(before - now, Ordering::SeqCst) - (before - now)
+    }
+}

@@ -1,0 +1,400 @@
+//! Slow commands of the control plane: opening, closing and deleting logs, sizes.
+//!
+//! They run on `num.recovery.threads.per.data.dir` threads a directory, started when there is
+//! work and ended when there is none; no directory has more of them at a time, so that one that
+//! hangs leaves the others theirs. Commands for the same partition run one after another in the
+//! order given; those for different partitions side by side. One that waits for space lends its
+//! place: a topic can be deleted meanwhile, which makes some.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+#[cfg(feature = "sim")]
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use pyrklog_base::ids::TicketId;
+use pyrklog_control::api::{Event, TicketOutcome};
+use pyrklog_control::event_queue::EventQueue;
+
+/// Commands of a directory that may lend their places at a time: each keeps a thread.
+const LENT_MAX: usize = 16;
+
+/// What a command is about; two with the same key never run at the same time.
+pub type Key = (Arc<str>, i32);
+
+/// What a command does.
+pub type Run = Box<dyn FnOnce() + Send>;
+
+/// A run that is given `context`.
+pub fn with<C: Send + Sync + 'static>(
+    context: &Arc<C>,
+    run: impl FnOnce(&Arc<C>) + Send + 'static,
+) -> Run {
+    let context = Arc::clone(context);
+    Box::new(move || run(&context))
+}
+
+/// One piece of slow work.
+pub struct Command {
+    /// What it is about.
+    pub key: Key,
+    /// Position of the log directory that it may wait for.
+    pub dir: usize,
+    /// What to do.
+    pub run: Run,
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Command")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Commands of one log directory.
+#[derive(Debug)]
+struct OfDir {
+    /// Each with its number.
+    waiting: VecDeque<(u64, Command)>,
+    /// Those that have lent their places do not count.
+    running: usize,
+    lent: usize,
+}
+
+#[derive(Debug)]
+struct Inner {
+    dirs: Vec<OfDir>,
+    /// Numbers of the commands that wait or run, in order.
+    by_key: HashMap<Key, VecDeque<u64>>,
+    last_number: u64,
+    threads: usize,
+    handles: Vec<JoinHandle<()>>,
+    is_stopped: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct LogLoader {
+    per_dir: usize,
+    inner: Mutex<Inner>,
+    /// A simulation runs the commands: no thread is started.
+    #[cfg(feature = "sim")]
+    by_hand: AtomicBool,
+}
+
+impl LogLoader {
+    /// A queue served by up to `per_dir` threads for each of `dirs` log directories.
+    pub fn new(per_dir: usize, dirs: usize) -> LogLoader {
+        let inner = Inner::new(dirs);
+        LogLoader {
+            per_dir: per_dir.max(1),
+            inner: Mutex::new(inner),
+            #[cfg(feature = "sim")]
+            by_hand: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on no thread is started.
+    #[cfg(feature = "sim")]
+    pub fn drive_by_hand(&self) {
+        self.by_hand.store(true, Ordering::Relaxed);
+    }
+
+    /// Queues commands and sees that threads run them; after the end they are dropped.
+    pub fn submit(self: &Arc<Self>, commands: impl IntoIterator<Item = Command>) {
+        let mut inner = self.inner.lock();
+        for command in commands {
+            inner.add(command);
+        }
+        #[cfg(feature = "sim")]
+        if self.by_hand.load(Ordering::Relaxed) {
+            return;
+        }
+        while inner.threads < inner.threads_wanted(self.per_dir) {
+            inner.threads += 1;
+            let loader = Arc::clone(self);
+            let spawned = std::thread::Builder::new()
+                .name("loader".into())
+                .spawn(move || loader.work());
+            match spawned {
+                Ok(handle) => {
+                    inner.handles.retain(|handle| !handle.is_finished());
+                    inner.handles.push(handle);
+                }
+                Err(error) => {
+                    inner.threads -= 1;
+                    // The process is out of threads. With none for this work the ticket would
+                    // never complete: better a loud end than a broker that hangs.
+                    assert!(
+                        inner.threads > 0,
+                        "no thread to open logs can be started: {error}"
+                    );
+                    break;
+                }
+            }
+        }
+    }
+
+    fn work(&self) {
+        let mut inner = self.inner.lock();
+        while let Some(command) = inner.next(self.per_dir) {
+            let Command { key, dir, run } = command;
+            drop(inner);
+            run();
+            inner = self.inner.lock();
+            inner.done(&key, dir);
+        }
+        // A command that was held back by one of another thread is left to that thread, which
+        // looks again when it is done.
+        inner.threads -= 1;
+    }
+
+    /// Waits, for a command of the log directory `dir` that runs, while others run in its place.
+    pub fn lend_place(self: &Arc<Self>, dir: usize, wait: impl FnOnce()) {
+        let is_lent = self.inner.lock().lend(dir);
+        if is_lent {
+            self.submit([]);
+        }
+        wait();
+        if is_lent {
+            self.inner.lock().take_back(dir);
+        }
+    }
+
+    /// Runs the next command on the caller's thread; false where there is none.
+    #[cfg(feature = "sim")]
+    pub fn run_next(&self) -> bool {
+        let next = self.inner.lock().next(self.per_dir);
+        let Some(Command { key, dir, run }) = next else {
+            return false;
+        };
+        run();
+        self.inner.lock().done(&key, dir);
+        true
+    }
+
+    /// Drops what waits, lets what runs come to its end, and waits for that.
+    pub fn stop(&self) {
+        let mut inner = self.inner.lock();
+        inner.is_stopped = true;
+        for dir in &mut inner.dirs {
+            dir.waiting.clear();
+        }
+        let handles = std::mem::take(&mut inner.handles);
+        drop(inner);
+        for handle in handles {
+            let _ = handle.join();
+        }
+    }
+
+    /// Commands that wait or run.
+    pub fn depth(&self) -> usize {
+        let inner = self.inner.lock();
+        let dirs = inner.dirs.iter();
+        dirs.map(|dir| dir.waiting.len() + dir.running).sum()
+    }
+}
+
+impl Inner {
+    fn new(dirs: usize) -> Inner {
+        let of_dir = |_| OfDir {
+            waiting: VecDeque::new(),
+            running: 0,
+            lent: 0,
+        };
+        Inner {
+            dirs: (0..dirs).map(of_dir).collect(),
+            by_key: HashMap::new(),
+            last_number: 0,
+            threads: 0,
+            handles: Vec::new(),
+            is_stopped: false,
+        }
+    }
+
+    fn add(&mut self, command: Command) {
+        if self.is_stopped {
+            return;
+        }
+        self.last_number += 1;
+        let number = self.last_number;
+        self.by_key
+            .entry(command.key.clone())
+            .or_default()
+            .push_back(number);
+        self.dirs[command.dir].waiting.push_back((number, command));
+    }
+
+    fn threads_wanted(&self, per_dir: usize) -> usize {
+        let dirs = self.dirs.iter();
+        dirs.map(|dir| per_dir.min(dir.waiting.len() + dir.running))
+            .sum()
+    }
+
+    /// A command to run now: of a directory that may have another thread, the first one that is
+    /// not behind an earlier one for the same partition.
+    fn next(&mut self, per_dir: usize) -> Option<Command> {
+        if self.is_stopped {
+            return None;
+        }
+        for dir in self.dirs.iter_mut().filter(|dir| dir.running < per_dir) {
+            let is_first = |(number, command): &(u64, Command)| {
+                let numbers = self.by_key.get(&command.key);
+                numbers.and_then(VecDeque::front) == Some(number)
+            };
+            if let Some(at) = dir.waiting.iter().position(is_first)
+                && let Some((_, command)) = dir.waiting.remove(at)
+            {
+                dir.running += 1;
+                return Some(command);
+            }
+        }
+        None
+    }
+
+    /// A command that runs, and its thread, count no longer; false where too many do not already.
+    fn lend(&mut self, dir: usize) -> bool {
+        let of_dir = &mut self.dirs[dir];
+        let is_lent = of_dir.lent < LENT_MAX;
+        if is_lent {
+            of_dir.lent += 1;
+            of_dir.running -= 1;
+            self.threads -= 1;
+        }
+        is_lent
+    }
+
+    /// It goes on, beside those that took its place.
+    fn take_back(&mut self, dir: usize) {
+        self.dirs[dir].lent -= 1;
+        self.dirs[dir].running += 1;
+        self.threads += 1;
+    }
+
+    /// A command for `key` has come to its end.
+    fn done(&mut self, key: &Key, dir: usize) {
+        self.dirs[dir].running -= 1;
+        if let Some(numbers) = self.by_key.get_mut(key) {
+            numbers.pop_front();
+            if numbers.is_empty() {
+                self.by_key.remove(key);
+            }
+        }
+    }
+}
+
+/// Gathers the error codes of one ticket's commands and completes it with the last of them.
+#[derive(Debug)]
+pub struct Gathering {
+    ticket: TicketId,
+    codes: Mutex<Vec<i16>>,
+    left: AtomicUsize,
+}
+
+impl Gathering {
+    /// For a ticket of `count` commands, of which `known` are decided already (the others 0).
+    pub fn new(ticket: TicketId, known: Vec<i16>, left: usize) -> Arc<Gathering> {
+        Arc::new(Gathering {
+            ticket,
+            codes: Mutex::new(known),
+            left: AtomicUsize::new(left),
+        })
+    }
+
+    /// One command is done.
+    pub fn done(&self, events: &EventQueue, index: usize, code: i16) {
+        self.codes.lock()[index] = code;
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.complete(events);
+        }
+    }
+
+    /// Tells the control plane; for a ticket that has nothing left to do.
+    pub fn complete(&self, events: &EventQueue) {
+        let codes = std::mem::take(&mut *self.codes.lock());
+        events.push(Event::Ticket {
+            id: self.ticket,
+            outcome: TicketOutcome::Partitions(codes),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(topic: &str, dir: usize) -> Command {
+        Command {
+            key: (Arc::from(topic), 0),
+            dir,
+            run: Box::new(|| {}),
+        }
+    }
+
+    fn queue(dirs: usize, commands: &[(&str, usize)]) -> Inner {
+        let mut inner = Inner::new(dirs);
+        for (topic, dir) in commands {
+            inner.add(command(topic, *dir));
+        }
+        inner
+    }
+
+    fn next(inner: &mut Inner) -> Option<String> {
+        inner.next(1).map(|command| command.key.0.to_string())
+    }
+
+    #[test]
+    fn a_directory_that_hangs_takes_no_more_than_its_own_threads() {
+        let mut inner = queue(2, &[("a", 0), ("b", 0), ("c", 1), ("d", 1)]);
+        assert_eq!(inner.threads_wanted(1), 2);
+        assert_eq!(next(&mut inner).as_deref(), Some("a"));
+        assert_eq!(next(&mut inner).as_deref(), Some("c"));
+        assert_eq!(next(&mut inner), None);
+        inner.done(&(Arc::from("c"), 0), 1);
+        assert_eq!(next(&mut inner).as_deref(), Some("d"), "not b, behind a");
+        inner.done(&(Arc::from("a"), 0), 0);
+        assert_eq!(next(&mut inner).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_command_that_waits_for_space_lends_its_place() {
+        let mut inner = queue(1, &[("cut", 0), ("deleted", 0), ("cut", 0), ("last", 0)]);
+        inner.threads = 1;
+        assert_eq!(next(&mut inner).as_deref(), Some("cut"));
+        assert_eq!(next(&mut inner), None);
+        assert!(inner.lend(0));
+        assert_eq!((inner.threads, inner.threads_wanted(1)), (0, 1));
+        inner.threads = 1;
+        assert_eq!(next(&mut inner).as_deref(), Some("deleted"));
+        inner.done(&(Arc::from("deleted"), 0), 0);
+        assert_eq!(next(&mut inner).as_deref(), Some("last"), "not what is cut");
+        inner.take_back(0);
+        assert_eq!((inner.threads, inner.dirs[0].running), (2, 2));
+        inner.done(&(Arc::from("last"), 0), 0);
+        inner.done(&(Arc::from("cut"), 0), 0);
+        assert_eq!(next(&mut inner).as_deref(), Some("cut"));
+        for _ in 0..LENT_MAX {
+            inner.dirs[0].running = 1;
+            inner.threads = 1;
+            assert!(inner.lend(0));
+        }
+        assert!(!inner.lend(0));
+    }
+
+    #[test]
+    fn commands_for_one_partition_keep_their_order_across_directories() {
+        let mut inner = queue(2, &[("a", 0), ("a", 1), ("b", 1)]);
+        assert_eq!(next(&mut inner).as_deref(), Some("a"));
+        assert_eq!(next(&mut inner).as_deref(), Some("b"), "a is under way");
+        inner.done(&(Arc::from("b"), 0), 1);
+        assert_eq!(next(&mut inner), None);
+        inner.done(&(Arc::from("a"), 0), 0);
+        assert_eq!(next(&mut inner).as_deref(), Some("a"));
+        inner.done(&(Arc::from("a"), 0), 1);
+        assert!(inner.by_key.is_empty());
+    }
+}

@@ -1,0 +1,239 @@
+//! The log directories and the partitions in them, with what their threads use.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use pyrklog_log::disk::LogDirKey;
+use pyrklog_wire::ErrorCode;
+
+use crate::internal_read::InternalReadJob;
+use crate::log_dir::{LogDirState, Partition, Registry};
+use crate::log_loader::LogLoader;
+use crate::placement::Placement;
+use crate::reader_pool::ReaderPool;
+use pyrklog_base::network_event::NetworkEvent;
+use pyrklog_base::network_threads::NetworkThreads;
+use pyrklog_base::unguessable::Unguessable;
+use pyrklog_control::api::{Event, PlaneConfig};
+use pyrklog_control::event_queue::EventQueue;
+use pyrklog_control::internal_read_work::InternalReadWork;
+use pyrklog_control::outbox::{Delivery, Outbox};
+use pyrklog_control::statistics::Statistics;
+use pyrklog_control::tickets::Tickets;
+use pyrklog_replica::partition::Role;
+
+/// See the module.
+#[derive(Debug)]
+pub struct LogManager {
+    /// Fixed options.
+    pub config: PlaneConfig,
+    /// The way up.
+    pub events: Arc<EventQueue>,
+    /// Numbers of commands.
+    pub tickets: Tickets,
+    /// The partitions held here.
+    pub registry: Arc<Registry>,
+    /// Where partitions lie.
+    pub placement: Placement,
+    /// The log directories that could be opened.
+    pub dirs: Vec<Arc<LogDirState>>,
+    /// Those that could not: (path, why).
+    pub unusable_dirs: Vec<(PathBuf, String)>,
+    /// Work for the readers.
+    pub readers: Arc<ReaderPool>,
+    /// Counters.
+    pub statistics: Arc<Statistics>,
+    /// Slow commands.
+    pub loader: Arc<LogLoader>,
+    /// Of this broker's registration, -1 before the first.
+    pub broker_epoch: AtomicI64,
+    /// Numbers that name nothing else (names of deleted folders).
+    pub names: Unguessable,
+    /// The plane ends, orderly or not.
+    pub is_stopping: AtomicBool,
+    /// Who is told when a full directory has space again.
+    space_listener: OnceLock<Weak<dyn SpaceListener>>,
+    network: Arc<dyn NetworkThreads>,
+    /// A simulation drives the plane: no thread is started.
+    #[cfg(feature = "sim")]
+    pub by_hand: AtomicBool,
+}
+
+/// Who is told when a full directory has space again.
+pub trait SpaceListener: std::fmt::Debug + Send + Sync {
+    /// Logs of these partitions could not be opened for lack of space.
+    fn open_logs(self: Arc<Self>, partitions: Vec<Arc<Partition>>);
+
+    /// Logs of `dir` could not be closed for lack of space.
+    fn close_logs(self: Arc<Self>, dir: &LogDirState);
+}
+
+/// The log directories of a broker.
+#[derive(Debug)]
+pub struct LogDirs {
+    /// Those that could be opened.
+    pub usable: Vec<Arc<LogDirState>>,
+    /// Those that could not: (path, why).
+    pub unusable: Vec<(PathBuf, String)>,
+    /// Where partitions lie in them.
+    pub placement: Placement,
+}
+
+impl LogManager {
+    /// For directories that were just opened.
+    pub fn new(
+        config: PlaneConfig,
+        dirs: LogDirs,
+        events: Arc<EventQueue>,
+        network: Arc<dyn NetworkThreads>,
+    ) -> LogManager {
+        let keys = dirs.usable.iter();
+        let keys = keys.map(|dir| LogDirKey::of_log_dir(dir.path())).collect();
+        LogManager {
+            events,
+            tickets: Tickets::default(),
+            registry: Arc::default(),
+            placement: dirs.placement,
+            readers: Arc::new(ReaderPool::new(keys, config.reader_threads)),
+            loader: Arc::new(LogLoader::new(
+                config.recovery_threads_per_dir,
+                dirs.usable.len(),
+            )),
+            broker_epoch: AtomicI64::new(-1),
+            names: Unguessable::default(),
+            is_stopping: AtomicBool::new(false),
+            space_listener: OnceLock::new(),
+            dirs: dirs.usable,
+            unusable_dirs: dirs.unusable,
+            statistics: Arc::new(Statistics::new(network.count())),
+            network,
+            #[cfg(feature = "sim")]
+            by_hand: AtomicBool::new(false),
+            config,
+        }
+    }
+
+    /// Whom to tell when a full directory has space again; once.
+    pub fn set_space_listener(&self, listener: Weak<dyn SpaceListener>) {
+        // A second one would be a mistake of the caller; the first one is in use.
+        let _first_stays = self.space_listener.set(listener);
+    }
+
+    /// See [`LogManager::set_space_listener`]; `None` at the plane's end.
+    pub fn space_listener(&self) -> Option<Arc<dyn SpaceListener>> {
+        self.space_listener.get()?.upgrade()
+    }
+
+    /// Whether the plane ends.
+    pub fn is_ending(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Whether a simulation drives the plane.
+    #[cfg(feature = "sim")]
+    pub fn is_by_hand(&self) -> bool {
+        self.by_hand.load(Ordering::Relaxed)
+    }
+
+    /// How many network threads there are.
+    pub fn network_threads(&self) -> usize {
+        self.network.count()
+    }
+
+    /// Tells a network thread something.
+    pub fn tell(&self, thread: usize, event: NetworkEvent) {
+        self.network.tell(thread, &mut vec![event]);
+    }
+
+    /// An outbox for any thread.
+    pub fn outbox(&self) -> Outbox {
+        Outbox::new(self.network.count())
+    }
+
+    /// A write or sync in `dir` failed: nothing of it is served any more. Its partitions go
+    /// offline, whoever waits for them is told, and so is the control plane, once.
+    pub fn fail_dir(&self, dir: &Arc<LogDirState>, reason: String) {
+        dir.env().poison(reason.clone());
+        if !dir.announce_failure() {
+            return;
+        }
+        let mut outbox = self.outbox();
+        let mut partitions = Vec::new();
+        for partition in self.registry.load().partitions() {
+            if !Arc::ptr_eq(&partition.dir, dir) {
+                continue;
+            }
+            partitions.push((partition.topic.name.to_string(), partition.index));
+            let mut state = partition.lock();
+            if matches!(state.role, Role::Leader | Role::Follower) {
+                state.role = Role::Offline;
+                state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
+            }
+        }
+        dir.unpark(&mut outbox);
+        outbox.deliver(self);
+        partitions.sort();
+        self.events.push(Event::LogDirFailed {
+            path: dir.path().to_owned(),
+            reason,
+            partitions,
+        });
+    }
+
+    /// Something found no space left in `dir`: it takes no records until its writer finds some. What
+    /// it has is served, and whoever waits for room there is told.
+    pub fn disk_full(&self, dir: &Arc<LogDirState>, reason: String) {
+        if dir.has_failed() || dir.env().set_full(true) {
+            return;
+        }
+        let fields = vec![
+            ("log_dir", dir.path().display().to_string()),
+            ("reason", reason),
+            (
+                "effect",
+                "read-only until there is space: nothing acknowledged is lost".to_owned(),
+            ),
+        ];
+        self.events.notice("log_dir_full", "error", fields);
+        let mut outbox = self.outbox();
+        dir.unpark(&mut outbox);
+        outbox.deliver(self);
+        dir.writer.hurry();
+    }
+
+    /// `dir` takes records again.
+    pub fn disk_has_space(&self, dir: &LogDirState) {
+        dir.set_lacks_space(false);
+        if dir.env().set_full(false) {
+            let fields = vec![("log_dir", dir.path().display().to_string())];
+            self.events.notice("log_dir_has_space", "info", fields);
+        }
+    }
+
+    /// Whether any log directory cannot be used: what it holds cannot be known then.
+    pub fn has_failed_dir(&self) -> bool {
+        !self.unusable_dirs.is_empty() || self.dirs.iter().any(|dir| dir.has_failed())
+    }
+}
+
+impl Delivery for LogManager {
+    fn tell_network_thread(&self, thread: usize, events: &mut Vec<NetworkEvent>) {
+        self.network.tell(thread, events);
+    }
+
+    fn tell_control_plane(&self, events: &mut Vec<Event>) {
+        self.events.push_all(events);
+    }
+
+    fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork> {
+        let queue = self.readers.for_internal(work.dir);
+        let job = Box::new(InternalReadJob {
+            work,
+            registry: Arc::clone(&self.registry),
+            statistics: Arc::clone(&self.statistics),
+            events: Arc::clone(&self.events),
+        });
+        self.readers.submit(queue, job).map_err(|job| job.work)
+    }
+}

@@ -1,0 +1,355 @@
+//! The queues of work that may wait for a disk on behalf of a client or of the control plane.
+//!
+//! Each log directory has queues of its own, so that one that hangs takes no thread from the
+//! others; within a directory reads by offset are spread over several queues by their topic's name,
+//! and time look-ups, reads of internal topics, digests of replicas and the closing of files have one
+//! each:
+//!
+//! | queue | does | threads, at most |
+//! |---|---|---|
+//! | `fetch-0` … `fetch-N` | fetches, and sending what they found; N + 1 = `num.io.threads` / 2 | `num.io.threads` together |
+//! | `ahead` | reading ahead of consumers of old data | `num.io.threads` / 2 |
+//! | `lookup` | ListOffsets by time | `num.io.threads` / 4 |
+//! | `internal` | reads of internal topics | `num.io.threads` / 2 |
+//! | `digest` | digests of replicas | 1 |
+//! | `close` | closing files | 1 |
+//!
+//! Of each at least one. One more thread, the keeper, starts them: a network thread asks and goes
+//! on.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use pyrklog_log::disk::{LeftOpen, LogDirKey};
+
+use crate::kept_room;
+use crate::reader_queue::{Depth, Desk, IDLE_MS, Job, Kind, ReaderQueue};
+use pyrklog_base::clock::mono_ms;
+use pyrklog_base::hash::WordHash;
+use pyrklog_base::ids::QueueId;
+use pyrklog_control::event_queue::EventQueue;
+
+/// After a thread could not be started, the next try.
+const START_RETRY_MS: u64 = 1_000;
+
+#[derive(Debug, Default)]
+struct Keeper {
+    /// Queues that lack a thread.
+    wanted: VecDeque<QueueId>,
+    is_stopped: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct ReaderPool {
+    queues: Vec<ReaderQueue>,
+    dirs: Vec<LogDirKey>,
+    fetch_queues: usize,
+    keeper: Mutex<Keeper>,
+    wake_keeper: Condvar,
+    /// Threads that run.
+    running: Mutex<usize>,
+    ended: Condvar,
+    jobs_done: AtomicU64,
+}
+
+/// Queues of a directory besides those of fetches.
+const OTHER_KINDS: [Kind; 5] = [
+    Kind::Ahead,
+    Kind::LookUp,
+    Kind::Internal,
+    Kind::Digest,
+    Kind::Close,
+];
+
+impl ReaderPool {
+    /// The queues of these log directories; no thread yet. `io_threads` is `num.io.threads`.
+    pub fn new(dirs: Vec<LogDirKey>, io_threads: usize) -> ReaderPool {
+        let io_threads = io_threads.max(1);
+        let fetch_queues = (io_threads / 2).clamp(1, usize::from(u16::MAX) - OTHER_KINDS.len());
+        let mut queues = Vec::new();
+        for dir in 0..dirs.len() {
+            for number in 0..fetch_queues {
+                let threads =
+                    io_threads / fetch_queues + usize::from(number < io_threads % fetch_queues);
+                let kind = Kind::Fetch(number as u16);
+                queues.push(ReaderQueue::new(id(dir, number), kind, threads, IDLE_MS));
+            }
+            for (place, kind) in (fetch_queues..).zip(OTHER_KINDS) {
+                let threads = match kind {
+                    Kind::Ahead | Kind::Internal => io_threads / 2,
+                    Kind::LookUp => io_threads / 4,
+                    Kind::Digest | Kind::Close | Kind::Fetch(_) => 1,
+                };
+                queues.push(ReaderQueue::new(id(dir, place), kind, threads, IDLE_MS));
+            }
+        }
+        ReaderPool {
+            queues,
+            dirs,
+            fetch_queues,
+            keeper: Mutex::default(),
+            wake_keeper: Condvar::new(),
+            running: Mutex::new(0),
+            ended: Condvar::new(),
+            jobs_done: AtomicU64::new(0),
+        }
+    }
+
+    /// The queue for reads of a topic by offset.
+    pub fn for_fetch(&self, dir: usize, topic: &str) -> QueueId {
+        let hash = WordHash.hash_one(topic) >> 32;
+        id(dir, hash as usize % self.fetch_queues)
+    }
+
+    /// The queue for another kind of work.
+    fn for_kind(&self, dir: usize, kind: Kind) -> QueueId {
+        let place = OTHER_KINDS.iter().position(|other| *other == kind);
+        id(dir, self.fetch_queues + place.unwrap_or_default())
+    }
+
+    /// The queue for what is read ahead for readers of `queue`.
+    pub fn for_ahead(&self, queue: QueueId) -> QueueId {
+        self.for_kind(usize::from(queue.dir), Kind::Ahead)
+    }
+
+    /// The queue for look-ups by time.
+    pub fn for_look_up(&self, dir: usize) -> QueueId {
+        self.for_kind(dir, Kind::LookUp)
+    }
+
+    /// The queue for reads of internal topics.
+    pub fn for_internal(&self, dir: usize) -> QueueId {
+        self.for_kind(dir, Kind::Internal)
+    }
+
+    /// The queue for digests of replicas.
+    pub fn for_digest(&self, dir: usize) -> QueueId {
+        self.for_kind(dir, Kind::Digest)
+    }
+
+    /// A queue.
+    pub fn queue(&self, id: QueueId) -> &ReaderQueue {
+        let per_dir = self.fetch_queues + OTHER_KINDS.len();
+        &self.queues[usize::from(id.dir) * per_dir + usize::from(id.place)]
+    }
+
+    /// Adds a job. Never waits for anything but memory.
+    ///
+    /// # Errors
+    /// The job, when the queue is full; not for those that are not [bounded](Job::is_bounded).
+    pub fn submit<J: Job + 'static>(&self, id: QueueId, job: Box<J>) -> Result<(), Box<J>> {
+        if self.queue(id).push(job)? {
+            self.keeper.lock().wanted.push_back(id);
+            self.wake_keeper.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Has files closed, those of each directory apart.
+    pub fn close(&self, files: LeftOpen) {
+        for (key, files) in files.by_log_dir() {
+            let dir = self.dirs.iter().position(|dir| *dir == key);
+            let id = self.for_kind(dir.unwrap_or_default(), Kind::Close);
+            if let Err(job) = self.submit(id, Box::new(Close(files))) {
+                debug_assert!(false, "refused {job:?}");
+            }
+        }
+    }
+
+    /// Threads that run, apart from the keeper.
+    pub fn threads(&self) -> usize {
+        *self.running.lock()
+    }
+
+    /// Jobs that were done so far.
+    pub fn jobs_done(&self) -> u64 {
+        self.jobs_done.load(Ordering::Relaxed)
+    }
+
+    /// Jobs that wait, over all queues.
+    pub fn waiting(&self) -> usize {
+        self.queues.iter().map(ReaderQueue::waiting).sum()
+    }
+
+    /// All queues: (log directory, what it is for, what it holds).
+    pub fn depths(&self) -> impl Iterator<Item = (usize, Kind, Depth)> {
+        let now_ms = mono_ms();
+        let queues = self.queues.iter();
+        queues.map(move |queue| (queue.dir, queue.kind, queue.depth(now_ms)))
+    }
+
+    /// Ends all threads after the job at hand.
+    pub fn stop(&self) {
+        self.keeper.lock().is_stopped = true;
+        self.wake_keeper.notify_one();
+        for queue in &self.queues {
+            queue.stop();
+        }
+    }
+
+    /// Waits for the end of all threads; the keeper's must be over.
+    pub fn wait_ended(&self) {
+        let mut running = self.running.lock();
+        while *running > 0 {
+            self.ended.wait(&mut running);
+        }
+    }
+
+    /// The jobs that no thread took, after the end.
+    pub fn take_left(&self) -> impl Iterator<Item = Box<dyn Job>> {
+        let queues = self.queues.iter();
+        queues.flat_map(|queue| queue.take_left().into_iter().map(|(_, job)| job))
+    }
+
+    /// The next queue that lacks a thread; `None` at the end.
+    fn next_wanted(&self) -> Option<QueueId> {
+        let mut keeper = self.keeper.lock();
+        loop {
+            if keeper.is_stopped {
+                return None;
+            }
+            if let Some(id) = keeper.wanted.pop_front() {
+                return Some(id);
+            }
+            self.wake_keeper.wait(&mut keeper);
+        }
+    }
+
+    fn thread_ended(&self) {
+        *self.running.lock() -= 1;
+        self.ended.notify_all();
+    }
+
+    /// A thread could not be started: again, a little later.
+    fn start_later(&self, id: QueueId) {
+        let mut keeper = self.keeper.lock();
+        keeper.wanted.push_back(id);
+        if !keeper.is_stopped {
+            let pause = Duration::from_millis(START_RETRY_MS);
+            self.wake_keeper.wait_for(&mut keeper, pause);
+        }
+    }
+}
+
+fn id(dir: usize, place: usize) -> QueueId {
+    QueueId {
+        dir: dir as u16,
+        place: place as u16,
+    }
+}
+
+/// Closes files.
+#[derive(Debug)]
+struct Close(LeftOpen);
+
+impl Job for Close {
+    fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+        drop(self.0);
+    }
+
+    fn is_bounded(&self) -> bool {
+        false
+    }
+
+    fn is_counted(&self) -> bool {
+        false
+    }
+}
+
+/// Runs one thread of a queue until it is needed no more.
+fn run(pool: &ReaderPool, id: QueueId) {
+    let Some(desk) = pool.queue(id).enter() else {
+        return;
+    };
+    let mut buffer = Vec::new();
+    while let Some(job) = desk.take() {
+        if job.is_abandoned() {
+            continue;
+        }
+        kept_room::look();
+        let is_counted = job.is_counted();
+        job.run(&desk, &mut buffer);
+        if is_counted {
+            pool.jobs_done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The keeper: starts threads until the pool stops.
+pub fn keep(pool: &Arc<ReaderPool>, events: &EventQueue) {
+    let mut is_told = false;
+    while let Some(id) = pool.next_wanted() {
+        *pool.running.lock() += 1;
+        let queue = pool.queue(id);
+        let name = format!("reader-{}-{}", queue.dir, queue.kind);
+        let of_thread = Arc::clone(pool);
+        let run = move || {
+            run(&of_thread, id);
+            of_thread.thread_ended();
+        };
+        let Err(error) = std::thread::Builder::new().name(name).spawn(run) else {
+            continue;
+        };
+        pool.thread_ended();
+        if !std::mem::replace(&mut is_told, true) {
+            let fields = vec![("reason", error.to_string())];
+            events.notice("threads_failed", "error", fields);
+        }
+        pool.start_later(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn pool(dirs: usize, io_threads: usize) -> ReaderPool {
+        let key = |dir: usize| LogDirKey::of_log_dir(Path::new(&format!("/{dir}")));
+        ReaderPool::new((0..dirs).map(key).collect(), io_threads)
+    }
+
+    #[test]
+    fn queues_of_one_directory_are_never_those_of_another() {
+        for io_threads in [1, 2, 3, 8] {
+            let pool = pool(3, io_threads);
+            for dir in 0..3 {
+                let of_topics = (0..100).map(|n| pool.for_fetch(dir, &format!("topic-{n}")));
+                let others = [pool.for_look_up(dir), pool.for_internal(dir)];
+                let mut kinds = Vec::new();
+                for id in of_topics.chain(others) {
+                    let queue = pool.queue(id);
+                    assert_eq!(queue.dir, dir, "{io_threads} {id:?}");
+                    if !kinds.contains(&queue.kind) {
+                        kinds.push(queue.kind);
+                    }
+                }
+                assert!(kinds.contains(&Kind::LookUp) && kinds.contains(&Kind::Internal));
+                assert_eq!(
+                    kinds.contains(&Kind::Fetch(3)),
+                    io_threads >= 8,
+                    "{kinds:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn topics_spread_over_the_queues() {
+        let pool = pool(1, 8);
+        let mut counts = [0; 4];
+        for number in 0..400 {
+            let id = pool.for_fetch(0, &format!("topic-{number}"));
+            let Kind::Fetch(number) = pool.queue(id).kind else {
+                panic!("{id:?}");
+            };
+            counts[usize::from(number)] += 1;
+        }
+        assert!(counts.iter().all(|count| *count > 40), "{counts:?}");
+    }
+}

@@ -1,0 +1,376 @@
+//! One bounded queue of work that may wait for a disk, with threads of its own.
+//!
+//! Threads come when there is work for them and go when they were idle for long. Each says when it
+//! began the step at hand (one partition's read, one piece sent), so that others can tell a queue
+//! that is busy from one that is *stuck*: every thread that it may have stands still.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Debug};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use pyrklog_base::clock::mono_ms;
+use pyrklog_base::ids::QueueId;
+
+/// A step that takes longer than this stands still.
+pub const STUCK_MS: i64 = 1_000;
+
+/// A thread without work for this long ends.
+pub const IDLE_MS: u64 = 30_000;
+
+/// Reads that wait in one queue; see [`Job::is_bounded`].
+pub const QUEUE_MAX_JOBS: usize = 1_000;
+
+/// Work that may wait for a disk. It holds what it needs, and says itself what came of it.
+pub trait Job: Debug + Send {
+    /// Does it; `buffer` is the thread's.
+    fn run(self: Box<Self>, desk: &Desk<'_>, buffer: &mut Vec<u8>);
+
+    /// Whether a full queue refuses it. Sending is bounded by the connections, each of which has
+    /// at most one such job, and closing by the files that are open.
+    fn is_bounded(&self) -> bool {
+        true
+    }
+
+    /// Whether nobody waits for it any more.
+    fn is_abandoned(&self) -> bool {
+        false
+    }
+
+    /// Whether it counts as a job in the statistics.
+    fn is_counted(&self) -> bool {
+        true
+    }
+
+    /// No thread will take it: the plane ends in order.
+    fn fail(&self) {}
+}
+
+/// What a queue is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads by offset of some of the topics, and sending.
+    Fetch(u16),
+    /// Reading ahead.
+    Ahead,
+    /// Look-ups by time.
+    LookUp,
+    /// Reads of internal topics.
+    Internal,
+    /// Digests of replicas.
+    Digest,
+    /// Closing files.
+    Close,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Fetch(number) => write!(f, "fetch-{number}"),
+            Kind::Ahead => f.write_str("ahead"),
+            Kind::LookUp => f.write_str("lookup"),
+            Kind::Internal => f.write_str("internal"),
+            Kind::Digest => f.write_str("digest"),
+            Kind::Close => f.write_str("close"),
+        }
+    }
+}
+
+/// When a thread began the step at hand.
+#[derive(Debug)]
+pub struct Step(AtomicI64);
+
+/// No step is at hand.
+const NO_STEP: i64 = i64::MAX;
+
+impl Default for Step {
+    fn default() -> Step {
+        Step(AtomicI64::new(NO_STEP))
+    }
+}
+
+impl Step {
+    /// A step begins.
+    pub fn begin(&self) {
+        self.0.store(mono_ms(), Ordering::Relaxed);
+    }
+
+    /// None is at hand.
+    pub fn end(&self) {
+        self.0.store(NO_STEP, Ordering::Relaxed);
+    }
+
+    /// How long the step takes already; `None` without one.
+    pub fn age_ms(&self, now_ms: i64) -> Option<i64> {
+        let began_ms = self.0.load(Ordering::Relaxed);
+        (began_ms != NO_STEP).then(|| (now_ms - began_ms).max(0))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Each with the time at which it came.
+    jobs: VecDeque<(i64, Box<dyn Job>)>,
+    /// Threads, those included that are being started.
+    threads: usize,
+    /// Threads that wait for work.
+    idle: usize,
+    /// Numbers that no thread has.
+    free_slots: Vec<usize>,
+    is_stopped: bool,
+    /// What is left was taken: nothing is added any more.
+    is_closed: bool,
+}
+
+/// What a queue holds, for whoever watches the broker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Jobs that no thread has taken.
+    pub waiting: usize,
+    /// Jobs that threads work on.
+    pub running: usize,
+    /// Age of the oldest waiting job.
+    pub oldest_wait_ms: i64,
+    /// For how long all its threads have stood still; 0 when one is free.
+    pub stalled_ms: i64,
+    /// Jobs refused so far: the queue was full or stuck.
+    pub rejected: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct ReaderQueue {
+    /// Its name.
+    pub id: QueueId,
+    /// What it is for.
+    pub kind: Kind,
+    /// The log directory.
+    pub dir: usize,
+    max_threads: usize,
+    idle: Duration,
+    inner: Mutex<Inner>,
+    wake: Condvar,
+    /// One for each thread that there may be.
+    steps: Box<[Step]>,
+    rejected: AtomicU64,
+}
+
+impl ReaderQueue {
+    /// A queue served by up to `max_threads` threads, which end when they were idle for `idle_ms`.
+    pub fn new(id: QueueId, kind: Kind, max_threads: usize, idle_ms: u64) -> ReaderQueue {
+        let max_threads = max_threads.max(1);
+        let inner = Inner {
+            free_slots: (0..max_threads).rev().collect(),
+            ..Inner::default()
+        };
+        ReaderQueue {
+            id,
+            kind,
+            dir: usize::from(id.dir),
+            max_threads,
+            idle: Duration::from_millis(idle_ms),
+            inner: Mutex::new(inner),
+            wake: Condvar::new(),
+            steps: (0..max_threads).map(|_| Step::default()).collect(),
+            rejected: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds a job; true when a thread is to be started for it.
+    ///
+    /// # Errors
+    /// The job, when the queue is full or closed.
+    pub fn push<J: Job + 'static>(&self, job: Box<J>) -> Result<bool, Box<J>> {
+        let mut inner = self.inner.lock();
+        if inner.is_closed {
+            return Err(job);
+        }
+        if inner.jobs.len() >= QUEUE_MAX_JOBS && job.is_bounded() {
+            drop(inner);
+            self.reject();
+            return Err(job);
+        }
+        inner.jobs.push_back((mono_ms(), job));
+        let needs_thread = inner.jobs.len() > inner.idle && inner.threads < self.max_threads;
+        inner.threads += usize::from(needs_thread);
+        let wake = inner.idle > 0;
+        drop(inner);
+        if wake {
+            self.wake.notify_one();
+        }
+        Ok(needs_thread)
+    }
+
+    /// Whether a job that would be added now may hope to be done; one that may not is counted.
+    pub fn accepts(&self, now_ms: i64) -> bool {
+        let is_full = self.inner.lock().jobs.len() >= QUEUE_MAX_JOBS;
+        if is_full || self.is_stuck(now_ms) {
+            self.reject();
+            return false;
+        }
+        true
+    }
+
+    fn reject(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether every thread that it may have stands still.
+    pub fn is_stuck(&self, now_ms: i64) -> bool {
+        self.stalled_ms(now_ms) > STUCK_MS
+    }
+
+    fn stalled_ms(&self, now_ms: i64) -> i64 {
+        let ages = self.steps.iter().map(|step| step.age_ms(now_ms));
+        ages.map(Option::unwrap_or_default).min().unwrap_or(0)
+    }
+
+    /// Jobs that wait.
+    pub fn waiting(&self) -> usize {
+        self.inner.lock().jobs.len()
+    }
+
+    /// What it holds.
+    pub fn depth(&self, now_ms: i64) -> Depth {
+        let is_busy = |step: &&Step| step.age_ms(now_ms).is_some();
+        let inner = self.inner.lock();
+        let oldest_ms = inner.jobs.front().map_or(now_ms, |(since_ms, _)| *since_ms);
+        Depth {
+            waiting: inner.jobs.len(),
+            running: self.steps.iter().filter(is_busy).count(),
+            oldest_wait_ms: (now_ms - oldest_ms).max(0),
+            stalled_ms: self.stalled_ms(now_ms),
+            rejected: self.rejected.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Ends all threads after the job at hand.
+    pub fn stop(&self) {
+        self.inner.lock().is_stopped = true;
+        self.wake.notify_all();
+    }
+
+    /// The jobs that no thread took, after the end; no other is added any more.
+    pub fn take_left(&self) -> VecDeque<(i64, Box<dyn Job>)> {
+        let mut inner = self.inner.lock();
+        inner.is_closed = true;
+        std::mem::take(&mut inner.jobs)
+    }
+
+    /// A thread begins; `None` when there is no place for it.
+    pub fn enter(&self) -> Option<Desk<'_>> {
+        let slot = self.inner.lock().free_slots.pop()?;
+        Some(Desk { queue: self, slot })
+    }
+}
+
+/// A thread's place at its queue.
+#[derive(Debug)]
+pub struct Desk<'q> {
+    /// The queue.
+    pub queue: &'q ReaderQueue,
+    slot: usize,
+}
+
+impl Desk<'_> {
+    /// A step is done and the next one begins.
+    pub fn step(&self) {
+        self.queue.steps[self.slot].begin();
+    }
+
+    /// The next job; `None` when the thread is to end.
+    pub fn take(&self) -> Option<Box<dyn Job>> {
+        let queue = self.queue;
+        let mut inner = queue.inner.lock();
+        queue.steps[self.slot].end();
+        loop {
+            if inner.is_stopped {
+                inner.leave(self.slot);
+                return None;
+            }
+            if let Some((_, job)) = inner.jobs.pop_front() {
+                self.step();
+                return Some(job);
+            }
+            inner.idle += 1;
+            let is_over = queue.wake.wait_for(&mut inner, queue.idle).timed_out();
+            inner.idle -= 1;
+            if is_over && inner.jobs.is_empty() {
+                inner.leave(self.slot);
+                return None;
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn leave(&mut self, slot: usize) {
+        self.threads -= 1;
+        self.free_slots.push(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Job for Nothing {
+        fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {}
+    }
+
+    fn job() -> Box<Nothing> {
+        Box::new(Nothing)
+    }
+
+    fn new_queue(kind: Kind, max_threads: usize, idle_ms: u64) -> ReaderQueue {
+        ReaderQueue::new(QueueId::default(), kind, max_threads, idle_ms)
+    }
+
+    #[test]
+    fn threads_are_asked_for_as_long_as_there_may_be_more() {
+        let queue = new_queue(Kind::Fetch(0), 2, IDLE_MS);
+        assert!(queue.push(job()).unwrap());
+        assert!(queue.push(job()).unwrap());
+        assert!(!queue.push(job()).unwrap(), "two are enough");
+        let desk = queue.enter().unwrap();
+        assert!(desk.take().is_some());
+        let depth = queue.depth(mono_ms());
+        assert_eq!((depth.waiting, depth.running), (2, 1));
+        queue.stop();
+        assert!(desk.take().is_none());
+        assert_eq!(queue.depth(mono_ms()).running, 0);
+        assert_eq!(queue.take_left().len(), 2);
+        assert!(queue.push(job()).is_err(), "nobody would take it");
+    }
+
+    #[test]
+    fn idle_threads_go_and_others_come_in_their_place() {
+        let queue = new_queue(Kind::Close, 1, 1);
+        for _ in 0..3 {
+            assert!(queue.push(job()).unwrap(), "there is none");
+            let desk = queue.enter().unwrap();
+            assert!(desk.take().is_some());
+            assert!(desk.take().is_none(), "idle for long");
+        }
+    }
+
+    #[test]
+    fn a_queue_is_stuck_when_each_of_its_threads_stands_still() {
+        let queue = new_queue(Kind::Fetch(0), 2, IDLE_MS);
+        let desks = [queue.enter().unwrap(), queue.enter().unwrap()];
+        assert!(queue.enter().is_none());
+        let later_ms = mono_ms() + STUCK_MS + 1_000;
+        assert!(!queue.is_stuck(later_ms));
+        desks[0].step();
+        assert!(!queue.is_stuck(later_ms), "the other one is free");
+        desks[1].step();
+        assert!(queue.is_stuck(later_ms) && !queue.accepts(later_ms));
+        assert!(queue.accepts(mono_ms()));
+        assert_eq!(queue.depth(later_ms).rejected, 1);
+    }
+}

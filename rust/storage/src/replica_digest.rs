@@ -1,0 +1,274 @@
+//! Digests of what this broker's replica of a partition holds: `pyrklog log verify` asks each
+//! replica's broker for one of the same offsets, and records stay where they are.
+//!
+//! A digest is a chain over the whole batches of a range of offsets, wherever segments begin:
+//!
+//! ```text
+//! state = 0; for each batch, for each of its words: state = mix(state ^ word)
+//! words   base offset; leader epoch << 32 | batch length; CRC as stored << 32 | CRC of the bytes
+//! mix     the finalizer of splitmix64
+//! ```
+//!
+//! It finds what went wrong by accident, as checksums do; it is no proof against forgery. All bytes
+//! are read, so that one that decayed on its disk is found too, though the CRC beside it is intact.
+//!
+//! A queue of its own with one thread a log directory, pieces of a bounded size and a bounded number
+//! of them a request: neither clients nor coordinators wait for it, and no log is too long for it.
+
+use std::sync::Arc;
+
+use pyrklog_log::{Isolation, ReadError, Wait};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::batch::{self, BatchView, Batches};
+
+use crate::internal_read::read_whole;
+use crate::log_dir::Registry;
+use crate::log_manager::LogManager;
+use crate::reader_queue::{Desk, Job};
+use pyrklog_base::ids::TicketId;
+use pyrklog_control::api::{DigestRange, DigestedBatch, Event, ReplicaDigest, TicketOutcome};
+use pyrklog_control::event_queue::EventQueue;
+
+/// Bytes read at once; a larger batch is read whole.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// A digest on its way to a reader.
+#[derive(Debug)]
+pub struct DigestWork {
+    ticket: TicketId,
+    topic: Box<str>,
+    partition: i32,
+    range: DigestRange,
+    registry: Arc<Registry>,
+    events: Arc<EventQueue>,
+}
+
+impl Job for DigestWork {
+    fn run(self: Box<Self>, desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+        match self.digest(desk) {
+            Ok(digest) => self.complete(digest),
+            Err(error) => self.end(error),
+        }
+    }
+
+    fn fail(&self) {
+        self.end(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    }
+}
+
+/// See `DataPlane::replica_digest`.
+pub fn replica_digest(
+    logs: &LogManager,
+    topic: &str,
+    partition: i32,
+    range: DigestRange,
+) -> TicketId {
+    let ticket = logs.tickets.next();
+    let work = DigestWork {
+        ticket,
+        topic: topic.into(),
+        partition,
+        range,
+        registry: Arc::clone(&logs.registry),
+        events: Arc::clone(&logs.events),
+    };
+    match logs.registry.partition(topic, partition) {
+        None => work.end(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        Some(held) => {
+            let queue = logs.readers.for_digest(held.dir.index);
+            if let Err(work) = logs.readers.submit(queue, Box::new(work)) {
+                work.end(ErrorCode::REQUEST_TIMED_OUT);
+            }
+        }
+    }
+    ticket
+}
+
+/// What a replica has, as of one moment.
+struct Bounds {
+    leader_epoch: i32,
+    log_start_offset: i64,
+    high_watermark: i64,
+    log_end_offset: i64,
+}
+
+impl DigestWork {
+    /// Completes the ticket with an error.
+    fn end(&self, error: ErrorCode) {
+        self.complete(ReplicaDigest::failed(error.0));
+    }
+
+    fn complete(&self, digest: ReplicaDigest) {
+        self.events.push(Event::Ticket {
+            id: self.ticket,
+            outcome: TicketOutcome::ReplicaDigest(digest),
+        });
+    }
+
+    fn digest(&self, desk: &Desk<'_>) -> Result<ReplicaDigest, ErrorCode> {
+        let bounds = self.bounds()?;
+        let mut chain = Chain::new(self.range);
+        if chain.next < self.range.end
+            && (chain.next < bounds.log_start_offset || self.range.end > bounds.log_end_offset)
+        {
+            return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+        }
+        while !chain.is_done() {
+            desk.step();
+            let bytes = self.read(&bounds, chain.next)?;
+            chain.take(bytes.as_deref());
+        }
+        Ok(ReplicaDigest {
+            error_code: ErrorCode::NONE.0,
+            leader_epoch: bounds.leader_epoch,
+            log_start_offset: bounds.log_start_offset,
+            high_watermark: bounds.high_watermark,
+            log_end_offset: bounds.log_end_offset,
+            next_offset: chain.next,
+            digest: chain.state.cast_signed(),
+            batches: chain.batches,
+            damaged_offset: chain.damaged.unwrap_or(-1),
+            first: chain.first,
+        })
+    }
+
+    fn bounds(&self) -> Result<Bounds, ErrorCode> {
+        let held = self.registry.partition(&self.topic, self.partition);
+        let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let mut state = held.lock();
+        let leader_epoch = state.leader_epoch;
+        let log = state.shown(false)?;
+        Ok(Bounds {
+            leader_epoch,
+            log_start_offset: log.log_start_offset(),
+            high_watermark: log.high_watermark(),
+            log_end_offset: log.gated_end(),
+        })
+    }
+
+    /// The bytes from the batch that holds `offset` on; `None` where they cannot be followed.
+    fn read(&self, bounds: &Bounds, offset: i64) -> Result<Option<Vec<u8>>, ErrorCode> {
+        let held = self.registry.partition(&self.topic, self.partition);
+        let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let mut state = held.lock();
+        if state.leader_epoch != bounds.leader_epoch {
+            // What was read so far may have been cut off since.
+            return Err(ErrorCode::FENCED_LEADER_EPOCH);
+        }
+        let located = state.shown(false)?.locate(offset, Isolation::LogEnd);
+        drop(state);
+        let slice = located.and_then(|place| place.resolve(CHUNK_BYTES, true, Wait::PastCache));
+        match slice {
+            Ok(slice) => match read_whole(&slice, Wait::PastCache) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            },
+            Err(ReadError::Corrupt(_)) => Ok(None),
+            // Retention was faster.
+            Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
+            Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+        }
+    }
+}
+
+/// The digest so far.
+#[derive(Debug)]
+struct Chain {
+    range: DigestRange,
+    /// Behind the last batch that is in it.
+    next: i64,
+    state: u64,
+    batches: i64,
+    bytes: usize,
+    first: Option<DigestedBatch>,
+    damaged: Option<i64>,
+    is_broken: bool,
+}
+
+impl Chain {
+    fn new(range: DigestRange) -> Chain {
+        Chain {
+            range,
+            next: range.start,
+            state: 0,
+            batches: 0,
+            bytes: 0,
+            first: None,
+            damaged: None,
+            is_broken: false,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.next >= self.range.end || self.bytes >= self.range.max_bytes || self.is_broken
+    }
+
+    /// Adds the batches of a piece, the last of which may be cut off; `None` is one that cannot be
+    /// read. Where a batch does not tell where the next one begins, that is the end.
+    fn take(&mut self, bytes: Option<&[u8]>) {
+        if bytes.is_some_and(<[u8]>::is_empty) {
+            // No batch lies between here and the end of the log: compaction took them.
+            self.next = self.range.end;
+            return;
+        }
+        let began = self.next;
+        for view in Batches::new(bytes.unwrap_or_default()) {
+            let Ok(view) = view else { break };
+            let last_offset = view.header.last_offset();
+            if last_offset < self.next {
+                break;
+            }
+            if last_offset >= self.range.end {
+                self.next = self.range.end;
+                return;
+            }
+            self.add(&view);
+            if self.is_done() {
+                return;
+            }
+        }
+        if self.next == began {
+            self.damaged.get_or_insert(began);
+            self.is_broken = true;
+        }
+    }
+
+    fn add(&mut self, view: &BatchView<'_>) {
+        let header = &view.header;
+        let crc = batch::compute_crc(view.bytes);
+        if crc != header.crc {
+            self.damaged.get_or_insert(self.next);
+        }
+        for word in [
+            header.base_offset.cast_unsigned(),
+            halves(
+                header.partition_leader_epoch.cast_unsigned(),
+                header.batch_length.cast_unsigned(),
+            ),
+            halves(header.crc, crc),
+        ] {
+            self.state = mix(self.state ^ word);
+        }
+        self.first.get_or_insert(DigestedBatch {
+            base_offset: header.base_offset,
+            last_offset: header.last_offset(),
+            leader_epoch: header.partition_leader_epoch,
+            crc,
+        });
+        self.batches += 1;
+        self.bytes += view.bytes.len();
+        self.next = header.next_offset();
+    }
+}
+
+fn halves(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// A bijection: two chains that differ in one word only never meet there.
+fn mix(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}

@@ -1,0 +1,460 @@
+//! One thread a log directory for everything slow and periodic: syncing completed segments,
+//! checkpoints, retention, deferred deletion, forgetting idle producers. It sleeps until the next
+//! of these is due.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pyrklog_log::SyncScope;
+use pyrklog_log::disk::may_pass;
+
+use crate::kept_room;
+use crate::log_dir::{LogDirState, Partition};
+use crate::log_manager::LogManager;
+use crate::syncer_queue::{Deletion, Inner};
+use pyrklog_base::clock::Now;
+use pyrklog_control::api::PlaneConfig;
+
+mod flushing;
+
+/// `producer.id.expiration.check.interval.ms`.
+const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
+
+/// When `flush.ms` is looked at first; then as [`Syncer::flush_due`] says.
+const FLUSH_CHECK_MS: i64 = 500;
+
+/// What nobody has read for one to two times as long is given up (docs/reads.md).
+const IDLE_READS_MS: i64 = 5_000;
+
+/// When retention is looked at for the first time after the start, as in Kafka.
+const RETENTION_FIRST_MS: i64 = 30_000;
+
+/// After DeleteRecords the log start checkpoint is not left to its interval: this much later, so
+/// that many of them share one write.
+const CHECKPOINT_SOON_MS: i64 = 200;
+
+/// The periodic work of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// `recovery-point-offset-checkpoint`.
+    RecoveryCheckpoint,
+    /// `log-start-offset-checkpoint`.
+    LogStartCheckpoint,
+    /// `replication-offset-checkpoint`.
+    HighWatermarkCheckpoint,
+    /// `retention.ms`, `retention.bytes`.
+    Retention,
+    /// `producer.id.expiration.ms`.
+    Producers,
+    /// `flush.ms`.
+    Flush,
+    /// What readers far behind have left.
+    IdleReads,
+}
+
+const TIMERS: [Timer; 7] = [
+    Timer::RecoveryCheckpoint,
+    Timer::LogStartCheckpoint,
+    Timer::HighWatermarkCheckpoint,
+    Timer::Retention,
+    Timer::Producers,
+    Timer::Flush,
+    Timer::IdleReads,
+];
+
+impl Timer {
+    fn interval_ms(self, config: &PlaneConfig) -> i64 {
+        match self {
+            Timer::RecoveryCheckpoint => config.recovery_checkpoint_interval_ms,
+            Timer::LogStartCheckpoint => config.log_start_checkpoint_interval_ms,
+            Timer::HighWatermarkCheckpoint => config.high_watermark_checkpoint_interval_ms,
+            Timer::Retention => config.retention_check_interval_ms,
+            Timer::Producers => PRODUCER_CHECK_MS,
+            Timer::Flush => FLUSH_CHECK_MS,
+            Timer::IdleReads => IDLE_READS_MS,
+        }
+        .max(1)
+    }
+}
+
+/// The syncer thread of one directory.
+#[derive(Debug)]
+pub struct Syncer {
+    logs: Arc<LogManager>,
+    dir: Arc<LogDirState>,
+    /// Retention rolled their active segments, and goes on once those are written.
+    again: Vec<Arc<Partition>>,
+    /// Their syncs could not be carried out, and are tried again after a while.
+    unsynced: Vec<Arc<Partition>>,
+    /// When each timer is due, monotonic milliseconds.
+    due_ms: [i64; TIMERS.len()],
+}
+
+impl Syncer {
+    /// For one directory.
+    pub fn new(logs: Arc<LogManager>, dir: Arc<LogDirState>) -> Syncer {
+        let now_ms = Now::read().mono_ms;
+        let due_ms = TIMERS.map(|timer| {
+            let interval_ms = timer.interval_ms(&logs.config);
+            now_ms
+                + if timer == Timer::Retention {
+                    interval_ms.min(RETENTION_FIRST_MS)
+                } else {
+                    interval_ms
+                }
+        });
+        Syncer {
+            logs,
+            dir,
+            again: Vec::new(),
+            unsynced: Vec::new(),
+            due_ms,
+        }
+    }
+
+    /// Runs until told to stop or until the directory fails.
+    pub fn run(mut self) {
+        while !self.dir.syncer.is_stopped() {
+            if self.dir.has_failed() {
+                self.wait_for_stop();
+                return;
+            }
+            if let Err(reason) = self.turn() {
+                self.logs.fail_dir(&self.dir, reason);
+            }
+        }
+    }
+
+    fn wait_for_stop(&self) {
+        let queue = &self.dir.syncer;
+        let mut inner = queue.inner.lock();
+        while !inner.is_stopped {
+            queue.wake.wait(&mut inner);
+        }
+    }
+
+    /// Waits for work and does it. The error is a sentence.
+    fn turn(&mut self) -> Result<(), String> {
+        let (rolled, deletions) = self.wait();
+        self.work(rolled, deletions)
+    }
+
+    /// What is due now, on the caller's thread. The error is a sentence.
+    #[cfg(feature = "sim")]
+    pub fn turn_by_hand(&mut self) -> Result<(), String> {
+        let now = Now::read();
+        let (rolled, deletions) = {
+            let mut inner = self.dir.syncer.inner.lock();
+            hasten(&mut self.due_ms, &mut inner, now.mono_ms);
+            let due = inner
+                .deletions
+                .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
+                .map(|(_, deletion)| deletion)
+                .collect();
+            (std::mem::take(&mut inner.rolled), due)
+        };
+        self.work(rolled, deletions)
+    }
+
+    fn work(
+        &mut self,
+        rolled: Vec<Arc<Partition>>,
+        deletions: Vec<Deletion>,
+    ) -> Result<(), String> {
+        for partition in rolled {
+            if self.dir.syncer.is_stopped() {
+                return Ok(()); // The end syncs the whole file system; a kill leaves it to recovery.
+            }
+            self.sync(&partition, SyncScope::ClosedSegments)?;
+            if let Some(place) = self
+                .again
+                .iter()
+                .position(|other| Arc::ptr_eq(other, &partition))
+            {
+                self.again.swap_remove(place);
+                self.retain(&partition)?;
+            }
+        }
+        for deletion in deletions {
+            self.delete(deletion);
+        }
+        let now_ms = Now::read().mono_ms;
+        for (index, timer) in TIMERS.into_iter().enumerate() {
+            if self.due_ms[index] <= now_ms && !self.dir.syncer.is_stopped() {
+                self.due_ms[index] = now_ms + timer.interval_ms(&self.logs.config);
+                self.fire(timer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> (Vec<Arc<Partition>>, Vec<Deletion>) {
+        let queue = &self.dir.syncer;
+        let mut inner = queue.inner.lock();
+        loop {
+            let now = Now::read();
+            hasten(&mut self.due_ms, &mut inner, now.mono_ms);
+            let due: Vec<Deletion> = inner
+                .deletions
+                .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
+                .map(|(_, deletion)| deletion)
+                .collect();
+            let timer_ms = self.next_timer_ms() - now.mono_ms;
+            let is_due = timer_ms <= 0 || !due.is_empty();
+            if is_due || inner.is_stopped || !inner.rolled.is_empty() {
+                let mut rolled = std::mem::take(&mut inner.rolled);
+                drop(inner);
+                // A busy partition is queued at each roll; a turn syncs a few segments of each, so
+                // that timers and deletions have theirs.
+                rolled.sort_by_key(Arc::as_ptr);
+                rolled.dedup_by(|one, other| Arc::ptr_eq(one, other));
+                return (rolled, due);
+            }
+            let deletion_ms = inner
+                .deletions
+                .iter()
+                .map(|(due_ms, _)| due_ms - now.wall_ms)
+                .min();
+            let wait_ms = deletion_ms.map_or(timer_ms, |ms| ms.min(timer_ms)).max(1);
+            let wait = Duration::from_millis(u64::try_from(wait_ms).unwrap_or(1));
+            queue.wake.wait_for(&mut inner, wait);
+        }
+    }
+
+    /// The next due time of the timers that have a reason to fire.
+    fn next_timer_ms(&self) -> i64 {
+        let queue = &self.dir.syncer;
+        let has_reason = |timer| match timer {
+            Timer::RecoveryCheckpoint => queue.recovery_point_moved.load(Ordering::Relaxed),
+            Timer::LogStartCheckpoint => queue.log_start_moved.load(Ordering::Relaxed),
+            Timer::Flush => queue.flush_ms.is_any(),
+            // Set by the writer without a wake: looked at when its interval is over.
+            Timer::HighWatermarkCheckpoint
+            | Timer::Retention
+            | Timer::Producers
+            | Timer::IdleReads => true,
+        };
+        TIMERS
+            .into_iter()
+            .zip(self.due_ms)
+            .filter(|(timer, _)| has_reason(*timer))
+            .map(|(_, due_ms)| due_ms)
+            .min()
+            .unwrap_or(i64::MAX)
+    }
+
+    fn fire(&mut self, timer: Timer) -> Result<(), String> {
+        let dir = Arc::clone(&self.dir);
+        let queue = &dir.syncer;
+        let moved = |flag: &AtomicBool| flag.swap(false, Ordering::Relaxed);
+        if timer == Timer::HighWatermarkCheckpoint {
+            // Every few seconds is right for that, too.
+            for partition in std::mem::take(&mut self.unsynced) {
+                self.dir.syncer.rolled(partition);
+            }
+        }
+        let written = match timer {
+            Timer::RecoveryCheckpoint if moved(&queue.recovery_point_moved) => {
+                self.dir.write_recovery_points(&self.logs.registry)
+            }
+            Timer::LogStartCheckpoint if moved(&queue.log_start_moved) => {
+                self.dir.write_log_starts(&self.logs.registry)
+            }
+            Timer::HighWatermarkCheckpoint if moved(&queue.high_watermark_moved) => {
+                self.dir.write_high_watermarks(&self.logs.registry)
+            }
+            Timer::RecoveryCheckpoint
+            | Timer::LogStartCheckpoint
+            | Timer::HighWatermarkCheckpoint => Ok(()),
+            Timer::Retention => return self.each_partition(Self::retain),
+            Timer::Producers => {
+                let expiration_ms = self.logs.config.producer_id_expiration_ms;
+                return self.each_partition(|_, partition| {
+                    let now_ms = Now::read().wall_ms;
+                    if let Some(log) = &mut partition.lock().log {
+                        log.expire_producers(now_ms, expiration_ms);
+                    }
+                    Ok(())
+                });
+            }
+            Timer::Flush => return self.flush_due(),
+            Timer::IdleReads => {
+                kept_room::look();
+                self.dir.env().forget_idle_reads();
+                Ok(())
+            }
+        };
+        match written {
+            Err(error) if may_pass(&error) => {
+                self.no_space("writing a checkpoint", &error);
+                let flag = match timer {
+                    Timer::LogStartCheckpoint => &queue.log_start_moved,
+                    Timer::HighWatermarkCheckpoint => &queue.high_watermark_moved,
+                    _ => &queue.recovery_point_moved,
+                };
+                flag.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            written => written.map_err(|error| format!("writing a checkpoint: {error}")),
+        }
+    }
+
+    fn no_space(&self, doing: &str, error: &std::io::Error) {
+        self.logs.disk_full(&self.dir, format!("{doing}: {error}"));
+    }
+
+    fn each_partition(
+        &mut self,
+        act: impl Fn(&mut Self, &Arc<Partition>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for partition in self.logs.registry.load().partitions() {
+            if self.dir.syncer.is_stopped() {
+                break;
+            }
+            if Arc::ptr_eq(&partition.dir, &self.dir) {
+                act(self, partition)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, partition: &Arc<Partition>, scope: SyncScope) -> Result<(), String> {
+        // Segments that were synced before need not stay open.
+        self.dir.env().close_surplus();
+        let job = partition
+            .lock()
+            .log
+            .as_mut()
+            .and_then(|log| log.take_sync(scope));
+        let Some(mut job) = job else { return Ok(()) };
+        let result = job.execute();
+        let failed = result.as_ref().err();
+        let failure = failed.map(|error| describe(partition, "syncing", error));
+        let may_pass = failed.is_some_and(may_pass);
+        let mut state = partition.lock();
+        // Without a log the partition was stopped meanwhile, and its folder may be gone.
+        let Some(log) = &mut state.log else {
+            return Ok(());
+        };
+        let more = log.complete_sync(job, result);
+        drop(state);
+        if let (true, Some(reason)) = (may_pass, &failure) {
+            self.logs.disk_full(&self.dir, reason.clone());
+            self.unsynced.push(Arc::clone(partition));
+            return Ok(());
+        }
+        if more && failure.is_none() {
+            self.dir.syncer.rolled(Arc::clone(partition));
+        }
+        self.dir
+            .syncer
+            .recovery_point_moved
+            .store(true, Ordering::Relaxed);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Takes out what retention no longer keeps, and what lies below the log start.
+    fn retain(&mut self, partition: &Arc<Partition>) -> Result<(), String> {
+        let now_ms = Now::read().wall_ms;
+        let candidates = partition
+            .lock()
+            .log
+            .as_ref()
+            .map(|log| log.retention_candidates(now_ms));
+        let Some(candidates) = candidates else {
+            return Ok(());
+        };
+        if let Err(error) = candidates.load() {
+            if may_pass(&error) {
+                self.no_space(&describe(partition, "reading", &error), &error);
+                return Ok(());
+            }
+            return self.unless_stopped(partition, describe(partition, "reading", &error));
+        }
+        let mut state = partition.lock();
+        let Some(log) = &mut state.log else {
+            return Ok(());
+        };
+        let retention = log.plan_retention(now_ms);
+        partition.unlock_and_write(state);
+        if retention.again {
+            self.again.push(Arc::clone(partition));
+        }
+        let Some(mut removed) = retention.removed else {
+            return Ok(());
+        };
+        self.dir
+            .syncer
+            .log_start_moved
+            .store(true, Ordering::Relaxed);
+        match removed.rename() {
+            Err(error) if may_pass(&error) => {
+                self.no_space(&describe(partition, "renaming", &error), &error);
+            }
+            Err(error) => {
+                return self.unless_stopped(partition, describe(partition, "renaming", &error));
+            }
+            Ok(()) => {}
+        }
+        self.logs.events.notice(
+            "segments_deleted",
+            "info",
+            vec![
+                ("topic", partition.topic.name.to_string()),
+                ("partition", partition.index.to_string()),
+                ("bytes", removed.size_bytes().to_string()),
+            ],
+        );
+        self.dir
+            .syncer
+            .delete_later(removed.due_ms, Deletion::Segments(removed));
+        Ok(())
+    }
+
+    fn unless_stopped(&self, partition: &Partition, reason: String) -> Result<(), String> {
+        if partition.lock().log.is_none() {
+            Ok(())
+        } else {
+            Err(reason)
+        }
+    }
+
+    fn delete(&self, deletion: Deletion) {
+        let result = match &deletion {
+            Deletion::Segments(removed) => removed.delete(),
+            Deletion::Folder(folder) => folder.remove(),
+        };
+        if let Err(error) = result {
+            // The names say what they are: the next start removes them.
+            let fields = vec![
+                ("log_dir", self.dir.path().display().to_string()),
+                ("reason", error.to_string()),
+            ];
+            self.logs
+                .events
+                .notice("deletion_failed", "warning", fields);
+        }
+    }
+}
+
+fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> String {
+    format!(
+        "{doing} {}-{}: {error}",
+        partition.topic.name, partition.index
+    )
+}
+
+/// What does not wait for its interval.
+fn hasten(due_ms: &mut [i64; TIMERS.len()], inner: &mut Inner<Arc<Partition>>, now_ms: i64) {
+    let mut due_by = |timer: Timer, by_ms: i64| {
+        let due_ms = &mut due_ms[timer as usize];
+        *due_ms = (*due_ms).min(by_ms);
+    };
+    if std::mem::take(&mut inner.log_start_soon) {
+        due_by(Timer::LogStartCheckpoint, now_ms + CHECKPOINT_SOON_MS);
+    }
+    if std::mem::take(&mut inner.flush_soon) {
+        due_by(Timer::Flush, now_ms);
+    }
+}

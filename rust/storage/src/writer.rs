@@ -1,0 +1,223 @@
+//! Some threads a log directory write what was appended to memory into the segment files, and so
+//! open the partitions' durability gates.
+//!
+//! What lies in the block cache is acknowledged already and may gather: a partition is written when
+//! enough of it waits, or after a while. What lies on the heap is written at once.
+//!
+//! A writer works in turns: its share of what is due is taken at once, each partition's bytes go out
+//! in one write, and the requests that are thereby done are told at the end of the turn, each network
+//! thread woken at most once. While it is busy, further appends gather into larger writes. A
+//! partition has one job at a time, so that the order of its writes does not depend on who writes.
+
+use std::sync::Arc;
+
+use pyrklog_log::WriteJob;
+use pyrklog_log::disk::may_pass;
+
+use crate::full_disk::FullDisk;
+use crate::log_dir::{LogDirState, Partition};
+use crate::log_manager::LogManager;
+use crate::writer_queue::Turn;
+use pyrklog_base::clock::mono_ms;
+use pyrklog_control::outbox::Outbox;
+use pyrklog_replica::partition::PartitionState;
+
+#[cfg(feature = "sim")]
+pub mod by_hand;
+
+/// Bytes after which finished requests are told before the turn is over.
+const DELIVER_BYTES: usize = 1024 * 1024;
+
+/// One writer thread of a directory.
+#[derive(Debug)]
+pub struct Writer {
+    logs: Arc<LogManager>,
+    dir: Arc<LogDirState>,
+    /// Which of the directory's; the first one looks after a full disk, too.
+    index: usize,
+    outbox: Outbox,
+    undelivered_bytes: usize,
+    full_disk: Arc<FullDisk>,
+}
+
+/// How much of a partition is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// Its queue said that it is due.
+    Now,
+    /// What has waited, to its end.
+    Whole,
+    /// Of what has waited, that which is not better written with what comes next.
+    Pages,
+}
+
+impl Writer {
+    /// All of one directory.
+    pub fn team(logs: &Arc<LogManager>, dir: &Arc<LogDirState>) -> Vec<Writer> {
+        let full_disk = Arc::new(FullDisk::new(Arc::clone(logs), Arc::clone(dir)));
+        let one = |index| Writer {
+            logs: Arc::clone(logs),
+            dir: Arc::clone(dir),
+            index,
+            outbox: logs.outbox(),
+            undelivered_bytes: 0,
+            full_disk: Arc::clone(&full_disk),
+        };
+        (0..dir.writer.writers()).map(one).collect()
+    }
+
+    /// Whether the others are here to help it.
+    pub fn is_first(&self) -> bool {
+        self.index == 0
+    }
+
+    /// Its thread's name.
+    pub fn name(&self) -> String {
+        match self.index {
+            0 => format!("writer-{}", self.dir.index),
+            index => format!("writer-{}.{index}", self.dir.index),
+        }
+    }
+
+    /// Runs until told to end.
+    pub fn run(mut self) {
+        let mut turn = Turn::default();
+        if self.is_first() {
+            self.full_disk.look();
+        }
+        while self.take(&mut turn) {
+            if !self.carry_out_turn(&mut turn) {
+                return;
+            }
+        }
+        // What found no space is tried once more when nobody is left who may add to it.
+        if self.dir.writer.leave() && !self.dir.writer.is_stopped() {
+            for (partition, job) in self.full_disk.take_all() {
+                self.carry_out(partition, job);
+            }
+            self.deliver();
+        }
+    }
+
+    /// Writes what is due; false when it was told to stop meanwhile.
+    fn carry_out_turn(&mut self, turn: &mut Turn<Arc<Partition>>) -> bool {
+        for (partition, extent) in extents(turn) {
+            if self.dir.writer.is_stopped() {
+                return false;
+            }
+            if let Some(job) = take_job(&partition, extent) {
+                self.carry_out(partition, job);
+            }
+            if self.undelivered_bytes >= DELIVER_BYTES {
+                self.deliver();
+            }
+        }
+        self.try_again();
+        self.deliver();
+        true
+    }
+
+    fn take(&self, turn: &mut Turn<Arc<Partition>>) -> bool {
+        match self.index {
+            0 => {
+                let until_ms = self.full_disk.due_ms();
+                self.dir.writer.take(turn, until_ms, &*self.dir)
+            }
+            _ => self.dir.writer.help(turn, &*self.dir),
+        }
+    }
+
+    /// Where there was no space, there may be some by now.
+    fn try_again(&mut self) {
+        let due_ms = self.full_disk.due_ms();
+        if !self.is_first() || due_ms.is_none_or(|due_ms| mono_ms() < due_ms) {
+            return;
+        }
+        for (partition, job) in self.full_disk.take_due() {
+            self.carry_out(partition, job);
+        }
+        if let Err(error) = self.full_disk.settle() {
+            let reason = format!("giving the reserve up: {error}");
+            self.logs.fail_dir(&self.dir, reason);
+        }
+    }
+
+    fn deliver(&mut self) {
+        self.dir.unpark(&mut self.outbox);
+        self.outbox.deliver(&*self.logs);
+        self.undelivered_bytes = 0;
+    }
+
+    fn carry_out(&mut self, partition: Arc<Partition>, mut job: WriteJob) {
+        self.dir.writer.begin_job(self.index);
+        let result = self.full_disk.execute(&mut job);
+        self.dir.writer.end_job(self.index);
+        if result.as_ref().is_err_and(may_pass) && !self.dir.has_failed() {
+            self.full_disk.keep(partition, job, &mut self.outbox);
+            return;
+        }
+        let failure = result.as_ref().err().map(|error| error.to_string());
+        let mut state = partition.lock();
+        let Some(log) = &mut state.log else { return };
+        let completed = log.complete_writes(job, result);
+        state.count_unwritten(&*self.dir);
+        self.undelivered_bytes += completed.written_bytes;
+        if completed.gate_moved && state.release(completed.readable_bytes, &mut self.outbox) {
+            self.dir.syncer.high_watermark_moved();
+        }
+        if completed.more && failure.is_none() {
+            match state.write_rest {
+                true => partition.unlock_and_write_all(state),
+                false => partition.unlock_and_write(state),
+            }
+        } else {
+            drop(state);
+        }
+        if let Some(reason) = failure {
+            let reason = format!(
+                "writing {}-{}: {reason}",
+                partition.topic.name, partition.index
+            );
+            self.logs.fail_dir(&self.dir, reason);
+        } else if completed.rolled {
+            self.dir.syncer.rolled(partition);
+        }
+    }
+}
+
+/// What a turn is for, in order.
+fn extents(turn: &mut Turn<Arc<Partition>>) -> impl Iterator<Item = (Arc<Partition>, Extent)> {
+    let now = turn.now.drain(..).map(|partition| (partition, Extent::Now));
+    let later = turn.later.drain(..).map(|(partition, is_whole)| {
+        let extent = if is_whole {
+            Extent::Whole
+        } else {
+            Extent::Pages
+        };
+        (partition, extent)
+    });
+    now.chain(later)
+}
+
+/// What is to be written of a partition; `None` where nothing is, or a write is on its way.
+fn take_job(partition: &Partition, extent: Extent) -> Option<WriteJob> {
+    let mut state = partition.lock();
+    if extent == Extent::Now {
+        state.queued = false;
+    } else {
+        state.queued_later = false;
+    }
+    let PartitionState {
+        log, write_rest, ..
+    } = &mut *state;
+    let log = log.as_mut()?;
+    // What has waited long enough is written to its end.
+    *write_rest |= extent == Extent::Whole;
+    if log.is_being_written() {
+        return None;
+    }
+    match std::mem::take(write_rest) {
+        true => log.take_writes(),
+        false => log.take_whole_pages(),
+    }
+}

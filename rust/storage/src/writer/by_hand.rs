@@ -1,0 +1,63 @@
+//! A writer that a simulation drives: a write may be under way for as long as it wants.
+
+use std::sync::Arc;
+
+use super::{Writer, extents, take_job};
+use crate::log_manager::LogManager;
+use crate::writer_queue::Turn;
+
+/// Writes what the writers have, of all directories, for a command that waits for them: what a volume
+/// that hangs has in hand returns then, since no time passes otherwise.
+pub fn write_all(logs: &Arc<LogManager>) {
+    for dir in &logs.dirs {
+        dir.writer.hurry();
+        for mut writer in Writer::team(logs, dir).into_iter().take(1) {
+            writer.return_by_hand();
+            while writer.turn_by_hand() {}
+        }
+    }
+}
+
+impl Writer {
+    /// One whole turn; false where nothing was due.
+    pub fn turn_by_hand(&mut self) -> bool {
+        let mut turn = Turn::default();
+        self.dir.writer.take_now(&mut turn, &*self.dir) && self.carry_out_turn(&mut turn)
+    }
+
+    /// Begins to write what is due: nothing of it is in the files before [`Writer::return_by_hand`].
+    pub fn begin_by_hand(&mut self) {
+        let mut turn = Turn::default();
+        self.dir.writer.take_now(&mut turn, &*self.dir);
+        for (partition, extent) in extents(&mut turn) {
+            if let Some(job) = take_job(&partition, extent) {
+                self.dir.writer.begin_job(self.index);
+                self.dir.under_way.lock().push((partition, job));
+            }
+        }
+    }
+
+    /// Whether a write is under way.
+    pub fn is_under_way(&self) -> bool {
+        !self.dir.under_way.lock().is_empty()
+    }
+
+    /// What is under way returns, and is told.
+    pub fn return_by_hand(&mut self) {
+        let under_way = std::mem::take(&mut *self.dir.under_way.lock());
+        for (partition, job) in under_way {
+            self.carry_out(partition, job);
+        }
+        self.try_again();
+        self.deliver();
+    }
+
+    /// What is under way comes to the files, and nobody hears of it: the process dies meanwhile.
+    pub fn write_untold(&mut self) {
+        let under_way = std::mem::take(&mut *self.dir.under_way.lock());
+        for (_, mut job) in under_way {
+            // Whether it comes so far or not, nobody relies on it.
+            let _written_or_not = job.execute();
+        }
+    }
+}

@@ -1,0 +1,233 @@
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+
+use super::*;
+use pyrklog_base::waiting::eventually;
+
+/// Longer than any test.
+const LONG_MS: i64 = 3_600_000;
+
+/// More comes whenever somebody looks.
+#[derive(Default)]
+struct Growing {
+    bytes: AtomicUsize,
+    is_short: AtomicBool,
+}
+
+impl Backlog for Growing {
+    fn unwritten_bytes(&self) -> usize {
+        self.bytes.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::SeqCst)
+    }
+}
+
+/// So much, and no more comes.
+struct Resting(usize);
+
+impl Backlog for Resting {
+    fn unwritten_bytes(&self) -> usize {
+        self.0
+    }
+
+    fn is_short(&self) -> bool {
+        false
+    }
+}
+
+fn taken(queue: &WriterQueue<usize>, is_short: bool) -> (Vec<usize>, Vec<(usize, bool)>) {
+    let backlog = Growing::default();
+    backlog.is_short.store(is_short, Ordering::SeqCst);
+    taken_by(queue, &backlog)
+}
+
+fn taken_by(
+    queue: &WriterQueue<usize>,
+    backlog: &impl Backlog,
+) -> (Vec<usize>, Vec<(usize, bool)>) {
+    let mut turn = Turn::default();
+    // Nobody waits: the time to look again is now.
+    assert!(queue.take(&mut turn, Some(0), backlog));
+    (turn.now, turn.later)
+}
+
+fn whole(numbers: impl Iterator<Item = usize>) -> Vec<(usize, bool)> {
+    numbers.map(|number| (number, true)).collect()
+}
+
+#[test]
+fn what_is_due_comes_in_order_and_in_shares() {
+    let queue = WriterQueue::new(1, LONG_MS);
+    (0..SHARE + 3).for_each(|number| queue.push(number));
+    assert_eq!(taken(&queue, false).0, Vec::from_iter(0..SHARE));
+    assert_eq!(taken(&queue, false).0, Vec::from_iter(SHARE..SHARE + 3));
+    assert_eq!(taken(&queue, false), (vec![], vec![]));
+}
+
+#[test]
+fn nothing_of_later_is_due_before_its_time_but_all_that_was_there_when_somebody_hurries() {
+    let queue = WriterQueue::new(1, LONG_MS);
+    (0..3).for_each(|number| queue.push_later(number));
+    assert_eq!(taken(&queue, false).1, []);
+    queue.hurry();
+    assert_eq!(taken(&queue, false).1, whole(0..3));
+    queue.push_later(3);
+    assert_eq!(taken(&queue, false).1, [], "that came after the call");
+    (4..4 + SHARE + 2).for_each(|number| queue.push_later(number));
+    queue.hurry();
+    assert_eq!(taken(&queue, false).1, whole(3..3 + SHARE));
+    queue.push_later(100);
+    assert_eq!(taken(&queue, false).1, whole(3 + SHARE..6 + SHARE));
+}
+
+#[test]
+fn the_oldest_goes_while_room_is_short() {
+    let queue = WriterQueue::new(1, LONG_MS);
+    (0..SHARE + 2).for_each(|number| queue.push_later(number));
+    let (_, later) = taken(&queue, true);
+    assert_eq!(
+        later,
+        Vec::from_iter((0..SHARE).map(|number| (number, false)))
+    );
+    assert_eq!(taken(&queue, false).1, [], "there is room again");
+    assert_eq!(taken(&queue, true).1, [(SHARE, false), (SHARE + 1, false)]);
+}
+
+#[test]
+fn a_time_that_has_come_is_due_to_the_end_even_while_room_is_short() {
+    let queue = WriterQueue::new(1, 0);
+    queue.push_later(1);
+    assert_eq!(taken(&queue, true).1, [(1, true)]);
+}
+
+#[test]
+fn few_wait_less_and_many_longer() {
+    let queue: WriterQueue<usize> = WriterQueue::new(1, 500);
+    assert_eq!(queue.wait_ms(1), 100);
+    assert_eq!(queue.wait_ms(FEW + 1), 500);
+    assert_eq!(queue.wait_ms(MANY + 1), 1_000);
+    assert_eq!(queue.wait_ms(10 * MANY), 2_000);
+}
+
+/// Those that wait for more wait in vain when nothing comes any more.
+#[test]
+fn what_waits_is_due_once_nothing_has_come_for_a_while() {
+    let queue = WriterQueue::new(1, LONG_MS);
+    (0..FEW + 1).for_each(|number| queue.push_later(number));
+    let a_while_passes = || queue.inner.lock().seen_ms -= LONG_MS;
+    assert_eq!(taken_by(&queue, &Resting(7)).1, [], "it was just seen");
+    a_while_passes();
+    assert_eq!(taken_by(&queue, &Resting(8)).1, [], "more has come");
+    a_while_passes();
+    assert_eq!(taken_by(&queue, &Resting(8)).1, whole(0..SHARE));
+    queue.push_later(100);
+    let rest: Vec<_> = std::iter::from_fn(|| Some(taken_by(&queue, &Resting(0)).1))
+        .take_while(|later| !later.is_empty())
+        .flatten()
+        .collect();
+    assert_eq!(rest, whole(SHARE..FEW + 1), "what came since is not due");
+}
+
+#[test]
+fn the_others_help_with_what_is_more_than_a_share() {
+    let queue = WriterQueue::new(3, LONG_MS);
+    let done = AtomicUsize::new(0);
+    let helped = AtomicUsize::new(0);
+    let wait_for = |count: &AtomicUsize, least: usize| {
+        let is_enough = || count.load(Ordering::SeqCst) >= least;
+        eventually("enough of it", || is_enough().then_some(()));
+    };
+    thread::scope(|scope| {
+        for _ in 1..3 {
+            scope.spawn(|| {
+                let mut turn = Turn::default();
+                while queue.help(&mut turn, &Growing::default()) {
+                    let count = turn.now.drain(..).count();
+                    done.fetch_add(count, Ordering::SeqCst);
+                    helped.fetch_add(1, Ordering::SeqCst);
+                }
+                queue.leave();
+            });
+        }
+        scope.spawn(|| {
+            let mut turn = Turn::default();
+            while queue.take(&mut turn, None, &Growing::default()) {
+                // As at a slow file: the rest is done by others.
+                wait_for(&helped, 1);
+                done.fetch_add(turn.now.drain(..).count(), Ordering::SeqCst);
+            }
+            queue.leave();
+        });
+        (0..10 * SHARE).for_each(|number| queue.push(number));
+        wait_for(&done, 10 * SHARE);
+        queue.finish();
+    });
+    assert_eq!(queue.depth(), 0);
+    assert_eq!(queue.inner.lock().running, 0);
+}
+
+/// What comes while the first writer is kept goes to another, however little it is.
+#[test]
+fn nothing_waits_for_a_slow_turn_of_the_first() {
+    for call in ["push", "press", "hurry"] {
+        let queue = WriterQueue::new(2, LONG_MS);
+        queue.push(0);
+        assert_eq!(taken(&queue, false).0, [0]);
+        queue.inner.lock().turn_since_ms -= SLOW_MS + 1;
+        queue.push_later(1);
+        let backlog = Growing::default();
+        thread::scope(|scope| {
+            let helper = scope.spawn(|| {
+                let mut turn = Turn::default();
+                queue.help(&mut turn, &backlog);
+                (turn.now, turn.later)
+            });
+            let is_short = call == "press";
+            backlog.is_short.store(is_short, Ordering::SeqCst);
+            match call {
+                "push" => queue.push(2),
+                "press" => queue.press(),
+                _ => queue.hurry(),
+            }
+            let expected = match call {
+                "push" => (vec![2], vec![]),
+                "press" => (vec![], vec![(1, false)]),
+                _ => (vec![], vec![(1, true)]),
+            };
+            assert_eq!(helper.join().unwrap(), expected, "{call}");
+        });
+    }
+}
+
+#[test]
+fn at_the_end_all_is_taken_and_the_last_to_leave_is_told() {
+    let queue = WriterQueue::new(2, LONG_MS);
+    queue.push_later(1);
+    queue.push(2);
+    queue.finish();
+    let mut turn = Turn::default();
+    assert!(queue.help(&mut turn, &Growing::default()));
+    assert_eq!((turn.now, turn.later), (vec![2], vec![(1, true)]));
+    assert!(!queue.help(&mut Turn::default(), &Growing::default()));
+    assert!(!queue.leave());
+    assert!(!queue.take(&mut Turn::default(), None, &Growing::default()));
+    assert!(queue.leave());
+    queue.push(3);
+    queue.stop();
+    assert!(!queue.take(&mut Turn::default(), None, &Growing::default()));
+    assert!(queue.is_stopped());
+}
+
+#[test]
+fn a_job_that_takes_too_long_stands_still_whoever_has_it() {
+    let queue: WriterQueue<usize> = WriterQueue::new(2, LONG_MS);
+    queue.begin_job(1);
+    assert!(!queue.stands_still());
+    let long_ago_ms = mono_ms() - STANDS_STILL_MS - 1;
+    queue.at_job_since_ms[1].store(long_ago_ms, Ordering::Relaxed);
+    assert!(queue.stands_still());
+    queue.end_job(1);
+    assert!(!queue.stands_still());
+}
