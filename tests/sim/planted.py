@@ -1,7 +1,7 @@
 """Bugs that the simulation has to find: mistakes that others made, put into the real code.
 
-Those of the data plane are switches of the extension (``rust/dataplane/src/base/injected_faults.rs``), those of
-the control plane replace a function while a run lasts.
+Those of the data plane are switches of the extension (``rust/base/src/injected_faults.rs``), those
+of the control plane replace a function while a run lasts.
 """
 
 from __future__ import annotations

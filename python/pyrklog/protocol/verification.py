@@ -46,7 +46,7 @@ class ReplicaDigestResponse(Message):
 
     ``damaged_offset`` is where the first batch that is damaged begins, -1 for none; a broker that
     cannot find the next batch stops there. ``first`` has the first batch of the digest, if there
-    is one. The digest is described in rust/dataplane/src/storage/replica_digest.rs.
+    is one. The digest is described in rust/storage/src/replica_digest.rs.
     """
 
     error_code: Int16 = 0

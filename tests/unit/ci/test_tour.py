@@ -20,6 +20,6 @@ def test_what_the_tour_names_exists(file: str, function: str) -> None:
 @pytest.mark.parametrize("request_name", ["Produce", "Fetch"])
 def test_a_request_passes_few_files_of_the_data_plane(request_name: str) -> None:
     section = TOUR.split(f"\n## {request_name}\n")[1].split("\n## ")[0]
-    steps = [part for part in section.split("\n\n") if re.match(r"\d+\. ", part)]
+    steps = [part for part in section.split("\n\n") if re.match(r"\d+\. ", part.strip())]
     files = set(re.findall(r"`(rust/(?!log/)[\w/]+\.rs)", "".join(steps)))
     assert 8 <= len(files) <= FILES_OF_A_REQUEST_MAX, sorted(files)

@@ -21,7 +21,7 @@ def log_of(sizes: Sequence[int], epoch: int = 0) -> list[Batch]:
 
 
 class Replicas:
-    """Brokers that digest as rust/dataplane/src/storage/replica_digest.rs does, a few batches at a time."""
+    """Brokers that digest as rust/storage/src/replica_digest.rs does, a few batches at a time."""
 
     def __init__(self, logs: Mapping[int, Log], damaged: Mapping[int, int] | None = None) -> None:
         """``damaged``: where a broker's log cannot be followed any more."""
