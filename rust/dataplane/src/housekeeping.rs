@@ -7,25 +7,25 @@ use parking_lot::Mutex;
 use pyrklog_log::ReadError;
 use pyrklog_wire::ErrorCode;
 
-use crate::shared::Shared;
 use pyrklog_base::ids::TicketId;
 use pyrklog_control::api::{Event, LogDirDescription, TicketOutcome};
+use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir::LogDirState;
 use pyrklog_storage::log_loader::{Command, with};
 
 /// Moves log start offsets at once; the files follow behind.
-pub fn delete_records(shared: &Arc<Shared>, targets: &[(String, i32, i64)]) -> TicketId {
-    let id = shared.tickets.next();
+pub fn delete_records(services: &Arc<Services>, targets: &[(String, i32, i64)]) -> TicketId {
+    let id = services.tickets.next();
     let results = targets
         .iter()
         .map(|(topic, partition, offset)| {
-            match delete_records_of(shared, topic, *partition, *offset) {
+            match delete_records_of(services, topic, *partition, *offset) {
                 Ok(low_watermark) => (ErrorCode::NONE.0, low_watermark),
                 Err(error) => (error.0, -1),
             }
         })
         .collect();
-    shared.events.push(Event::Ticket {
+    services.events.push(Event::Ticket {
         id,
         outcome: TicketOutcome::DeleteRecords(results),
     });
@@ -33,13 +33,13 @@ pub fn delete_records(shared: &Arc<Shared>, targets: &[(String, i32, i64)]) -> T
 }
 
 fn delete_records_of(
-    shared: &Shared,
+    services: &Services,
     topic: &str,
     partition: i32,
     offset: i64,
 ) -> Result<i64, ErrorCode> {
-    let Some(partition) = shared.registry.partition(topic, partition) else {
-        let is_known = shared.image.load().partition(topic, partition).is_some();
+    let Some(partition) = services.registry.partition(topic, partition) else {
+        let is_known = services.image.load().partition(topic, partition).is_some();
         return Err(if is_known {
             ErrorCode::NOT_LEADER_OR_FOLLOWER
         } else {
@@ -59,71 +59,74 @@ fn delete_records_of(
         ReadError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
         _ => ErrorCode::KAFKA_STORAGE_ERROR,
     })?;
-    let mut outbox = shared.outbox();
+    let mut outbox = services.outbox();
     // A fetch below the new start is answered with its error now.
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(&*shared.logs);
+    outbox.deliver(&*services.logs);
     partition.dir.syncer.log_start_moved();
     Ok(log_start_offset)
 }
 
 /// Writes down that the cluster was told how the directories had been left. As long as a directory
 /// cannot write it, its next life says the same once more.
-pub fn registered(shared: &Arc<Shared>) {
-    let unwritten = shared.dirs.iter().filter(|dir| dir.files.is_unregistered());
+pub fn registered(services: &Arc<Services>) {
+    let unwritten = services
+        .dirs
+        .iter()
+        .filter(|dir| dir.files.is_unregistered());
     let commands: Vec<Command> = unwritten
         .map(|dir| Command {
             key: (Arc::from("registered"), dir.index as i32),
             dir: dir.index,
-            run: with(shared, {
+            run: with(services, {
                 let dir = Arc::clone(dir);
-                move |shared: &Arc<Shared>| {
+                move |services: &Arc<Services>| {
                     if let Err(error) = dir.files.registered() {
                         let fields = vec![
                             ("log_dir", dir.path().display().to_string()),
                             ("reason", format!("writing down the registration: {error}")),
                         ];
-                        shared.events.notice("log_dir_note", "warning", fields);
+                        services.events.notice("log_dir_note", "warning", fields);
                     }
                 }
             }),
         })
         .collect();
     if !commands.is_empty() {
-        shared.loader.submit(commands);
+        services.loader.submit(commands);
     }
 }
 
 /// Gathers sizes on loader threads: asking for a volume's space may wait for the disk.
-pub fn describe_log_dirs(shared: &Arc<Shared>) -> TicketId {
-    let id = shared.tickets.next();
+pub fn describe_log_dirs(services: &Arc<Services>) -> TicketId {
+    let id = services.tickets.next();
     let described: Arc<Mutex<Vec<LogDirDescription>>> = Arc::default();
-    let commands = (0..shared.dirs.len()).map(|index| {
+    let commands = (0..services.dirs.len()).map(|index| {
         let described = Arc::clone(&described);
         Command {
             key: (Arc::from("describe log dirs"), index as i32),
             dir: index,
-            run: with(shared, move |shared| {
-                let own = describe(shared, &shared.dirs[index]);
+            run: with(services, move |services| {
+                let own = describe(services, &services.dirs[index]);
                 let mut described = described.lock();
                 described.push(own);
-                if described.len() == shared.dirs.len() {
-                    tell_of_dirs(shared, id, std::mem::take(&mut *described));
+                if described.len() == services.dirs.len() {
+                    tell_of_dirs(services, id, std::mem::take(&mut *described));
                 }
             }),
         }
     });
-    shared.loader.submit(commands);
+    services.loader.submit(commands);
     id
 }
 
 /// In the order of `log.dirs`, with those behind that cannot be used.
-fn tell_of_dirs(shared: &Shared, id: TicketId, mut described: Vec<LogDirDescription>) {
-    let index_of = |path: &Path| shared.dirs.iter().position(|dir| dir.path() == path);
+fn tell_of_dirs(services: &Services, id: TicketId, mut described: Vec<LogDirDescription>) {
+    let index_of = |path: &Path| services.dirs.iter().position(|dir| dir.path() == path);
     described.sort_by_key(|dir| index_of(&dir.path));
-    described.extend(shared.unusable_dirs.iter().map(|(path, _)| failed(path)));
-    shared.events.push(Event::Ticket {
+    described.extend(services.unusable_dirs.iter().map(|(path, _)| failed(path)));
+    services.events.push(Event::Ticket {
         id,
         outcome: TicketOutcome::LogDirs(described),
     });
@@ -139,12 +142,12 @@ fn failed(path: &Path) -> LogDirDescription {
     }
 }
 
-fn describe(shared: &Shared, dir: &Arc<LogDirState>) -> LogDirDescription {
+fn describe(services: &Services, dir: &Arc<LogDirState>) -> LogDirDescription {
     if dir.has_failed() {
         return failed(dir.path());
     }
     let mut partitions = Vec::new();
-    for partition in shared.registry.load().partitions() {
+    for partition in services.registry.load().partitions() {
         if !Arc::ptr_eq(&partition.dir, dir) {
             continue;
         }

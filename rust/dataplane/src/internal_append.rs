@@ -10,13 +10,13 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::Compression;
 use pyrklog_wire::builder::{BatchBuilder, HeaderToWrite};
 
-use crate::shared::Shared;
 use pyrklog_base::clock::Now;
 use pyrklog_base::ids::TicketId;
 use pyrklog_control::api::{InternalAppend, NewRecord};
 use pyrklog_control::commit_batch::CommitBatch;
 use pyrklog_control::offset_commit::OffsetCommit;
 use pyrklog_replica::internal_waiters::{AppendWaiter, Done};
+use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir::Partition;
 
 /// The rules for a batch are those of the newest Produce request, with every codec allowed.
@@ -30,47 +30,47 @@ const HEADER_OVERHEAD_BYTES_MAX: usize = 10;
 
 /// See [`crate::DataPlane::append_internal`].
 pub fn append_internal<'r>(
-    shared: &Arc<Shared>,
+    services: &Arc<Services>,
     append: &InternalAppend<'_>,
     records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
 ) -> TicketId {
-    let ticket = shared.tickets.next();
-    append_for(shared, append, records, &Done::Ticket(ticket));
+    let ticket = services.tickets.next();
+    append_for(services, append, records, &Done::Ticket(ticket));
     ticket
 }
 
 /// See [`crate::DataPlane::append_commits`].
 pub fn append_commits(
-    shared: &Arc<Shared>,
+    services: &Arc<Services>,
     append: &InternalAppend<'_>,
     commits: Vec<Arc<OffsetCommit>>,
 ) -> Arc<CommitBatch> {
-    let channel = Arc::clone(&shared.channel);
+    let channel = Arc::clone(&services.channel);
     let batch = Arc::new(CommitBatch::new(commits, append.timestamp_ms, channel));
     let records = batch.records();
     let done = Done::Commits(Arc::clone(&batch));
-    append_for(shared, append, records.iter(), &done);
+    append_for(services, append, records.iter(), &done);
     if !batch.is_answered() {
-        let mut outbox = shared.outbox();
+        let mut outbox = services.outbox();
         batch.park(&mut outbox);
-        outbox.deliver(&*shared.logs);
+        outbox.deliver(&*services.logs);
     }
     batch
 }
 
 fn append_for<'r>(
-    shared: &Arc<Shared>,
+    services: &Arc<Services>,
     append: &InternalAppend<'_>,
     records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
     done: &Done,
 ) {
-    match enter(shared, append, records, done) {
-        Ok(bytes) => shared.statistics.internal.appended(bytes),
+    match enter(services, append, records, done) {
+        Ok(bytes) => services.statistics.internal.appended(bytes),
         Err(error) => {
-            shared.statistics.internal.refused();
-            let mut outbox = shared.outbox();
+            services.statistics.internal.refused();
+            let mut outbox = services.outbox();
             done.tell(error, -1, &mut outbox);
-            outbox.deliver(&*shared.logs);
+            outbox.deliver(&*services.logs);
         }
     }
 }
@@ -78,12 +78,12 @@ fn append_for<'r>(
 /// Builds and validates outside the partition's mutex, appends under it and leaves a waiter there.
 /// The bytes appended.
 fn enter<'r>(
-    shared: &Arc<Shared>,
+    services: &Arc<Services>,
     append: &InternalAppend<'_>,
     records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
     done: &Done,
 ) -> Result<usize, ErrorCode> {
-    let partition = shared
+    let partition = services
         .registry
         .partition(append.topic, append.partition)
         .ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
@@ -100,7 +100,7 @@ fn enter<'r>(
     let validated = validate_produce(&mut batch, &rules, now_ms).map_err(|error| error.code)?;
     let mut batch = validated.rewritten.unwrap_or(batch);
     append_locked(
-        shared,
+        services,
         &partition,
         &mut batch,
         &validated.info,
@@ -152,7 +152,7 @@ fn build<'r>(
 }
 
 fn append_locked(
-    shared: &Shared,
+    services: &Services,
     partition: &Arc<Partition>,
     batch: &mut [u8],
     info: &BatchInfo,
@@ -179,9 +179,9 @@ fn append_locked(
         base_offset: appended.base_offset,
         end_offset: appended.last_offset + 1,
     });
-    let mut outbox = shared.outbox();
+    let mut outbox = services.outbox();
     state.appended(&appended, &*partition.dir, &mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(&*shared.logs);
+    outbox.deliver(&*services.logs);
     Ok(appended.appended_bytes)
 }

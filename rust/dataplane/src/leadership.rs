@@ -13,7 +13,7 @@ use pyrklog_wire::ErrorCode;
 
 use crate::follower::mailbox::Fetchers;
 use crate::follower::truncation::{lower_high_watermark_row, to_high_watermark, write_cut};
-use crate::shared::Shared;
+use crate::replica_manager::ReplicaManager;
 use crate::stopping;
 use pyrklog_base::clock::{Now, mono_ms};
 use pyrklog_base::ids::TicketId;
@@ -41,7 +41,7 @@ struct Order {
 }
 
 /// Makes this broker the leader; see [`crate::DataPlane::become_leaders`].
-pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId {
+pub fn become_leaders(replicas: &Arc<ReplicaManager>, specs: Vec<LeaderSpec>) -> TicketId {
     let order = |spec: LeaderSpec| Order {
         topic: spec.topic,
         partition: spec.partition,
@@ -52,11 +52,11 @@ pub fn become_leaders(shared: &Arc<Shared>, specs: Vec<LeaderSpec>) -> TicketId 
         is_new: spec.is_new,
         is_held: spec.is_held,
     };
-    carry_out(shared, specs.into_iter().map(order).collect())
+    carry_out(replicas, specs.into_iter().map(order).collect())
 }
 
 /// Makes this broker follow others; see [`crate::DataPlane::become_followers`].
-pub fn become_followers(shared: &Arc<Shared>, specs: Vec<FollowerSpec>) -> TicketId {
+pub fn become_followers(replicas: &Arc<ReplicaManager>, specs: Vec<FollowerSpec>) -> TicketId {
     let order = |spec: FollowerSpec| Order {
         topic: spec.topic,
         partition: spec.partition,
@@ -67,30 +67,30 @@ pub fn become_followers(shared: &Arc<Shared>, specs: Vec<FollowerSpec>) -> Ticke
         is_new: spec.is_new,
         is_held: false,
     };
-    carry_out(shared, specs.into_iter().map(order).collect())
+    carry_out(replicas, specs.into_iter().map(order).collect())
 }
 
-fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
-    let ticket = shared.tickets.next();
-    let image = shared.image.load_full();
-    let held = shared.registry.load();
+fn carry_out(replicas: &Arc<ReplicaManager>, orders: Vec<Order>) -> TicketId {
+    let ticket = replicas.tickets.next();
+    let image = replicas.image.load_full();
+    let held = replicas.registry.load();
     let now_ms = mono_ms();
     let mut codes = vec![0; orders.len()];
     let mut fresh = Fresh::default();
     let mut due: Vec<(usize, Arc<Partition>)> = Vec::new();
     for (index, order) in orders.iter().enumerate() {
-        match take_up(shared, &image, &held, &mut fresh, order, now_ms) {
+        match take_up(replicas, &image, &held, &mut fresh, order, now_ms) {
             Ok(partition) => due.push((index, partition)),
             Err(error) => codes[index] = error.0,
         }
     }
     if !fresh.partitions.is_empty() {
-        let replaced = shared.registry.put(fresh.partitions.into_values());
-        stopping::close_replaced(shared, replaced);
+        let replaced = replicas.registry.put(fresh.partitions.into_values());
+        stopping::close_replaced(replicas, replaced);
     }
     let gathering = Gathering::new(ticket, codes, due.len());
     if due.is_empty() {
-        gathering.complete(&shared.events);
+        gathering.complete(&replicas.events);
         return ticket;
     }
     let commands = due.into_iter().map(|(index, partition)| {
@@ -98,17 +98,17 @@ fn carry_out(shared: &Arc<Shared>, orders: Vec<Order>) -> TicketId {
         Command {
             key: (Arc::clone(&partition.topic.name), partition.index),
             dir: partition.dir.index,
-            run: with(shared, move |shared| {
-                let code = load(shared, &partition);
+            run: with(replicas, move |replicas| {
+                let code = load(replicas, &partition);
                 if is_injected(Fault::TruncateToHighWatermark) {
-                    to_high_watermark(&shared.logs, &partition);
+                    to_high_watermark(&replicas.logs, &partition);
                 }
-                Arc::clone(&shared.fetchers).follow(&partition);
-                gathering.done(&shared.events, index, code.0);
+                Arc::clone(&replicas.fetchers).follow(&partition);
+                gathering.done(&replicas.events, index, code.0);
             }),
         }
     });
-    shared.loader.submit(commands);
+    replicas.loader.submit(commands);
     ticket
 }
 
@@ -121,7 +121,7 @@ struct Fresh {
 
 /// Finds or makes the partition and notes the decision.
 fn take_up(
-    shared: &Arc<Shared>,
+    replicas: &Arc<ReplicaManager>,
     image: &Image,
     held: &HostedPartitions,
     fresh: &mut Fresh,
@@ -142,15 +142,15 @@ fn take_up(
     let partition = match known {
         Some(partition) => Arc::clone(partition),
         None => {
-            let dir = choose_dir(shared, order)?;
+            let dir = choose_dir(replicas, order)?;
             let topic = topic_of(held, fresh, wanted);
-            let node_id = shared.config.node_id;
+            let node_id = replicas.config.node_id;
             let partition = Arc::new(Partition::new(topic, order.partition, dir, node_id));
             fresh.partitions.insert(key, Arc::clone(&partition));
             partition
         }
     };
-    let mut outbox = shared.outbox();
+    let mut outbox = replicas.outbox();
     let mut state = partition.lock();
     let decision = LeaderAndIsr {
         leader: order.leader,
@@ -169,7 +169,7 @@ fn take_up(
     state.release(usize::MAX, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(&*shared.logs);
+    outbox.deliver(&*replicas.logs);
     Ok(partition)
 }
 
@@ -183,38 +183,38 @@ fn topic_of(held: &HostedPartitions, fresh: &mut Fresh, wanted: &TopicState) -> 
     }
 }
 
-fn choose_dir(shared: &Shared, order: &Order) -> Result<Arc<LogDirState>, ErrorCode> {
-    if let Some(index) = shared.placement.dir_of(&order.topic, order.partition) {
-        return Ok(Arc::clone(&shared.dirs[index]));
+fn choose_dir(replicas: &ReplicaManager, order: &Order) -> Result<Arc<LogDirState>, ErrorCode> {
+    if let Some(index) = replicas.placement.dir_of(&order.topic, order.partition) {
+        return Ok(Arc::clone(&replicas.dirs[index]));
     }
-    if !order.is_new && shared.has_failed_dir() {
+    if !order.is_new && replicas.has_failed_dir() {
         // It may lie in the directory that cannot be read: an empty one beside it would be worse.
         return Err(ErrorCode::KAFKA_STORAGE_ERROR);
     }
-    let chosen = shared
+    let chosen = replicas
         .placement
-        .choose(&order.topic, order.partition, &shared.dirs);
+        .choose(&order.topic, order.partition, &replicas.dirs);
     chosen.cloned().ok_or(ErrorCode::KAFKA_STORAGE_ERROR)
 }
 
 /// Opens the log if that is still to be done; the answer is the partition's state.
-fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
+fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> ErrorCode {
     let state = partition.lock();
     if state.role != Role::Loading {
         drop(state);
         return outcome(partition);
     }
     if state.log.is_some() {
-        finish_transition(shared, partition, state);
+        finish_transition(replicas, partition, state);
         return outcome(partition);
     }
     drop(state);
     let (topic, index, dir) = (&partition.topic, partition.index, &partition.dir);
-    if let Err(error) = stopping::close_before(shared, partition) {
-        if shared.is_ending() {
+    if let Err(error) = stopping::close_before(replicas, partition) {
+        if replicas.is_ending() {
             return ErrorCode::NOT_LEADER_OR_FOLLOWER;
         }
-        return refuse(shared, partition, OpenError::Io(error));
+        return refuse(replicas, partition, OpenError::Io(error));
     }
     if partition.lock().role != Role::Loading {
         // Stopped meanwhile, when the earlier one was still noted in its place.
@@ -231,26 +231,26 @@ fn load(shared: &Arc<Shared>, partition: &Arc<Partition>) -> ErrorCode {
         config,
         state: dir.files.open_state(&topic.name, index),
         now_ms: Now::read().wall_ms,
-        producer_id_expiration_ms: shared.config.producer_id_expiration_ms,
+        producer_id_expiration_ms: replicas.config.producer_id_expiration_ms,
     });
     match opened {
         Ok((log, report)) => {
-            shared.placement.opened(&topic.name, index, topic.id);
-            report_opening(shared, partition, &report);
+            replicas.placement.opened(&topic.name, index, topic.id);
+            report_opening(replicas, partition, &report);
             if report.checkpoint_is_stale {
-                write_cut(&shared.logs, partition, CutLog::of(&log));
+                write_cut(&replicas.logs, partition, CutLog::of(&log));
             }
-            lower_high_watermark_row(&shared.logs, partition, log.log_end_offset());
-            serve(shared, partition, log);
+            lower_high_watermark_row(&replicas.logs, partition, log.log_end_offset());
+            serve(replicas, partition, log);
             dir.syncer.high_watermark_moved();
             outcome(partition)
         }
-        Err(error) => refuse(shared, partition, error),
+        Err(error) => refuse(replicas, partition, error),
     }
 }
 
 /// Opens logs for which there was no space.
-pub fn load_again(shared: &Arc<Shared>, partitions: Vec<Arc<Partition>>) {
+pub fn load_again(replicas: &Arc<ReplicaManager>, partitions: Vec<Arc<Partition>>) {
     let is_wanted = |partition: &Arc<Partition>| {
         let mut state = partition.lock();
         let is_wanted = state.role == Role::Offline && state.log.is_none();
@@ -266,12 +266,12 @@ pub fn load_again(shared: &Arc<Shared>, partitions: Vec<Arc<Partition>>) {
         .map(|partition| Command {
             key: (Arc::clone(&partition.topic.name), partition.index),
             dir: partition.dir.index,
-            run: with(shared, move |shared| {
-                load(shared, &partition);
-                Arc::clone(&shared.fetchers).follow(&partition);
+            run: with(replicas, move |replicas| {
+                load(replicas, &partition);
+                Arc::clone(&replicas.fetchers).follow(&partition);
             }),
         });
-    shared.loader.submit(commands);
+    replicas.loader.submit(commands);
 }
 
 fn outcome(partition: &Partition) -> ErrorCode {
@@ -285,23 +285,23 @@ fn outcome(partition: &Partition) -> ErrorCode {
     }
 }
 
-fn serve(shared: &Shared, partition: &Arc<Partition>, mut log: Log) {
+fn serve(replicas: &ReplicaManager, partition: &Arc<Partition>, mut log: Log) {
     // The options may have changed while the log was being opened.
     log.set_config(Arc::clone(&partition.topic.settings().log));
     let mut state = partition.lock();
     // What was found in the block cache is still to be written.
     state.log = Some(log);
     state.count_unwritten(&*partition.dir);
-    finish_transition(shared, partition, state);
+    finish_transition(replicas, partition, state);
 }
 
 /// The log is there: what was decided last takes effect.
 fn finish_transition(
-    shared: &Shared,
+    replicas: &ReplicaManager,
     partition: &Arc<Partition>,
     mut state: MutexGuard<'_, PartitionState>,
 ) {
-    let mut outbox = shared.outbox();
+    let mut outbox = replicas.outbox();
     match state.role {
         Role::Loading if !partition.dir.has_failed() => state.finish_transition(),
         Role::Loading => state.role = Role::Offline,
@@ -310,10 +310,10 @@ fn finish_transition(
     }
     state.release(usize::MAX, &mut outbox);
     partition.unlock_and_write(state);
-    outbox.deliver(&*shared.logs);
+    outbox.deliver(&*replicas.logs);
 }
 
-fn refuse(shared: &Shared, partition: &Arc<Partition>, error: OpenError) -> ErrorCode {
+fn refuse(replicas: &ReplicaManager, partition: &Arc<Partition>, error: OpenError) -> ErrorCode {
     let reason = format!(
         "opening {}-{}: {error}",
         partition.topic.name, partition.index
@@ -321,7 +321,7 @@ fn refuse(shared: &Shared, partition: &Arc<Partition>, error: OpenError) -> Erro
     let code = match &error {
         OpenError::TopicIdMismatch { .. } => ErrorCode::INCONSISTENT_TOPIC_ID,
         OpenError::Io(_) if !error.may_pass() => {
-            shared.fail_dir(&partition.dir, reason.clone());
+            replicas.fail_dir(&partition.dir, reason.clone());
             ErrorCode::KAFKA_STORAGE_ERROR
         }
         _ => ErrorCode::KAFKA_STORAGE_ERROR,
@@ -334,11 +334,11 @@ fn refuse(shared: &Shared, partition: &Arc<Partition>, error: OpenError) -> Erro
     drop(state);
     if error.may_pass() {
         // For the control plane it is led; clients are told to try again.
-        shared.disk_full(&partition.dir, reason.clone());
+        replicas.disk_full(&partition.dir, reason.clone());
         partition.dir.wait_for_space(Arc::clone(partition));
         let fields = vec![("reason", reason)];
         let notice = "log_waits_for_space";
-        shared.events.notice(notice, "warning", fields);
+        replicas.events.notice(notice, "warning", fields);
         return ErrorCode::NONE;
     }
     let fields = vec![
@@ -346,11 +346,11 @@ fn refuse(shared: &Shared, partition: &Arc<Partition>, error: OpenError) -> Erro
         ("partition", partition.index.to_string()),
         ("reason", reason),
     ];
-    shared.events.notice("partition_offline", "error", fields);
+    replicas.events.notice("partition_offline", "error", fields);
     code
 }
 
-fn report_opening(shared: &Shared, partition: &Partition, report: &OpenReport) {
+fn report_opening(replicas: &ReplicaManager, partition: &Partition, report: &OpenReport) {
     if report.recovered_segments == 0 && report.notes.is_empty() {
         return;
     }
@@ -368,10 +368,10 @@ fn report_opening(shared: &Shared, partition: &Partition, report: &OpenReport) {
     } else {
         "info"
     };
-    shared.events.notice("log_recovered", level, fields);
+    replicas.events.notice("log_recovered", level, fields);
 }
 
-impl SpaceListener for Shared {
+impl SpaceListener for ReplicaManager {
     fn open_logs(self: Arc<Self>, partitions: Vec<Arc<Partition>>) {
         load_again(&self, partitions);
     }

@@ -18,7 +18,8 @@ use pyrklog_log::disk::{Disk, RealDisk};
 use pyrklog_log::{Left, LogDirError};
 
 use crate::net::listeners::Listener;
-use crate::shared::Shared;
+use crate::net::network::Network;
+use crate::replica_manager::ReplicaManager;
 use crate::threads::Threads;
 use crate::{housekeeping, internal_append, leadership, report, shutdown, stopping};
 use pyrklog_base::clock::mono_ms;
@@ -68,7 +69,8 @@ pub struct Closed;
 /// acknowledged is in the files, nothing is synced or marked clean.
 #[derive(Debug)]
 pub struct DataPlane {
-    shared: Arc<Shared>,
+    network: Arc<Network>,
+    replicas: Arc<ReplicaManager>,
     threads: Arc<Threads>,
     /// Commands change state one at a time; set once the plane ends.
     is_closed: Mutex<bool>,
@@ -129,7 +131,7 @@ impl DataPlane {
             let reasons: Vec<String> = unusable.into_iter().map(|(_, reason)| reason).collect();
             return Err(OpenError::NoLogDir(reasons.join("; ")));
         }
-        let shared = Arc::new(Shared::new(
+        let network = Arc::new(Network::new(
             config,
             LogDirs {
                 usable: dirs,
@@ -137,48 +139,56 @@ impl DataPlane {
                 placement,
             },
         )?);
-        let listener: Weak<Shared> = Arc::downgrade(&shared);
-        shared.logs.set_space_listener(listener);
-        opening::tell_of_opening(&shared.logs);
+        let replicas = Arc::new(ReplicaManager::new(&network.services));
+        let listener: Weak<ReplicaManager> = Arc::downgrade(&replicas);
+        network.logs.set_space_listener(listener);
+        opening::tell_of_opening(&network.logs);
         for (path, (level, reason)) in cache_notes {
             let log_dir = path.display().to_string();
             let fields = vec![("log_dir", log_dir), ("reason", reason)];
-            shared.events.notice("block_cache", level, fields);
+            network.events.notice("block_cache", level, fields);
         }
         Ok(DataPlane {
-            shared,
+            network,
+            replicas,
             threads: Arc::default(),
             is_closed: Mutex::new(false),
             ending: Mutex::new(None),
         })
     }
 
-    /// What it is made of.
+    /// Its connections, and what they are served from.
     #[cfg(any(test, feature = "sim"))]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(crate) fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    /// Its partitions, and who follows.
+    #[cfg(feature = "sim")]
+    pub(crate) fn replicas(&self) -> &Arc<ReplicaManager> {
+        &self.replicas
     }
 
     /// Calls `hook` on each network thread; before the first [`DataPlane::listen`].
     #[cfg(feature = "testing")]
     pub fn set_network_hook(&self, hook: crate::testing::NetworkHook) {
-        self.shared.hook.set(hook);
+        self.network.hook.set(hook);
     }
 
     /// From now on connections move between the network threads as often as they can.
     #[cfg(feature = "testing")]
     pub fn be_restless(&self) {
-        self.shared.hook.be_restless();
+        self.network.hook.be_restless();
     }
 
     /// What the folders hold, in order of topic and partition.
     pub fn found_partitions(&self) -> Vec<FoundPartition> {
-        self.shared.placement.list(&self.shared.dirs)
+        self.network.placement.list(&self.network.dirs)
     }
 
     /// How each usable log directory was left when the broker was registered last.
     pub fn pasts(&self) -> Vec<Left> {
-        self.shared
+        self.network
             .dirs
             .iter()
             .map(|dir| dir.files.left())
@@ -205,14 +215,14 @@ impl DataPlane {
         socket.set_nonblocking(true)?;
         rustix::net::listen(&socket, LISTEN_BACKLOG)?;
         let port = socket.local_addr()?.port();
-        self.threads.start_storage(&self.shared)?;
-        self.threads.start_network(&self.shared)?;
-        self.shared.listeners.add(Listener {
+        self.threads.start_storage(&self.network)?;
+        self.threads.start_network(&self.network)?;
+        self.network.listeners.add(Listener {
             name: Arc::from(listener),
             socket: OwnedFd::from(socket),
             for_brokers,
         });
-        self.shared.limits.wake();
+        self.network.limits.wake();
         Ok(port)
     }
 
@@ -227,10 +237,10 @@ impl DataPlane {
             .iter()
             .map(|topic| topic.name.clone())
             .collect();
-        let image = Arc::new(self.shared.image.load().apply(delta)?);
-        self.shared.image.store(Arc::clone(&image));
-        self.shared.unreachable_leaders.keep_known(&image);
-        let held = self.shared.registry.load();
+        let image = Arc::new(self.network.image.load().apply(delta)?);
+        self.network.image.store(Arc::clone(&image));
+        self.network.unreachable_leaders.keep_known(&image);
+        let held = self.network.registry.load();
         for name in &changed {
             let (Some(held), Some(topic)) = (held.topic(name), image.topic(name)) else {
                 continue;
@@ -259,7 +269,7 @@ impl DataPlane {
     /// The plane was shut down.
     pub fn become_leaders(&self, specs: Vec<LeaderSpec>) -> Result<TicketId, Closed> {
         let closed = self.open_for_commands()?;
-        let ticket = leadership::become_leaders(&self.shared, specs);
+        let ticket = leadership::become_leaders(&self.replicas, specs);
         drop(closed);
         Ok(ticket)
     }
@@ -272,7 +282,7 @@ impl DataPlane {
     /// The plane was shut down.
     pub fn become_followers(&self, specs: Vec<FollowerSpec>) -> Result<TicketId, Closed> {
         let closed = self.open_for_commands()?;
-        let ticket = leadership::become_followers(&self.shared, specs);
+        let ticket = leadership::become_followers(&self.replicas, specs);
         drop(closed);
         Ok(ticket)
     }
@@ -290,17 +300,17 @@ impl DataPlane {
         isr: &[i32],
         is_held: bool,
     ) -> bool {
-        let Some(partition) = self.shared.registry.partition(topic, partition) else {
+        let Some(partition) = self.network.registry.partition(topic, partition) else {
             return false;
         };
-        let mut outbox = self.shared.outbox();
+        let mut outbox = self.network.outbox();
         let mut state = partition.lock();
         let is_set = state.set_isr(leader_epoch, members, isr, is_held);
         if is_set && state.release(usize::MAX, &mut outbox) {
             partition.dir.syncer.high_watermark_moved();
         }
         drop(state);
-        outbox.deliver(&*self.shared.logs);
+        outbox.deliver(&*self.network.logs);
         is_set
     }
 
@@ -308,7 +318,7 @@ impl DataPlane {
     /// (`replica.lag.time.max.ms`), of all partitions that this broker leads.
     pub fn lagging_followers(&self, max_lag_ms: i64) -> Vec<Behind> {
         let now_ms = mono_ms();
-        let held = self.shared.registry.load();
+        let held = self.network.registry.load();
         let behind = |partition: &Arc<Partition>| {
             let state = partition.lock();
             let brokers = state.behind(now_ms, max_lag_ms);
@@ -326,14 +336,17 @@ impl DataPlane {
     /// throttled (KIP-73); `None`: as fast as it goes, which is so at first.
     pub fn set_replication_rates(&self, leader_bytes: Option<u64>, follower_bytes: Option<u64>) {
         let now_ms = mono_ms();
-        self.shared.quotas.leader.set_rate(leader_bytes, now_ms);
-        self.shared.quotas.follower.set_rate(follower_bytes, now_ms);
+        self.network.quotas.leader.set_rate(leader_bytes, now_ms);
+        self.network
+            .quotas
+            .follower
+            .set_rate(follower_bytes, now_ms);
     }
 
     /// This broker is registered under this epoch, and the cluster knows [`DataPlane::pasts`].
     pub fn set_broker_epoch(&self, epoch: i64) {
-        self.shared.broker_epoch.store(epoch, Ordering::Relaxed);
-        housekeeping::registered(&self.shared);
+        self.network.broker_epoch.store(epoch, Ordering::Relaxed);
+        housekeeping::registered(&self.network.services);
     }
 
     /// Stops serving these partitions; with `delete`, removes them. Completes as
@@ -343,7 +356,7 @@ impl DataPlane {
     /// The plane was shut down.
     pub fn stop_partitions(&self, specs: Vec<StopSpec>) -> Result<TicketId, Closed> {
         let closed = self.open_for_commands()?;
-        let ticket = stopping::stop_partitions(&self.shared, specs);
+        let ticket = stopping::stop_partitions(&self.replicas, specs);
         drop(closed);
         Ok(ticket)
     }
@@ -355,7 +368,7 @@ impl DataPlane {
     /// The plane was shut down.
     pub fn delete_records(&self, targets: Vec<(String, i32, i64)>) -> Result<TicketId, Closed> {
         let closed = self.open_for_commands()?;
-        let ticket = housekeeping::delete_records(&self.shared, &targets);
+        let ticket = housekeeping::delete_records(&self.network.services, &targets);
         drop(closed);
         Ok(ticket)
     }
@@ -366,7 +379,7 @@ impl DataPlane {
     /// The plane was shut down.
     pub fn describe_log_dirs(&self) -> Result<TicketId, Closed> {
         let closed = self.open_for_commands()?;
-        let ticket = housekeeping::describe_log_dirs(&self.shared);
+        let ticket = housekeeping::describe_log_dirs(&self.network.services);
         drop(closed);
         Ok(ticket)
     }
@@ -395,7 +408,7 @@ impl DataPlane {
         records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
     ) -> Result<TicketId, Closed> {
         let closed = self.open_for_commands()?;
-        let ticket = internal_append::append_internal(&self.shared, append, records);
+        let ticket = internal_append::append_internal(&self.network.services, append, records);
         drop(closed);
         Ok(ticket)
     }
@@ -413,16 +426,16 @@ impl DataPlane {
         commits: Vec<Arc<OffsetCommit>>,
     ) -> Result<Arc<CommitBatch>, Closed> {
         let closed = self.open_for_commands()?;
-        let batch = internal_append::append_commits(&self.shared, append, commits);
+        let batch = internal_append::append_commits(&self.network.services, append, commits);
         drop(closed);
         Ok(batch)
     }
 
     /// Tells the clients of commits that are not answered yet REQUEST_TIMED_OUT.
     pub fn time_out_commits(&self, batch: &CommitBatch) {
-        let mut outbox = self.shared.outbox();
+        let mut outbox = self.network.outbox();
         batch.time_out(&mut outbox);
-        outbox.deliver(&*self.shared.logs);
+        outbox.deliver(&*self.network.logs);
     }
 
     /// Reads whole batches of a partition of an internal topic, from the one that holds `offset`
@@ -443,18 +456,20 @@ impl DataPlane {
         max_bytes: usize,
     ) -> Result<TicketId, Closed> {
         let closed = self.open_for_commands()?;
-        if let Err(error) = self.threads.start_readers(&self.shared) {
+        if let Err(error) = self.threads.start_readers(&self.network) {
             self.tell_of_threads(&error);
         }
         let ticket =
-            begin_internal_read::read_internal(&self.shared, topic, partition, offset, max_bytes);
+            begin_internal_read::read_internal(&self.network, topic, partition, offset, max_bytes);
         drop(closed);
         Ok(ticket)
     }
 
     fn tell_of_threads(&self, error: &io::Error) {
         let fields = vec![("reason", error.to_string())];
-        self.shared.events.notice("threads_failed", "error", fields);
+        self.network
+            .events
+            .notice("threads_failed", "error", fields);
     }
 
     fn open_for_commands(&self) -> Result<parking_lot::MutexGuard<'_, bool>, Closed> {
@@ -462,7 +477,7 @@ impl DataPlane {
         if *closed {
             return Err(Closed);
         }
-        if let Err(error) = self.threads.start_storage(&self.shared) {
+        if let Err(error) = self.threads.start_storage(&self.network) {
             self.tell_of_threads(&error);
         }
         Ok(closed)
@@ -470,22 +485,23 @@ impl DataPlane {
 
     /// Counters by name.
     pub fn statistics(&self) -> Vec<(String, u64)> {
-        report::statistics(&self.shared)
+        report::statistics(&self.network)
     }
 
     /// Ends in order, within `grace_ms` for what is in flight. Completes as
     /// [`TicketOutcome::Shutdown`]. A second call has no effect.
     pub fn shutdown(&self, grace_ms: i64) -> TicketId {
-        let ticket = self.shared.tickets.next();
+        let ticket = self.network.tickets.next();
         let was_closed = std::mem::replace(&mut *self.is_closed.lock(), true);
         if was_closed {
             return ticket;
         }
-        let (shared, threads) = (Arc::clone(&self.shared), Arc::clone(&self.threads));
+        let (network, threads) = (Arc::clone(&self.network), Arc::clone(&self.threads));
+        let fetchers = Arc::clone(&self.replicas.fetchers);
         let end = move || {
-            let is_clean = shutdown::end_in_order(&shared, &threads, grace_ms);
+            let is_clean = shutdown::end_in_order(&network, &fetchers, &threads, grace_ms);
             let outcome = TicketOutcome::Shutdown(is_clean);
-            shared.events.push(Event::Ticket {
+            network.events.push(Event::Ticket {
                 id: ticket,
                 outcome,
             });
@@ -508,21 +524,26 @@ impl DataPlane {
         if was_closed {
             return;
         }
-        let mut dirs = self.shared.dirs.iter();
+        let mut dirs = self.network.dirs.iter();
         match dirs.any(|dir| dir.env().has_taken_up_cache()) {
-            true => shutdown::end_at_once(&self.shared, &self.threads),
-            false => drop(shutdown::end_in_order(&self.shared, &self.threads, 0)),
+            true => shutdown::end_at_once(&self.network, &self.replicas.fetchers, &self.threads),
+            false => drop(shutdown::end_in_order(
+                &self.network,
+                &self.replicas.fetchers,
+                &self.threads,
+                0,
+            )),
         }
     }
 
     /// Readable while events wait; stays the plane's own.
     pub fn event_fd(&self) -> RawFd {
-        self.shared.events.fd()
+        self.network.events.fd()
     }
 
     /// Takes up to `max` events.
     pub fn drain_events(&self, max: usize) -> Vec<Event> {
-        self.shared.events.drain(max)
+        self.network.events.drain(max)
     }
 }
 
@@ -532,7 +553,7 @@ impl Drop for DataPlane {
             Some(ending) => {
                 let _ = ending.join();
             }
-            None => shutdown::end_at_once(&self.shared, &self.threads),
+            None => shutdown::end_at_once(&self.network, &self.replicas.fetchers, &self.threads),
         }
     }
 }

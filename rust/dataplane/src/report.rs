@@ -4,18 +4,18 @@ use std::sync::atomic::Ordering;
 
 use pyrklog_wire::api::TABLE;
 
-use crate::shared::Shared;
+use crate::net::network::Network;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_storage::block_cache;
 
 /// All of them; `requests.<API>` for each API of the table.
-pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
+pub fn statistics(network: &Network) -> Vec<(String, u64)> {
     let mut all = Vec::new();
-    gauges(shared, &mut all);
-    sums(shared, &mut all);
-    internal(shared, &mut all);
-    queues(shared, &mut all);
-    let counters = &shared.statistics;
+    gauges(network, &mut all);
+    sums(network, &mut all);
+    internal(network, &mut all);
+    queues(network, &mut all);
+    let counters = &network.statistics;
     all.extend(
         TABLE
             .iter()
@@ -26,11 +26,11 @@ pub fn statistics(shared: &Shared) -> Vec<(String, u64)> {
     all
 }
 
-fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
-    let control = shared.channel.depth();
+fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
+    let control = network.channel.depth();
     let (mut produce_waiters, mut fetch_waiters, mut partitions) = (0, 0, 0);
     let mut internal_waiters = 0;
-    for partition in shared.registry.load().partitions() {
+    for partition in network.registry.load().partitions() {
         let state = partition.lock();
         let (produces, fetches) = state.waiting();
         internal_waiters += state.internal.count();
@@ -39,17 +39,17 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
         fetch_waiters += fetches;
         partitions += 1;
     }
-    let sessions = shared.sessions.lock().statistics();
+    let sessions = network.sessions.lock().statistics();
     let gauges = [
-        ("connections", shared.limits.total()),
+        ("connections", network.limits.total()),
         ("partitions", partitions),
         (
             "unwritten_bytes",
-            shared.dirs.iter().map(|dir| dir.unwritten_bytes()).sum(),
+            network.dirs.iter().map(|dir| dir.unwritten_bytes()).sum(),
         ),
         (
             "connections_parked",
-            shared
+            network
                 .dirs
                 .iter()
                 .map(|dir| dir.park.depth(0).waiting)
@@ -64,17 +64,17 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
         ("control_queue_waiting", control.waiting),
         (
             "control_queue_parked_bytes",
-            shared.channel.waiting_memory().used_bytes(),
+            network.channel.waiting_memory().used_bytes(),
         ),
-        ("event_queue_depth", shared.events.waiting()),
-        ("reader_queue_depth", shared.readers.waiting()),
-        ("validation_waiting", shared.validators.waiting()),
-        ("validation_running", shared.validators.running()),
-        ("reader_threads", shared.readers.threads()),
-        ("command_queue_depth", shared.loader.depth()),
-        ("receive_memory_bytes", shared.budget.used_bytes()),
-        ("reply_memory_bytes", shared.replies.used_bytes()),
-        ("replies_refused", shared.replies.refused()),
+        ("event_queue_depth", network.events.waiting()),
+        ("reader_queue_depth", network.readers.waiting()),
+        ("validation_waiting", network.validators.waiting()),
+        ("validation_running", network.validators.running()),
+        ("reader_threads", network.readers.threads()),
+        ("command_queue_depth", network.loader.depth()),
+        ("receive_memory_bytes", network.budget.used_bytes()),
+        ("reply_memory_bytes", network.replies.used_bytes()),
+        ("replies_refused", network.replies.refused()),
         ("fetch_sessions", sessions.sessions),
         ("fetch_session_partitions", sessions.partitions),
     ];
@@ -85,19 +85,19 @@ fn gauges(shared: &Shared, all: &mut Vec<(String, u64)>) {
     );
     all.push(("fetch_session_evictions".to_owned(), sessions.evictions));
     for (side, quota) in [
-        ("leader", &shared.quotas.leader),
-        ("follower", &shared.quotas.follower),
+        ("leader", &network.quotas.leader),
+        ("follower", &network.quotas.follower),
     ] {
         let name = format!("throttled_replication_bytes.{side}");
         all.push((name, quota.counted_bytes()));
     }
-    cache(shared, all);
+    cache(network, all);
 }
 
 /// The block caches of all directories together.
-fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
+fn cache(network: &Network, all: &mut Vec<(String, u64)>) {
     let mut sums = [0; 10];
-    for arena in shared
+    for arena in network
         .dirs
         .iter()
         .filter_map(|dir| block_cache::arena_of(&dir.files))
@@ -135,8 +135,8 @@ fn cache(shared: &Shared, all: &mut Vec<(String, u64)>) {
 }
 
 /// What the control plane appends to internal topics and reads of them.
-fn internal(shared: &Shared, all: &mut Vec<(String, u64)>) {
-    let counters = &shared.statistics.internal;
+fn internal(network: &Network, all: &mut Vec<(String, u64)>) {
+    let counters = &network.statistics.internal;
     let internal = [
         ("internal_appends", &counters.appends),
         ("internal_appended_bytes", &counters.appended_bytes),
@@ -155,8 +155,8 @@ fn internal(shared: &Shared, all: &mut Vec<(String, u64)>) {
 /// Each queue that may back up: `<what>.<log directory>.<queue>`, and `<what>.<log directory>` for
 /// producers that wait for their log directory. A directory goes by its position in `log.dirs`
 /// (of those that could be opened).
-fn queues(shared: &Shared, all: &mut Vec<(String, u64)>) {
-    for (dir, kind, depth) in shared.readers.depths() {
+fn queues(network: &Network, all: &mut Vec<(String, u64)>) {
+    for (dir, kind, depth) in network.readers.depths() {
         let values = [
             ("reader_queue_waiting", depth.waiting as u64),
             ("reader_queue_running", depth.running as u64),
@@ -167,7 +167,7 @@ fn queues(shared: &Shared, all: &mut Vec<(String, u64)>) {
         all.extend(values.map(|(name, value)| (format!("{name}.{dir}.{kind}"), value)));
     }
     let now_ms = mono_ms();
-    for dir in &shared.dirs {
+    for dir in &network.dirs {
         let depth = dir.park.depth(now_ms);
         let values = [
             ("produce_park_waiting", depth.waiting as u64),
@@ -185,8 +185,8 @@ fn queues(shared: &Shared, all: &mut Vec<(String, u64)>) {
     }
 }
 
-fn sums(shared: &Shared, all: &mut Vec<(String, u64)>) {
-    let counters = &shared.statistics;
+fn sums(network: &Network, all: &mut Vec<(String, u64)>) {
+    let counters = &network.statistics;
     let sums = [
         (
             "received_bytes",
@@ -243,7 +243,7 @@ fn sums(shared: &Shared, all: &mut Vec<(String, u64)>) {
             "connections_at_limit",
             counters.connections_at_limit.load(Ordering::Relaxed),
         ),
-        ("reader_jobs", shared.readers.jobs_done()),
+        ("reader_jobs", network.readers.jobs_done()),
     ];
     all.extend(
         sums.into_iter()

@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 
 use pyrklog_wire::ErrorCode;
 
-use crate::shared::Shared;
+use crate::follower::fetcher_manager::FetcherManager;
+use crate::net::network::Network;
 use crate::threads::Threads;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::injected_faults::{Fault, is_injected};
@@ -21,57 +22,62 @@ use pyrklog_storage::kept_cache;
 use pyrklog_storage::log_dir::LogDirState;
 
 /// Ends in order; true when every log directory is marked clean.
-pub fn end_in_order(shared: &Arc<Shared>, threads: &Threads, grace_ms: i64) -> bool {
+pub fn end_in_order(
+    network: &Arc<Network>,
+    fetchers: &FetcherManager,
+    threads: &Threads,
+    grace_ms: i64,
+) -> bool {
     let deadline_ms = mono_ms() + grace_ms.max(0);
-    shared.listeners.stop();
-    shared.limits.wake();
-    for inbox in shared.inboxes.iter() {
+    network.listeners.stop();
+    network.limits.wake();
+    for inbox in network.inboxes.iter() {
         inbox.send(NetworkEvent::Drain { deadline_ms });
     }
     threads.join_network();
-    shared.fetchers.stop();
-    shared.readers.stop();
-    shared.validators.stop();
-    threads.join_readers(&shared.readers);
-    shared.is_stopping.store(true, Ordering::Release);
-    shared.loader.stop();
-    for dir in &shared.dirs {
+    fetchers.stop();
+    network.readers.stop();
+    network.validators.stop();
+    threads.join_readers(&network.readers);
+    network.is_stopping.store(true, Ordering::Release);
+    network.loader.stop();
+    for dir in &network.dirs {
         dir.syncer.stop();
         dir.writer.finish();
     }
     threads.join_storage();
-    clear_queues(shared);
-    fail_tickets(shared);
-    let mut is_clean = shared.unusable_dirs.is_empty();
-    for dir in &shared.dirs {
-        if let Err(reason) = close_dir(shared, dir) {
+    clear_queues(network);
+    fail_tickets(network);
+    let mut is_clean = network.unusable_dirs.is_empty();
+    for dir in &network.dirs {
+        if let Err(reason) = close_dir(network, dir) {
             is_clean = false;
             let fields = vec![
                 ("log_dir", dir.path().display().to_string()),
                 ("reason", reason),
             ];
-            shared.events.notice("log_dir_not_clean", "error", fields);
+            network.events.notice("log_dir_not_clean", "error", fields);
         }
     }
     is_clean
 }
 
 /// What the control plane waits for and the writers have not brought will not come any more.
-fn fail_tickets(shared: &Shared) {
-    let mut outbox = shared.outbox();
-    for partition in shared.registry.load().partitions() {
+fn fail_tickets(network: &Network) {
+    let mut outbox = network.outbox();
+    for partition in network.registry.load().partitions() {
         let mut state = partition.lock();
         state
             .internal
             .fail(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
-    outbox.deliver(&*shared.logs);
-    shared.readers.take_left().for_each(|job| job.fail());
+    outbox.deliver(&*network.logs);
+    network.readers.take_left().for_each(|job| job.fail());
 }
 
 /// Closes all logs of a directory. The error is a sentence; the directory is then not marked
 /// clean, and the next start recovers it.
-fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
+fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     if let Some(reason) = dir.env().poisoned() {
         return Err(reason.to_owned());
     }
@@ -79,7 +85,7 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     if unclosed > 0 {
         return Err(format!("{unclosed} logs were still being closed"));
     }
-    let held = shared.registry.load();
+    let held = network.registry.load();
     let mut logs = Vec::new();
     for partition in held
         .partitions()
@@ -108,9 +114,9 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
     let write = |result: std::io::Result<()>| {
         result.map_err(|error| format!("writing a checkpoint: {error}"))
     };
-    write(dir.write_recovery_points(&shared.registry))?;
-    write(dir.write_log_starts(&shared.registry))?;
-    write(dir.write_high_watermarks(&shared.registry))?;
+    write(dir.write_recovery_points(&network.registry))?;
+    write(dir.write_log_starts(&network.registry))?;
+    write(dir.write_high_watermarks(&network.registry))?;
     // What nobody opened, or could open, lies in the arena alone: were the directory clean, a reboot
     // would lose it and nothing would tell. All else is as it should be.
     let unwritten = dir.env().unclaimed_unwritten();
@@ -124,31 +130,31 @@ fn close_dir(shared: &Shared, dir: &Arc<LogDirState>) -> Result<(), String> {
         .map_err(|error| format!("writing down which logs nobody opened: {error}"))?;
     let closed = logs.iter();
     let closed = closed.map(|partition| (partition.topic.name.to_string(), partition.index));
-    mark_clean(shared, dir, &closed.collect())
+    mark_clean(network, dir, &closed.collect())
 }
 
 /// Everything is in the files and durable. What is left of the arena is only a copy.
 fn mark_clean(
-    shared: &Shared,
+    network: &Network,
     dir: &LogDirState,
     closed: &HashSet<(String, i32)>,
 ) -> Result<(), String> {
-    let is_prepared = kept_cache::prepare(&shared.config.cache, &dir.files, closed);
+    let is_prepared = kept_cache::prepare(&network.config.cache, &dir.files, closed);
     dir.files
-        .mark_clean(epoch_of(shared, dir))
+        .mark_clean(epoch_of(network, dir))
         .map_err(|error| format!("marking it clean: {error}"))?;
     // It is made anew; a volume that another broker takes over shall have its space.
     let removed = dir.files.remove_reserve();
     removed.map_err(|error| format!("removing its reserve: {error}"))?;
     if is_prepared && kept_cache::keep(&dir.files).is_ok() {
-        tell_of_kept(shared, dir);
+        tell_of_kept(network, dir);
         return Ok(());
     }
     block_cache::give_up(&dir.files).map_err(|error| format!("removing its arena: {error}"))
 }
 
 /// Memory that nobody seems to use is to have a name.
-fn tell_of_kept(shared: &Shared, dir: &LogDirState) {
+fn tell_of_kept(network: &Network, dir: &LogDirState) {
     let Some(arena) = dir.env().arena() else {
         return;
     };
@@ -161,13 +167,13 @@ fn tell_of_kept(shared: &Shared, dir: &LogDirState) {
         ("log_dir", dir.path().display().to_string()),
         ("reason", reason),
     ];
-    shared.events.notice("block_cache_kept", "info", fields);
+    network.events.notice("block_cache_kept", "info", fields);
 }
 
 /// The broker epoch of this life; before it has one, that with which the directory was left: nothing was
 /// decided since.
-fn epoch_of(shared: &Shared, dir: &LogDirState) -> i64 {
-    let epoch = shared.broker_epoch.load(Ordering::Relaxed);
+fn epoch_of(network: &Network, dir: &LogDirState) -> i64 {
+    let epoch = network.broker_epoch.load(Ordering::Relaxed);
     match epoch {
         ..0 => dir.files.left().closed_at_epoch.unwrap_or(epoch),
         _ => epoch,
@@ -175,28 +181,28 @@ fn epoch_of(shared: &Shared, dir: &LogDirState) -> i64 {
 }
 
 /// Ends at once, as a kill would, but for the threads: they are joined.
-pub fn end_at_once(shared: &Arc<Shared>, threads: &Threads) {
-    stop_all(shared);
-    shared.listeners.stop();
-    shared.limits.wake();
-    shared.readers.stop();
-    shared.validators.stop();
-    for dir in &shared.dirs {
+pub fn end_at_once(network: &Arc<Network>, fetchers: &FetcherManager, threads: &Threads) {
+    stop_all(network);
+    network.listeners.stop();
+    network.limits.wake();
+    network.readers.stop();
+    network.validators.stop();
+    for dir in &network.dirs {
         dir.syncer.stop();
         dir.writer.stop();
     }
-    shared.loader.stop();
-    shared.fetchers.stop();
+    network.loader.stop();
+    fetchers.stop();
     threads.join_network();
-    threads.join_readers(&shared.readers);
+    threads.join_readers(&network.readers);
     threads.join_storage();
-    clear_queues(shared);
-    shared.readers.take_left().for_each(drop);
+    clear_queues(network);
+    network.readers.take_left().for_each(drop);
 }
 
 /// Partitions hold their directory, and so its lock.
-fn clear_queues(shared: &Shared) {
-    for dir in &shared.dirs {
+fn clear_queues(network: &Network) {
+    for dir in &network.dirs {
         dir.writer.clear();
         drop(dir.take_waiting_for_space());
         dir.unclosed.clear();
@@ -205,9 +211,9 @@ fn clear_queues(shared: &Shared) {
 }
 
 /// Ends everything at once (the plane was dropped without a shutdown).
-fn stop_all(shared: &Arc<Shared>) {
-    shared.is_stopping.store(true, Ordering::Release);
-    for inbox in shared.inboxes.iter() {
+fn stop_all(network: &Arc<Network>) {
+    network.is_stopping.store(true, Ordering::Release);
+    for inbox in network.inboxes.iter() {
         inbox.send(NetworkEvent::Stop);
     }
 }

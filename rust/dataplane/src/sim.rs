@@ -33,9 +33,10 @@ use crate::follower::link::LinkError;
 use crate::follower::mailbox::{FetcherId, Fetchers};
 use crate::net::connection_limits::NewConnection;
 use crate::net::message::Message;
+use crate::net::network::Network;
 use crate::net::network_thread::NetworkThread;
 use crate::plane::{DataPlane, OpenError};
-use crate::shared::Shared;
+use crate::replica_manager::ReplicaManager;
 use crate::shutdown;
 use crate::threads::Threads;
 use pyrklog_base::ids::NEVER_MS;
@@ -96,7 +97,8 @@ pub enum FetchTurn {
 #[derive(Debug)]
 pub struct SimPlane {
     plane: Arc<DataPlane>,
-    shared: Arc<Shared>,
+    network: Arc<Network>,
+    replicas: Arc<ReplicaManager>,
     thread: NetworkThread,
     writers: Vec<Writer>,
     syncers: Vec<Syncer>,
@@ -123,26 +125,28 @@ impl SimPlane {
             return Err(OpenError::Config(message.into()));
         }
         let plane = Arc::new(DataPlane::open_on(config, Arc::new(disk.clone()))?);
-        let shared = Arc::clone(plane.shared());
-        shared.logs.by_hand.store(true, Ordering::Relaxed);
-        shared.logs.loader.drive_by_hand();
-        let thread = NetworkThread::new(Arc::clone(&shared.network), 0)?;
-        let writers = shared.dirs.iter();
-        let writers = writers.flat_map(|dir| Writer::team(&shared.logs, dir).into_iter().take(1));
-        let syncer = |dir| Syncer::new(Arc::clone(&shared.logs), Arc::clone(dir));
-        let arenas = shared.dirs.iter().filter_map(|dir| arena_of(&dir.files));
+        let network = Arc::clone(plane.network());
+        let replicas = Arc::clone(plane.replicas());
+        network.logs.by_hand.store(true, Ordering::Relaxed);
+        network.logs.loader.drive_by_hand();
+        let thread = NetworkThread::new(Arc::clone(&network), 0)?;
+        let writers = network.dirs.iter();
+        let writers = writers.flat_map(|dir| Writer::team(&network.logs, dir).into_iter().take(1));
+        let syncer = |dir| Syncer::new(Arc::clone(&network.logs), Arc::clone(dir));
+        let arenas = network.dirs.iter().filter_map(|dir| arena_of(&dir.files));
         let caches = arenas.map(|arena| (arena, Janitor::default())).collect();
         let mut sim = SimPlane {
             caches,
             writers: writers.collect(),
-            syncers: shared.dirs.iter().map(syncer).collect(),
+            syncers: network.dirs.iter().map(syncer).collect(),
             plane,
             thread,
             followings: BTreeMap::new(),
             peers: BTreeMap::new(),
             last_peer: 0,
             correlation_id: 0,
-            shared,
+            network,
+            replicas,
         };
         sim.tend_caches();
         Ok(sim)
@@ -160,10 +164,10 @@ impl SimPlane {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (own, socket) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let permit = self.shared.limits.admit(host, false);
+        let permit = self.network.limits.admit(host, false);
         let permit = permit.map_err(|refused| std::io::Error::other(format!("{refused:?}")))?;
         self.last_peer += 1;
-        self.shared.inboxes[0].send(Message::Connect(Box::new(NewConnection {
+        self.network.inboxes[0].send(Message::Connect(Box::new(NewConnection {
             socket,
             host,
             listener: Arc::from("PLAINTEXT"),
@@ -202,7 +206,7 @@ impl SimPlane {
     pub fn due_ms(&self) -> Option<i64> {
         let network_ms = Some(self.thread.next_due_ms()).filter(|due_ms| *due_ms != NEVER_MS);
         let now_ms = pyrklog_base::clock::mono_ms();
-        let dirs = self.shared.dirs.iter();
+        let dirs = self.network.dirs.iter();
         let writers_ms = dirs.filter_map(|dir| dir.writer.due_ms());
         let later_ms = writers_ms.filter(|due_ms| *due_ms > now_ms);
         network_ms.into_iter().chain(later_ms).min()
@@ -232,18 +236,18 @@ impl SimPlane {
 
     /// Whether a slow command waits.
     pub fn has_commands(&self) -> bool {
-        self.shared.loader.depth() > 0
+        self.network.loader.depth() > 0
     }
 
     /// Runs one slow command.
     pub fn run_command(&mut self) -> bool {
-        self.shared.loader.run_next()
+        self.network.loader.run_next()
     }
 
     /// Whether a writer has something to write.
     pub fn has_writes(&self) -> bool {
         let now_ms = pyrklog_base::clock::mono_ms();
-        let dirs = self.shared.dirs.iter();
+        let dirs = self.network.dirs.iter();
         let mut due = dirs.filter_map(|dir| dir.writer.due_ms());
         due.any(|due_ms| due_ms <= now_ms)
     }
@@ -286,34 +290,34 @@ impl SimPlane {
 
     /// The fetchers that there are: leader and number.
     pub fn fetchers(&self) -> Vec<FetcherId> {
-        self.shared.fetchers.ids()
+        self.replicas.fetchers.ids()
     }
 
     /// Whether a fetcher has been given partitions that it has not looked at: it does not wait for the
     /// answer to its request any more.
     pub fn has_mail(&self, id: FetcherId) -> bool {
-        let mailbox = self.shared.fetchers.mailbox(id);
+        let mailbox = self.replicas.fetchers.mailbox(id);
         mailbox.is_some_and(|mailbox| !mailbox.is_empty())
     }
 
     /// What a fetcher does that has no request under way.
     pub fn begin_fetch(&mut self, id: FetcherId) -> FetchTurn {
-        let Some(cluster) = &self.shared.config.cluster else {
+        let Some(cluster) = &self.network.config.cluster else {
             return FetchTurn::Idle;
         };
-        let Some(mailbox) = self.shared.fetchers.mailbox(id) else {
+        let Some(mailbox) = self.replicas.fetchers.mailbox(id) else {
             self.followings.remove(&id);
             return FetchTurn::Idle;
         };
-        let shared = &self.shared;
+        let replicas = &self.replicas;
         let following = self.followings.entry(id).or_insert_with(|| {
-            let fetchers = Arc::clone(&shared.fetchers) as Arc<dyn Fetchers>;
-            Following::new(Arc::clone(&shared.services), fetchers, id.0)
+            let fetchers = Arc::clone(&replicas.fetchers) as Arc<dyn Fetchers>;
+            Following::new(Arc::clone(&replicas.services), fetchers, id.0)
         });
         following.add(mailbox.take());
         let wanted = following.wanted();
         if following.is_empty() {
-            shared.fetchers.retire(id, &mailbox);
+            replicas.fetchers.retire(id, &mailbox);
             self.followings.remove(&id);
             return FetchTurn::Idle;
         }
@@ -348,7 +352,7 @@ impl SimPlane {
         mut exchange: impl FnMut(Vec<u8>) -> Option<Vec<u8>>,
     ) -> Result<(), String> {
         let (Some(cluster), Some(following)) =
-            (&self.shared.config.cluster, self.followings.get_mut(&id))
+            (&self.network.config.cluster, self.followings.get_mut(&id))
         else {
             return Ok(());
         };
@@ -357,7 +361,7 @@ impl SimPlane {
         let answers = following
             .read(&frame, body)
             .map_err(|error| error.to_string())?;
-        let broker = self.shared.config.node_id;
+        let broker = self.network.config.node_id;
         for answer in answers {
             let records = &mut frame[answer.records.clone()];
             let taken = following.take(cluster, &answer, records, |partition, leader_epoch| {
@@ -388,7 +392,7 @@ impl SimPlane {
 
     /// A partition, if it is held.
     pub fn partition(&self, topic: &str, index: i32) -> Option<PartitionView> {
-        let partition = self.shared.registry.partition(topic, index)?;
+        let partition = self.network.registry.partition(topic, index)?;
         let state = partition.lock();
         let offsets = |log: &Log| {
             let (start, mark) = (log.log_start_offset(), log.high_watermark());
@@ -404,7 +408,7 @@ impl SimPlane {
 
     /// The batches of a partition's log up to its durability gate. Errors: a sentence.
     pub fn batches(&self, topic: &str, index: i32) -> Result<Vec<BatchView>, String> {
-        let Some(partition) = self.shared.registry.partition(topic, index) else {
+        let Some(partition) = self.network.registry.partition(topic, index) else {
             return Ok(Vec::new());
         };
         let state = partition.lock();
@@ -450,8 +454,13 @@ impl SimPlane {
     pub fn shut_down(&mut self) -> bool {
         self.writes_return();
         while self.run_command() {}
-        pyrklog_storage::writer::by_hand::write_all(&self.shared.logs);
-        shutdown::end_in_order(&self.shared, &Threads::default(), 0)
+        pyrklog_storage::writer::by_hand::write_all(&self.network.logs);
+        shutdown::end_in_order(
+            &self.network,
+            &self.replicas.fetchers,
+            &Threads::default(),
+            0,
+        )
     }
 
     /// Ends as at a kill. `writes`: what the volume has in hand comes to the files all the same.
@@ -459,7 +468,7 @@ impl SimPlane {
         if writes {
             self.writers.iter_mut().for_each(Writer::write_untold);
         }
-        shutdown::end_at_once(&self.shared, &Threads::default());
+        shutdown::end_at_once(&self.network, &self.replicas.fetchers, &Threads::default());
     }
 }
 

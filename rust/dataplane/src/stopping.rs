@@ -9,7 +9,7 @@ use pyrklog_log::Log;
 use pyrklog_log::disk::may_pass;
 use pyrklog_wire::ErrorCode;
 
-use crate::shared::Shared;
+use crate::replica_manager::ReplicaManager;
 use pyrklog_base::clock::Now;
 use pyrklog_base::ids::TicketId;
 use pyrklog_control::api::StopSpec;
@@ -24,10 +24,10 @@ use pyrklog_storage::syncer_queue::Deletion;
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
 /// Stops serving partitions; see [`crate::DataPlane::stop_partitions`].
-pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
-    let ticket = shared.tickets.next();
-    let held = shared.registry.load();
-    let mut outbox = shared.outbox();
+pub fn stop_partitions(replicas: &Arc<ReplicaManager>, specs: Vec<StopSpec>) -> TicketId {
+    let ticket = replicas.tickets.next();
+    let held = replicas.registry.load();
+    let mut outbox = replicas.outbox();
     let mut stopped: Vec<Arc<Partition>> = Vec::new();
     let mut commands = Vec::new();
     let gathering = Gathering::new(ticket, vec![0; specs.len()], specs.len());
@@ -39,10 +39,10 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
             stopped.push(Arc::clone(partition));
         }
         // Now, not when the command runs: by then the name may be placed anew.
-        let placement = &shared.placement;
+        let placement = &replicas.placement;
         let folder = spec
             .delete
-            .then(|| placement.release(&spec.topic, spec.partition, &shared.dirs))
+            .then(|| placement.release(&spec.topic, spec.partition, &replicas.dirs))
             .flatten()
             .cloned();
         let held_in = partition.as_ref().map(|partition| &partition.dir);
@@ -51,48 +51,48 @@ pub fn stop_partitions(shared: &Arc<Shared>, specs: Vec<StopSpec>) -> TicketId {
         commands.push(Command {
             key: (Arc::from(spec.topic.as_str()), spec.partition),
             dir,
-            run: with(shared, move |shared| {
-                let code = stop(shared, partition.as_ref(), folder.as_ref(), &spec);
-                gathering.done(&shared.events, index, code.0);
+            run: with(replicas, move |replicas| {
+                let code = stop(replicas, partition.as_ref(), folder.as_ref(), &spec);
+                gathering.done(&replicas.events, index, code.0);
             }),
         });
     }
     if !stopped.is_empty() {
-        shared.registry.remove(&stopped);
+        replicas.registry.remove(&stopped);
     }
-    outbox.deliver(&*shared.logs);
+    outbox.deliver(&*replicas.logs);
     if is_empty {
-        gathering.complete(&shared.events);
+        gathering.complete(&replicas.events);
     } else {
-        shared.loader.submit(commands);
+        replicas.loader.submit(commands);
     }
     ticket
 }
 
 /// Closes partitions of topics that were deleted while this broker was not told, and whose names are
 /// others' by now: before those are opened.
-pub fn close_replaced(shared: &Arc<Shared>, replaced: Vec<Arc<Partition>>) {
+pub fn close_replaced(replicas: &Arc<ReplicaManager>, replaced: Vec<Arc<Partition>>) {
     if replaced.is_empty() {
         return;
     }
-    let mut outbox = shared.outbox();
+    let mut outbox = replicas.outbox();
     for partition in &replaced {
         begin_stop(partition, false, &mut outbox);
     }
-    outbox.deliver(&*shared.logs);
+    outbox.deliver(&*replicas.logs);
     let commands = replaced.into_iter().map(|partition| Command {
         key: (Arc::clone(&partition.topic.name), partition.index),
         dir: partition.dir.index,
-        run: with(shared, move |shared| {
+        run: with(replicas, move |replicas| {
             let spec = StopSpec {
                 topic: partition.topic.name.to_string(),
                 partition: partition.index,
                 delete: false,
             };
-            stop(shared, Some(&partition), None, &spec);
+            stop(replicas, Some(&partition), None, &spec);
         }),
     });
-    shared.loader.submit(commands);
+    replicas.loader.submit(commands);
 }
 
 /// From now on it serves nobody; a command closes or deletes its log.
@@ -107,36 +107,36 @@ fn begin_stop(partition: &Arc<Partition>, delete: bool, outbox: &mut Outbox) {
 
 /// `folder` is the directory that holds the folder of a partition to be deleted.
 fn stop(
-    shared: &Arc<Shared>,
+    replicas: &Arc<ReplicaManager>,
     partition: Option<&Arc<Partition>>,
     folder: Option<&Arc<LogDirState>>,
     spec: &StopSpec,
 ) -> ErrorCode {
     let result = if spec.delete {
-        let deleted = delete(shared, partition, folder, spec);
+        let deleted = delete(replicas, partition, folder, spec);
         if let (Err(_), Some(dir)) = (&deleted, folder) {
-            shared.placement.kept(&spec.topic, spec.partition, dir);
+            replicas.placement.kept(&spec.topic, spec.partition, dir);
         }
         deleted
     } else {
-        partition.map_or(Ok(()), |partition| close(shared, partition))
+        partition.map_or(Ok(()), |partition| close(replicas, partition))
     };
     match result {
         Ok(()) => ErrorCode::NONE,
         Err(error) => {
-            tell(shared, &spec.topic, spec.partition, &error);
+            tell(replicas, &spec.topic, spec.partition, &error);
             ErrorCode::KAFKA_STORAGE_ERROR
         }
     }
 }
 
-fn tell(shared: &Shared, topic: &str, index: i32, error: &io::Error) {
+fn tell(replicas: &ReplicaManager, topic: &str, index: i32, error: &io::Error) {
     let fields = vec![
         ("topic", topic.to_owned()),
         ("partition", index.to_string()),
         ("reason", error.to_string()),
     ];
-    shared.events.notice("stopping_failed", "error", fields);
+    replicas.events.notice("stopping_failed", "error", fields);
 }
 
 /// Lets the log go; what of it was not written is not counted any more.
@@ -148,7 +148,7 @@ fn take_log(partition: &Partition) -> Option<Log> {
 }
 
 fn delete(
-    shared: &Arc<Shared>,
+    replicas: &Arc<ReplicaManager>,
     partition: Option<&Arc<Partition>>,
     dir: Option<&Arc<LogDirState>>,
     spec: &StopSpec,
@@ -160,9 +160,9 @@ fn delete(
     for partition in unclosed.iter().chain(partition) {
         // Jobs on their way find no log when they are done, and are forgotten.
         log = log.or(take_log(partition));
-        let mut outbox = shared.outbox();
+        let mut outbox = replicas.outbox();
         partition.dir.unpark(&mut outbox);
-        outbox.deliver(&*shared.logs);
+        outbox.deliver(&*replicas.logs);
     }
     let Some(dir) = dir else { return Ok(()) };
     if log.is_some() {
@@ -170,7 +170,7 @@ fn delete(
         dir.env().leave_open(&spec.topic, spec.partition);
     }
     let topic_id = dir.files.stored_topic_id(&spec.topic, spec.partition);
-    let folder = dir.delete_folder(&spec.topic, spec.partition, shared.names.unique())?;
+    let folder = dir.delete_folder(&spec.topic, spec.partition, replicas.names.unique())?;
     let Some(folder) = folder else { return Ok(()) };
     if let Some(log) = log {
         // Jobs still on their way open files by name: never those of a successor.
@@ -194,31 +194,31 @@ fn delete(
 ///
 /// # Errors
 /// It cannot be closed now; on a full disk the error is one that may pass.
-pub fn close_before(shared: &Arc<Shared>, partition: &Arc<Partition>) -> io::Result<()> {
+pub fn close_before(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Result<()> {
     let dir = &partition.dir;
     match dir.unclosed.get(&partition.topic.name, partition.index) {
-        Some(earlier) if !Arc::ptr_eq(&earlier, partition) => close(shared, &earlier),
+        Some(earlier) if !Arc::ptr_eq(&earlier, partition) => close(replicas, &earlier),
         _ => Ok(()),
     }
 }
 
 /// There is space again: closes what could not be closed.
-pub fn close_again(shared: &Arc<Shared>, dir: &LogDirState) {
+pub fn close_again(replicas: &Arc<ReplicaManager>, dir: &LogDirState) {
     let commands = dir.unclosed.all().into_iter().map(|partition| Command {
         key: (Arc::clone(&partition.topic.name), partition.index),
         dir: dir.index,
-        run: with(shared, move |shared| {
+        run: with(replicas, move |replicas| {
             // After another error the directory is not clean, and the next start recovers it.
-            if let Err(error) = close(shared, &partition) {
-                tell(shared, &partition.topic.name, partition.index, &error);
+            if let Err(error) = close(replicas, &partition) {
+                tell(replicas, &partition.topic.name, partition.index, &error);
             }
         }),
     });
-    shared.loader.submit(commands);
+    replicas.loader.submit(commands);
 }
 
 /// Writes what is still in memory, then closes the log in order.
-fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> io::Result<()> {
+fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Result<()> {
     loop {
         let state = partition.lock();
         let is_busy = |log: &Log| log.has_unwritten() || log.is_retiring();
@@ -226,14 +226,14 @@ fn close(shared: &Arc<Shared>, partition: &Arc<Partition>) -> io::Result<()> {
             break;
         }
         let dir = &partition.dir;
-        if dir.has_failed() || shared.is_ending() {
+        if dir.has_failed() || replicas.is_ending() {
             return Err(io::Error::other("not everything was written"));
         }
         partition.unlock_and_write_all(state);
         if dir.is_read_only() {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
-        await_writers(&shared.logs, DRAIN_LOOK);
+        await_writers(&replicas.logs, DRAIN_LOOK);
     }
     let (dir, mut log) = (&partition.dir, take_log(partition));
     match log.as_mut().map_or(Ok(()), Log::close_cleanly) {

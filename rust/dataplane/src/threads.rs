@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use pyrklog_arena::Arena;
 
 use crate::net::acceptor::Acceptor;
+use crate::net::network::Network;
 use crate::net::network_thread::NetworkThread;
-use crate::shared::Shared;
 use pyrklog_requests::produce::validators;
 use pyrklog_storage::cache_janitor::CacheKeeper;
 use pyrklog_storage::log_dir::LogDirState;
@@ -33,14 +33,14 @@ struct Running {
 }
 
 impl Running {
-    fn start_storage(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
-        for dir in &shared.dirs {
-            self.start_writers(shared, dir)?;
-            let syncer = Syncer::new(Arc::clone(&shared.logs), Arc::clone(dir));
+    fn start_storage(&mut self, network: &Arc<Network>) -> io::Result<()> {
+        for dir in &network.dirs {
+            self.start_writers(network, dir)?;
+            let syncer = Syncer::new(Arc::clone(&network.logs), Arc::clone(dir));
             self.storage
                 .push(spawn(format!("syncer-{}", dir.index), || syncer.run())?);
             let stop = Arc::clone(&self.keepers_stop);
-            if let Some(keeper) = CacheKeeper::new(Arc::clone(&shared.logs), Arc::clone(dir), stop)
+            if let Some(keeper) = CacheKeeper::new(Arc::clone(&network.logs), Arc::clone(dir), stop)
             {
                 self.arenas.push(Arc::clone(keeper.arena()));
                 let thread = spawn(format!("cache-{}", dir.index), || keeper.run())?;
@@ -50,8 +50,8 @@ impl Running {
         Ok(())
     }
 
-    fn start_writers(&mut self, shared: &Arc<Shared>, dir: &Arc<LogDirState>) -> io::Result<()> {
-        for writer in Writer::team(&shared.logs, dir) {
+    fn start_writers(&mut self, network: &Arc<Network>, dir: &Arc<LogDirState>) -> io::Result<()> {
+        for writer in Writer::team(&network.logs, dir) {
             let is_first = writer.is_first();
             match spawn(writer.name(), || writer.run()) {
                 Ok(thread) => self.storage.push(thread),
@@ -61,7 +61,7 @@ impl Running {
                     dir.writer.leave();
                     let log_dir = dir.path().display().to_string();
                     let fields = vec![("log_dir", log_dir), ("reason", error.to_string())];
-                    shared
+                    network
                         .events
                         .notice("writer_not_started", "warning", fields);
                 }
@@ -70,9 +70,9 @@ impl Running {
         Ok(())
     }
 
-    fn start_readers(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
+    fn start_readers(&mut self, network: &Arc<Network>) -> io::Result<()> {
         if self.reader_keeper.is_none() {
-            let (readers, events) = (Arc::clone(&shared.readers), Arc::clone(&shared.events));
+            let (readers, events) = (Arc::clone(&network.readers), Arc::clone(&network.events));
             let run = move || reader_pool::keep(&readers, &events);
             self.reader_keeper = Some(spawn("reader-keeper".into(), run)?);
         }
@@ -99,9 +99,9 @@ fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
 
 impl Threads {
     /// Starts the writers and the syncer of every log directory, once.
-    pub fn start_storage(&self, shared: &Arc<Shared>) -> io::Result<()> {
+    pub fn start_storage(&self, network: &Arc<Network>) -> io::Result<()> {
         #[cfg(feature = "sim")]
-        if shared.is_by_hand() {
+        if network.is_by_hand() {
             return Ok(());
         }
         let mut running = self.running.lock();
@@ -111,7 +111,7 @@ impl Threads {
         if !running.storage.is_empty() {
             return Ok(());
         }
-        let started = running.start_storage(shared);
+        let started = running.start_storage(network);
         if let Err(error) = &started {
             running.storage_failed = Some(error.to_string());
         }
@@ -119,34 +119,34 @@ impl Threads {
     }
 
     /// Starts the readers' keeper, once: the control plane may read before it listens.
-    pub fn start_readers(&self, shared: &Arc<Shared>) -> io::Result<()> {
+    pub fn start_readers(&self, network: &Arc<Network>) -> io::Result<()> {
         #[cfg(feature = "sim")]
-        if shared.is_by_hand() {
+        if network.is_by_hand() {
             return Ok(());
         }
-        self.running.lock().start_readers(shared)
+        self.running.lock().start_readers(network)
     }
 
     /// Starts the acceptor, the network threads and the readers' keeper, once.
-    pub fn start_network(&self, shared: &Arc<Shared>) -> io::Result<()> {
+    pub fn start_network(&self, network: &Arc<Network>) -> io::Result<()> {
         let mut running = self.running.lock();
         if running.acceptor.is_some() {
             return Ok(());
         }
-        for index in 0..shared.config.network_threads {
-            let thread = NetworkThread::new(Arc::clone(&shared.network), index)?;
+        for index in 0..network.config.network_threads {
+            let thread = NetworkThread::new(Arc::clone(network), index)?;
             running
                 .network
                 .push(spawn(format!("network-{index}"), || thread.run())?);
         }
-        running.start_readers(shared)?;
-        for number in 0..shared.validators.threads {
-            let services = Arc::clone(&shared.services);
+        running.start_readers(network)?;
+        for number in 0..network.validators.threads {
+            let services = Arc::clone(&network.services);
             let run = move || validators::run(&services.validators, &*services.mailboxes.validated);
             let thread = spawn(format!("validator-{number}"), run)?;
             running.validators.push(thread);
         }
-        let acceptor = Acceptor::new(Arc::clone(&shared.network))?;
+        let acceptor = Acceptor::new(Arc::clone(network))?;
         running.acceptor = Some(spawn("acceptor".into(), || acceptor.run())?);
         Ok(())
     }

@@ -22,10 +22,10 @@ impl DataPlane {
         range: DigestRange,
     ) -> Result<TicketId, Closed> {
         let closed = self.open_for_commands()?;
-        if let Err(error) = self.threads.start_readers(&self.shared) {
+        if let Err(error) = self.threads.start_readers(&self.network) {
             self.tell_of_threads(&error);
         }
-        let ticket = replica_digest::replica_digest(&self.shared, topic, partition, range);
+        let ticket = replica_digest::replica_digest(&self.network, topic, partition, range);
         drop(closed);
         Ok(ticket)
     }

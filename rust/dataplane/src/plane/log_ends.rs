@@ -12,7 +12,7 @@ impl DataPlane {
     /// Of each partition the leader epoch of its last record (-1 without any) and its log end
     /// offset; `None` where no log of it is open here.
     pub fn log_ends(&self, partitions: &[(String, i32)]) -> Vec<Option<(i32, i64)>> {
-        let held = self.shared.registry.load();
+        let held = self.network.registry.load();
         let end_of = |(topic, partition): &(String, i32)| {
             let state = held.partition(topic, *partition)?.lock();
             let log = state.log.as_ref()?;
@@ -25,7 +25,7 @@ impl DataPlane {
     /// said last; an error code where it does not lead. [`pyrklog_control::api::Event::FollowerLogStart`] tells
     /// once when one of them has moved since.
     pub fn log_starts(&self, partitions: &[(String, i32)]) -> Vec<Result<LogStarts, ErrorCode>> {
-        let held = self.shared.registry.load();
+        let held = self.network.registry.load();
         let starts_of = |(topic, partition): &(String, i32)| {
             let partition = held.partition(topic, *partition);
             let partition = partition.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;

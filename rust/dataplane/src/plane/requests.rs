@@ -15,8 +15,8 @@ impl DataPlane {
         let answer = if body.len() <= FREE_BYTES {
             Answer::Body(body, None)
         } else {
-            let is_broker = self.shared.channel.is_brokers(request);
-            let memory = &self.shared.replies;
+            let is_broker = self.network.channel.is_brokers(request);
+            let memory = &self.network.replies;
             let held = memory.hold(is_broker, body.len()).or_else(|| {
                 self.note_short_of_replies(is_broker);
                 memory.hold_beyond(is_broker, body.len())
@@ -45,7 +45,7 @@ impl DataPlane {
     /// False where there is no memory for more that wait: it is to be answered now. An id that is
     /// unknown or answered already is ignored.
     pub fn park(&self, request: RequestId) -> bool {
-        match self.shared.channel.park(request) {
+        match self.network.channel.park(request) {
             Parking::Done(next) => {
                 if let Some(next) = next {
                     self.unblock(next);
@@ -57,10 +57,10 @@ impl DataPlane {
     }
 
     fn answer(&self, request: RequestId, answer: Answer) {
-        let Some((place, next)) = self.shared.channel.finish(request) else {
+        let Some((place, next)) = self.network.channel.finish(request) else {
             return;
         };
-        self.shared.inboxes[place.thread].send(NetworkEvent::Reply {
+        self.network.inboxes[place.thread].send(NetworkEvent::Reply {
             token: place.token,
             request,
             answer,
@@ -72,15 +72,15 @@ impl DataPlane {
 
     /// Connections that do not take what they asked for are closed, so that the next answer has room.
     fn note_short_of_replies(&self, is_broker: bool) {
-        if self.shared.replies.note_refused(is_broker, mono_ms()) {
+        if self.network.replies.note_refused(is_broker, mono_ms()) {
             return;
         }
-        for inbox in self.shared.inboxes.iter() {
+        for inbox in self.network.inboxes.iter() {
             inbox.send(NetworkEvent::Hungry);
         }
     }
 
     fn unblock(&self, next: Place) {
-        self.shared.inboxes[next.thread].send(NetworkEvent::Unblock { token: next.token });
+        self.network.inboxes[next.thread].send(NetworkEvent::Unblock { token: next.token });
     }
 }

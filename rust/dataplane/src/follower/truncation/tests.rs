@@ -34,7 +34,7 @@ impl Follower {
         plane.listen("PLAINTEXT", "127.0.0.1", 0, false).unwrap();
         plane.apply_image(image()).unwrap();
         follow(&plane, 0);
-        let partition = plane.shared().registry.partition("t", 0).unwrap();
+        let partition = plane.network().registry.partition("t", 0).unwrap();
         Follower { plane, partition }
     }
 
@@ -72,7 +72,7 @@ impl Follower {
 
     /// Log end offset after the cut.
     fn cut(&self, ask: &Ask, cut: Cut) -> i64 {
-        carry_out(&self.plane.shared().logs, &self.partition, ask, cut);
+        carry_out(&self.plane.network().logs, &self.partition, ask, cut);
         self.partition.lock().log.as_ref().unwrap().log_end_offset()
     }
 }
@@ -240,7 +240,7 @@ fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
         });
         partition
             .dir
-            .write_log_starts(&follower.plane.shared().registry)
+            .write_log_starts(&follower.plane.network().registry)
             .unwrap();
         assert_eq!(starts(), (2, 2));
         follower.follow(1);
@@ -249,7 +249,7 @@ fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
         follower.append(1);
         partition
             .dir
-            .write_log_starts(&follower.plane.shared().registry)
+            .write_log_starts(&follower.plane.network().registry)
             .unwrap();
         assert_eq!(starts(), (0, 0));
     }
@@ -274,7 +274,7 @@ fn a_cut_below_the_high_watermark_lowers_its_row() {
         .advance_high_watermark(3);
     partition
         .dir
-        .write_high_watermarks(&follower.plane.shared().registry)
+        .write_high_watermarks(&follower.plane.network().registry)
         .unwrap();
     assert_eq!(row(), 3);
     follower.follow(1);

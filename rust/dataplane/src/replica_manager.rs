@@ -1,0 +1,35 @@
+//! What changes the roles of partitions works with: the partitions, and who follows.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use pyrklog_requests::services::Services;
+
+use crate::follower::fetcher_manager::FetcherManager;
+
+/// See the module; its work is in [`crate::leadership`] and [`crate::stopping`].
+#[derive(Debug)]
+pub struct ReplicaManager {
+    /// Partitions, and the image that they are led by.
+    pub services: Arc<Services>,
+    /// The threads that follow other brokers.
+    pub fetchers: Arc<FetcherManager>,
+}
+
+impl ReplicaManager {
+    /// Nothing is followed yet.
+    pub fn new(services: &Arc<Services>) -> ReplicaManager {
+        ReplicaManager {
+            fetchers: Arc::new(FetcherManager::new(Arc::clone(services))),
+            services: Arc::clone(services),
+        }
+    }
+}
+
+impl Deref for ReplicaManager {
+    type Target = Services;
+
+    fn deref(&self) -> &Services {
+        &self.services
+    }
+}
