@@ -200,8 +200,12 @@ pub fn end_at_once(network: &Arc<Network>, fetchers: &FetcherManager, threads: &
     network.readers.take_left().for_each(drop);
 }
 
-/// Partitions hold their directory, and so its lock.
+/// Partitions hold their directory, and so its lock. Messages hold the network's parts.
 fn clear_queues(network: &Network) {
+    // A network thread that panicked has not closed its own.
+    for inbox in network.inboxes.iter() {
+        drop(inbox.close());
+    }
     for dir in &network.dirs {
         dir.writer.clear();
         drop(dir.take_waiting_for_space());

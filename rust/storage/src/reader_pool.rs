@@ -171,6 +171,11 @@ impl ReaderPool {
         self.jobs_done.load(Ordering::Relaxed)
     }
 
+    /// Counts one.
+    pub fn count_done(&self) {
+        self.jobs_done.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Jobs that wait, over all queues.
     pub fn waiting(&self) -> usize {
         self.queues.iter().map(ReaderQueue::waiting).sum()
@@ -275,7 +280,7 @@ fn run(pool: &ReaderPool, id: QueueId) {
         let is_counted = job.is_counted();
         job.run(&desk, &mut buffer);
         if is_counted {
-            pool.jobs_done.fetch_add(1, Ordering::Relaxed);
+            pool.count_done();
         }
     }
 }

@@ -59,6 +59,7 @@ impl Job for SendWork {
                 let _taken = readers.submit(next, self);
             }
             None => {
+                self.readers.count_done();
                 let mailbox = Arc::clone(&self.mailbox);
                 mailbox.post(self.place, self);
             }
@@ -66,6 +67,11 @@ impl Job for SendWork {
     }
 
     fn is_bounded(&self) -> bool {
+        false
+    }
+
+    fn is_counted(&self) -> bool {
+        // Once, with its last leg.
         false
     }
 }
