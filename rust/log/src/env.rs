@@ -11,7 +11,6 @@ use crate::dir_cache::{Claimed, DirCache, has_unwritten};
 use crate::disk::Disk;
 use crate::kept::Kept;
 use crate::segment_handle::SegmentHandle;
-use crate::tail::Step;
 use crate::windows::Windows;
 
 /// Empty tails kept for reuse, and the largest capacity one may have to be kept.
@@ -62,14 +61,12 @@ pub(crate) struct TailBuffers {
     pub bytes: Vec<u8>,
     /// Bytes of index files.
     pub entries: Vec<u8>,
-    /// What is to be done with them.
-    pub steps: Vec<Step>,
 }
 
 impl TailBuffers {
     /// Memory held.
     pub fn capacity_bytes(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() + self.steps.capacity() * size_of::<Step>()
+        self.bytes.capacity() + self.entries.capacity()
     }
 }
 
@@ -352,10 +349,9 @@ impl LogEnv {
     pub(crate) fn recycle_buffers(&self, mut buffers: TailBuffers) {
         buffers.bytes.clear();
         buffers.entries.clear();
-        buffers.steps.clear();
         let capacity = buffers.capacity_bytes();
         let mut spare = self.spare.lock();
-        if capacity <= SPARE_TAIL_BYTES_MAX
+        if (1..=SPARE_TAIL_BYTES_MAX).contains(&capacity)
             && spare.bytes + capacity <= SPARE_BYTES_MAX
             && spare.buffers.len() < SPARE_TAILS_MAX
         {

@@ -38,9 +38,8 @@ pub(crate) struct Tail {
     snapshot_bytes: usize,
 }
 
-/// One thing to do with the files of a log's folder.
 #[derive(Debug)]
-pub(crate) enum Step {
+enum Step {
     /// Bytes of the `.log`; at position 0 the segment's files are created.
     Batches {
         segment: Arc<Segment>,
@@ -78,17 +77,15 @@ pub(crate) enum Step {
 
 impl Tail {
     /// An empty one that uses the memory of an earlier one.
-    pub fn new(mut buffers: TailBuffers) -> Tail {
+    pub fn new(buffers: TailBuffers) -> Tail {
         Tail {
-            steps: std::mem::take(&mut buffers.steps),
             buffers,
             ..Tail::default()
         }
     }
 
     /// Its memory, for the next one.
-    pub fn into_buffers(mut self) -> TailBuffers {
-        self.buffers.steps = self.steps;
+    pub fn into_buffers(self) -> TailBuffers {
         self.buffers
     }
 
