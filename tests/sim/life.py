@@ -320,9 +320,7 @@ class Life:
             return
 
         def take() -> None:
-            try:
-                self.sim.send(connection, frame)
-            except OSError:
+            if not self.sim.send(connection, frame):
                 self._closed(connection)
 
         self.touch(take)

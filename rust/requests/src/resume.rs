@@ -11,9 +11,10 @@ use crate::fetch::delayed::FetchWork;
 use crate::handled::Outcome;
 use crate::list_offsets::delayed::LookUpJob;
 use crate::out_queue::OutQueue;
-use crate::outcome::Close;
+use crate::outcome::{Close, Hold};
+use crate::produce::back_pressure;
 use crate::produce::validators::ValidateJob;
-use crate::{control_replies, fetch, list_offsets, produce};
+use crate::{admission, control_replies, fetch, list_offsets, produce};
 
 /// A partition of what waits has news, or wants the next fetch.
 ///
@@ -136,8 +137,16 @@ pub fn validated(cx: &mut Context, client: &mut Client, job: ValidateJob) -> Res
     Ok(())
 }
 
-/// The connection is gone: what waits for it waits no more.
-pub fn abandon(cx: &Context, client: &mut Client) {
+/// What held a client's input back may be gone.
+pub fn unblock(client: &mut Client) {
+    if matches!(client.hold, Some(Hold::Parked | Hold::ControlFull)) {
+        client.has_turn |= client.hold == Some(Hold::ControlFull);
+        client.hold = None;
+    }
+}
+
+/// The connection is gone: nothing waits for it any more, and what it held is free.
+pub fn end(cx: &Context, client: &mut Client) {
     let token = client.context.token;
     if !client.context.hung_up {
         control_replies::tell_gone(&cx.services, client);
@@ -150,4 +159,12 @@ pub fn abandon(cx: &Context, client: &mut Client) {
     for produce in &client.produces.pending {
         produce.forget_waiters();
     }
+    let place = cx.place_of(&client.context);
+    if client.hold == Some(Hold::ControlFull) {
+        cx.services.channel.forget(place);
+    }
+    control_replies::pass_unused_turn(&cx.services, client);
+    back_pressure::forget(client, place);
+    admission::forget(cx, client);
+    cx.services.budget.release(client.context.id);
 }

@@ -30,7 +30,6 @@ use pyrklog_base::inbox::Inbox;
 use pyrklog_requests::context::{Context, borrow_memory};
 use pyrklog_requests::delayed::Delayed;
 use pyrklog_requests::outcome::{Close, Hold};
-use pyrklog_requests::produce::back_pressure;
 use pyrklog_requests::{admission, control_replies, produce, resume};
 
 const INBOX: u64 = u64::MAX;
@@ -151,33 +150,6 @@ impl NetworkThread {
             self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
         }
         self.cx.outbox.deliver(&*self.cx.services.logs);
-    }
-
-    /// Turns on the caller's thread until there is nothing to do at this time.
-    #[cfg(feature = "sim")]
-    pub fn run_by_hand(&mut self) {
-        let mut events = Vec::with_capacity(EVENTS_PER_TURN);
-        let mut messages = Vec::new();
-        loop {
-            events.clear();
-            let at_once = Timespec::default();
-            let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&at_once));
-            let is_idle = events.is_empty()
-                && self.cx.again.is_empty()
-                && !self.cx.heavy.has_waiting()
-                && self.inbox.is_empty()
-                && self.due_ms() > pyrklog_base::clock::mono_ms();
-            if is_idle {
-                return;
-            }
-            self.turn(&events, &mut messages);
-        }
-    }
-
-    /// When [`NetworkThread::run_by_hand`] has something to do without anything happening.
-    #[cfg(feature = "sim")]
-    pub fn next_due_ms(&self) -> i64 {
-        self.due_ms()
     }
 
     #[cfg(feature = "testing")]
@@ -444,15 +416,7 @@ impl NetworkThread {
             );
         }
         self.connections.forget(conn.client.context.token);
-        resume::abandon(&self.cx, &mut conn.client);
-        let place = self.cx.place_of(&conn.client.context);
-        if conn.client.hold == Some(Hold::ControlFull) {
-            self.cx.services.channel.forget(place);
-        }
-        control_replies::pass_unused_turn(&self.cx.services, &mut conn.client);
-        back_pressure::forget(&mut conn.client, place);
-        admission::forget(&self.cx, &mut conn.client);
-        self.cx.services.budget.release(conn.client.context.id);
+        resume::end(&self.cx, &mut conn.client);
         conn.received.clear(&self.cx.services.budget);
         let _ = epoll::delete(&self.epoll, &conn.socket);
         if conn.sending == Sending::Reader {

@@ -13,7 +13,7 @@ use pyrklog_base::clock::mono_ns;
 use pyrklog_base::ids::{NEVER_MS, Token};
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_requests::context::Context;
-use pyrklog_requests::outcome::{Close, Hold};
+use pyrklog_requests::outcome::Close;
 use pyrklog_requests::{control_replies, produce, resume};
 
 impl NetworkThread {
@@ -113,10 +113,7 @@ impl NetworkThread {
             control_replies::pass_turn(&self.cx.services);
             return;
         };
-        if matches!(conn.client.hold, Some(Hold::Parked | Hold::ControlFull)) {
-            conn.client.has_turn |= conn.client.hold == Some(Hold::ControlFull);
-            conn.client.hold = None;
-        }
+        resume::unblock(&mut conn.client);
         self.list(token);
     }
 
