@@ -396,7 +396,7 @@ impl SimPlane {
         let state = partition.lock();
         let offsets = |log: &Log| {
             let (start, mark) = (log.log_start_offset(), log.high_watermark());
-            (start, mark, log.gated_end(), log.log_end_offset())
+            (start, mark, log.durable_end_offset(), log.log_end_offset())
         };
         Some(PartitionView {
             role: state.role,
@@ -417,7 +417,7 @@ impl SimPlane {
         };
         let mut found = Vec::new();
         let mut offset = log.log_start_offset();
-        while offset < log.gated_end() {
+        while offset < log.durable_end_offset() {
             let location = log.locate(offset, Isolation::LogEnd);
             let location = location.map_err(|error| error.to_string())?;
             let slice = location.resolve(READ_BYTES, true, Wait::Blocking);

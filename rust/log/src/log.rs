@@ -3,11 +3,11 @@
 //! Offsets, in the order in which they can lie:
 //!
 //! ```text
-//! log start <= last stable offset <= high watermark <= gated end <= log end
+//! log start <= last stable offset <= high watermark <= durable end offset <= log end
 //!                                    recovery point <= written <= log end
 //! ```
 //!
-//! *Log end*: of what was appended. *Written*: below it the files have everything. *Gated end*: below it the flush settings' promise holds, so
+//! *Log end*: of what was appended. *Written*: below it the files have everything. *Durable end offset*: below it the flush settings' promise holds, so
 //! acknowledgements and all visibility stop there. *High watermark*: below it every in-sync replica
 //! has the data. *Last stable offset*: the first offset of the oldest transaction that is open.
 //! *Recovery point*: below it everything was synced.
@@ -93,7 +93,7 @@ impl Log {
     }
 
     /// The durability gate: records below it may be acknowledged (as far as this replica goes).
-    pub fn gated_end(&self) -> i64 {
+    pub fn durable_end_offset(&self) -> i64 {
         self.gated.offset
     }
 

@@ -14,7 +14,7 @@ use crate::wait::Wait;
 /// How far a reader may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// To the gated end: followers.
+    /// To the durable end offset: followers.
     LogEnd,
     /// To the high watermark: consumers.
     HighWatermark,

@@ -40,14 +40,16 @@ fn begin(logs: &LogManager, mut work: InternalReadWork, outbox: &mut Outbox) {
     let mut state = partition.lock();
     let ends = state
         .led()
-        .map(|log| (log.gated_end(), log.log_end_offset()));
+        .map(|log| (log.durable_end_offset(), log.log_end_offset()));
     match ends {
         _ if !partition.topic.internal => {
             let outcome = work.failed(ErrorCode::INVALID_TOPIC_EXCEPTION);
             outbox.complete_ticket(work.ticket, outcome);
         }
         Err(error) => outbox.complete_ticket(work.ticket, work.failed(error)),
-        Ok((gated_end, log_end)) if gated_end < log_end => state.internal.add_read(log_end, work),
+        Ok((durable_end_offset, log_end)) if durable_end_offset < log_end => {
+            state.internal.add_read(log_end, work)
+        }
         Ok(_) => outbox.begin_read(work),
     }
 }

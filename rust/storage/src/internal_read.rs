@@ -85,7 +85,7 @@ fn locate(
     let mut state = partition.lock();
     let log = state.led()?;
     let offset = work.offset.max(log.log_start_offset());
-    let end = log.gated_end();
+    let end = log.durable_end_offset();
     let next_segment = log.next_segment_base(offset).unwrap_or(end).min(end);
     let span = Span {
         offset,

@@ -142,7 +142,7 @@ impl DigestWork {
             leader_epoch,
             log_start_offset: log.log_start_offset(),
             high_watermark: log.high_watermark(),
-            log_end_offset: log.gated_end(),
+            log_end_offset: log.durable_end_offset(),
         })
     }
 
