@@ -1,4 +1,4 @@
-//! Begins reads of internal topics: they wait until all that the log holds can be read.
+//! Begins reads of internal topics. A read waits until the durable end offset reaches the log end.
 
 use pyrklog_wire::ErrorCode;
 
@@ -30,7 +30,7 @@ pub fn read_internal(
     ticket
 }
 
-/// Hands the read to the readers once everything that the log holds now can be read.
+/// Submits the read once everything that the log holds now is durable.
 fn begin(logs: &LogManager, mut work: InternalReadWork, outbox: &mut Outbox) {
     let Some(partition) = logs.registry.partition(&work.topic, work.partition) else {
         let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);

@@ -1,4 +1,5 @@
-//! Log directories at run time: who writes, syncs, reads, cleans up and caches. It knows no connection.
+//! Log directories at run time: writers, syncer, readers, block cache, log loader. Knows no
+//! connections.
 
 #![forbid(unsafe_code)]
 
