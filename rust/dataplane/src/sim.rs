@@ -127,8 +127,8 @@ impl SimPlane {
         let plane = Arc::new(DataPlane::open_on(config, Arc::new(disk.clone()))?);
         let network = Arc::clone(plane.network());
         let replicas = Arc::clone(plane.replicas());
-        network.logs.by_hand.store(true, Ordering::Relaxed);
-        network.logs.loader.drive_by_hand();
+        network.logs.is_simulated.store(true, Ordering::Relaxed);
+        network.logs.loader.set_simulated();
         let thread = NetworkThread::new(Arc::clone(&network), 0)?;
         let writers = network.dirs.iter();
         let writers = writers.flat_map(|dir| Writer::team(&network.logs, dir).into_iter().take(1));
@@ -198,7 +198,7 @@ impl SimPlane {
 
     /// Serves connections until there is nothing to do at this time.
     pub fn run_network(&mut self) {
-        self.thread.run_by_hand();
+        self.thread.run_turns();
     }
 
     /// When a connection's time is over, or something is to be written later; `None` while there is
@@ -256,7 +256,7 @@ impl SimPlane {
     pub fn write(&mut self) -> bool {
         let mut wrote = false;
         for writer in &mut self.writers {
-            wrote |= writer.turn_by_hand();
+            wrote |= writer.run_turn();
         }
         wrote
     }
@@ -264,13 +264,13 @@ impl SimPlane {
     /// Begins to write what is due: the volume has it in hand until [`SimPlane::writes_return`].
     pub fn begin_writes(&mut self) {
         for writer in self.writers.iter_mut().filter(|w| !w.is_under_way()) {
-            writer.begin_by_hand();
+            writer.begin_writes();
         }
     }
 
     /// What the volume has in hand is in the files.
     pub fn writes_return(&mut self) {
-        self.writers.iter_mut().for_each(Writer::return_by_hand);
+        self.writers.iter_mut().for_each(Writer::finish_writes);
     }
 
     fn tend_caches(&mut self) {
@@ -283,7 +283,7 @@ impl SimPlane {
     /// What the syncers and the block caches' janitors have to do at this time. Errors: a sentence.
     pub fn sync(&mut self) -> Result<(), String> {
         self.tend_caches();
-        self.syncers.iter_mut().try_for_each(Syncer::turn_by_hand)
+        self.syncers.iter_mut().try_for_each(Syncer::run_turn)
     }
 
     // --- following -----------------------------------------------------------------------------
@@ -454,7 +454,7 @@ impl SimPlane {
     pub fn shut_down(&mut self) -> bool {
         self.writes_return();
         while self.run_command() {}
-        pyrklog_storage::writer::by_hand::write_all(&self.network.logs);
+        pyrklog_storage::writer::simulated::write_all(&self.network.logs);
         shutdown::end_in_order(
             &self.network,
             &self.replicas.fetchers,
@@ -466,7 +466,7 @@ impl SimPlane {
     /// Ends as at a kill. `writes`: what the volume has in hand comes to the files all the same.
     pub fn kill(&mut self, writes: bool) {
         if writes {
-            self.writers.iter_mut().for_each(Writer::write_untold);
+            self.writers.iter_mut().for_each(Writer::write_unreported);
         }
         shutdown::end_at_once(&self.network, &self.replicas.fetchers, &Threads::default());
     }

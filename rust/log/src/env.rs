@@ -122,7 +122,7 @@ impl LogEnv {
 
     /// Whether the cache is that of an earlier life of the broker in this boot: whatever was appended
     /// then is there.
-    pub fn has_taken_up_cache(&self) -> bool {
+    pub fn has_reattached_cache(&self) -> bool {
         self.cache
             .get()
             .is_some_and(|cache| cache.lock().is_same_boot)

@@ -159,7 +159,7 @@ fn hand_over(
         remaining,
     });
     #[cfg(feature = "sim")]
-    if cx.services.is_by_hand() {
+    if cx.services.is_simulated() {
         let mut work = work;
         verdicts::validate(&mut work, cx.now.wall_ms, &AtomicBool::new(false));
         frame.copy_from_slice(&work.frame);

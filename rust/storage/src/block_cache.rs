@@ -86,32 +86,32 @@ pub fn open(
         return Ok(notes);
     };
     let mut left = None;
-    let taken_up = match files.arena_marker() {
-        Ok(None) => TakenUp::No,
+    let reattached = match files.arena_marker() {
+        Ok(None) => Reattached::No,
         Ok(Some(marker)) if marker.identity.boot == boot => match marker.kept {
             Some(kept) => {
                 left = Some((marker, kept));
-                TakenUp::No
+                Reattached::No
             }
-            None => take_up(files, &marker, share_bytes, &mut notes)?,
+            None => reattach(files, &marker, share_bytes, &mut notes)?,
         },
         Ok(Some(marker)) => {
             // The marker of a kept arena does not tell how later runs ended.
             if !files.was_clean() && marker.kept.is_none() {
-                note_unclean(files, "the machine went down", &mut notes);
+                note_unclean(files, "the machine crashed or was rebooted", &mut notes);
             }
             drop_stale(&marker);
-            TakenUp::No
+            Reattached::No
         }
         Err(error) => {
             if !files.was_clean() {
                 note_unclean(files, &error.to_string(), &mut notes);
             }
-            TakenUp::No
+            Reattached::No
         }
     };
-    begin_recovery(files, folders, taken_up == TakenUp::Whole, &mut notes);
-    if taken_up != TakenUp::No {
+    begin_recovery(files, folders, reattached == Reattached::Whole, &mut notes);
+    if reattached != Reattached::No {
         if let (None, Some(arena)) = (&config.dir, files.env().arena()) {
             // The cache is switched off: nothing new goes into the arena.
             arena.close();
@@ -119,7 +119,7 @@ pub fn open(
         return Ok(notes);
     }
     if let Some((marker, kept)) = &left
-        && kept_cache::take_up(config, files, (marker, *kept), share_bytes, &mut notes)
+        && kept_cache::reattach(config, files, (marker, *kept), share_bytes, &mut notes)
     {
         return Ok(notes);
     }
@@ -139,7 +139,7 @@ pub fn open(
 
 /// What became of the arena that the directory's marker names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TakenUp {
+enum Reattached {
     /// The directory goes on without it.
     No,
     /// Directory and arena together hold all acknowledged records.
@@ -152,33 +152,33 @@ enum TakenUp {
 fn begin_recovery(
     files: &LogDir,
     folders: &[PartitionFolder],
-    is_taken_up: bool,
+    is_reattached: bool,
     notes: &mut Vec<Note>,
 ) {
-    let may_lack = !files.was_clean() && !is_taken_up;
+    let may_lack = !files.was_clean() && !is_reattached;
     if let Err(error) = files.begin_recovery(folders, may_lack) {
         notes.push((
             "warning",
-            format!("writing down that logs are to be recovered: {error}"),
+            format!("recording that logs need recovery: {error}"),
         ));
     }
 }
 
-fn take_up(
+fn reattach(
     files: &LogDir,
     marker: &ArenaMarker,
     share_bytes: u64,
     notes: &mut Vec<Note>,
-) -> Result<TakenUp, LogDirError> {
+) -> Result<Reattached, LogDirError> {
     if let Some(header) = kept_cache::header_of(&marker.path)
         && kept_cache::whose(&header, files.path()) == Whose::Original
     {
         if !files.was_clean() {
             let original = &header.log_dir;
-            let reason = format!("the directory is a copy of {original}, whose arena has them");
+            let reason = format!("the directory is a copy of {original}, which keeps the arena");
             note_unclean(files, &reason, notes);
         }
-        return Ok(TakenUp::No);
+        return Ok(Reattached::No);
     }
     let left = patiently(marker, |identity| Arena::left_files(&marker.path, identity));
     if let Ok(Some(left)) = left
@@ -186,7 +186,7 @@ fn take_up(
     {
         drop(left);
         drop_of_other_files(files, marker, notes);
-        return Ok(TakenUp::No);
+        return Ok(Reattached::No);
     }
     let attached = patiently(marker, |identity| {
         Arena::attach(&marker.path, identity, share_bytes)
@@ -205,7 +205,7 @@ fn take_up(
                 note_unclean(files, &reason, notes);
             }
             set_aside(&marker.path);
-            return Ok(TakenUp::No);
+            return Ok(Reattached::No);
         }
     };
     let lacking = match files.was_clean() {
@@ -221,12 +221,12 @@ fn take_up(
     let Some(reason) = lacking else {
         files.env().set_cache(arena, true, found);
         files.note_marker(marker);
-        return Ok(TakenUp::Whole);
+        return Ok(Reattached::Whole);
     };
     note_unclean(files, &reason, notes);
     mark_unregistered(files, marker)?;
     files.env().set_cache(arena, false, found);
-    Ok(TakenUp::OlderFiles)
+    Ok(Reattached::OlderFiles)
 }
 
 /// Marks the directory before its arena is used: a kill before the cluster learns of the older
@@ -249,12 +249,11 @@ fn drop_of_other_files(files: &LogDir, marker: &ArenaMarker, notes: &mut Vec<Not
     let path = marker.path.display();
     if files.was_clean() {
         // Another broker has used the directory since.
-        let reason = format!("dropped {path}: the files were changed since it was left");
+        let reason = format!("dropped {path}: another broker has changed the files since");
         notes.push(("info", reason));
     } else {
-        let reason = format!(
-            "the directory is an older copy: an orderly end left other files beside {path}"
-        );
+        let reason =
+            format!("the directory is an older copy: {path} was closed together with other files");
         note_unclean(files, &reason, notes);
     }
     // The marker goes first: an arena that is named but missing raises an alarm.
@@ -287,7 +286,9 @@ fn tell_of_unwritten(marker: &ArenaMarker, found: &Found, notes: &mut Vec<Note>)
         let path = marker.path.display();
         notes.push((
             "info",
-            format!("took up {path}: {count} partitions have records that are not in their files"),
+            format!(
+                "reattached {path}: {count} partitions have records that are not in their files"
+            ),
         ));
     }
 }
@@ -364,7 +365,7 @@ fn fresh_uuid() -> [u8; 16] {
 pub fn note_unclean(files: &LogDir, reason: &str, notes: &mut Vec<Note>) {
     notes.push((
         "error",
-        format!("acknowledged records that were not written yet may be lost: {reason}"),
+        format!("acknowledged records that were not in files yet may be lost: {reason}"),
     ));
     if let Err(error) = files.record_unclean(Now::read().wall_ms, reason) {
         notes.push(("error", format!("recording that: {error}")));
@@ -403,7 +404,7 @@ pub fn give_up(files: &LogDir) -> io::Result<()> {
 /// Restores directories after another one failed to open, before any log was opened.
 pub fn leave_again(dirs: &[Arc<LogDirState>]) {
     for files in dirs.iter().map(|dir| &dir.files) {
-        if files.env().has_taken_up_cache() {
+        if files.env().has_reattached_cache() {
             continue;
         }
         let marked = files.clean_epoch().map(|epoch| files.mark_clean(epoch));

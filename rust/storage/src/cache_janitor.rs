@@ -67,7 +67,7 @@ impl CacheKeeper {
         stop: Arc<AtomicBool>,
     ) -> Option<CacheKeeper> {
         let arena = block_cache::arena_of(&dir.files)?;
-        let is_taken_up = arena.populated() > 0;
+        let is_reattached = arena.populated() > 0;
         let mut keeper = CacheKeeper {
             logs,
             dir,
@@ -79,7 +79,7 @@ impl CacheKeeper {
             looked: None,
             has_told_of_room: false,
             // Chunks that this process populates are mapped as they are made.
-            mapped: is_taken_up.then_some(0),
+            mapped: is_reattached.then_some(0),
             swept_ms: None,
             loss: Loss::No,
         };
@@ -172,7 +172,7 @@ impl CacheKeeper {
             && !self.has_told_of_room
         {
             self.has_told_of_room = true;
-            let reason = format!("the block cache stays as large as it is: {error}");
+            let reason = format!("the block cache keeps its size: {error}");
             self.tell("warning", reason);
         }
         wait_ms
@@ -185,7 +185,7 @@ impl CacheKeeper {
                 let path = self.arena.path().display();
                 self.tell(
                     "error",
-                    format!("{path} was removed or cut: from now on records are written before they are acknowledged"),
+                    format!("{path} was removed or cut: records are now written to files before they are acknowledged"),
                 );
                 self.dir.writer.hurry();
                 self.loss = Loss::Told;

@@ -69,7 +69,7 @@ impl FullDisk {
             && space.usable_bytes < self.dir.reserve_bytes
         {
             let (free, wanted) = (space.usable_bytes, self.dir.reserve_bytes);
-            let reason = format!("{free} bytes are free, and {wanted} have to be set aside");
+            let reason = format!("{free} bytes are free, but the reserve needs {wanted}");
             self.dir.set_lacks_space(true);
             self.logs.disk_full(&self.dir, reason);
         }
@@ -150,7 +150,7 @@ impl FullDisk {
         let waiting = self.dir.take_waiting_for_space();
         if !waiting.is_empty() {
             let mut reserve = self.reserve.lock();
-            let reason = "logs wait for space to be opened".to_owned();
+            let reason = "opening logs found no space".to_owned();
             self.logs.disk_full(&self.dir, reason);
             self.give_up(&mut reserve)?;
             drop(reserve);
@@ -192,7 +192,7 @@ impl FullDisk {
         *reserve = match self.dir.files.make_reserve(self.dir.reserve_bytes) {
             Ok(()) => Reserve::Made,
             Err(error) => {
-                let reason = format!("setting space aside: {error}");
+                let reason = format!("making the reserve: {error}");
                 if may_pass(&error) {
                     self.dir.set_lacks_space(is_full(&error));
                     self.logs.disk_full(&self.dir, reason);

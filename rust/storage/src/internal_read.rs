@@ -13,7 +13,7 @@ use pyrklog_wire::batch::{self, BatchHeader, BatchView, Batches};
 use pyrklog_wire::records::walk_records;
 
 use crate::log_dir::Registry;
-use crate::reader_queue::{Desk, Job};
+use crate::reader_queue::{Job, ReaderWorker};
 use pyrklog_control::api::{Event, InternalBatch, InternalRead, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
 use pyrklog_control::internal_read_work::InternalReadWork;
@@ -33,7 +33,7 @@ pub struct InternalReadJob {
 }
 
 impl Job for InternalReadJob {
-    fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+    fn run(self: Box<Self>, _worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
         let outcome = match read(&self.work, &self.registry) {
             Ok(read) => {
                 self.statistics.internal.read(&read);

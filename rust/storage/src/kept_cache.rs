@@ -77,7 +77,7 @@ pub fn header_of(path: &Path) -> Option<Header> {
 }
 
 /// Reattaches a kept arena. On false the arena was dropped.
-pub fn take_up(
+pub fn reattach(
     config: &CacheConfig,
     files: &LogDir,
     (marker, kept): (&ArenaMarker, KeptMark),
@@ -88,13 +88,13 @@ pub fn take_up(
     if let Some(reason) = &lost {
         note_unclean(files, reason, notes);
     }
-    let reason = match try_take_up(config, files, (marker, kept), share_bytes) {
+    let reason = match try_reattach(config, files, (marker, kept), share_bytes) {
         Ok((arena, found)) => {
             let kept_bytes = arena.statistics().held_bytes;
             let path = arena.path().display();
             notes.push((
                 "info",
-                format!("took up {path}: {} MiB are in memory", kept_bytes / MIB),
+                format!("reattached {path}: {} MiB are in memory", kept_bytes / MIB),
             ));
             files.env().set_cache(arena, false, found);
             return true;
@@ -130,33 +130,33 @@ fn records_since(files: &LogDir, marker: &ArenaMarker) -> Option<String> {
     let is_older = files.was_clean() || glance.is_none_or(has_unwritten);
     is_older.then(|| {
         let path = marker.path.display();
-        format!("the directory is an older copy: {path} was used after it was left")
+        format!("the directory is an older copy: {path} was used after this copy was made")
     })
 }
 
 /// # Errors
 /// Why it cannot be reattached: half a sentence.
-fn try_take_up(
+fn try_reattach(
     config: &CacheConfig,
     files: &LogDir,
     (marker, kept): (&ArenaMarker, KeptMark),
     share_bytes: u64,
 ) -> Result<(Arc<Arena>, Found), String> {
     if config.drops {
-        return Err("as was asked for".to_owned());
+        return Err("the options drop it".to_owned());
     }
     if !files.was_clean() {
-        return Err("the directory was opened since, and not closed in order".to_owned());
+        return Err("the directory was used since without an orderly shutdown".to_owned());
     }
     if files.clean_mark() != Some(kept.clean_mark) {
         return Err("another broker has used the directory since".to_owned());
     }
     if share_bytes == 0 || config.dir.as_deref() != marker.path.parent() {
-        return Err("the cache lies elsewhere now, or nowhere".to_owned());
+        return Err("the block cache is off or in another directory".to_owned());
     }
     match header_of(&marker.path).map(|header| whose(&header, files.path())) {
         None | Some(Whose::Own) => {}
-        Some(_) => return Err("the directory is a copy, or was moved".to_owned()),
+        Some(_) => return Err("the directory was copied or moved".to_owned()),
     }
     let (arena, mut found) = patiently(marker, |identity| {
         Arena::attach_kept(&marker.path, identity, share_bytes)

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use pyrklog_log::{DeletedFolder, LogDir, LogEnv, Unwritten};
 
+use crate::closing_logs::ClosingLogs;
 use crate::muted_queue::MutedQueue;
 use crate::syncer_queue::SyncerQueue;
-use crate::unclosed::Unclosed;
 use crate::writer_queue::{Backlog, WriterQueue};
 use pyrklog_control::api::PlaneConfig;
 use pyrklog_control::outbox::Outbox;
@@ -66,7 +66,7 @@ pub struct LogDirState {
     /// Slow work.
     pub syncer: SyncerQueue<Arc<Partition>>,
     /// Produce requests that wait for room.
-    pub park: MutedQueue,
+    pub muted: MutedQueue,
     /// Number of partitions in this directory.
     pub partitions: AtomicUsize,
     unwritten_bytes: AtomicUsize,
@@ -82,7 +82,7 @@ pub struct LogDirState {
     is_announced: AtomicBool,
     lacks_space: AtomicBool,
     /// Logs that are still to be closed.
-    pub unclosed: Unclosed<LogDirState>,
+    pub closing_logs: ClosingLogs<LogDirState>,
     /// Writes that a simulated disk has not finished.
     #[cfg(feature = "sim")]
     pub under_way: Mutex<Vec<(Arc<Partition>, pyrklog_log::WriteJob)>>,
@@ -97,7 +97,7 @@ impl LogDirState {
         index: usize,
         files: LogDir,
         config: &PlaneConfig,
-        park: MutedQueue,
+        muted: MutedQueue,
     ) -> Arc<LogDirState> {
         let arena = files.env().arena();
         let cache_bytes = arena.map_or(0, |arena| arena.statistics().limit_bytes);
@@ -122,8 +122,8 @@ impl LogDirState {
             heap_max_bytes: unwritten_max_bytes.min(HEAP_MAX_BYTES),
             is_announced: AtomicBool::new(false),
             lacks_space: AtomicBool::new(false),
-            park,
-            unclosed: Unclosed::default(),
+            muted,
+            closing_logs: ClosingLogs::default(),
             #[cfg(feature = "sim")]
             under_way: Mutex::default(),
             checkpoints: Mutex::default(),
@@ -216,24 +216,24 @@ impl LogDirState {
 
     /// Wakes waiting connections after the count fell, as many as there is room for, if the room is
     /// worth it.
-    pub fn unpark(&self, outbox: &mut Outbox) {
-        if !self.park.is_used() {
+    pub fn unmute(&self, outbox: &mut Outbox) {
+        if !self.muted.is_used() {
             return;
         }
         let room_bytes = self.room_bytes();
         if self.unwritten_bytes() == 0 || self.refuses() {
             // No later event may wake the rest.
-            self.park.wake(usize::MAX, outbox);
+            self.muted.wake(usize::MAX, outbox);
         } else if self.is_worth_while(room_bytes) {
-            self.park.wake(room_bytes, outbox);
+            self.muted.wake(room_bytes, outbox);
         }
     }
 
     /// Wakes the next connection after a waiting request was admitted. One at a time: a connection
     /// is counted by the memory it holds, which may exceed the size of its request.
-    pub fn unpark_next(&self, outbox: &mut Outbox) {
-        if self.park.is_used() && self.is_worth_while(self.room_bytes()) {
-            self.park.wake(1, outbox);
+    pub fn unmute_next(&self, outbox: &mut Outbox) {
+        if self.muted.is_used() && self.is_worth_while(self.room_bytes()) {
+            self.muted.wake(1, outbox);
         }
     }
 

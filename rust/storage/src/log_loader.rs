@@ -80,7 +80,7 @@ pub struct LogLoader {
     inner: Mutex<Inner>,
     /// A simulation runs the commands; no thread is started.
     #[cfg(feature = "sim")]
-    by_hand: AtomicBool,
+    is_simulated: AtomicBool,
 }
 
 impl LogLoader {
@@ -91,14 +91,14 @@ impl LogLoader {
             per_dir: per_dir.max(1),
             inner: Mutex::new(inner),
             #[cfg(feature = "sim")]
-            by_hand: AtomicBool::new(false),
+            is_simulated: AtomicBool::new(false),
         }
     }
 
     /// Starts no threads from now on.
     #[cfg(feature = "sim")]
-    pub fn drive_by_hand(&self) {
-        self.by_hand.store(true, Ordering::Relaxed);
+    pub fn set_simulated(&self) {
+        self.is_simulated.store(true, Ordering::Relaxed);
     }
 
     /// Queues commands and starts threads as needed. After [`LogLoader::stop`] commands are
@@ -109,7 +109,7 @@ impl LogLoader {
             inner.add(command);
         }
         #[cfg(feature = "sim")]
-        if self.by_hand.load(Ordering::Relaxed) {
+        if self.is_simulated.load(Ordering::Relaxed) {
             return;
         }
         while inner.threads < inner.threads_wanted(self.per_dir) {
@@ -129,7 +129,7 @@ impl LogLoader {
                     // hanging.
                     assert!(
                         inner.threads > 0,
-                        "no thread to open logs can be started: {error}"
+                        "cannot start a thread to open logs: {error}"
                     );
                     break;
                 }

@@ -10,7 +10,7 @@ use pyrklog_wire::ErrorCode;
 use crate::internal_read::InternalReadJob;
 use crate::log_dir::{LogDirState, Partition, Registry};
 use crate::log_loader::LogLoader;
-use crate::placement::Placement;
+use crate::partition_dirs::PartitionDirs;
 use crate::reader_pool::ReaderPool;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::network_threads::NetworkThreads;
@@ -35,7 +35,7 @@ pub struct LogManager {
     /// The partitions held here.
     pub registry: Arc<Registry>,
     /// Which directory holds which partition.
-    pub placement: Placement,
+    pub partition_dirs: PartitionDirs,
     /// The log directories that could be opened.
     pub dirs: Vec<Arc<LogDirState>>,
     /// Those that could not: (path, reason).
@@ -57,7 +57,7 @@ pub struct LogManager {
     network: Arc<dyn NetworkThreads>,
     /// A simulation drives the plane; no thread is started.
     #[cfg(feature = "sim")]
-    pub by_hand: AtomicBool,
+    pub is_simulated: AtomicBool,
 }
 
 /// Is told when a full directory has space again.
@@ -77,7 +77,7 @@ pub struct LogDirs {
     /// Those that could not: (path, reason).
     pub unusable: Vec<(PathBuf, String)>,
     /// Which of them holds which partition.
-    pub placement: Placement,
+    pub partition_dirs: PartitionDirs,
 }
 
 impl LogManager {
@@ -94,7 +94,7 @@ impl LogManager {
             events,
             tickets: Tickets::default(),
             registry: Arc::default(),
-            placement: dirs.placement,
+            partition_dirs: dirs.partition_dirs,
             readers: Arc::new(ReaderPool::new(keys, config.reader_threads)),
             loader: Arc::new(LogLoader::new(
                 config.recovery_threads_per_dir,
@@ -109,7 +109,7 @@ impl LogManager {
             statistics: Arc::new(Statistics::new(network.count())),
             network,
             #[cfg(feature = "sim")]
-            by_hand: AtomicBool::new(false),
+            is_simulated: AtomicBool::new(false),
             config,
         }
     }
@@ -132,8 +132,8 @@ impl LogManager {
 
     /// Whether a simulation drives the plane.
     #[cfg(feature = "sim")]
-    pub fn is_by_hand(&self) -> bool {
-        self.by_hand.load(Ordering::Relaxed)
+    pub fn is_simulated(&self) -> bool {
+        self.is_simulated.load(Ordering::Relaxed)
     }
 
     /// Number of network threads.
@@ -171,7 +171,7 @@ impl LogManager {
                 state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
             }
         }
-        dir.unpark(&mut outbox);
+        dir.unmute(&mut outbox);
         outbox.deliver(self);
         partitions.sort();
         self.events.push(Event::LogDirFailed {
@@ -192,12 +192,12 @@ impl LogManager {
             ("reason", reason),
             (
                 "effect",
-                "read-only until there is space: nothing acknowledged is lost".to_owned(),
+                "read-only until there is space; acknowledged records are kept".to_owned(),
             ),
         ];
         self.events.notice("log_dir_full", "error", fields);
         let mut outbox = self.outbox();
-        dir.unpark(&mut outbox);
+        dir.unmute(&mut outbox);
         outbox.deliver(self);
         dir.writer.hurry();
     }

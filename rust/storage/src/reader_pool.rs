@@ -23,8 +23,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use pyrklog_log::disk::{LeftOpen, LogDirKey};
 
-use crate::kept_room;
-use crate::reader_queue::{Depth, Desk, IDLE_MS, Job, Kind, ReaderQueue};
+use crate::page_cache_limit;
+use crate::reader_queue::{Depth, IDLE_MS, Job, Kind, ReaderQueue, ReaderWorker};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::hash::WordHash;
 use pyrklog_base::ids::QueueId;
@@ -241,7 +241,7 @@ fn id(dir: usize, place: usize) -> QueueId {
 struct Close(LeftOpen);
 
 impl Job for Close {
-    fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+    fn run(self: Box<Self>, _worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
         drop(self.0);
     }
 
@@ -256,17 +256,17 @@ impl Job for Close {
 
 /// Runs one thread of a queue until it is no longer needed.
 fn run(pool: &ReaderPool, id: QueueId) {
-    let Some(desk) = pool.queue(id).enter() else {
+    let Some(worker) = pool.queue(id).enter() else {
         return;
     };
     let mut buffer = Vec::new();
-    while let Some(job) = desk.take() {
+    while let Some(job) = worker.take() {
         if job.is_abandoned() {
             continue;
         }
-        kept_room::look();
+        page_cache_limit::update();
         let is_counted = job.is_counted();
-        job.run(&desk, &mut buffer);
+        job.run(&worker, &mut buffer);
         if is_counted {
             pool.jobs_done.fetch_add(1, Ordering::Relaxed);
         }

@@ -26,7 +26,7 @@ pub const QUEUE_MAX_JOBS: usize = 1_000;
 /// Work that may wait for a disk. It holds what it needs and reports its own result.
 pub trait Job: Debug + Send {
     /// Does the work; `buffer` belongs to the thread.
-    fn run(self: Box<Self>, desk: &Desk<'_>, buffer: &mut Vec<u8>);
+    fn run(self: Box<Self>, worker: &ReaderWorker<'_>, buffer: &mut Vec<u8>);
 
     /// Whether a full queue refuses it. Sends are bounded by connections, each with at most one,
     /// and closing by the number of open files.
@@ -256,21 +256,21 @@ impl ReaderQueue {
     }
 
     /// Registers a thread; `None` if it has enough.
-    pub fn enter(&self) -> Option<Desk<'_>> {
+    pub fn enter(&self) -> Option<ReaderWorker<'_>> {
         let slot = self.inner.lock().free_slots.pop()?;
-        Some(Desk { queue: self, slot })
+        Some(ReaderWorker { queue: self, slot })
     }
 }
 
 /// A thread's registration at its queue.
 #[derive(Debug)]
-pub struct Desk<'q> {
+pub struct ReaderWorker<'q> {
     /// The queue.
     pub queue: &'q ReaderQueue,
     slot: usize,
 }
 
-impl Desk<'_> {
+impl ReaderWorker<'_> {
     /// Begins the next step.
     pub fn step(&self) {
         self.queue.steps[self.slot].begin();
@@ -316,7 +316,7 @@ mod tests {
     struct Nothing;
 
     impl Job for Nothing {
-        fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {}
+        fn run(self: Box<Self>, _worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {}
     }
 
     fn job() -> Box<Nothing> {
@@ -333,12 +333,12 @@ mod tests {
         assert!(queue.push(job()).unwrap());
         assert!(queue.push(job()).unwrap());
         assert!(!queue.push(job()).unwrap(), "two are enough");
-        let desk = queue.enter().unwrap();
-        assert!(desk.take().is_some());
+        let worker = queue.enter().unwrap();
+        assert!(worker.take().is_some());
         let depth = queue.depth(mono_ms());
         assert_eq!((depth.waiting, depth.running), (2, 1));
         queue.stop();
-        assert!(desk.take().is_none());
+        assert!(worker.take().is_none());
         assert_eq!(queue.depth(mono_ms()).running, 0);
         assert_eq!(queue.take_left().len(), 2);
         assert!(queue.push(job()).is_err(), "nobody would take it");
@@ -349,9 +349,9 @@ mod tests {
         let queue = new_queue(Kind::Close, 1, 1);
         for _ in 0..3 {
             assert!(queue.push(job()).unwrap(), "there is none");
-            let desk = queue.enter().unwrap();
-            assert!(desk.take().is_some());
-            assert!(desk.take().is_none(), "idle for long");
+            let worker = queue.enter().unwrap();
+            assert!(worker.take().is_some());
+            assert!(worker.take().is_none(), "idle for long");
         }
     }
 

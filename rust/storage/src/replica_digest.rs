@@ -24,7 +24,7 @@ use pyrklog_wire::batch::{self, BatchView, Batches};
 use crate::internal_read::read_whole;
 use crate::log_dir::Registry;
 use crate::log_manager::LogManager;
-use crate::reader_queue::{Desk, Job};
+use crate::reader_queue::{Job, ReaderWorker};
 use pyrklog_base::ids::TicketId;
 use pyrklog_control::api::{DigestRange, DigestedBatch, Event, ReplicaDigest, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
@@ -44,8 +44,8 @@ pub struct DigestWork {
 }
 
 impl Job for DigestWork {
-    fn run(self: Box<Self>, desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
-        match self.digest(desk) {
+    fn run(self: Box<Self>, worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
+        match self.digest(worker) {
             Ok(digest) => self.complete(digest),
             Err(error) => self.end(error),
         }
@@ -104,7 +104,7 @@ impl DigestWork {
         });
     }
 
-    fn digest(&self, desk: &Desk<'_>) -> Result<ReplicaDigest, ErrorCode> {
+    fn digest(&self, worker: &ReaderWorker<'_>) -> Result<ReplicaDigest, ErrorCode> {
         let bounds = self.bounds()?;
         let mut chain = Chain::new(self.range);
         if chain.next < self.range.end
@@ -113,7 +113,7 @@ impl DigestWork {
             return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
         }
         while !chain.is_done() {
-            desk.step();
+            worker.step();
             let bytes = self.read(&bounds, chain.next)?;
             chain.take(bytes.as_deref());
         }

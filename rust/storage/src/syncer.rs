@@ -8,9 +8,9 @@ use std::time::Duration;
 use pyrklog_log::SyncScope;
 use pyrklog_log::disk::may_pass;
 
-use crate::kept_room;
 use crate::log_dir::{LogDirState, Partition};
 use crate::log_manager::LogManager;
+use crate::page_cache_limit;
 use crate::syncer_queue::{Deletion, Inner};
 use pyrklog_base::clock::Now;
 use pyrklog_control::api::PlaneConfig;
@@ -138,7 +138,7 @@ impl Syncer {
 
     /// Does what is due now, on the caller's thread. The error is a sentence.
     #[cfg(feature = "sim")]
-    pub fn turn_by_hand(&mut self) -> Result<(), String> {
+    pub fn run_turn(&mut self) -> Result<(), String> {
         let now = Now::read();
         let (rolled, deletions) = {
             let mut inner = self.dir.syncer.inner.lock();
@@ -277,7 +277,7 @@ impl Syncer {
             }
             Timer::Flush => return self.flush_due(),
             Timer::IdleReads => {
-                kept_room::look();
+                page_cache_limit::update();
                 self.dir.env().forget_idle_reads();
                 Ok(())
             }

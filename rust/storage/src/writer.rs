@@ -23,7 +23,7 @@ use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::partition::PartitionState;
 
 #[cfg(feature = "sim")]
-pub mod by_hand;
+pub mod simulated;
 
 /// Finished requests are reported before the turn ends after this many bytes.
 const DELIVER_BYTES: usize = 1024 * 1024;
@@ -143,7 +143,7 @@ impl Writer {
     }
 
     fn deliver(&mut self) {
-        self.dir.unpark(&mut self.outbox);
+        self.dir.unmute(&mut self.outbox);
         self.outbox.deliver(&*self.logs);
         self.undelivered_bytes = 0;
     }

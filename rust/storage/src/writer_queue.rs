@@ -36,7 +36,7 @@ pub trait Backlog {
 const SLOW_MS: i64 = 5;
 
 /// A job longer than this means that the disk hangs.
-const STANDS_STILL_MS: i64 = 1_000;
+const HANG_MS: i64 = 1_000;
 
 /// How the writers are to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -198,11 +198,11 @@ impl<T> WriterQueue<T> {
     }
 
     /// Whether a writer has been at one job for too long.
-    pub fn stands_still(&self) -> bool {
+    pub fn is_hanging(&self) -> bool {
         let now_ms = mono_ms();
         self.at_job_since_ms.iter().any(|since_ms| {
             let since_ms = since_ms.load(Ordering::Relaxed);
-            since_ms > 0 && now_ms - since_ms > STANDS_STILL_MS
+            since_ms > 0 && now_ms - since_ms > HANG_MS
         })
     }
 

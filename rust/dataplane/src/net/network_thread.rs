@@ -155,7 +155,7 @@ impl NetworkThread {
 
     /// Turns on the caller's thread until there is nothing to do at this time.
     #[cfg(feature = "sim")]
-    pub fn run_by_hand(&mut self) {
+    pub fn run_turns(&mut self) {
         let mut events = Vec::with_capacity(EVENTS_PER_TURN);
         let mut messages = Vec::new();
         loop {
@@ -174,7 +174,7 @@ impl NetworkThread {
         }
     }
 
-    /// When [`NetworkThread::run_by_hand`] has something to do without anything happening.
+    /// When [`NetworkThread::run_turns`] has something to do without anything happening.
     #[cfg(feature = "sim")]
     pub fn next_due_ms(&self) -> i64 {
         self.due_ms()

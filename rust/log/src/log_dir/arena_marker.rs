@@ -104,7 +104,7 @@ pub struct Left {
     /// The broker epoch of the orderly end, if it was one.
     pub closed_at_epoch: Option<i64>,
     /// Whether its block cache was taken up again, in the boot in which it was made.
-    pub is_taken_up: bool,
+    pub is_reattached: bool,
 }
 
 /// 32 hexadecimal digits.
@@ -162,14 +162,14 @@ impl LogDir {
     /// How it was left before the arena that it has was made, where nobody has registered since; else
     /// how its last life left it.
     pub fn left(&self) -> Left {
-        match (&*self.unregistered.lock(), self.env.has_taken_up_cache()) {
+        match (&*self.unregistered.lock(), self.env.has_reattached_cache()) {
             (Some(marker), true) => Left {
                 closed_at_epoch: marker.unregistered.flatten(),
-                is_taken_up: false,
+                is_reattached: false,
             },
-            (_, is_taken_up) => Left {
+            (_, is_reattached) => Left {
                 closed_at_epoch: self.clean_epoch,
-                is_taken_up,
+                is_reattached,
             },
         }
     }

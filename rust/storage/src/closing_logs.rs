@@ -14,22 +14,22 @@ type ByName<D> = HashMap<(Arc<str>, i32), Arc<Partition<D>>>;
 /// Stopped partitions of a log directory whose logs are not closed yet. On a full disk this may
 /// last until there is space for unwritten bytes. Meanwhile the directory is not clean.
 #[derive(Debug)]
-pub struct Unclosed<D> {
+pub struct ClosingLogs<D> {
     by_name: Mutex<ByName<D>>,
     /// Number of partitions whose closing failed for good.
     failed: AtomicUsize,
 }
 
-impl<D> Default for Unclosed<D> {
+impl<D> Default for ClosingLogs<D> {
     fn default() -> Self {
-        Unclosed {
+        ClosingLogs {
             by_name: Mutex::new(HashMap::new()),
             failed: AtomicUsize::new(0),
         }
     }
 }
 
-impl<D: Directory> Unclosed<D> {
+impl<D: Directory> ClosingLogs<D> {
     /// Adds a partition, unless an earlier one of the name is there: then this one has no log yet.
     pub fn add(&self, partition: &Arc<Partition<D>>) {
         let mut by_name = self.by_name.lock();

@@ -13,7 +13,7 @@ type Key = (String, i32);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Placement {
+pub struct PartitionDirs {
     folders: Mutex<HashMap<Key, Folder>>,
 }
 
@@ -23,7 +23,7 @@ struct Folder {
     topic_id: Option<[u8; 16]>,
 }
 
-impl Placement {
+impl PartitionDirs {
     /// Adds a folder that was found at start.
     pub fn found(
         &self,
@@ -77,7 +77,7 @@ impl Placement {
             .iter()
             .filter(|dir| !dir.has_failed())
             .min_by_key(|dir| {
-                let takes_none = dir.is_read_only() || dir.writer.stands_still();
+                let takes_none = dir.is_read_only() || dir.writer.is_hanging();
                 (takes_none, dir.partitions.load(Ordering::Relaxed))
             })?;
         dir.partitions.fetch_add(1, Ordering::Relaxed);

@@ -12,21 +12,21 @@ pub fn write_all(logs: &Arc<LogManager>) {
     for dir in &logs.dirs {
         dir.writer.hurry();
         for mut writer in Writer::team(logs, dir).into_iter().take(1) {
-            writer.return_by_hand();
-            while writer.turn_by_hand() {}
+            writer.finish_writes();
+            while writer.run_turn() {}
         }
     }
 }
 
 impl Writer {
     /// Runs one turn; false if nothing was due.
-    pub fn turn_by_hand(&mut self) -> bool {
+    pub fn run_turn(&mut self) -> bool {
         let mut turn = Turn::default();
         self.dir.writer.take_now(&mut turn, &*self.dir) && self.carry_out_turn(&mut turn)
     }
 
-    /// Begins to write what is due. The files have none of it before [`Writer::return_by_hand`].
-    pub fn begin_by_hand(&mut self) {
+    /// Begins to write what is due. The files have none of it before [`Writer::finish_writes`].
+    pub fn begin_writes(&mut self) {
         let mut turn = Turn::default();
         self.dir.writer.take_now(&mut turn, &*self.dir);
         for (partition, extent) in extents(&mut turn) {
@@ -43,7 +43,7 @@ impl Writer {
     }
 
     /// Finishes the writes under way and reports them.
-    pub fn return_by_hand(&mut self) {
+    pub fn finish_writes(&mut self) {
         let under_way = std::mem::take(&mut *self.dir.under_way.lock());
         for (partition, job) in under_way {
             self.carry_out(partition, job);
@@ -53,7 +53,7 @@ impl Writer {
     }
 
     /// Finishes the writes under way without reporting them, as if the process died meanwhile.
-    pub fn write_untold(&mut self) {
+    pub fn write_unreported(&mut self) {
         let under_way = std::mem::take(&mut *self.dir.under_way.lock());
         for (_, mut job) in under_way {
             // A failure goes unnoticed as well.

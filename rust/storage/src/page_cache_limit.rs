@@ -20,7 +20,7 @@ static LOOKED_MS: AtomicI64 = AtomicI64::new(i64::MIN);
 static IS_FIXED: AtomicBool = AtomicBool::new(false);
 
 /// Updates the limit, unless it was updated recently. Reads files in `/proc` and `/sys`.
-pub fn look() {
+pub fn update() {
     let (now_ms, looked_ms) = (mono_ms(), LOOKED_MS.load(Ordering::Relaxed));
     if now_ms.saturating_sub(looked_ms) < LOOK_MS || IS_FIXED.load(Ordering::Relaxed) {
         return;
