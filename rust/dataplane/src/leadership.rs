@@ -184,7 +184,10 @@ fn topic_of(held: &HostedPartitions, fresh: &mut Fresh, wanted: &TopicState) -> 
 }
 
 fn choose_dir(replicas: &ReplicaManager, order: &Order) -> Result<Arc<LogDirState>, ErrorCode> {
-    if let Some(index) = replicas.placement.dir_of(&order.topic, order.partition) {
+    if let Some(index) = replicas
+        .partition_dirs
+        .dir_of(&order.topic, order.partition)
+    {
         return Ok(Arc::clone(&replicas.dirs[index]));
     }
     if !order.is_new && replicas.has_failed_dir() {
@@ -192,7 +195,7 @@ fn choose_dir(replicas: &ReplicaManager, order: &Order) -> Result<Arc<LogDirStat
         return Err(ErrorCode::KAFKA_STORAGE_ERROR);
     }
     let chosen = replicas
-        .placement
+        .partition_dirs
         .choose(&order.topic, order.partition, &replicas.dirs);
     chosen.cloned().ok_or(ErrorCode::KAFKA_STORAGE_ERROR)
 }
@@ -235,7 +238,7 @@ fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> ErrorCode
     });
     match opened {
         Ok((log, report)) => {
-            replicas.placement.opened(&topic.name, index, topic.id);
+            replicas.partition_dirs.opened(&topic.name, index, topic.id);
             report_opening(replicas, partition, &report);
             if report.checkpoint_is_stale {
                 write_cut(&replicas.logs, partition, CutLog::of(&log));

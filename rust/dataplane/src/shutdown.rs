@@ -81,9 +81,9 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     if let Some(reason) = dir.env().poisoned() {
         return Err(reason.to_owned());
     }
-    let unclosed = dir.unclosed.count();
-    if unclosed > 0 {
-        return Err(format!("{unclosed} logs were still being closed"));
+    let closing = dir.closing_logs.count();
+    if closing > 0 {
+        return Err(format!("{closing} logs were still being closed"));
     }
     let held = network.registry.load();
     let mut logs = Vec::new();
@@ -209,7 +209,7 @@ fn clear_queues(network: &Network) {
     for dir in &network.dirs {
         dir.writer.clear();
         drop(dir.take_waiting_for_space());
-        dir.unclosed.clear();
+        dir.closing_logs.clear();
         dir.syncer.clear();
     }
 }

@@ -113,8 +113,8 @@ impl SimPlane {
         let plane = Arc::new(DataPlane::open_on(config, Arc::new(disk.clone()))?);
         let network = Arc::clone(plane.network());
         let replicas = Arc::clone(plane.replicas());
-        network.logs.by_hand.store(true, Ordering::Relaxed);
-        network.logs.loader.drive_by_hand();
+        network.logs.is_simulated.store(true, Ordering::Relaxed);
+        network.logs.loader.set_simulated();
         let writers = network.dirs.iter();
         let writers = writers.flat_map(|dir| Writer::team(&network.logs, dir).into_iter().take(1));
         let syncer = |dir| Syncer::new(Arc::clone(&network.logs), Arc::clone(dir));
@@ -203,7 +203,7 @@ impl SimPlane {
     pub fn write(&mut self) -> bool {
         let mut wrote = false;
         for writer in &mut self.writers {
-            wrote |= writer.turn_by_hand();
+            wrote |= writer.run_turn();
         }
         wrote
     }
@@ -211,13 +211,13 @@ impl SimPlane {
     /// Begins to write what is due: the volume has it in hand until [`SimPlane::writes_return`].
     pub fn begin_writes(&mut self) {
         for writer in self.writers.iter_mut().filter(|w| !w.is_under_way()) {
-            writer.begin_by_hand();
+            writer.begin_writes();
         }
     }
 
     /// What the volume has in hand is in the files.
     pub fn writes_return(&mut self) {
-        self.writers.iter_mut().for_each(Writer::return_by_hand);
+        self.writers.iter_mut().for_each(Writer::finish_writes);
     }
 
     fn tend_caches(&mut self) {
@@ -230,7 +230,7 @@ impl SimPlane {
     /// What the syncers and the block caches' janitors have to do at this time. Errors: a sentence.
     pub fn sync(&mut self) -> Result<(), String> {
         self.tend_caches();
-        self.syncers.iter_mut().try_for_each(Syncer::turn_by_hand)
+        self.syncers.iter_mut().try_for_each(Syncer::run_turn)
     }
 
     // --- following -----------------------------------------------------------------------------
@@ -343,7 +343,7 @@ impl SimPlane {
         let state = partition.lock();
         let offsets = |log: &Log| {
             let (start, mark) = (log.log_start_offset(), log.high_watermark());
-            (start, mark, log.gated_end(), log.log_end_offset())
+            (start, mark, log.durable_end_offset(), log.log_end_offset())
         };
         Some(PartitionView {
             role: state.role,
@@ -364,7 +364,7 @@ impl SimPlane {
         };
         let mut found = Vec::new();
         let mut offset = log.log_start_offset();
-        while offset < log.gated_end() {
+        while offset < log.durable_end_offset() {
             let location = log.locate(offset, Isolation::LogEnd);
             let location = location.map_err(|error| error.to_string())?;
             let slice = location.resolve(READ_BYTES, true, Wait::Blocking);
@@ -401,7 +401,7 @@ impl SimPlane {
     pub fn shut_down(&mut self) -> bool {
         self.writes_return();
         while self.run_command() {}
-        pyrklog_storage::writer::by_hand::write_all(&self.network.logs);
+        pyrklog_storage::writer::simulated::write_all(&self.network.logs);
         shutdown::end_in_order(
             &self.network,
             &self.replicas.fetchers,
@@ -413,7 +413,7 @@ impl SimPlane {
     /// Ends as at a kill. `writes`: what the volume has in hand comes to the files all the same.
     pub fn kill(&mut self, writes: bool) {
         if writes {
-            self.writers.iter_mut().for_each(Writer::write_untold);
+            self.writers.iter_mut().for_each(Writer::write_unreported);
         }
         shutdown::end_at_once(&self.network, &self.replicas.fetchers, &Threads::default());
     }

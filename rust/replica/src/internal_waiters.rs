@@ -81,11 +81,11 @@ impl InternalWaiters {
         }
     }
 
-    /// The gate stands at `gated_end`.
-    pub fn begin_reads(&mut self, gated_end: i64, outbox: &mut Outbox) {
+    /// The gate stands at `durable_end_offset`.
+    pub fn begin_reads(&mut self, durable_end_offset: i64, outbox: &mut Outbox) {
         for (_, work) in self
             .reads
-            .extract_if(.., |(end_offset, _)| *end_offset <= gated_end)
+            .extract_if(.., |(end_offset, _)| *end_offset <= durable_end_offset)
         {
             outbox.begin_read(work);
         }

@@ -418,7 +418,7 @@ impl PartitionState {
     /// Whether all below `end_offset` is acknowledged, or there is no log.
     pub fn is_reached(&self, what: WaitFor, end_offset: i64) -> bool {
         let mark = self.log.as_ref().map(|log| match what {
-            WaitFor::Gate => log.gated_end(),
+            WaitFor::Gate => log.durable_end_offset(),
             WaitFor::Replication => log.high_watermark(),
         });
         mark.is_none_or(|mark| mark >= end_offset)
@@ -472,7 +472,7 @@ impl PartitionState {
         let Some(log) = &mut self.log else {
             return false;
         };
-        let gated_end = log.gated_end();
+        let durable_end_offset = log.durable_end_offset();
         let allowed = match self.role {
             Role::Follower => Some(self.leader_high_watermark),
             Role::Loading => None,
@@ -484,15 +484,20 @@ impl PartitionState {
                 log.force_high_watermark(offset.unwrap_or(0));
                 offset
             }
-            _ => high_watermark(self.node_id, gated_end, &self.members, &self.followers),
+            _ => high_watermark(
+                self.node_id,
+                durable_end_offset,
+                &self.members,
+                &self.followers,
+            ),
         };
         let moved = allowed.is_some_and(|offset| log.advance_high_watermark(offset));
         if self.role == Role::Follower {
             follow_log_start(log, self.leader_log_start);
         }
         let reached = log.high_watermark();
-        answer_up_to(&mut self.gate_waiters, gated_end, outbox);
-        self.internal.begin_reads(gated_end, outbox);
+        answer_up_to(&mut self.gate_waiters, durable_end_offset, outbox);
+        self.internal.begin_reads(durable_end_offset, outbox);
         // The high watermark has moved with enough replicas in sync only.
         answer_up_to(&mut self.replication_waiters, reached, outbox);
         self.internal.acknowledge(reached, outbox);

@@ -170,7 +170,7 @@ fn hand_over(
         remaining,
     });
     #[cfg(feature = "sim")]
-    if cx.services.is_by_hand() {
+    if cx.services.is_simulated() {
         let mut to_validate = to_validate;
         verdicts::validate(&mut to_validate, cx.now.wall_ms, &AtomicBool::new(false));
         frame.copy_from_slice(&to_validate.frame);

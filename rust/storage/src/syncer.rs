@@ -1,6 +1,5 @@
-//! One thread a log directory for everything slow and periodic: syncing completed segments,
-//! checkpoints, retention, deferred deletion, forgetting idle producers. It sleeps until the next
-//! of these is due.
+//! One thread per log directory for slow and periodic work: syncing complete segments, checkpoints,
+//! retention, deferred deletion, expiring producers. It sleeps until something is due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +8,9 @@ use std::time::Duration;
 use pyrklog_log::SyncScope;
 use pyrklog_log::disk::may_pass;
 
-use crate::kept_room;
 use crate::log_dir::{LogDirState, Partition};
 use crate::log_manager::LogManager;
+use crate::page_cache_limit;
 use crate::syncer_queue::{Deletion, Inner};
 use pyrklog_base::clock::Now;
 use pyrklog_control::api::PlaneConfig;
@@ -21,27 +20,23 @@ mod flushing;
 /// `producer.id.expiration.check.interval.ms`.
 const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
 
-/// When `flush.ms` is looked at first; then as [`Syncer::flush_due`] says.
+/// First check of `flush.ms`; [`Syncer::flush_due`] schedules the next ones.
 const FLUSH_CHECK_MS: i64 = 500;
 
-/// What nobody has read for one to two times as long is given up (docs/reads.md).
+/// Interval at which unread windows and kept pieces are given up: idle for one to two intervals
+/// (docs/reads.md).
 const IDLE_READS_MS: i64 = 5_000;
 
-/// When retention is looked at for the first time after the start, as in Kafka.
+/// First check of retention after the start, as in Kafka.
 const RETENTION_FIRST_MS: i64 = 30_000;
 
-/// After DeleteRecords the log start checkpoint is not left to its interval: this much later, so
-/// that many of them share one write.
+/// Delay of the log start checkpoint after DeleteRecords, so that many of them share one write.
 const CHECKPOINT_SOON_MS: i64 = 200;
 
-/// The periodic work of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
-    /// `recovery-point-offset-checkpoint`.
     RecoveryCheckpoint,
-    /// `log-start-offset-checkpoint`.
     LogStartCheckpoint,
-    /// `replication-offset-checkpoint`.
     HighWatermarkCheckpoint,
     /// `retention.ms`, `retention.bytes`.
     Retention,
@@ -49,7 +44,7 @@ enum Timer {
     Producers,
     /// `flush.ms`.
     Flush,
-    /// What readers far behind have left.
+    /// Idle reads of consumers far behind.
     IdleReads,
 }
 
@@ -83,9 +78,10 @@ impl Timer {
 pub struct Syncer {
     logs: Arc<LogManager>,
     dir: Arc<LogDirState>,
-    /// Retention rolled their active segments, and goes on once those are written.
+    /// Partitions whose active segment retention has rolled; retention continues once it is
+    /// written.
     again: Vec<Arc<Partition>>,
-    /// Their syncs could not be carried out, and are tried again after a while.
+    /// Partitions whose sync failed and is to be retried.
     unsynced: Vec<Arc<Partition>>,
     /// When each timer is due, monotonic milliseconds.
     due_ms: [i64; TIMERS.len()],
@@ -140,9 +136,9 @@ impl Syncer {
         self.work(rolled, deletions)
     }
 
-    /// What is due now, on the caller's thread. The error is a sentence.
+    /// Does what is due now, on the caller's thread. The error is a sentence.
     #[cfg(feature = "sim")]
-    pub fn turn_by_hand(&mut self) -> Result<(), String> {
+    pub fn run_turn(&mut self) -> Result<(), String> {
         let now = Now::read();
         let (rolled, deletions) = {
             let mut inner = self.dir.syncer.inner.lock();
@@ -205,8 +201,8 @@ impl Syncer {
             if is_due || inner.is_stopped || !inner.rolled.is_empty() {
                 let mut rolled = std::mem::take(&mut inner.rolled);
                 drop(inner);
-                // A busy partition is queued at each roll; a turn syncs a few segments of each, so
-                // that timers and deletions have theirs.
+                // A busy partition is queued at each roll. A turn syncs a few of its segments, so
+                // that timers and deletions have their turn as well.
                 rolled.sort_by_key(Arc::as_ptr);
                 rolled.dedup_by(|one, other| Arc::ptr_eq(one, other));
                 return (rolled, due);
@@ -222,14 +218,15 @@ impl Syncer {
         }
     }
 
-    /// The next due time of the timers that have a reason to fire.
+    /// When the next timer is due that has something to do.
     fn next_timer_ms(&self) -> i64 {
         let queue = &self.dir.syncer;
         let has_reason = |timer| match timer {
             Timer::RecoveryCheckpoint => queue.recovery_point_moved.load(Ordering::Relaxed),
             Timer::LogStartCheckpoint => queue.log_start_moved.load(Ordering::Relaxed),
             Timer::Flush => queue.flush_ms.is_any(),
-            // Set by the writer without a wake: looked at when its interval is over.
+            // The writer sets the flag without waking this thread, so it is checked at each
+            // interval.
             Timer::HighWatermarkCheckpoint
             | Timer::Retention
             | Timer::Producers
@@ -249,7 +246,7 @@ impl Syncer {
         let queue = &dir.syncer;
         let moved = |flag: &AtomicBool| flag.swap(false, Ordering::Relaxed);
         if timer == Timer::HighWatermarkCheckpoint {
-            // Every few seconds is right for that, too.
+            // The interval suits retries of syncs as well.
             for partition in std::mem::take(&mut self.unsynced) {
                 self.dir.syncer.rolled(partition);
             }
@@ -280,7 +277,7 @@ impl Syncer {
             }
             Timer::Flush => return self.flush_due(),
             Timer::IdleReads => {
-                kept_room::look();
+                page_cache_limit::update();
                 self.dir.env().forget_idle_reads();
                 Ok(())
             }
@@ -320,7 +317,7 @@ impl Syncer {
     }
 
     fn sync(&mut self, partition: &Arc<Partition>, scope: SyncScope) -> Result<(), String> {
-        // Segments that were synced before need not stay open.
+        // Synced segments need not stay open.
         self.dir.env().close_surplus();
         let job = partition
             .lock()
@@ -333,7 +330,7 @@ impl Syncer {
         let failure = failed.map(|error| describe(partition, "syncing", error));
         let may_pass = failed.is_some_and(may_pass);
         let mut state = partition.lock();
-        // Without a log the partition was stopped meanwhile, and its folder may be gone.
+        // The partition was stopped meanwhile; its folder may be gone.
         let Some(log) = &mut state.log else {
             return Ok(());
         };
@@ -354,7 +351,7 @@ impl Syncer {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Takes out what retention no longer keeps, and what lies below the log start.
+    /// Removes what retention no longer keeps and what lies below the log start offset.
     fn retain(&mut self, partition: &Arc<Partition>) -> Result<(), String> {
         let now_ms = Now::read().wall_ms;
         let candidates = partition
@@ -426,7 +423,7 @@ impl Syncer {
             Deletion::Folder(folder) => folder.remove(),
         };
         if let Err(error) = result {
-            // The names say what they are: the next start removes them.
+            // The next start removes files with these names.
             let fields = vec![
                 ("log_dir", self.dir.path().display().to_string()),
                 ("reason", error.to_string()),
@@ -445,7 +442,7 @@ fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> Strin
     )
 }
 
-/// What does not wait for its interval.
+/// Makes timers due early that were asked for.
 fn hasten(due_ms: &mut [i64; TIMERS.len()], inner: &mut Inner<Arc<Partition>>, now_ms: i64) {
     let mut due_by = |timer: Timer, by_ms: i64| {
         let due_ms = &mut due_ms[timer as usize];

@@ -171,7 +171,8 @@ impl Rig {
     /// The writer's turn; then everything written becomes visible.
     pub fn drain(&mut self) {
         self.write();
-        self.log.advance_high_watermark(self.log.gated_end());
+        self.log
+            .advance_high_watermark(self.log.durable_end_offset());
     }
 
     pub fn write(&mut self) {

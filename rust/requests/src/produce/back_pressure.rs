@@ -35,7 +35,7 @@ pub fn admit(
     let mut targets = cx.targets.iter().flatten();
     let Some(full) = targets.find(|target| target.dir.is_full()) else {
         if let Some((dir, _)) = queue.parked.take().and_then(|parked| parked.waits) {
-            dir.unpark_next(&mut cx.outbox);
+            dir.unmute_next(&mut cx.outbox);
         }
         return Admission::Now;
     };
@@ -47,11 +47,11 @@ pub fn admit(
     });
     let due_ms = parked.since_ms.saturating_add(params.patience_ms);
     if due_ms <= now_ms {
-        dir.park.note_timed_out();
+        dir.muted.note_timed_out();
         return Admission::Refused;
     }
     let admission = dir
-        .park
+        .muted
         .add(params.place, frame_bytes, now_ms, || dir.is_full());
     match admission {
         Admission::Later => parked.waits = Some((dir, due_ms)),
@@ -102,7 +102,7 @@ pub fn forget(client: &mut Client, place: Place) {
         && let Some((dir, _)) = parked.waits.take()
         && client.hold == Some(Hold::Parked)
     {
-        dir.park.forget(place);
+        dir.muted.forget(place);
     }
 }
 
