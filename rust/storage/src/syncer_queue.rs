@@ -1,5 +1,6 @@
 //! What the syncer of a log directory has to do besides its timers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
@@ -14,13 +15,26 @@ pub enum Deletion {
     Folder(DeletedFolder),
 }
 
-/// What waits, under the lock.
+/// A partition that broke an invariant, and is offline.
+#[derive(Debug)]
+pub struct FailedPartition {
+    /// Topic name.
+    pub topic: Arc<str>,
+    /// Partition index.
+    pub index: i32,
+    /// For the operator.
+    pub reason: String,
+}
+
+/// What waits, under the lock. Nobody who holds it takes a partition's lock.
 #[derive(Debug)]
 pub struct Inner<P> {
     /// Partitions with a complete segment.
     pub rolled: Vec<P>,
     /// Each with the time (wall clock) from which on it may be done.
     pub deletions: Vec<(i64, Deletion)>,
+    /// Partitions of which nobody was told that they failed.
+    pub failed: Vec<FailedPartition>,
     /// The syncer is to end.
     pub is_stopped: bool,
     /// The log start checkpoint is due soon.
@@ -53,6 +67,7 @@ impl<P> Default for SyncerQueue<P> {
             inner: Mutex::new(Inner {
                 rolled: Vec::new(),
                 deletions: Vec::new(),
+                failed: Vec::new(),
                 is_stopped: false,
                 log_start_soon: false,
                 flush_soon: false,
@@ -84,6 +99,12 @@ impl<P> SyncerQueue<P> {
     /// Files to be removed at `due_ms` (wall clock).
     pub fn delete_later(&self, due_ms: i64, deletion: Deletion) {
         self.inner.lock().deletions.push((due_ms, deletion));
+        self.wake.notify_one();
+    }
+
+    /// A partition failed: who waits at it is to be told, and the operator.
+    pub fn partition_failed(&self, failed: FailedPartition) {
+        self.inner.lock().failed.push(failed);
         self.wake.notify_one();
     }
 
