@@ -310,14 +310,15 @@ impl PartitionState {
     }
 
     /// Takes the controller's decision. False for one that is older than what is known, or that
-    /// contradicts itself: a leader is in sync, and so are replicas only.
+    /// cannot be: this broker is to lead and is not in sync, or one is in sync that is no replica.
     ///
     /// A follower that is to lead is `Loading` until [`PartitionState::finish_transition`]: its log may
     /// be in the middle of a truncation, and where its epoch begins is known only behind that.
     pub fn set_leadership(&mut self, decision: LeaderAndIsr<'_>, now_ms: i64) -> bool {
-        let is_in_sync = decision.leader.is_some() || decision.isr.contains(&self.node_id);
-        let are_replicas = decision.isr.iter().all(|id| decision.replicas.contains(id));
-        if decision.leader_epoch < self.leader_epoch || !is_in_sync || !are_replicas {
+        let is_replica = |id: &i32| decision.replicas.contains(id);
+        let may_lead = decision.isr.contains(&self.node_id) && decision.isr.iter().all(is_replica);
+        let is_fit = decision.leader.is_some() || may_lead;
+        if decision.leader_epoch < self.leader_epoch || !is_fit {
             return false;
         }
         let is_new_epoch = decision.leader_epoch > self.leader_epoch;
