@@ -155,13 +155,15 @@ impl Log {
                 format!("segment {next} follows segment {one}")
             })?;
         }
-        for segment in self.segments.iter() {
+        // A write or a truncation that is on its way changes the segments meanwhile.
+        let are_at_rest = self.in_flight.is_none() && !self.truncating;
+        for segment in self.segments.iter().filter(|_| are_at_rest) {
             let base_offset = segment.base_offset();
             ensure(!segment.is_removed(), || {
                 format!("segment {base_offset} was removed and is in use")
             })?;
-            ensure(segment.written() <= segment.size(), || {
-                let (written, size) = (segment.written(), segment.size());
+            let (written, size) = (segment.written(), segment.size());
+            ensure(written <= size, || {
                 format!("segment {base_offset} has {size} bytes, of which {written} are written")
             })?;
         }
