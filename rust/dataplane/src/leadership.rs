@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
@@ -20,7 +19,7 @@ use pyrklog_base::ids::TicketId;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::api::{FollowerSpec, LeaderSpec};
 use pyrklog_control::image::{Image, TopicState};
-use pyrklog_replica::partition::{LeaderAndIsr, PartitionState, Role, Topic};
+use pyrklog_replica::partition::{LeaderAndIsr, PartitionGuard, Role, Topic};
 use pyrklog_storage::checkpoints::CutLog;
 use pyrklog_storage::log_dir::{HostedPartitions, LogDirState, Partition};
 use pyrklog_storage::log_loader::{Command, Gathering, with};
@@ -302,7 +301,7 @@ fn serve(replicas: &ReplicaManager, partition: &Arc<Partition>, mut log: Log) {
 fn finish_transition(
     replicas: &ReplicaManager,
     partition: &Arc<Partition>,
-    mut state: MutexGuard<'_, PartitionState>,
+    mut state: PartitionGuard<'_, LogDirState>,
 ) {
     let mut outbox = replicas.outbox();
     match state.role {

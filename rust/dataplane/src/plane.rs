@@ -181,6 +181,14 @@ impl DataPlane {
         self.network.hook.be_restless();
     }
 
+    /// Lets a partition that is held break an invariant: its leader epoch falls.
+    #[cfg(feature = "testing")]
+    pub fn break_invariant(&self, topic: &str, partition: i32) {
+        if let Some(partition) = self.network.registry.partition(topic, partition) {
+            partition.lock().leader_epoch -= 1;
+        }
+    }
+
     /// What the folders hold, in order of topic and partition.
     pub fn found_partitions(&self) -> Vec<FoundPartition> {
         self.network.partition_dirs.list(&self.network.dirs)

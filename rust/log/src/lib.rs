@@ -13,6 +13,7 @@ pub mod compression;
 pub mod config;
 pub mod disk;
 pub mod dump;
+pub mod invariants;
 pub mod leader_epochs;
 pub mod meta_properties;
 pub mod names;

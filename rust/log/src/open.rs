@@ -186,6 +186,7 @@ impl Log {
                 ..SyncState::default()
             },
             truncating: false,
+            is_reshaped: true,
             retiring: Arc::default(),
             poison: None,
             jitter_seed,

@@ -339,6 +339,15 @@ impl ProducerStates {
         self.on_high_watermark(log_start_offset);
     }
 
+    /// The largest offset that any producer is known to have written.
+    pub fn last_offset(&self) -> Option<i64> {
+        let batches = self
+            .producers
+            .values()
+            .filter_map(|state| state.batches().last());
+        batches.map(|batch| batch.last_offset).max()
+    }
+
     /// Whether the producer has an open transaction.
     pub fn has_ongoing_transaction(&self, producer_id: i64) -> bool {
         self.producers

@@ -153,6 +153,7 @@ impl Log {
 
     fn remove_oldest(&mut self, count: usize, now_ms: i64) -> RemovedSegments {
         let segments: Vec<_> = Arc::make_mut(&mut self.segments).drain(..count).collect();
+        self.is_reshaped = true;
         for segment in &segments {
             self.aborted.remove(&segment.base_offset());
             self.snapshots.remove(&segment.base_offset());

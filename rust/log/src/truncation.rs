@@ -164,6 +164,7 @@ impl Log {
         self.recent.clear();
         self.spare_snapshot = spare(&loaded.snapshots, &loaded.segments);
         self.segments = Arc::new(loaded.segments);
+        self.is_reshaped = true;
         self.active = loaded.active;
         self.epochs = loaded.epochs;
         self.epochs_unwritten = false;

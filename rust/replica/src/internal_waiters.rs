@@ -71,6 +71,15 @@ impl InternalWaiters {
         self.reads.push((end_offset, work));
     }
 
+    /// What the first and the last append wait for.
+    pub fn append_ends(&self) -> (Option<i64>, Option<i64>) {
+        let end_of = |waiter: &AppendWaiter| waiter.end_offset;
+        (
+            self.appends.front().map(end_of),
+            self.appends.back().map(end_of),
+        )
+    }
+
     /// The high watermark stands at `reached`.
     pub fn acknowledge(&mut self, reached: i64, outbox: &mut Outbox) {
         while let Some(waiter) = self.appends.front()

@@ -64,14 +64,16 @@ impl LogDirState {
         self.files.write_high_watermarks(&borrowed(&rows))
     }
 
-    /// One row per open log of the directory; the files keep the rows of other logs.
+    /// The open logs of the directory; the files keep the rows of the others, and of those whose
+    /// offsets cannot be right.
     fn rows(&self, registry: &Registry, offset: impl Fn(&Log) -> i64) -> Vec<Row> {
         let mut rows = Vec::new();
         for partition in registry.load().partitions() {
             if partition.dir.index != self.index {
                 continue;
             }
-            if let Some(log) = &partition.lock().log {
+            let state = partition.lock();
+            if let Some(log) = state.log.as_ref().filter(|_| !state.has_failed()) {
                 rows.push((partition.topic.name.clone(), partition.index, offset(log)));
             }
         }

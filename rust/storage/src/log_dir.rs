@@ -10,7 +10,7 @@ use pyrklog_log::{DeletedFolder, LogDir, LogEnv, Unwritten};
 
 use crate::closing_logs::ClosingLogs;
 use crate::muted_queue::MutedQueue;
-use crate::syncer_queue::SyncerQueue;
+use crate::syncer_queue::{FailedPartition, SyncerQueue};
 use crate::writer_queue::{Backlog, WriterQueue};
 use pyrklog_control::api::PlaneConfig;
 use pyrklog_control::outbox::Outbox;
@@ -280,6 +280,14 @@ impl Directory for LogDirState {
 
     fn high_watermark_moved(&self) {
         self.syncer.high_watermark_moved();
+    }
+
+    fn partition_failed(&self, topic: &Arc<str>, index: i32, reason: String) {
+        self.syncer.partition_failed(FailedPartition {
+            topic: Arc::clone(topic),
+            index,
+            reason,
+        });
     }
 }
 

@@ -12,6 +12,7 @@ use crate::log_dir::{LogDirState, Partition, Registry};
 use crate::log_loader::LogLoader;
 use crate::partition_dirs::PartitionDirs;
 use crate::reader_pool::ReaderPool;
+use crate::syncer_queue::FailedPartition;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::network_threads::NetworkThreads;
 use pyrklog_base::unguessable::Unguessable;
@@ -181,8 +182,28 @@ impl LogManager {
         });
     }
 
-    /// Makes `dir` read-only until its writer finds space, and fails the requests that wait for
-    /// room.
+    /// A partition broke an invariant and is offline: whoever waits there is told, and so is the
+    /// operator. It stays so until the broker is started anew, which recovers its log.
+    pub fn fail_partition(&self, failed: FailedPartition) {
+        let partition = self.registry.partition(&failed.topic, failed.index);
+        if let Some(partition) = partition.filter(|partition| partition.lock().has_failed()) {
+            let mut outbox = self.outbox();
+            let mut state = partition.lock();
+            state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
+            drop(state);
+            partition.dir.unmute(&mut outbox);
+            outbox.deliver(self);
+        }
+        let fields = vec![
+            ("topic", failed.topic.to_string()),
+            ("partition", failed.index.to_string()),
+            ("reason", failed.reason),
+        ];
+        self.events.notice("partition_offline", "error", fields);
+    }
+
+    /// Something found no space left in `dir`: it takes no records until its writer finds some. What
+    /// it has is served, and whoever waits for room there is told.
     pub fn disk_full(&self, dir: &Arc<LogDirState>, reason: String) {
         if dir.has_failed() || dir.env().set_full(true) {
             return;

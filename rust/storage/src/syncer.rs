@@ -11,7 +11,7 @@ use pyrklog_log::disk::may_pass;
 use crate::log_dir::{LogDirState, Partition};
 use crate::log_manager::LogManager;
 use crate::page_cache_limit;
-use crate::syncer_queue::{Deletion, Inner};
+use crate::syncer_queue::{Deletion, FailedPartition, Inner};
 use pyrklog_base::clock::Now;
 use pyrklog_control::api::PlaneConfig;
 
@@ -70,6 +70,27 @@ impl Timer {
             Timer::IdleReads => IDLE_READS_MS,
         }
         .max(1)
+    }
+}
+
+/// What is due besides the timers.
+#[derive(Debug)]
+struct Due {
+    rolled: Vec<Arc<Partition>>,
+    deletions: Vec<Deletion>,
+    failed: Vec<FailedPartition>,
+}
+
+impl Due {
+    fn take(inner: &mut Inner<Arc<Partition>>, wall_ms: i64) -> Due {
+        let deletions = inner
+            .deletions
+            .extract_if(.., |(due_ms, _)| *due_ms <= wall_ms);
+        Due {
+            deletions: deletions.map(|(_, deletion)| deletion).collect(),
+            rolled: std::mem::take(&mut inner.rolled),
+            failed: std::mem::take(&mut inner.failed),
+        }
     }
 }
 
@@ -132,33 +153,27 @@ impl Syncer {
 
     /// Waits for work and does it. The error is a sentence.
     fn turn(&mut self) -> Result<(), String> {
-        let (rolled, deletions) = self.wait();
-        self.work(rolled, deletions)
+        let due = self.wait();
+        self.work(due)
     }
 
     /// Does what is due now, on the caller's thread. The error is a sentence.
     #[cfg(feature = "sim")]
     pub fn run_turn(&mut self) -> Result<(), String> {
         let now = Now::read();
-        let (rolled, deletions) = {
+        let due = {
             let mut inner = self.dir.syncer.inner.lock();
             hasten(&mut self.due_ms, &mut inner, now.mono_ms);
-            let due = inner
-                .deletions
-                .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
-                .map(|(_, deletion)| deletion)
-                .collect();
-            (std::mem::take(&mut inner.rolled), due)
+            Due::take(&mut inner, now.wall_ms)
         };
-        self.work(rolled, deletions)
+        self.work(due)
     }
 
-    fn work(
-        &mut self,
-        rolled: Vec<Arc<Partition>>,
-        deletions: Vec<Deletion>,
-    ) -> Result<(), String> {
-        for partition in rolled {
+    fn work(&mut self, due: Due) -> Result<(), String> {
+        for failed in due.failed {
+            self.logs.fail_partition(failed);
+        }
+        for partition in due.rolled {
             if self.dir.syncer.is_stopped() {
                 return Ok(()); // The end syncs the whole file system; a kill leaves it to recovery.
             }
@@ -172,7 +187,7 @@ impl Syncer {
                 self.retain(&partition)?;
             }
         }
-        for deletion in deletions {
+        for deletion in due.deletions {
             self.delete(deletion);
         }
         let now_ms = Now::read().mono_ms;
@@ -185,34 +200,29 @@ impl Syncer {
         Ok(())
     }
 
-    fn wait(&mut self) -> (Vec<Arc<Partition>>, Vec<Deletion>) {
+    fn wait(&mut self) -> Due {
         let queue = &self.dir.syncer;
         let mut inner = queue.inner.lock();
         loop {
             let now = Now::read();
             hasten(&mut self.due_ms, &mut inner, now.mono_ms);
-            let due: Vec<Deletion> = inner
-                .deletions
-                .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
-                .map(|(_, deletion)| deletion)
-                .collect();
             let timer_ms = self.next_timer_ms() - now.mono_ms;
-            let is_due = timer_ms <= 0 || !due.is_empty();
-            if is_due || inner.is_stopped || !inner.rolled.is_empty() {
-                let mut rolled = std::mem::take(&mut inner.rolled);
-                drop(inner);
-                // A busy partition is queued at each roll. A turn syncs a few of its segments, so
-                // that timers and deletions have their turn as well.
-                rolled.sort_by_key(Arc::as_ptr);
-                rolled.dedup_by(|one, other| Arc::ptr_eq(one, other));
-                return (rolled, due);
-            }
             let deletion_ms = inner
                 .deletions
                 .iter()
                 .map(|(due_ms, _)| due_ms - now.wall_ms)
                 .min();
-            let wait_ms = deletion_ms.map_or(timer_ms, |ms| ms.min(timer_ms)).max(1);
+            let wait_ms = deletion_ms.map_or(timer_ms, |ms| ms.min(timer_ms));
+            let has_work = !inner.rolled.is_empty() || !inner.failed.is_empty();
+            if wait_ms <= 0 || inner.is_stopped || has_work {
+                let mut due = Due::take(&mut inner, now.wall_ms);
+                drop(inner);
+                // A busy partition is queued at each roll; a turn syncs a few segments of each, so
+                // that timers and deletions have theirs.
+                due.rolled.sort_by_key(Arc::as_ptr);
+                due.rolled.dedup_by(|one, other| Arc::ptr_eq(one, other));
+                return due;
+            }
             let wait = Duration::from_millis(u64::try_from(wait_ms).unwrap_or(1));
             queue.wake.wait_for(&mut inner, wait);
         }

@@ -1,5 +1,6 @@
 //! The work of a log directory's syncer besides its timers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
@@ -14,13 +15,26 @@ pub enum Deletion {
     Folder(DeletedFolder),
 }
 
-/// The queue under its lock.
+/// A partition that broke an invariant, and is offline.
+#[derive(Debug)]
+pub struct FailedPartition {
+    /// Topic name.
+    pub topic: Arc<str>,
+    /// Partition index.
+    pub index: i32,
+    /// For the operator.
+    pub reason: String,
+}
+
+/// What waits, under the lock. Nobody who holds it takes a partition's lock.
 #[derive(Debug)]
 pub struct Inner<P> {
     /// Partitions with a complete segment.
     pub rolled: Vec<P>,
     /// Each with the time (wall clock) at which it is due.
     pub deletions: Vec<(i64, Deletion)>,
+    /// Partitions of which nobody was told that they failed.
+    pub failed: Vec<FailedPartition>,
     /// The syncer is to end.
     pub is_stopped: bool,
     /// The log start checkpoint is due soon.
@@ -52,6 +66,7 @@ impl<P> Default for SyncerQueue<P> {
             inner: Mutex::new(Inner {
                 rolled: Vec::new(),
                 deletions: Vec::new(),
+                failed: Vec::new(),
                 is_stopped: false,
                 log_start_soon: false,
                 flush_soon: false,
@@ -86,7 +101,13 @@ impl<P> SyncerQueue<P> {
         self.wake.notify_one();
     }
 
-    /// A high watermark moved; its checkpoint follows at the next interval.
+    /// A partition failed: who waits at it is to be told, and the operator.
+    pub fn partition_failed(&self, failed: FailedPartition) {
+        self.inner.lock().failed.push(failed);
+        self.wake.notify_one();
+    }
+
+    /// A high watermark moved: its checkpoint is due at the next interval.
     pub fn high_watermark_moved(&self) {
         if !self.high_watermark_moved.load(Ordering::Relaxed) {
             self.high_watermark_moved.store(true, Ordering::Relaxed);

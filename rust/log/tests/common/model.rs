@@ -149,6 +149,7 @@ impl Model {
                 }
             }
         }
+        self.rig.check_invariants();
     }
 
     /// Writer and syncer do in time what is due, and so nothing that is older than `flush.ms` is left
