@@ -3,12 +3,10 @@
 
 use crate::net::connection::{Connection, Sending};
 use crate::net::output;
-use pyrklog_base::ids::NEVER_MS;
 use pyrklog_control::api::PlaneConfig;
 use pyrklog_requests::admission::Looked;
 use pyrklog_requests::context::Context;
 use pyrklog_requests::outcome::{Close, Hold};
-use pyrklog_requests::produce::back_pressure;
 use pyrklog_requests::{admission, resume};
 
 /// The longest time between two looks at all connections.
@@ -43,35 +41,12 @@ pub fn interval_ms(config: &PlaneConfig) -> i64 {
 
 /// A timer of the connection fired: what has run out of time is answered.
 pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
-    conn.client.timer_ms = NEVER_MS;
     resume::expire(cx, &mut conn.client)?;
     output::check_reader(cx, conn)?;
-    back_pressure::expire(cx, &mut conn.client);
-    let next_ms = next_due_ms(conn);
-    cx.timers.want(
-        conn.client.context.token,
-        next_ms,
-        &mut conn.client.timer_ms,
-    );
+    let token = conn.client.context.token;
+    cx.timers
+        .want(token, conn.sending_reader.due_ms, &mut conn.client.timer_ms);
     Ok(())
-}
-
-/// The earliest deadline of a connection.
-fn next_due_ms(conn: &Connection) -> i64 {
-    let waiting = conn
-        .client
-        .produces
-        .pending
-        .iter()
-        .filter(|produce| !produce.is_done());
-    let produce_ms = waiting.map(|produce| produce.deadline_ms).min();
-    let delayed = conn.client.delayed.as_ref();
-    let delayed_ms = delayed.map_or(NEVER_MS, |delayed| delayed.due_ms());
-    produce_ms
-        .unwrap_or(NEVER_MS)
-        .min(delayed_ms)
-        .min(conn.sending_reader.due_ms)
-        .min(back_pressure::due_ms(&conn.client))
 }
 
 /// What is to become of a connection.
