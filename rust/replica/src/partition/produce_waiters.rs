@@ -60,6 +60,15 @@ impl PartitionState {
         )
     }
 
+    /// Tells those who waited for the gate, which stands at `gated_end`, or for the high watermark,
+    /// which stands at `reached`: it has moved with enough replicas in sync only.
+    pub(super) fn acknowledge(&mut self, gated_end: i64, reached: i64, outbox: &mut Outbox) {
+        answer_up_to(&mut self.gate_waiters, gated_end, outbox);
+        self.internal.begin_reads(gated_end, outbox);
+        answer_up_to(&mut self.replication_waiters, reached, outbox);
+        self.internal.acknowledge(reached, outbox);
+    }
+
     /// Ends all waiting: produce requests and tickets fail with `error`, fetches look again.
     pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
         let of_gate = std::mem::take(&mut self.gate_waiters);
@@ -72,8 +81,7 @@ impl PartitionState {
     }
 }
 
-/// Acknowledges what lies below `mark`.
-pub(super) fn answer_up_to(waiters: &mut BTreeSet<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
+fn answer_up_to(waiters: &mut BTreeSet<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
     while waiters
         .first()
         .is_some_and(|waiter| waiter.end_offset <= mark)
