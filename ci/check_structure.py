@@ -110,6 +110,7 @@ CONNECTION_STATE_IMPORTERS = frozenset(
         "rust/requests/src/admission.rs",
         "rust/requests/src/broker_connections.rs",
         "rust/requests/src/carry_out.rs",
+        "rust/requests/src/client_timers.rs",
         "rust/requests/src/control_replies.rs",
         "rust/requests/src/dispatch.rs",
         "rust/requests/src/produce/back_pressure.rs",

@@ -110,6 +110,7 @@ impl Arena {
     /// Gives memory back until at most `chunks` of 1 MiB have any, and none that holds nothing: the
     /// free ones, then the oldest that are written. Nothing may be appended meanwhile.
     pub fn trim(&self, chunks: u32) {
+        self.check_all();
         self.set_allowance(0);
         self.rewind();
         loop {

@@ -6,6 +6,7 @@
 
 mod fetch_waiters;
 mod guard;
+mod health;
 mod in_sync;
 mod invariants;
 mod produce_waiters;
@@ -33,8 +34,7 @@ use pyrklog_control::api::Throttled;
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
 
-use invariants::Health;
-use produce_waiters::answer_up_to;
+use health::Health;
 
 /// What all partitions of a topic share.
 #[derive(Debug)]
@@ -248,11 +248,6 @@ impl<D: Directory> Partition<D> {
         let settings = self.topic.settings();
         settings.throttled.following.holds(self.index, node_id)
     }
-
-    /// Takes the mutex. What must be true of a partition is checked when it is given back.
-    pub fn lock(&self) -> PartitionGuard<'_, D> {
-        PartitionGuard::new(self, self.state.lock())
-    }
 }
 
 impl PartitionState {
@@ -441,11 +436,7 @@ impl PartitionState {
         if !self.is_sound() {
             return false;
         }
-        answer_up_to(&mut self.gate_waiters, durable_end_offset, outbox);
-        self.internal.begin_reads(durable_end_offset, outbox);
-        // The high watermark has moved with enough replicas in sync only.
-        answer_up_to(&mut self.replication_waiters, reached, outbox);
-        self.internal.acknowledge(reached, outbox);
+        self.acknowledge(durable_end_offset, reached, outbox);
         self.notify_fetches(new_bytes, has_grown, moved, outbox);
         moved
     }

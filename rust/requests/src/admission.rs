@@ -148,36 +148,36 @@ pub enum Looked {
     FinishFetch,
 }
 
-/// Looks whether a connection that was held may go on, or whether it has to go for the sake of
-/// others.
-///
-/// # Errors
-/// Its reply stays unread while requests wait.
-pub fn look(cx: &mut Context, client: &mut Client) -> Result<Looked, Close> {
-    let now_ms = cx.now.mono_ms;
+/// When a connection is closed for the sake of others, since its replies stay unread while requests
+/// wait; [`NEVER_MS`] while none do.
+pub fn unread_due_ms(cx: &Context, client: &Client) -> i64 {
+    match client.context.reply_bytes > 0 && is_short(cx, &client.context) {
+        true => client.unread_since_ms.saturating_add(UNREAD_MAX_MS + 1),
+        false => NEVER_MS,
+    }
+}
+
+/// Looks whether a connection that was held may go on, or whether its fetch has to end for the sake
+/// of others.
+pub fn look(cx: &mut Context, client: &mut Client) -> Looked {
     if client.context.reply_bytes > 0 && is_short(cx, &client.context) {
         cx.is_hungry = true;
-        let unread_ms = now_ms.saturating_sub(client.unread_since_ms);
-        if unread_ms > UNREAD_MAX_MS {
-            let reason = "its replies stayed unread while memory for replies was short";
-            return Err(Close::Protocol(reason.into()));
-        }
         if let Some(Delayed::Fetch(work)) = &client.delayed
-            && work.has_waited(FETCH_WAIT_MAX_MS, now_ms)
+            && work.has_waited(FETCH_WAIT_MAX_MS, cx.now.mono_ms)
         {
-            return Ok(Looked::FinishFetch);
+            return Looked::FinishFetch;
         }
     }
     let Some(Hold::Replies { bytes }) = client.hold else {
-        return Ok(Looked::Keep);
+        return Looked::Keep;
     };
     let memory = &cx.services.replies;
     if memory.fits(client.context.is_broker, client.context.id, bytes) {
         client.hold = None;
-        return Ok(Looked::GoOn);
+        return Looked::GoOn;
     }
     note_short(cx, client.context.is_broker);
-    Ok(Looked::Keep)
+    Looked::Keep
 }
 
 /// Lets a request go on that takes long if `is_heavy`.

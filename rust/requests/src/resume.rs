@@ -15,7 +15,6 @@ use crate::outcome::{Close, Hold};
 use crate::produce::back_pressure;
 use crate::produce::validators::ValidateJob;
 use crate::{admission, control_replies, fetch, list_offsets, produce};
-use pyrklog_base::ids::NEVER_MS;
 
 /// A partition of what waits has news, or wants the next fetch.
 ///
@@ -43,47 +42,27 @@ pub fn wake(
     }
 }
 
-/// A timer of the client fired: what has run out of time is answered, and the next timer is set.
-pub fn expire(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
-    client.timer_ms = NEVER_MS;
-    let now_ms = cx.now.mono_ms;
-    for produce in &mut client.produces.pending {
-        if produce.deadline_ms <= now_ms {
-            produce.time_out();
-        }
+/// The time of the fetch may be over; else it notes when it will be.
+pub fn look_at_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Delayed::Fetch(work)) = &mut client.delayed
+        && work.is_over(&cx.services.readers, cx.now.mono_ms)
+    {
+        finish_fetch(cx, client)?;
     }
-    let due = client.delayed.as_mut();
-    match due.filter(|delayed| delayed.due_ms() <= now_ms) {
-        Some(Delayed::Fetch(work)) if work.is_over(&cx.services.readers, now_ms) => {
-            finish_fetch(cx, client)?;
-        }
-        Some(Delayed::ListOffsets(work)) => {
-            work.forget_doubts(client.context.token);
-            work.doubtful.clear();
-            if work.is_done() || work.deadline_ms <= now_ms {
-                list_now(cx, client)?;
-            }
-        }
-        _ => {}
-    }
-    back_pressure::expire(cx, client);
-    let next_ms = next_due_ms(client);
-    cx.timers
-        .want(client.context.token, next_ms, &mut client.timer_ms);
     Ok(())
 }
 
-/// The earliest deadline of a client.
-fn next_due_ms(client: &Client) -> i64 {
-    let pending = client.produces.pending.iter();
-    let waiting = pending.filter(|produce| !produce.is_done());
-    let produce_ms = waiting.map(|produce| produce.deadline_ms).min();
-    let delayed = client.delayed.as_ref();
-    let delayed_ms = delayed.map_or(NEVER_MS, |delayed| delayed.due_ms());
-    produce_ms
-        .unwrap_or(NEVER_MS)
-        .min(delayed_ms)
-        .min(back_pressure::due_ms(client))
+/// Followers have not confirmed in time, or readers have not looked up: the client is to ask again
+/// for those partitions.
+pub fn look_at_list_offsets(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Delayed::ListOffsets(work)) = &mut client.delayed {
+        work.forget_doubts(client.context.token);
+        work.doubtful.clear();
+        if work.is_done() || work.deadline_ms <= cx.now.mono_ms {
+            list_now(cx, client)?;
+        }
+    }
+    Ok(())
 }
 
 /// A fetch that waits is answered with what there is now; what readers still have is given up.

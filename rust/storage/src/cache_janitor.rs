@@ -179,6 +179,15 @@ impl CacheKeeper {
     }
 
     fn watch(&mut self) {
+        if let Some(broken) = self.arena.take_failure() {
+            let path = self.arena.path().display();
+            let reason = format!(
+                "{path} broke an invariant and takes no more records, which are written before they \
+                 are acknowledged: {broken}"
+            );
+            self.tell("error", reason);
+            self.dir.writer.hurry();
+        }
         match self.loss {
             Loss::No if self.arena.is_open() && !self.arena.is_linked() => {
                 self.arena.close();

@@ -23,7 +23,7 @@ use pyrklog_requests::context::{Context, borrow_memory};
 use pyrklog_requests::dispatch::dispatch;
 use pyrklog_requests::out_queue::FileRange;
 use pyrklog_requests::outcome::{Close, Hold, Step};
-use pyrklog_requests::{control_replies, produce, resume};
+use pyrklog_requests::{client_timers, control_replies, produce, resume};
 
 /// How often clients are looked at that wait for memory.
 const SWEEP_MS: i64 = 50;
@@ -233,7 +233,7 @@ impl FrameThread {
         while let Some((due_ms, token)) = self.cx.timers.pop_due(now_ms) {
             let found = self.clients.get(&token);
             if found.is_some_and(|found| found.client.timer_ms == due_ms) {
-                self.with(token, resume::expire);
+                self.with(token, client_timers::expire);
             }
         }
         if self.next_sweep_ms > now_ms {

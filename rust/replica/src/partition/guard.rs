@@ -17,20 +17,6 @@ pub struct PartitionGuard<'a, D: Directory> {
     is_changed: bool,
 }
 
-impl<'a, D: Directory> PartitionGuard<'a, D> {
-    #[inline]
-    pub(super) fn new(
-        partition: &'a Partition<D>,
-        state: MutexGuard<'a, PartitionState>,
-    ) -> PartitionGuard<'a, D> {
-        PartitionGuard {
-            partition,
-            state,
-            is_changed: false,
-        }
-    }
-}
-
 impl<D: Directory> Deref for PartitionGuard<'_, D> {
     type Target = PartitionState;
 
@@ -63,6 +49,16 @@ impl<D: Directory> Drop for PartitionGuard<'_, D> {
 }
 
 impl<D: Directory> Partition<D> {
+    /// Takes the mutex.
+    #[inline]
+    pub fn lock(&self) -> PartitionGuard<'_, D> {
+        PartitionGuard {
+            partition: self,
+            state: self.state.lock(),
+            is_changed: false,
+        }
+    }
+
     /// Gives the mutex back, and the partition to its directory's writer if there is something to
     /// write: at once, or later where all of it lies in the block cache and it is not much.
     pub fn unlock_and_write(self: &Arc<Self>, state: PartitionGuard<'_, D>) {

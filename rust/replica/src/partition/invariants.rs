@@ -8,20 +8,10 @@
 use pyrklog_log::Log;
 use pyrklog_log::invariants::ensure;
 
-use super::{PartitionState, Role};
+use super::health::Health;
+use super::{PartitionState, ProduceWaiter, Role};
 #[cfg(feature = "sim")]
 use pyrklog_base::injected_faults::{Fault, is_injected};
-
-/// Whether the invariants hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Health {
-    /// They did when they were last checked.
-    Sound,
-    /// One is broken, and nobody was told: this is the sentence.
-    Broken(String),
-    /// The directory was told.
-    Told,
-}
 
 impl PartitionState {
     /// Checks what must be true after each transition. The cost grows with the number of replicas
@@ -154,7 +144,7 @@ impl PartitionState {
             )
         };
         let gate = &self.gate_waiters;
-        let ends = |waiter: &super::ProduceWaiter| waiter.end_offset;
+        let ends = |waiter: &ProduceWaiter| waiter.end_offset;
         waits_within(
             gate.first().map(ends),
             gate.last().map(ends),

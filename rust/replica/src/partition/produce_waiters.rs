@@ -60,6 +60,20 @@ impl PartitionState {
         )
     }
 
+    /// Tells those who waited for the gate, which stands at `durable_end_offset`, or for the high watermark,
+    /// which stands at `reached`: it has moved with enough replicas in sync only.
+    pub(super) fn acknowledge(
+        &mut self,
+        durable_end_offset: i64,
+        reached: i64,
+        outbox: &mut Outbox,
+    ) {
+        answer_up_to(&mut self.gate_waiters, durable_end_offset, outbox);
+        self.internal.begin_reads(durable_end_offset, outbox);
+        answer_up_to(&mut self.replication_waiters, reached, outbox);
+        self.internal.acknowledge(reached, outbox);
+    }
+
     /// Ends all waiting: produce requests and tickets fail with `error`, fetches look again.
     pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
         let of_gate = std::mem::take(&mut self.gate_waiters);
@@ -72,8 +86,7 @@ impl PartitionState {
     }
 }
 
-/// Acknowledges what lies below `mark`.
-pub(super) fn answer_up_to(waiters: &mut BTreeSet<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
+fn answer_up_to(waiters: &mut BTreeSet<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
     while waiters
         .first()
         .is_some_and(|waiter| waiter.end_offset <= mark)

@@ -149,7 +149,8 @@ fn replicas_that_cannot_be_in_sync() {
 
 #[test]
 fn waiters_that_wait_for_what_is_not_to_come() {
-    let damages: [(fn(&mut PartitionState), &str); 4] = [
+    type Damage = fn(&mut PartitionState);
+    let damages: [(Damage, &str); 4] = [
         (
             |state| assert!(state.gate_waiters.insert(waiter(3))),
             "Some(3) to Some(3) at 0",
