@@ -20,29 +20,14 @@ pub const NO_TOPIC_ID: TopicId = [0; 16];
 
 /// Why a delta was refused; the image stays as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum ImageError {
-    /// The version did not rise.
     #[error("image version {offered} does not come after {current}")]
-    StaleVersion {
-        /// Version in force.
-        current: u64,
-        /// The delta's version.
-        offered: u64,
-    },
-    /// Partition indexes are not 0, 1, 2, ...
+    StaleVersion { current: u64, offered: u64 },
     #[error("partitions of topic {topic} are not numbered from 0 without gaps")]
-    PartitionNumbers {
-        /// Topic name.
-        topic: String,
-    },
-    /// Two topics have one id.
+    PartitionNumbers { topic: String },
     #[error("topics {topic} and {other} have the same id")]
-    SharedTopicId {
-        /// A topic of the delta.
-        topic: String,
-        /// The topic that has the id already.
-        other: String,
-    },
+    SharedTopicId { topic: String, other: String },
 }
 
 /// One topic of an image.

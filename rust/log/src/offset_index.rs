@@ -27,57 +27,32 @@ pub struct OffsetEntry {
 
 /// Why an offset or time index cannot be used, or an entry cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum IndexError {
-    /// The file ends inside an entry.
     #[error("the index has {len} bytes, which is not a multiple of {entry_bytes}")]
-    PartialEntry {
-        /// Length of the file.
-        len: usize,
-        /// Size of one entry.
-        entry_bytes: usize,
-    },
+    PartialEntry { len: usize, entry_bytes: usize },
     /// An entry does not rise above the one before it.
     #[error("index entry {entry} does not rise above the entry before it")]
-    NotRising {
-        /// Number of the entry, from 0.
-        entry: usize,
-    },
-    /// An entry's offset is below the segment's base offset.
+    NotRising { entry: usize },
     #[error("index entry {entry} names offset {offset}, below the base offset {base_offset}")]
     BelowBase {
-        /// Number of the entry, from 0.
         entry: usize,
-        /// Its offset.
         offset: i64,
-        /// The segment's base offset.
         base_offset: i64,
     },
-    /// An entry points behind the end of the `.log`.
     #[error(
         "index entry {entry} points at position {position}, behind the log's end at {log_size}"
     )]
     BeyondLog {
-        /// Number of the entry, from 0.
         entry: usize,
-        /// Its position.
         position: u32,
-        /// Size of the `.log`.
         log_size: u64,
     },
     /// The offset does not fit in the four bytes of an entry.
     #[error("offset {offset} is too far from the base offset {base_offset} for an index entry")]
-    OffsetOverflow {
-        /// The offset to be added.
-        offset: i64,
-        /// The segment's base offset.
-        base_offset: i64,
-    },
-    /// No room: the segment must roll first.
+    OffsetOverflow { offset: i64, base_offset: i64 },
     #[error("the index is full ({max_bytes} bytes)")]
-    Full {
-        /// Largest size, in bytes.
-        max_bytes: usize,
-    },
+    Full { max_bytes: usize },
 }
 
 /// An offset less the base offset, as an entry stores it.

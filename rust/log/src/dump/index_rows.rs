@@ -8,7 +8,6 @@ use super::{Options, Row, RowSource, Source, Value, damage, read_whole};
 use crate::offset_index::{self, OffsetEntry, OffsetIndexView, used_bytes};
 use crate::time_index::{self, NO_TIMESTAMP, TimeEntry, TimeIndexView};
 
-/// Entries converted to rows at a time.
 const ENTRIES_A_TURN: usize = 1024;
 
 /// The segment to check against, or a damage row if missing.

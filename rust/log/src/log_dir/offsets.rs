@@ -119,7 +119,6 @@ impl OffsetTable {
         }
     }
 
-    /// Replaces the file durably if anything changed.
     pub fn write(&mut self, env: &LogEnv, directory: &Path) -> io::Result<()> {
         if !self.changed {
             return Ok(());

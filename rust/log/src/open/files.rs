@@ -20,7 +20,6 @@ pub(super) struct FolderFiles {
     pub snapshots: BTreeSet<i64>,
     pub has_epochs: bool,
     pub has_metadata: bool,
-    /// A truncation was interrupted.
     pub was_truncating: bool,
 }
 

@@ -135,7 +135,6 @@ impl Loader<'_> {
         Ok(recovered)
     }
 
-    /// Makes the files match the sound batches.
     fn write_recovered(
         &self,
         segment: &Arc<Segment>,
