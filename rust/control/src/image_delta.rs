@@ -1,4 +1,4 @@
-//! What the control plane says of the cluster: its brokers, topics and partitions.
+//! The control plane's description of the cluster: brokers, topics and partitions.
 
 use pyrklog_base::ids::TopicId;
 use pyrklog_base::replication_quota::Throttled;
@@ -8,13 +8,13 @@ use pyrklog_base::replication_quota::Throttled;
 pub struct ImageDelta {
     /// The image's new version.
     pub version: u64,
-    /// The controller's broker id, -1 while there is none.
+    /// The controller's broker id, -1 for none.
     pub controller_id: i32,
-    /// All live brokers (not a difference: the list is short).
+    /// All live brokers, not a difference.
     pub brokers: Vec<BrokerImage>,
-    /// Topics that are new or changed, each whole.
+    /// New or changed topics, each whole.
     pub topics: Vec<TopicImage>,
-    /// Names of topics that are gone.
+    /// Names of removed topics.
     pub removed_topics: Vec<String>,
 }
 
@@ -36,20 +36,20 @@ pub struct TopicImage {
     pub name: String,
     /// Topic id.
     pub id: TopicId,
-    /// `__consumer_offsets` and its like.
+    /// `__consumer_offsets` and `__transaction_state`.
     pub internal: bool,
-    /// Options after topic and broker defaults were resolved.
+    /// Resolved options.
     pub config: TopicConfig,
     /// All partitions, by index.
     pub partitions: Vec<PartitionImage>,
 }
 
-/// One partition as the controller last decided.
+/// One partition as last decided by the controller.
 #[derive(Clone, Debug)]
 pub struct PartitionImage {
     /// Partition index.
     pub index: i32,
-    /// Leader's broker id, -1 without one.
+    /// Leader's broker id, -1 for none.
     pub leader: i32,
     /// Leader epoch.
     pub leader_epoch: i32,
@@ -61,8 +61,8 @@ pub struct PartitionImage {
     pub offline: Vec<i32>,
 }
 
-/// Topic options that the plane acts on; names are Kafka's with dots as underscores, and the
-/// log's own share is handed on as `pyrklog_log::LogConfig`.
+/// Topic options for the plane, with Kafka's names and dots as underscores; the log's own are in
+/// `pyrklog_log::LogConfig`.
 #[derive(Clone, Debug)]
 pub struct TopicConfig {
     /// The log's options.
