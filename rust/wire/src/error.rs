@@ -2,20 +2,19 @@
 
 use thiserror::Error;
 
-/// Bytes that do not follow the protocol. Nothing was changed, and nothing was allocated on the
-/// word of a length or count that the bytes at hand cannot hold.
+/// Malformed bytes. Nothing was changed, and no unverified length or count led to an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)] // The messages name variants and fields.
 pub enum DecodeError {
     #[error("truncated: {needed} bytes are needed, {remaining} remain")]
     Truncated { needed: usize, remaining: usize },
-    /// An array announces more elements than the remaining bytes can hold.
+    /// An array announces more elements than the rest can hold.
     #[error("a count of {count} does not fit in the {remaining} bytes that remain")]
     CountTooLarge { count: u64, remaining: usize },
-    /// A request with more array elements than any client has a use for.
+    /// A request with more array elements than any client needs.
     #[error("it has more than {max} elements")]
     TooManyElements { max: usize },
-    /// A length or count below zero where the protocol has no null.
+    /// A negative length or count where the protocol has no null.
     #[error("a length of {0} where null is not allowed")]
     UnexpectedNull(i64),
     /// A variable-length integer that is too long for its type.
@@ -23,7 +22,7 @@ pub enum DecodeError {
     BadVarint,
     #[error("a string is not UTF-8")]
     BadUtf8,
-    /// A tagged field whose content is shorter or longer than its announced size.
+    /// A tagged field whose content does not have its announced size.
     #[error("tagged field {tag} does not have the size that it announces")]
     BadTaggedField { tag: u32 },
     #[error("{0} bytes are left over")]
@@ -42,15 +41,15 @@ pub enum DecodeError {
     BadCompression(u8),
     #[error("record batch CRC is {stored:#010x} but its bytes give {computed:#010x}")]
     BadCrc { stored: u32, computed: u32 },
-    /// The body does not hold the number of records that the header says.
+    /// The body's number of records differs from the header's.
     #[error("the batch header says {expected} records, the body holds {found}")]
     RecordCount { expected: i32, found: i32 },
-    /// A record whose fields do not fill its announced length exactly.
+    /// A record whose fields do not fill its announced length.
     #[error("record {index} does not have the length that it announces")]
     BadRecordLength { index: i32 },
 }
 
-/// Which other protocol begins with the four bytes that were read as a length.
+/// The protocol that begins with these four bytes instead of a length.
 fn looks_like(announced: i32) -> &'static str {
     match &announced.to_be_bytes() {
         b"GET " | b"POST" | b"HEAD" | b"PUT " | b"DELE" | b"OPTI" | b"PATC" | b"CONN" | b"PRI " => {

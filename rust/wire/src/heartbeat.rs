@@ -1,6 +1,7 @@
-//! Heartbeat, versions 0 to 4: the request decoded in place, and the answer to it.
+//! Heartbeat, versions 0 to 4: decodes the request in place and encodes the answer.
 //!
 //! Version notes: 1 throttle time; 3 static members (KIP-345); 4 flexible.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api::{self, key};
 use crate::error::{DecodeError, Result};
@@ -13,7 +14,7 @@ const THROTTLE_SINCE: i16 = 1;
 const INSTANCE_ID_SINCE: i16 = 3;
 const FLEXIBLE_SINCE: i16 = 4;
 
-/// Decodes a body; bytes after the request are ignored, as in Kafka.
+/// Decodes a body; later bytes are ignored, as in Kafka.
 pub fn decode(body: &[u8], version: i16) -> Result<MembershipFields> {
     if !(0..=api::max_version(key::HEARTBEAT)).contains(&version) {
         return Err(DecodeError::UnsupportedVersion {
