@@ -503,11 +503,6 @@ impl Slice {
         }
     }
 
-    /// Gives the last `len - keep` bytes back.
-    pub fn shorten(&mut self, keep: usize) {
-        self.len = self.len.min(keep);
-    }
-
     /// Reads at `at` bytes from the slice's start.
     pub fn read(&self, at: usize, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         let n = buffer.len().min(self.len.saturating_sub(at));

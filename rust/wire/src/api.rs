@@ -4,6 +4,8 @@
 //! Python reads it as `_core.api_table()`, and tests check the handlers against it. Highest
 //! versions are Kafka 3.9's; for the lowest see docs/skipped.md.
 
+use crate::error::{DecodeError, Result};
+
 /// `flexible_since` of an API that has no flexible version.
 pub const NEVER_FLEXIBLE: i16 = i16::MAX;
 
@@ -287,6 +289,20 @@ pub fn lookup(key: i16) -> Option<&'static ApiRow> {
 /// The highest served version of an API, -1 if not served.
 pub fn max_version(key: i16) -> i16 {
     lookup(key).map_or(-1, |row| row.max_version)
+}
+
+/// Refuses versions of an API outside of `min` and the highest served one.
+///
+/// # Errors
+/// `UnsupportedVersion`.
+pub(crate) fn check_version(api_key: i16, min: i16, api_version: i16) -> Result<()> {
+    match (min..=max_version(api_key)).contains(&api_version) {
+        true => Ok(()),
+        false => Err(DecodeError::UnsupportedVersion {
+            api_key,
+            api_version,
+        }),
+    }
 }
 
 /// Whether the request header ends in tagged fields (header version 2). A guess for an unknown API

@@ -6,7 +6,7 @@
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api::{self, ApiRow, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -15,13 +15,7 @@ const THROTTLE_SINCE: i16 = 1;
 const FLEXIBLE_SINCE: i16 = 3;
 
 fn check_version(version: i16) -> Result<()> {
-    if (0..=api::max_version(key::API_VERSIONS)).contains(&version) {
-        return Ok(());
-    }
-    Err(DecodeError::UnsupportedVersion {
-        api_key: key::API_VERSIONS,
-        api_version: version,
-    })
+    api::check_version(key::API_VERSIONS, 0, version)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub use response::{
 pub use response_decode::{FetchPartitionResponse, FetchResponse, FetchTopicResponse};
 
 use crate::api::{self, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 
 const MIN_VERSION: i16 = 4;
 const LOG_START_SINCE: i16 = 5;
@@ -38,11 +38,5 @@ const ENDPOINTS_SINCE: i16 = 16;
 const DIRECTORY_SINCE: i16 = 17;
 
 fn check_version(version: i16) -> Result<()> {
-    if (MIN_VERSION..=api::max_version(key::FETCH)).contains(&version) {
-        return Ok(());
-    }
-    Err(DecodeError::UnsupportedVersion {
-        api_key: key::FETCH,
-        api_version: version,
-    })
+    api::check_version(key::FETCH, MIN_VERSION, version)
 }

@@ -4,7 +4,7 @@
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api::{self, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::membership::MembershipFields;
 use crate::reader::Reader;
@@ -16,12 +16,7 @@ const FLEXIBLE_SINCE: i16 = 4;
 
 /// Decodes a body; later bytes are ignored, as in Kafka.
 pub fn decode(body: &[u8], version: i16) -> Result<MembershipFields> {
-    if !(0..=api::max_version(key::HEARTBEAT)).contains(&version) {
-        return Err(DecodeError::UnsupportedVersion {
-            api_key: key::HEARTBEAT,
-            api_version: version,
-        });
-    }
+    api::check_version(key::HEARTBEAT, 0, version)?;
     let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
     let fields = MembershipFields::read(&mut reader, version >= INSTANCE_ID_SINCE)?;
     reader.skip_tags()?;

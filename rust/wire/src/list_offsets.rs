@@ -5,7 +5,7 @@
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api::{self, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -28,13 +28,7 @@ const LEADER_EPOCH_SINCE: i16 = 4;
 const FLEXIBLE_SINCE: i16 = 6;
 
 fn check_version(version: i16) -> Result<()> {
-    if (MIN_VERSION..=api::max_version(key::LIST_OFFSETS)).contains(&version) {
-        return Ok(());
-    }
-    Err(DecodeError::UnsupportedVersion {
-        api_key: key::LIST_OFFSETS,
-        api_version: version,
-    })
+    api::check_version(key::LIST_OFFSETS, MIN_VERSION, version)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

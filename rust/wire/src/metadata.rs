@@ -10,7 +10,6 @@ mod response;
 
 pub use response::{
     MetadataHead, MetadataPartition, MetadataResponse, MetadataResponseWriter, MetadataTopic,
-    encode_topic,
 };
 
 use crate::api::{self, key};
@@ -31,13 +30,7 @@ pub const NULL_NAMES_SINCE: i16 = 12;
 pub const OPERATIONS_OMITTED: i32 = i32::MIN;
 
 fn check_version(version: i16) -> Result<()> {
-    if (0..=api::max_version(key::METADATA)).contains(&version) {
-        return Ok(());
-    }
-    Err(DecodeError::UnsupportedVersion {
-        api_key: key::METADATA,
-        api_version: version,
-    })
+    api::check_version(key::METADATA, 0, version)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

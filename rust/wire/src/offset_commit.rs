@@ -5,7 +5,7 @@
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api::{self, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::membership::MembershipFields;
 use crate::reader::Reader;
@@ -52,12 +52,7 @@ pub struct OffsetCommitPartition {
 impl OffsetCommitRequest {
     /// Decodes a body; later bytes are ignored, as in Kafka.
     pub fn decode(body: &[u8], version: i16) -> Result<Self> {
-        if !(MIN_VERSION..=api::max_version(key::OFFSET_COMMIT)).contains(&version) {
-            return Err(DecodeError::UnsupportedVersion {
-                api_key: key::OFFSET_COMMIT,
-                api_version: version,
-            });
-        }
+        api::check_version(key::OFFSET_COMMIT, MIN_VERSION, version)?;
         let mut reader = Reader::of_request(body, 0, version >= FLEXIBLE_SINCE);
         let has_instance_id = version >= INSTANCE_ID_SINCE;
         let membership = MembershipFields::read(&mut reader, has_instance_id)?;

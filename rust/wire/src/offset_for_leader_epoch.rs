@@ -4,7 +4,7 @@
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api::{self, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -17,14 +17,7 @@ const FLEXIBLE_SINCE: i16 = 4;
 pub const NO_REPLICA: i32 = -2;
 
 fn check_version(version: i16) -> Result<()> {
-    if (MIN_VERSION..=api::max_version(key::OFFSET_FOR_LEADER_EPOCH)).contains(&version) {
-        return Ok(());
-    }
-    let api_key = key::OFFSET_FOR_LEADER_EPOCH;
-    Err(DecodeError::UnsupportedVersion {
-        api_key,
-        api_version: version,
-    })
+    api::check_version(key::OFFSET_FOR_LEADER_EPOCH, MIN_VERSION, version)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,17 +18,11 @@ pub use response::{
 };
 
 use crate::api::{self, PRODUCE_MIN_SERVED, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 
 const FLEXIBLE_SINCE: i16 = 9;
 const HINTS_SINCE: i16 = 10;
 
 fn check_version(version: i16) -> Result<()> {
-    if (PRODUCE_MIN_SERVED..=api::max_version(key::PRODUCE)).contains(&version) {
-        return Ok(());
-    }
-    Err(DecodeError::UnsupportedVersion {
-        api_key: key::PRODUCE,
-        api_version: version,
-    })
+    api::check_version(key::PRODUCE, PRODUCE_MIN_SERVED, version)
 }

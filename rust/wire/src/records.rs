@@ -13,9 +13,6 @@
 use crate::error::{DecodeError, Result};
 use crate::varint::{self, read_varint, read_varlong};
 
-/// The least bytes of a record, its length field included.
-pub const RECORD_MIN_LEN: usize = 7;
-
 /// One record, borrowed from its batch's uncompressed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {

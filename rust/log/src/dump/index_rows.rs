@@ -5,7 +5,8 @@ use std::io;
 
 use super::header_scan::HeaderScan;
 use super::{Options, Row, RowSource, Source, Value, damage, read_whole};
-use crate::offset_index::{self, OffsetEntry, OffsetIndexView, used_bytes};
+use crate::offset_index::{self, OffsetEntry, OffsetIndexView};
+use crate::sparse_index::used_bytes;
 use crate::time_index::{self, NO_TIMESTAMP, TimeEntry, TimeIndexView};
 
 const ENTRIES_A_TURN: usize = 1024;

@@ -69,7 +69,7 @@ impl OffsetTable {
                     table.rows.entry(topic).or_default().insert(partition, row);
                 }
             }
-            Err(error) => notes.push(format!("started without the offsets of {error}")),
+            Err(error) => notes.push(format!("ignored the offsets of a checkpoint: {error}")),
         }
         Ok(table)
     }

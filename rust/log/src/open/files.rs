@@ -103,7 +103,7 @@ fn finish_swaps(
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 // Neither it nor its set replaces anything.
                 notes.push(format!(
-                    "removed {name}, which is not what compaction leaves: {error}"
+                    "removed {name}, which no compaction has completed: {error}"
                 ));
                 whole_below = i64::MIN;
             }

@@ -188,7 +188,7 @@ impl Loader<'_> {
         if self.has_unwritten() {
             let path = self.folder.path();
             return Err(OpenError::Corrupt(format!(
-                "the files in {} do not fit the records that the block cache holds for them",
+                "the files in {} contradict their records in the block cache",
                 path.display()
             )));
         }

@@ -61,8 +61,7 @@ pub struct MetadataPartition<'a> {
     pub offline: Cow<'a, [i32]>,
 }
 
-/// Encodes a response. As many topics as announced must follow, through
-/// [`MetadataResponseWriter::topic`] or encoded by [`encode_topic`].
+/// Encodes a response. As many topics as announced must follow.
 #[derive(Debug)]
 pub struct MetadataResponseWriter<'a> {
     writer: Writer<'a>,
@@ -111,13 +110,6 @@ impl<'a> MetadataResponseWriter<'a> {
         encode_topic(self.writer.out(), self.version, topic);
     }
 
-    /// Appends a topic that [`encode_topic`] has encoded for the same version.
-    pub fn encoded_topic(&mut self, bytes: &[u8]) {
-        debug_assert!(self.topics_left > 0, "topics miscounted");
-        self.topics_left -= 1;
-        self.writer.raw(bytes);
-    }
-
     pub fn end(mut self, cluster_authorized_operations: i32) {
         debug_assert!(self.topics_left == 0, "body incomplete");
         if (OPERATIONS_SINCE..=CLUSTER_OPERATIONS_UNTIL).contains(&self.version) {
@@ -128,7 +120,7 @@ impl<'a> MetadataResponseWriter<'a> {
 }
 
 /// Appends one topic in the form of `version`.
-pub fn encode_topic(out: &mut Vec<u8>, version: i16, topic: &MetadataTopic<'_>) {
+fn encode_topic(out: &mut Vec<u8>, version: i16, topic: &MetadataTopic<'_>) {
     let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
     writer.i16(topic.error_code.0);
     if version >= NULL_NAMES_SINCE {
