@@ -3,6 +3,7 @@
 //! Python owns the *desired state* and compiles it into deltas of a versioned broker image and into
 //! partition commands. The plane owns bytes, offsets and sockets. These types are plain data, which
 //! the bridge converts one to one. The contract in prose: `docs/design.md`, "The seam".
+#![allow(missing_docs)] // Docs say what the names do not.
 
 use std::path::PathBuf;
 
@@ -58,7 +59,6 @@ pub struct PlaneConfig {
     /// writers; beyond it, producing connections are muted. `None`: half of its block cache. At
     /// most 64 MiB lie outside the cache.
     pub unwritten_max_bytes: Option<usize>,
-    /// The block cache.
     pub cache: CacheConfig,
     /// `log.flush.offset.checkpoint.interval.ms` (recovery point).
     pub recovery_checkpoint_interval_ms: i64,
@@ -155,13 +155,10 @@ pub enum ReadPath {
 pub struct LeaderSpec {
     /// Topic name; it must be in the image already.
     pub topic: String,
-    /// Partition index.
     pub partition: i32,
     /// Leader epoch; lower than the partition's is refused (FENCED_LEADER_EPOCH).
     pub leader_epoch: i32,
-    /// Assigned replicas.
     pub replicas: Vec<i32>,
-    /// In-sync replicas.
     pub isr: Vec<i32>,
     /// The controller has just created the partition: a missing folder is created, in the directory
     /// with the fewest partitions. Otherwise it is created as well, unless a failed log directory
@@ -177,13 +174,11 @@ pub struct LeaderSpec {
 pub struct FollowerSpec {
     /// Topic name; it must be in the image already.
     pub topic: String,
-    /// Partition index.
     pub partition: i32,
     /// The leader's broker id; -1 for none: then nothing is fetched.
     pub leader: i32,
     /// As with [`LeaderSpec`].
     pub leader_epoch: i32,
-    /// Assigned replicas.
     pub replicas: Vec<i32>,
     /// In-sync replicas. A rate does not hold back one of them before it knows its leader's high
     /// watermark.
@@ -196,13 +191,9 @@ pub struct FollowerSpec {
 /// epoch's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaughtUp {
-    /// Topic name.
     pub topic: String,
-    /// Partition index.
     pub partition: i32,
-    /// This broker's leader epoch.
     pub leader_epoch: i32,
-    /// The follower's broker id.
     pub broker: i32,
     /// Its broker epoch at its fetch, -1 unknown.
     pub broker_epoch: i64,
@@ -211,22 +202,16 @@ pub struct CaughtUp {
 /// In-sync followers of a partition that have fallen behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// Topic name.
     pub topic: String,
-    /// Partition index.
     pub partition: i32,
-    /// This broker's leader epoch.
     pub leader_epoch: i32,
-    /// The followers' broker ids.
     pub brokers: Vec<i32>,
 }
 
 /// `stop_partitions`: stops serving the partition, or gives it up.
 #[derive(Clone, Debug)]
 pub struct StopSpec {
-    /// Topic name.
     pub topic: String,
-    /// Partition index.
     pub partition: i32,
     /// Rename the folder to `*-delete` and remove it in the background.
     pub delete: bool,
@@ -240,9 +225,7 @@ pub enum TicketOutcome {
     Partitions(Vec<i16>),
     /// `delete_records`: (error code, low watermark or -1), in order.
     DeleteRecords(Vec<(i16, i64)>),
-    /// `describe_log_dirs`.
     LogDirs(Vec<LogDirDescription>),
-    /// `append_internal`.
     InternalAppended {
         /// 0: the high watermark has passed the batch. With any other code it may still be, or come
         /// to be, in the log.
@@ -250,9 +233,7 @@ pub enum TicketOutcome {
         /// Offset of the first record, -1 with an error.
         base_offset: i64,
     },
-    /// `read_internal`.
     InternalRead(InternalRead),
-    /// `replica_digest`.
     ReplicaDigest(ReplicaDigest),
     /// `shutdown`: whether everything was written, synced and marked clean.
     Shutdown(bool),
@@ -275,9 +256,7 @@ impl TicketOutcome {
 /// One batch for a partition of an internal topic, without its records.
 #[derive(Clone, Copy, Debug)]
 pub struct InternalAppend<'a> {
-    /// Topic name.
     pub topic: &'a str,
-    /// Partition index.
     pub partition: i32,
     /// Timestamp of every record (CreateTime).
     pub timestamp_ms: i64,
@@ -293,11 +272,9 @@ pub struct InternalAppend<'a> {
 /// A record of such a batch.
 #[derive(Clone, Debug)]
 pub struct NewRecord<'a> {
-    /// Key.
     pub key: &'a [u8],
     /// Value, `None` for a tombstone.
     pub value: Option<&'a [u8]>,
-    /// Headers.
     pub headers: Vec<pyrklog_wire::builder::HeaderToWrite<'a>>,
 }
 
@@ -327,11 +304,8 @@ pub struct DigestRange {
 pub struct ReplicaDigest {
     /// All other fields count only with 0.
     pub error_code: i16,
-    /// The replica's leader epoch.
     pub leader_epoch: i32,
-    /// Its log start offset.
     pub log_start_offset: i64,
-    /// Its high watermark.
     pub high_watermark: i64,
     /// Its durable end offset.
     pub log_end_offset: i64,
@@ -344,7 +318,6 @@ pub struct ReplicaDigest {
     /// Offset of the first damaged batch, -1 for none; `next_offset` if the next batch cannot be
     /// found.
     pub damaged_offset: i64,
-    /// The first batch.
     pub first: Option<DigestedBatch>,
 }
 
@@ -369,11 +342,8 @@ impl ReplicaDigest {
 /// One of the batches of a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestedBatch {
-    /// First offset.
     pub base_offset: i64,
-    /// Last offset.
     pub last_offset: i64,
-    /// Leader epoch.
     pub leader_epoch: i32,
     /// CRC-32C of its bytes.
     pub crc: u32,
@@ -395,13 +365,10 @@ pub struct InternalRead {
 /// A batch of an internal topic, its records decompressed and checked.
 #[derive(Debug)]
 pub struct InternalBatch {
-    /// First offset.
     pub base_offset: i64,
-    /// Last offset.
     pub last_offset: i64,
     /// Producer id, -1 without one.
     pub producer_id: i64,
-    /// Part of a transaction.
     pub is_transactional: bool,
     /// A transaction's marker.
     pub is_control: bool,
@@ -427,7 +394,6 @@ impl InternalBatch {
 /// One log directory (DescribeLogDirs v4).
 #[derive(Debug)]
 pub struct LogDirDescription {
-    /// Absolute path.
     pub path: PathBuf,
     /// 0 or KAFKA_STORAGE_ERROR.
     pub error_code: i16,
@@ -448,6 +414,5 @@ pub struct FoundPartition {
     pub partition: i32,
     /// From `partition.metadata`; `None` if that file is missing.
     pub topic_id: Option<TopicId>,
-    /// The log directory.
     pub log_dir: PathBuf,
 }

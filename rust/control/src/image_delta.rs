@@ -1,4 +1,5 @@
 //! The control plane's description of the cluster: brokers, topics and partitions.
+#![allow(missing_docs)] // Docs say what the names do not.
 
 use pyrklog_base::ids::TopicId;
 use pyrklog_base::replication_quota::Throttled;
@@ -8,7 +9,7 @@ use pyrklog_base::replication_quota::Throttled;
 pub struct ImageDelta {
     /// The image's new version.
     pub version: u64,
-    /// The controller's broker id, -1 for none.
+    /// -1 for none.
     pub controller_id: i32,
     /// All live brokers, not a difference.
     pub brokers: Vec<BrokerImage>,
@@ -18,10 +19,8 @@ pub struct ImageDelta {
     pub removed_topics: Vec<String>,
 }
 
-/// One live broker.
 #[derive(Clone, Debug)]
 pub struct BrokerImage {
-    /// Broker id.
     pub id: i32,
     /// `broker.rack`.
     pub rack: Option<String>,
@@ -32,9 +31,7 @@ pub struct BrokerImage {
 /// One topic with its resolved options.
 #[derive(Clone, Debug)]
 pub struct TopicImage {
-    /// Topic name.
     pub name: String,
-    /// Topic id.
     pub id: TopicId,
     /// `__consumer_offsets` and `__transaction_state`.
     pub internal: bool,
@@ -47,15 +44,12 @@ pub struct TopicImage {
 /// One partition as last decided by the controller.
 #[derive(Clone, Debug)]
 pub struct PartitionImage {
-    /// Partition index.
     pub index: i32,
     /// Leader's broker id, -1 for none.
     pub leader: i32,
-    /// Leader epoch.
     pub leader_epoch: i32,
     /// Assigned replicas, the preferred leader first.
     pub replicas: Vec<i32>,
-    /// In-sync replicas.
     pub isr: Vec<i32>,
     /// Replicas on dead brokers or failed log directories.
     pub offline: Vec<i32>,
@@ -65,7 +59,6 @@ pub struct PartitionImage {
 /// `pyrklog_log::LogConfig`.
 #[derive(Clone, Debug)]
 pub struct TopicConfig {
-    /// The log's options.
     pub log: pyrklog_log::LogConfig,
     /// `min.insync.replicas`.
     pub min_insync_replicas: i32,
