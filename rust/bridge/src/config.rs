@@ -1,4 +1,4 @@
-//! What the plane is started with, and a topic's options, as Python hands them down.
+//! The plane's configuration and a topic's options, from Python.
 
 use pyo3::prelude::*;
 use pyrklog_dataplane::api;

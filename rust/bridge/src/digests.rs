@@ -1,4 +1,4 @@
-//! Digests of replicas, on their way up.
+//! Digests of replicas, for Python.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;

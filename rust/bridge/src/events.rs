@@ -1,4 +1,4 @@
-//! What comes back from the plane, as Python sees it: one frozen class an event.
+//! The plane's events for Python: one frozen class each.
 
 use std::path::Path;
 
@@ -152,7 +152,7 @@ match_args! {
     Notice: "event" "fields" "level";
 }
 
-/// The type of what `drain_events` returns: the union of all event classes.
+/// The return type of `drain_events`: the union of all event classes.
 pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let others = [
         py.get_type::<Heartbeat>(),
@@ -266,7 +266,7 @@ fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<Py
     }
 }
 
-/// Who stands behind a connection, as its Python object.
+/// A session as its Python object.
 pub fn session(py: Python<'_>, session: api::Session) -> PyResult<Py<Session>> {
     Py::new(
         py,
@@ -290,7 +290,7 @@ fn description(found: api::LogDirDescription) -> LogDirDescription {
     }
 }
 
-/// Paths of log directories come from Python as text, so that nothing is lost on the way back.
+/// Paths of log directories come from Python as text, so nothing is lost.
 pub fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

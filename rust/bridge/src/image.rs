@@ -1,4 +1,4 @@
-//! The broker image and the commands that follow from it, as Python hands them down.
+//! The broker image and the commands that follow from it, from Python.
 
 use pyo3::PyClass;
 use pyo3::exceptions::PyValueError;

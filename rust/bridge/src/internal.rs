@@ -1,4 +1,4 @@
-//! Records of internal topics: on their way down borrowed from Python, on their way up plain tuples.
+//! Records of internal topics: borrowed from Python on the way down, plain tuples on the way up.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -6,14 +6,14 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use pyrklog_dataplane::api;
 
-/// A key, a value and headers, whose bytes stay Python's.
+/// Key, value and headers, whose bytes stay Python's.
 pub type Record = (
     PyBackedBytes,
     Option<PyBackedBytes>,
     Vec<(PyBackedBytes, PyBackedBytes)>,
 );
 
-/// The same as the plane takes it.
+/// The same for the plane.
 pub fn borrowed((key, value, headers): &Record) -> api::NewRecord<'_> {
     api::NewRecord {
         key,
@@ -56,7 +56,7 @@ impl InternalReadDone {
     }
 }
 
-/// What a read found, as its Python object.
+/// The result of a read as its Python object.
 pub fn read_done(py: Python<'_>, ticket: u64, read: api::InternalRead) -> PyResult<Py<PyAny>> {
     let batches = PyList::empty(py);
     for found in read.batches {

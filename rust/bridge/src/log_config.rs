@@ -1,4 +1,4 @@
-//! A topic's log options, as Python hands them down: resolved, each named as in Kafka.
+//! A topic's resolved log options from Python, with Kafka's names.
 
 use pyo3::prelude::*;
 use pyrklog_log as log;

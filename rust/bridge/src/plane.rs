@@ -1,4 +1,4 @@
-//! `DataPlane`: each command hands its arguments to the plane with the GIL released.
+//! `DataPlane`: each command passes its arguments to the plane with the GIL released.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::internal::{Record, borrowed};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 use crate::offsets::CommitBatch;
 
-/// (error code, own log's start, (broker, start) of each follower).
+/// (error code, own log start offset, (broker, log start offset) of each follower).
 type LogStarts = (i16, i64, Vec<(i32, i64)>);
 
 /// `pyrklog_dataplane::DataPlane`.
@@ -165,7 +165,7 @@ impl DataPlane {
             .map_err(errors::closed)
     }
 
-    /// Of each: (error code, own log's start, followers'); without an error the code is 0.
+    /// The code is 0 without an error.
     fn log_starts(&self, py: Python<'_>, partitions: Vec<(String, i32)>) -> Vec<LogStarts> {
         let found = py.detach(|| self.0.log_starts(&partitions));
         let flat = found.into_iter().map(|one| match one {

@@ -1,4 +1,4 @@
-//! A plane that tests/sim drives by hand: `pyrklog_dataplane::sim`.
+//! A plane driven by tests/sim: `pyrklog_dataplane::sim`.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -21,17 +21,17 @@ impl MemDisk {
         Self(testing::MemDisk::default())
     }
 
-    /// The process died: what it wrote is there.
+    /// The process dies: its writes stay.
     fn kill_process(&self) {
         self.0.kill_process();
     }
 
-    /// The machine lost power: of what was not synced some is gone, some torn, as `seed` says.
+    /// A power failure: unsynced data is partly lost or torn, depending on `seed`.
     fn reboot(&self, seed: u64) {
         self.0.reboot(seed);
     }
 
-    /// Whether a file is there.
+    /// Whether a file exists.
     fn has(&self, path: &str) -> bool {
         self.0.content(path.as_ref()).is_some()
     }
@@ -135,7 +135,7 @@ impl SimPlane {
         self.0.has_mail(fetcher)
     }
 
-    /// A frame to send, the time to ask again at, or None where nothing is followed any more.
+    /// A frame to send, the time to ask again, or None when nothing is followed any more.
     fn begin_fetch(
         &mut self,
         py: Python<'_>,
@@ -171,7 +171,8 @@ impl SimPlane {
         self.0.fetch_failed(fetcher);
     }
 
-    /// Role, leader epoch, (log start, high watermark, gate, log end) and whom the high watermark waits for.
+    /// Role, leader epoch, (log start, high watermark, durable end, log end) and the replicas the
+    /// high watermark waits for.
     fn partition(
         &self,
         topic: &str,

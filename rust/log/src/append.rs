@@ -45,27 +45,19 @@ pub struct Appended {
 
 /// Why a batch was not appended; nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum AppendError {
     /// A write or sync of this log or its directory failed earlier.
     #[error("{0}")]
     Poisoned(String),
-    /// The volume is full for now.
     #[error("the disk of the log directory is full")]
     Full,
-    /// The log is being truncated.
     #[error("the log is being truncated")]
     Truncating,
-    /// Idempotence or a transaction forbids it.
     #[error(transparent)]
     Producer(#[from] ProducerError),
-    /// A replicated batch does not follow the log end.
     #[error("a batch with base offset {base_offset} cannot follow the log end offset {end_offset}")]
-    NotBehindEnd {
-        /// The batch's base offset.
-        base_offset: i64,
-        /// The log end offset.
-        end_offset: i64,
-    },
+    NotBehindEnd { base_offset: i64, end_offset: i64 },
 }
 
 impl AppendError {

@@ -16,7 +16,6 @@ pub(crate) struct LogCache {
     /// Whether the log has producers; recorded in the slot as well.
     has_producers: bool,
     rate: Rate,
-    /// Time of the last batch.
     now_ms: i64,
     /// Blocks of a follower are kept only until they are written.
     is_transient: bool,
@@ -76,7 +75,6 @@ impl LogCache {
         }
     }
 
-    /// Sets the time of the next batch.
     pub fn set_now(&mut self, now_ms: i64) {
         self.now_ms = now_ms;
     }
@@ -113,7 +111,6 @@ impl LogCache {
         self.slot
     }
 
-    /// Frees all blocks of the partition.
     pub fn release(&self) {
         if let Some(slot) = self.slot {
             self.arena.release_slot(slot);
@@ -125,7 +122,6 @@ impl LogCache {
         Some((Arc::clone(&self.arena), self.slot?))
     }
 
-    /// Sets the slot that such a job returned.
     pub fn set_slot(&mut self, slot: Slot) {
         self.slot = Some(slot);
     }

@@ -105,7 +105,6 @@ fn whole_pages(slices: &[IoSlice<'_>]) -> usize {
     bytes
 }
 
-/// The bytes `from..to`.
 fn part<'a>(slices: &'a [IoSlice<'_>], from: usize, to: usize) -> Vec<IoSlice<'a>> {
     let mut parts = Vec::with_capacity(slices.len());
     let mut at = 0;

@@ -89,7 +89,6 @@ pub(crate) fn parse<T>(
     Ok(entries)
 }
 
-/// The text of a checkpoint with these entries.
 pub(crate) fn encode<T>(entries: &[T], mut entry: impl FnMut(&mut String, &T)) -> String {
     let mut text = format!("{VERSION}\n{}\n", entries.len());
     for value in entries {

@@ -30,7 +30,7 @@ impl Log {
             return Err(io::Error::other(reason.to_owned()));
         }
         if self.has_unwritten() {
-            return Err(io::Error::other("not everything is written"));
+            return Err(io::Error::other("some records are not written yet"));
         }
         self.truncating = true;
         if self.active.size > 0 {

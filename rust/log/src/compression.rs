@@ -29,21 +29,12 @@ const FIRST_READ_BYTES: usize = 16 * 1024;
 
 /// A batch body that cannot be expanded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum DecompressError {
-    /// The output passed its bound.
     #[error("the records expand to more than {limit_bytes} bytes")]
-    TooLarge {
-        /// The bound.
-        limit_bytes: usize,
-    },
-    /// The bytes do not follow the codec's format.
+    TooLarge { limit_bytes: usize },
     #[error("the records are not valid {codec}: {reason}")]
-    Corrupt {
-        /// Name of the codec.
-        codec: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
+    Corrupt { codec: &'static str, reason: String },
 }
 
 impl DecompressError {
@@ -145,7 +136,6 @@ fn new_zstd_context() -> Result<DCtx<'static>, DecompressError> {
     Ok(context)
 }
 
-/// The decoders' bounded output.
 struct Sink<'a> {
     out: &'a mut Vec<u8>,
     limit_bytes: usize,
@@ -184,7 +174,6 @@ impl Sink<'_> {
         filled.map(|_| ())
     }
 
-    /// Reads `decoder` to its end.
     fn drain(
         &mut self,
         codec: Compression,

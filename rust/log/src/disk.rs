@@ -19,7 +19,6 @@ pub mod testing;
 /// Of memory and files, for [`DiskFile::write_pages_at`].
 pub const PAGE_BYTES: usize = 4096;
 
-/// Chunk size of [`write_zeros`].
 const ZEROS_BYTES: usize = 1 << 20;
 
 /// How [`Disk::open`] opens a file; all modes can read.

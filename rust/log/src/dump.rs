@@ -73,18 +73,13 @@ pub struct Options {
 
 /// A file that cannot be dumped.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum DumpError {
     /// The name is not one of a log directory's files.
     #[error("{} is not a file of a log directory that holds anything to show", .0.display())]
     UnknownFile(PathBuf),
-    /// It cannot be read.
     #[error("{} cannot be read: {source}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 /// Bytes to read from at any position.
@@ -121,7 +116,6 @@ impl Source for Arc<dyn DiskFile> {
     }
 }
 
-/// Reads exactly `len` bytes.
 fn read_exact(source: &dyn Source, position: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; len];
     let mut done = 0;

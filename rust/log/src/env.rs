@@ -47,14 +47,12 @@ pub struct LogEnv {
     direct_min_bytes: AtomicU32,
 }
 
-/// Empty tail buffers for reuse.
 #[derive(Debug, Default)]
 struct SpareBuffers {
     buffers: Vec<TailBuffers>,
     bytes: usize,
 }
 
-/// The memory of a tail.
 #[derive(Debug, Default)]
 pub(crate) struct TailBuffers {
     /// Batches, back to back.
@@ -64,7 +62,6 @@ pub(crate) struct TailBuffers {
 }
 
 impl TailBuffers {
-    /// Memory held.
     pub fn capacity_bytes(&self) -> usize {
         self.bytes.capacity() + self.entries.capacity()
     }
@@ -333,7 +330,6 @@ impl LogEnv {
         self.is_full.swap(is_full, Ordering::SeqCst)
     }
 
-    /// Buffers for a tail, recycled if possible.
     pub(crate) fn take_buffers(&self) -> TailBuffers {
         let mut spare = self.spare.lock();
         let buffers = spare.buffers.pop().unwrap_or_default();
@@ -341,7 +337,6 @@ impl LogEnv {
         buffers
     }
 
-    /// Keeps a written tail's memory for reuse.
     pub(crate) fn recycle_buffers(&self, mut buffers: TailBuffers) {
         buffers.bytes.clear();
         buffers.entries.clear();

@@ -16,7 +16,6 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// A folder at `path`.
     pub fn new(path: PathBuf) -> Arc<Self> {
         Arc::new(Self {
             path: RwLock::new(path.into()),
@@ -24,7 +23,6 @@ impl Folder {
         })
     }
 
-    /// Its current path.
     pub fn path(&self) -> Arc<Path> {
         self.path.read().clone()
     }
@@ -36,18 +34,15 @@ impl Folder {
         act()
     }
 
-    /// It was renamed.
     pub fn moved(&self, path: &Path) {
         let _after_that = self.in_place.lock();
         *self.path.write() = path.into();
     }
 
-    /// A file of the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.read().join(name)
     }
 
-    /// A file of a segment.
     pub fn segment_file(&self, base_offset: i64, kind: FileKind) -> PathBuf {
         self.file(&names::file_name(base_offset, kind))
     }

@@ -27,10 +27,8 @@ const LOOKS_MAX: usize = 2;
 /// Bytes that may pass beside the limit in each directory, as a fraction of it.
 const PASSING_SHARE: u64 = 4;
 
-/// Kept bytes of all log directories.
 static KEPT_BYTES: LazyLock<Arc<AtomicU64>> = LazyLock::new(Arc::default);
 
-/// Limit of kept bytes of all log directories.
 static ROOM_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Limits old data in the page cache, over all log directories of the process; initially 0.
@@ -55,7 +53,6 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 struct Piece {
     segment: Weak<dyn SegmentHandle>,
-    /// Position of the last read.
     last: u64,
     /// It was read again.
     is_used: bool,
@@ -66,7 +63,6 @@ struct Inner {
     pieces: HashMap<Key, Piece>,
     /// In order of arrival.
     order: VecDeque<Key>,
-    /// Pieces without a place.
     passing: Passing,
     /// Number of pieces that did not fit.
     refused: u32,
@@ -137,7 +133,6 @@ impl Kept {
         verdict
     }
 
-    /// The segment's file was truncated.
     pub fn forget(&self, segment: u64) {
         let mut inner = self.inner.lock();
         inner.retain(|key, _| key.0 != segment);
@@ -160,7 +155,6 @@ impl Kept {
         give_up(given_up);
     }
 
-    /// Bytes kept.
     pub fn bytes(&self) -> u64 {
         self.inner.lock().order.len() as u64 * PIECE_BYTES
     }
@@ -272,7 +266,6 @@ impl Inner {
         }
     }
 
-    /// Removes the oldest pieces until the rest fits.
     fn shrink(&mut self, max_bytes: u64, given_up: &mut GivenUp) {
         while self.sum_bytes.load(Ordering::Relaxed) > max_bytes
             && let Some(key) = self.order.pop_front()

@@ -23,6 +23,7 @@ pub mod position;
 pub mod producer_state;
 pub mod record_search;
 pub mod snapshot;
+pub mod sparse_index;
 pub mod time_index;
 pub mod transaction_index;
 pub mod validate;

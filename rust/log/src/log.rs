@@ -237,7 +237,6 @@ impl Log {
         }
     }
 
-    /// Queues the leader epochs to be written.
     pub(crate) fn write_epochs(&mut self) {
         self.epochs_unwritten = false;
         let content = self.epochs.encode().into_bytes();
@@ -260,7 +259,6 @@ impl Log {
         self.tail.heap_bytes() > 0 || self.in_flight.is_some_and(|job| job.heap_bytes > 0)
     }
 
-    /// Moves the durable end offset.
     pub(crate) fn set_gate(&mut self, end: LogPosition) {
         self.gated = end;
         if let Some(place) = end.place {
@@ -275,7 +273,6 @@ impl Log {
     }
 }
 
-/// Writing and syncing.
 impl Log {
     /// Whether a write is queued or under way.
     pub fn has_unwritten(&self) -> bool {

@@ -51,24 +51,15 @@ pub struct Identity {
 
 /// Why a log directory cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum LogDirError {
-    /// A process, perhaps this one, uses it.
     #[error("{path} is in use by another broker; stop that one, or choose another directory")]
-    Locked {
-        /// The directory.
-        path: String,
-    },
+    Locked { path: String },
     /// It belongs to another cluster or broker, or to a newer format.
     #[error("{0}")]
     Foreign(String),
-    /// A disk error.
     #[error("{path}: {error}")]
-    Io {
-        /// The directory or file.
-        path: String,
-        /// The error.
-        error: io::Error,
-    },
+    Io { path: String, error: io::Error },
 }
 
 /// A partition's folder that was found.

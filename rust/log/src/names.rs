@@ -219,23 +219,7 @@ pub fn folder_name(topic: &str, partition: i32) -> String {
 /// The name of a folder to be removed: `topic-partition.<32 hex digits>-delete`, with the topic
 /// truncated to fit 255 bytes.
 pub fn delete_folder_name(topic: &str, partition: i32, unique: u128) -> String {
-    capped_folder_name(topic, partition, unique, "-delete")
-}
-
-/// The name of a folder that no topic claims: `topic-partition.<32 hex digits>-stray`, truncated
-/// like [`delete_folder_name`].
-pub fn stray_folder_name(topic: &str, partition: i32, unique: u128) -> String {
-    capped_folder_name(topic, partition, unique, "-stray")
-}
-
-/// The name of a folder that is moving in from another log directory: `topic-partition.<32 hex
-/// digits>-future`. Not truncated: the topic must be readable.
-pub fn future_folder_name(topic: &str, partition: i32, unique: u128) -> String {
-    format!("{topic}-{partition}.{unique:032x}-future")
-}
-
-fn capped_folder_name(topic: &str, partition: i32, unique: u128, suffix: &str) -> String {
-    let tail = format!("-{partition}.{unique:032x}{suffix}");
+    let tail = format!("-{partition}.{unique:032x}-delete");
     let mut keep = topic.len().min(NAME_BYTES_MAX - tail.len());
     while !topic.is_char_boundary(keep) {
         keep -= 1;
@@ -347,8 +331,11 @@ mod tests {
         for (name, state) in [
             (folder_name("a-b.c", 3), FolderState::Current),
             (delete_folder_name("a-b.c", 3, 0xfeed), FolderState::Delete),
-            (future_folder_name("a-b.c", 3, 0xfeed), FolderState::Future),
-            (stray_folder_name("a-b.c", 3, 0xfeed), FolderState::Stray),
+            (
+                format!("a-b.c-3.{:032x}-future", 0xfeed),
+                FolderState::Future,
+            ),
+            (format!("a-b.c-3.{:032x}-stray", 0xfeed), FolderState::Stray),
         ] {
             let expected = Folder {
                 topic: "a-b.c",

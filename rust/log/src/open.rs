@@ -203,7 +203,6 @@ pub(crate) fn spare(snapshots: &BTreeSet<i64>, segments: &[Arc<Segment>]) -> Opt
     (!starts_one).then_some(newest)
 }
 
-/// Compares or stores the folder's topic id.
 fn check_topic_id(request: &OpenRequest<'_>, folder: &Folder) -> Result<(), OpenError> {
     let Some(expected) = request.topic_id.filter(|id| *id != [0; 16]) else {
         return Ok(());

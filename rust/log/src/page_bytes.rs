@@ -13,7 +13,6 @@ pub(crate) struct PageBytes {
 }
 
 impl PageBytes {
-    /// `len` zeros.
     pub fn new(len: usize) -> PageBytes {
         let memory = vec![0; len + PAGE_BYTES - 1];
         // The vector never grows, so it never moves.

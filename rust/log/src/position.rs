@@ -12,14 +12,12 @@ pub struct Place {
 /// An offset, and where its batch begins or will begin, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogPosition {
-    /// The offset.
     pub offset: i64,
     /// Its place; `None` if a reader must search for it.
     pub place: Option<Place>,
 }
 
 impl LogPosition {
-    /// An offset with a known place.
     pub fn at(offset: i64, segment_base: i64, position: u32) -> Self {
         let place = Place {
             segment_base,
@@ -31,7 +29,6 @@ impl LogPosition {
         }
     }
 
-    /// An offset with an unknown place.
     pub fn unplaced(offset: i64) -> Self {
         Self {
             offset,
@@ -40,7 +37,6 @@ impl LogPosition {
     }
 }
 
-/// Number of remembered positions.
 const RECENT_MAX: usize = 32;
 
 /// The last positions of the durable end offset. A consumer that has read everything asks for one
@@ -52,7 +48,6 @@ pub(crate) struct RecentPositions {
 }
 
 impl RecentPositions {
-    /// Remembers a position and forgets the oldest.
     pub fn push(&mut self, offset: i64, place: Place) {
         if self.ring.len() < RECENT_MAX {
             self.ring.push((offset, place));

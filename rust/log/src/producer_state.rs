@@ -63,68 +63,46 @@ pub struct DuplicateBatch {
 
 /// A batch that must not be appended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum ProducerError {
-    /// OUT_OF_ORDER_SEQUENCE_NUMBER.
     #[error(
         "producer {producer_id} sent sequence {first_sequence} in epoch {epoch}, but its last one is \
          {last_sequence} in epoch {last_epoch}"
     )]
     OutOfOrderSequence {
-        /// Producer id.
         producer_id: i64,
-        /// Epoch of the batch.
         epoch: i16,
-        /// First sequence of the batch.
         first_sequence: i32,
-        /// Known epoch.
         last_epoch: i16,
-        /// Last known sequence, -1 for none.
         last_sequence: i32,
     },
     /// DUPLICATE_SEQUENCE_NUMBER: the batch is in the log, but its offset is no longer known. A
     /// snapshot holds a producer's last batch and the sequence from which on all were written.
     /// After a restart Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER here, upon which producers give
-    /// up or write the batch again.
     #[error(
         "producer {producer_id} has sent sequence {first_sequence} before, and {last_sequence} since"
     )]
     Forgotten {
-        /// Producer id.
         producer_id: i64,
-        /// First sequence of the batch.
         first_sequence: i32,
-        /// Last known sequence.
         last_sequence: i32,
-        /// The batch lies below this offset.
         end_offset: i64,
     },
-    /// INVALID_PRODUCER_EPOCH.
     #[error("producer {producer_id} has epoch {last_epoch}, a batch or marker has {epoch}")]
     InvalidEpoch {
-        /// Producer id.
         producer_id: i64,
-        /// Epoch of the batch.
         epoch: i16,
-        /// Known epoch.
         last_epoch: i16,
     },
-    /// INVALID_TXN_STATE.
     #[error("producer {producer_id} has an open transaction, but sent a batch outside of it")]
-    OutsideTransaction {
-        /// Producer id.
-        producer_id: i64,
-    },
-    /// TRANSACTION_COORDINATOR_FENCED.
+    OutsideTransaction { producer_id: i64 },
     #[error(
         "a marker of producer {producer_id} has coordinator epoch {coordinator_epoch}, \
          {last_coordinator_epoch} is known"
     )]
     CoordinatorFenced {
-        /// Producer id.
         producer_id: i64,
-        /// Coordinator epoch of the marker.
         coordinator_epoch: i32,
-        /// Known coordinator epoch.
         last_coordinator_epoch: i32,
     },
 }

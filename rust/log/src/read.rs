@@ -24,27 +24,18 @@ pub enum Isolation {
 
 /// Why nothing could be read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum ReadError {
-    /// Below the log start or above the log end.
     #[error("offset {offset} is not in the log, which spans {start} to {end}")]
-    OffsetOutOfRange {
-        /// The requested offset.
-        offset: i64,
-        /// The log start offset.
-        start: i64,
-        /// The log end offset.
-        end: i64,
-    },
+    OffsetOutOfRange { offset: i64, start: i64, end: i64 },
     /// The read must wait for the disk; ask again with [`Wait::Blocking`].
     #[error("the data is not in memory")]
     WouldBlock,
     /// A write or sync of this log or its directory failed earlier.
     #[error("{0}")]
     Poisoned(String),
-    /// A disk error.
     #[error(transparent)]
     Io(io::Error),
-    /// The file's content is wrong.
     #[error("{0}")]
     Corrupt(String),
 }
@@ -68,11 +59,9 @@ impl From<ScanError> for ReadError {
 /// Where in a segment the search for an offset begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start {
-    /// The batch begins exactly here.
     Exact(u32),
     /// A batch at or before the wanted one begins here.
     From(u32),
-    /// Ask the segment's index file.
     Index,
 }
 
@@ -80,7 +69,6 @@ pub(crate) enum Start {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub segments: Arc<Vec<Arc<Segment>>>,
-    /// The segment to begin with.
     pub index: usize,
     pub start: Start,
 }
@@ -242,7 +230,6 @@ impl Log {
     }
 }
 
-/// Result of a search in one segment.
 enum Found {
     Batch(u64),
     NotHere,
@@ -284,7 +271,6 @@ impl Entry {
         }
     }
 
-    /// Moves to the start of the next segment.
     fn next_segment(&mut self) {
         self.index += 1;
         self.start = Start::Exact(0);
@@ -515,11 +501,6 @@ impl Slice {
         if let Some(bytes) = self.bytes() {
             bytes.read_ahead(self.position, self.len as u64);
         }
-    }
-
-    /// Gives the last `len - keep` bytes back.
-    pub fn shorten(&mut self, keep: usize) {
-        self.len = self.len.min(keep);
     }
 
     /// Reads at `at` bytes from the slice's start.

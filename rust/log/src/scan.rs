@@ -24,12 +24,7 @@ pub(crate) enum ScanError {
     /// A disk error; `WouldBlock` if waiting was not allowed.
     Io(io::Error),
     /// No whole batch lies at `position`.
-    NotABatch {
-        /// Byte position in the file.
-        position: u64,
-        /// What is wrong with it.
-        reason: DecodeError,
-    },
+    NotABatch { position: u64, reason: DecodeError },
 }
 
 impl From<io::Error> for ScanError {
@@ -53,20 +48,15 @@ impl From<ScanError> for io::Error {
 /// What the rules for indexing and rolling need of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchFacts {
-    /// Bytes.
     pub size: u32,
-    /// Offset of its last record.
     pub last_offset: i64,
     /// Its largest timestamp, -1 = none.
     pub max_timestamp: i64,
 }
 
-/// One batch met on a walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Met {
-    /// Where it starts in the file.
     pub position: u64,
-    /// Its header.
     pub header: BatchHeader,
 }
 
@@ -79,7 +69,6 @@ impl Met {
         }
     }
 
-    /// The position after the batch.
     pub fn end(&self) -> u64 {
         self.position + self.header.total_len() as u64
     }

@@ -55,7 +55,6 @@ pub(crate) struct Segment {
     pinned: AtomicBool,
     /// It takes no more batches and is unsynced; counted by its directory.
     awaits_sync: AtomicBool,
-    /// Read since the last [`Segment::take_files_unless_used`].
     used: AtomicBool,
     log: Mutex<Option<OpenLog>>,
     indexes: Mutex<Option<Arc<IndexFiles>>>,
@@ -81,7 +80,6 @@ pub(crate) struct ClosingIndexes {
     pub times_taken: usize,
 }
 
-/// The open index files of a closed segment.
 #[derive(Debug)]
 pub(crate) struct IndexFiles {
     offsets: Arc<dyn DiskFile>,
@@ -140,7 +138,6 @@ impl Segment {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Sets the bytes in the file.
     pub fn set_written(&self, bytes: u64) {
         self.written.store(bytes, Ordering::Release);
         self.size.fetch_max(bytes, Ordering::AcqRel);
@@ -259,7 +256,6 @@ impl Segment {
         *self.largest.lock()
     }
 
-    /// See [`Segment::largest`].
     pub fn set_largest(&self, largest: TimeEntry) {
         *self.largest.lock() = Some(largest);
     }

@@ -10,7 +10,6 @@ use crate::wait::Wait;
 
 /// A segment as its directory's windows, page cache limit and list of open files see it.
 pub(crate) trait SegmentHandle: Debug + Send + Sync {
-    /// Unique in this process.
     fn id(&self) -> u64;
 
     /// Bytes of the `.log` that are in the file.

@@ -61,27 +61,15 @@ pub struct ProducerEntry {
 
 /// A snapshot that cannot be used: it is removed, and the state rebuilt from the previous one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum SnapshotError {
     /// The file is shorter than its header or its entries.
     #[error("the snapshot has {len} bytes, but {needed} are needed")]
-    Truncated {
-        /// Actual bytes.
-        len: usize,
-        /// Needed bytes.
-        needed: u64,
-    },
-    /// Another version wrote it.
+    Truncated { len: usize, needed: u64 },
     #[error("the snapshot has version {0}, only 1 is known")]
     UnknownVersion(i16),
-    /// The checksum is wrong.
     #[error("the snapshot's CRC is {stored:#010x}, but its content gives {computed:#010x}")]
-    CrcMismatch {
-        /// As stored.
-        stored: u32,
-        /// As computed.
-        computed: u32,
-    },
-    /// The count of entries is negative.
+    CrcMismatch { stored: u32, computed: u32 },
     #[error("the snapshot announces {0} entries")]
     InvalidCount(i32),
 }

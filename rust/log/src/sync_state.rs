@@ -12,7 +12,6 @@ const MARK_SHARE: i64 = 8;
 /// Limit of marks while the disk is slow; later records are due with the last one.
 const MARKS_MAX: usize = 64;
 
-/// Written data that is not durable.
 #[derive(Debug, Default)]
 pub(crate) struct SyncState {
     /// Batches below it were synced.
@@ -65,7 +64,6 @@ impl SyncState {
     }
 }
 
-/// Adds a name unless present.
 pub(crate) fn add_name(names: &mut Vec<String>, name: &str) {
     if !names.iter().any(|known| known == name) {
         names.push(name.to_owned());
@@ -90,7 +88,6 @@ impl Ages {
         }
     }
 
-    /// A record arrived.
     #[inline]
     pub fn note(&mut self, offset: i64, now_ms: i64, flush_ms: i64) {
         let is_covered = match self.marks.back() {

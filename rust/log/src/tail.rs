@@ -51,7 +51,6 @@ enum Step {
         position: u32,
         end: u32,
     },
-    /// Bytes of an index file.
     Entries {
         segment: Arc<Segment>,
         kind: FileKind,
@@ -75,7 +74,6 @@ enum Step {
 }
 
 impl Tail {
-    /// An empty one with recycled memory.
     pub fn new(buffers: TailBuffers) -> Tail {
         Tail {
             buffers,
@@ -83,7 +81,6 @@ impl Tail {
         }
     }
 
-    /// Its memory, for reuse.
     pub fn into_buffers(self) -> TailBuffers {
         self.buffers
     }
@@ -92,7 +89,6 @@ impl Tail {
         self.steps.is_empty()
     }
 
-    /// Bytes of batches.
     pub fn batch_bytes(&self) -> usize {
         self.heap_bytes + self.cached_bytes
     }
@@ -275,25 +271,21 @@ impl Tail {
         self.steps.push(Step::Close { segment });
     }
 
-    /// Adds the files of an empty segment.
     pub fn push_create(&mut self, segment: &Arc<Segment>) {
         self.steps.push(Step::Create {
             segment: segment.clone(),
         });
     }
 
-    /// Adds a whole small file.
     pub fn push_file(&mut self, name: String, content: Vec<u8>) {
         self.steps.push(Step::File { name, content });
     }
 
-    /// Adds a producer snapshot.
     pub fn push_snapshot(&mut self, name: String, entries: Vec<ProducerEntry>) {
         self.snapshot_bytes += entries.capacity() * size_of::<ProducerEntry>();
         self.steps.push(Step::Snapshot { name, entries });
     }
 
-    /// Removes a small file.
     pub fn push_removal(&mut self, name: String) {
         self.steps.push(Step::Remove { name });
     }
@@ -364,7 +356,6 @@ impl Tail {
         })
     }
 
-    /// Whether a segment is completed.
     pub fn closes_segment(&self) -> bool {
         self.steps
             .iter()

@@ -69,7 +69,6 @@ struct Search {
     at: Option<i64>,
     segments: Arc<Vec<Arc<Segment>>>,
     active_largest: TimeEntry,
-    /// Where in the active segment to begin.
     active_start: u32,
     log_start: i64,
     /// Offsets from here on are not visible.

@@ -36,38 +36,20 @@ pub struct AbortedTxn {
 
 /// A transaction index that must be rebuilt, or an entry it cannot take.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum TransactionIndexError {
-    /// The file ends inside an entry.
     #[error("the transaction index has {0} bytes, which is not a multiple of 34")]
     PartialEntry(usize),
-    /// Another version wrote it.
     #[error("entry {entry} of the transaction index has version {version}, only 0 is known")]
-    UnknownVersion {
-        /// Number of the entry, from 0.
-        entry: usize,
-        /// Its version.
-        version: i16,
-    },
-    /// The marker is not above the one before.
+    UnknownVersion { entry: usize, version: i16 },
     #[error(
         "entry {entry} of the transaction index has a marker at {last_offset}, not above the one before"
     )]
-    NotRising {
-        /// Number of the entry, from 0.
-        entry: usize,
-        /// Offset of its marker.
-        last_offset: i64,
-    },
-    /// The marker lies below the segment.
+    NotRising { entry: usize, last_offset: i64 },
     #[error(
         "entry {entry} of the transaction index has a marker at {last_offset}, below its segment"
     )]
-    BelowSegment {
-        /// Number of the entry, from 0.
-        entry: usize,
-        /// Offset of its marker.
-        last_offset: i64,
-    },
+    BelowSegment { entry: usize, last_offset: i64 },
 }
 
 impl AbortedTxn {

@@ -70,11 +70,9 @@ impl Window {
 /// Knowledge about a position.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// A window holds it.
     Held(Arc<Window>),
     /// A window ends there: its reader has come from far behind.
     GoesOn,
-    /// Nothing.
     Unknown,
 }
 
@@ -101,7 +99,6 @@ struct Inner {
     deeper: usize,
 }
 
-/// The windows of a log directory.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     inner: Mutex<Inner>,
@@ -242,14 +239,12 @@ impl Windows {
         plan
     }
 
-    /// Carries out a planned read.
     pub fn load_ahead<S: SegmentHandle>(&self, segment: &Arc<S>, position: u64) {
         let inner = self.forget_plan(segment.id(), position);
         // The reader meets the error again.
         let _error = self.load_unless_held(segment, position, inner);
     }
 
-    /// Drops a planned read.
     pub fn forget_ahead(&self, segment: u64, position: u64) {
         drop(self.forget_plan(segment, position));
     }
@@ -262,7 +257,6 @@ impl Windows {
         inner
     }
 
-    /// The segment's file was truncated: drops its windows.
     pub fn forget(&self, segment: u64) {
         self.retain(|held| held.segment != segment);
     }
@@ -290,7 +284,6 @@ impl Windows {
         self.count.store(inner.held.len(), Ordering::Release);
     }
 
-    /// Memory of the windows.
     pub fn bytes(&self) -> usize {
         self.inner.lock().bytes(|_| true)
     }

@@ -26,7 +26,6 @@ pub struct WriteJob {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     pub(crate) tail: Tail,
-    /// Steps of the tail that are done.
     done: usize,
     /// The log end offset once the job is done.
     pub(crate) end: LogPosition,

@@ -133,7 +133,7 @@ fn a_bound_without_a_known_place_is_searched_for() {
             .unwrap();
     }
     rig.write();
-    // A follower reports an offset that no write ended at.
+    // A follower reports an offset at which no write ended.
     for mark in [14, 62, 100] {
         assert!(rig.log.advance_high_watermark(mark));
         assert_eq!(rig.contents().len() as i64, mark);

@@ -1,4 +1,4 @@
-//! Retention, DeleteRecords, truncation, syncing: what the syncer does to a log.
+//! The syncer's work on a log: retention, DeleteRecords, truncation, syncing.
 
 mod common;
 

@@ -73,11 +73,7 @@ pub fn open(
     share_bytes: u64,
 ) -> Result<Vec<Note>, LogDirError> {
     let mut notes = Vec::new();
-    let Some(boot) = fs::read_to_string(BOOT_ID)
-        .ok()
-        .as_deref()
-        .and_then(parse_id)
-    else {
+    let Some(boot) = boot_id() else {
         notes.push((
             "warning",
             format!("{BOOT_ID} cannot be read: no block cache"),

@@ -243,7 +243,7 @@ impl FrameThread {
         self.cx.is_hungry = false;
         let tokens: Vec<Token> = self.clients.keys().copied().collect();
         for token in tokens {
-            self.with(token, |cx, client| match admission::look(cx, client)? {
+            self.with(token, |cx, client| match admission::look(cx, client) {
                 Looked::FinishFetch => resume::finish_fetch(cx, client),
                 Looked::GoOn | Looked::Keep => Ok(()),
             });

@@ -18,7 +18,6 @@ use super::{DecompressError, Sink};
 const MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 const HEADER_BYTES: usize = 16;
 const VERSION: [u8; 4] = [0, 0, 0, 1];
-/// Java's library compresses pieces of this size.
 const BLOCK_BYTES: usize = 32 * 1024;
 /// The longest copy, 64 bytes, takes three bytes of a block.
 const EXPANSION_MAX: usize = 24;
@@ -71,7 +70,6 @@ fn decode_block(block: &[u8], sink: &mut Sink<'_>) -> Result<(), DecompressError
     })
 }
 
-/// Appends `records` in the framing of Java's library.
 pub(super) fn encode(records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION);

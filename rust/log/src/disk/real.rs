@@ -267,7 +267,6 @@ fn would_block(error: Errno) -> io::Error {
 #[derive(Debug)]
 struct RealFile {
     file: Arc<File>,
-    /// See [`past_cache::read`].
     past_cache: past_cache::Apart,
     direct: Direct,
     log_dir: LogDirKey,

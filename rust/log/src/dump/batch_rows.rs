@@ -13,7 +13,6 @@ use crate::compression::with_decompressed;
 use crate::producer_state::marker::{ControlType, EndTxnMarker};
 
 const CRC_AT: u64 = 17;
-/// Limit of a batch's expansion.
 const EXPANDED_BYTES_MAX: usize = 256 << 20;
 
 /// Adds the rows of a whole batch at `position`; true if its checksum is right.

@@ -29,7 +29,6 @@ impl HeaderScan {
         })
     }
 
-    /// Size of the segment in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -45,7 +44,6 @@ impl HeaderScan {
         self.position += header.total_len() as u64;
     }
 
-    /// The header at any position.
     pub fn at(&mut self, position: u64) -> io::Result<Option<(u64, BatchHeader)>> {
         if self.size.saturating_sub(position) < HEADER_LEN as u64 {
             return Ok(None);

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::header_scan::HeaderScan;
+use super::index_rows::open_log;
 use super::{Options, Row, RowSource, Source, Value, damage, read_whole};
 use crate::transaction_index::{AbortedTxn, ENTRY_BYTES};
 
@@ -13,16 +14,7 @@ pub(super) fn open(
     options: Options,
 ) -> io::Result<Box<dyn RowSource>> {
     let bytes = read_whole(file)?;
-    let mut rows: Vec<Row> = Vec::new();
-    let mut log = match log {
-        _ if !options.verify => None,
-        Some(log) => Some(HeaderScan::new(log)?),
-        None => {
-            let message = "the .log beside the index is missing, so it cannot be checked";
-            rows.push(damage(0, None, message));
-            None
-        }
-    };
+    let (mut log, mut rows) = open_log(log, options)?;
     let mut before = base_offset - 1;
     for (i, chunk) in bytes.chunks(ENTRY_BYTES).enumerate() {
         let position = (i * ENTRY_BYTES) as u64;

@@ -6,7 +6,6 @@ use std::sync::Weak;
 use super::piece::{BACK_BYTES, GivenUp, Key, PIECE_BYTES, Read};
 use crate::segment_handle::SegmentHandle;
 
-/// Passing pieces of a log directory at most.
 pub(super) const PASSING_MAX: usize = 16;
 
 /// A reader this near to a piece's end takes the rest in one step.
@@ -116,7 +115,6 @@ impl Passing {
         self.pieces.retain(|piece| piece.key != key);
     }
 
-    /// The segment's file was truncated.
     pub fn forget(&mut self, segment: u64) {
         self.pieces.retain(|piece| piece.key.0 != segment);
     }

@@ -22,5 +22,4 @@ pub(super) struct Read {
     pub written: u64,
 }
 
-/// Pieces whose pages are to be given up.
 pub(super) type GivenUp = Vec<(Key, Weak<dyn SegmentHandle>)>;

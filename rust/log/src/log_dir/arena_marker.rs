@@ -135,7 +135,7 @@ impl LogDir {
         };
         let content = String::from_utf8_lossy(&content);
         ArenaMarker::parse(&content).map(Some).ok_or_else(|| {
-            let reason = format!("{} makes no sense", path.display());
+            let reason = format!("{} is malformed", path.display());
             io::Error::new(io::ErrorKind::InvalidData, reason)
         })
     }

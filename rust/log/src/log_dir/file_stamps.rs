@@ -139,7 +139,7 @@ impl LogDir {
                 // Retention removes the oldest first and may have been killed before it freed their
                 // blocks.
                 let is_hole = self.has_segment_before(folder, base_offset);
-                is_hole.then(|| format!("{folder}/{name} is not there"))
+                is_hole.then(|| format!("{folder}/{name} is missing"))
             }
             _ => None,
         }

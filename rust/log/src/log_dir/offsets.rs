@@ -69,7 +69,7 @@ impl OffsetTable {
                     table.rows.entry(topic).or_default().insert(partition, row);
                 }
             }
-            Err(error) => notes.push(format!("started without the offsets of {error}")),
+            Err(error) => notes.push(format!("ignored the offsets of a checkpoint: {error}")),
         }
         Ok(table)
     }
@@ -119,7 +119,6 @@ impl OffsetTable {
         }
     }
 
-    /// Replaces the file durably if anything changed.
     pub fn write(&mut self, env: &LogEnv, directory: &Path) -> io::Result<()> {
         if !self.changed {
             return Ok(());

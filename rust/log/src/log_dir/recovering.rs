@@ -17,7 +17,6 @@ use crate::names;
 
 const RECOVERING: &str = ".pyrklog-recovering";
 
-/// Topic and partition.
 type Name = (String, i32);
 
 impl LogDir {

@@ -14,7 +14,6 @@ use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 use crate::time_index::{self, TimeIndex};
 use crate::wait::Wait;
 
-/// A segment with its indexes on the heap.
 pub(super) struct LoadedTail {
     pub active: ActiveSegment,
     /// The offset after its last batch.

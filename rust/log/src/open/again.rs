@@ -139,7 +139,7 @@ impl Loader<'_> {
                     let path = segment.path(FileKind::Log);
                     let (path, at) = (path.display(), met.position);
                     OpenError::Corrupt(format!(
-                        "what the cache holds for position {at} of {path} is damaged: {error}"
+                        "the block cache is damaged at position {at} of {path}: {error}"
                     ))
                 })?;
             }

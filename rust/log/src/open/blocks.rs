@@ -17,7 +17,6 @@ use crate::wait::Wait;
 /// Bytes to compare between file and block: enough to detect another file.
 const COMPARED_BYTES: u32 = 4096;
 
-/// A log's blocks, while it is being opened.
 pub(super) struct Claim {
     name: PartitionName,
     arena: Option<Arc<Arena>>,
@@ -27,7 +26,6 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Claims the log's blocks.
     pub fn new(request: &OpenRequest<'_>) -> Result<Claim, OpenError> {
         let name = PartitionName {
             topic: request.topic.to_owned(),
@@ -51,7 +49,6 @@ impl Claim {
         })
     }
 
-    /// The blocks by segment.
     pub fn segments(&self) -> FoundSegments {
         let found = self.found.as_ref();
         found.map_or_else(FoundSegments::new, |found| found.segments.clone())
@@ -161,7 +158,6 @@ impl Loader<'_> {
         })
     }
 
-    /// The unwritten bytes of a segment.
     pub(super) fn unwritten(
         segment: &Arc<Segment>,
         closing: Option<ActiveSegment>,

@@ -20,7 +20,6 @@ pub(super) struct FolderFiles {
     pub snapshots: BTreeSet<i64>,
     pub has_epochs: bool,
     pub has_metadata: bool,
-    /// A truncation was interrupted.
     pub was_truncating: bool,
 }
 
@@ -104,7 +103,7 @@ fn finish_swaps(
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 // Neither it nor its set replaces anything.
                 notes.push(format!(
-                    "removed {name}, which is not what compaction leaves: {error}"
+                    "removed {name}, which no compaction has completed: {error}"
                 ));
                 whole_below = i64::MIN;
             }

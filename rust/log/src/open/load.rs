@@ -25,7 +25,6 @@ pub(crate) struct Loader<'a> {
     pub config: &'a LogConfig,
     pub expiry: Expiry,
     pub jitter_seed: u64,
-    /// From the block cache.
     pub blocks: FoundSegments,
     /// The previous run was in the same boot.
     pub is_same_boot: bool,
@@ -33,7 +32,6 @@ pub(crate) struct Loader<'a> {
     pub had_no_producers: bool,
 }
 
-/// A log's content while it is being loaded.
 pub(super) struct LoadedState {
     pub segments: Vec<Arc<Segment>>,
     pub epochs: LeaderEpochs,
@@ -50,7 +48,6 @@ pub(super) struct LoadedState {
     pub synced_end: i64,
 }
 
-/// A log's content once it is loaded.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub segments: Vec<Arc<Segment>>,
@@ -191,7 +188,7 @@ impl Loader<'_> {
         if self.has_unwritten() {
             let path = self.folder.path();
             return Err(OpenError::Corrupt(format!(
-                "the files in {} do not fit the records that the block cache holds for them",
+                "the files in {} contradict their records in the block cache",
                 path.display()
             )));
         }

@@ -24,13 +24,11 @@ const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
 /// When a loaded producer has expired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
-    /// Now.
     pub now_ms: i64,
     /// `producer.id.expiration.ms`.
     pub expiration_ms: i64,
 }
 
-/// Where producer state is loaded from.
 pub(super) struct Source<'a> {
     pub env: &'a LogEnv,
     pub folder: &'a Folder,

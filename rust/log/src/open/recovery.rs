@@ -135,7 +135,6 @@ impl Loader<'_> {
         Ok(recovered)
     }
 
-    /// Makes the files match the sound batches.
     fn write_recovered(
         &self,
         segment: &Arc<Segment>,
@@ -195,7 +194,7 @@ impl Loader<'_> {
             aside.push(CUT_SUFFIX);
             let aside = PathBuf::from(aside);
             report.notes.push(format!(
-                "took {} out of the log, since it lies behind the cut; its content is kept in {}",
+                "removed {} from the log, because it lies behind the cut; its content is in {}",
                 path.display(),
                 aside.display()
             ));

@@ -84,6 +84,7 @@ pub struct OpenReport {
 
 /// Why a log could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum OpenError {
     /// A disk error: the directory counts as failed. All other errors concern this log alone.
     #[error(transparent)]
@@ -93,27 +94,16 @@ pub enum OpenError {
         "{path} belongs to topic id {found}, not {expected}; move it away, or restore the metadata it belongs to"
     )]
     TopicIdMismatch {
-        /// The folder.
         path: String,
-        /// The id in its `partition.metadata`.
         found: String,
-        /// The requested id.
         expected: String,
     },
-    /// Message format 0 or 1.
     #[error(
         "message format {magic} at position {position} is older than any that is served; convert the log with Kafka 3.x first"
     )]
-    Unsupported {
-        /// The format.
-        magic: i8,
-        /// Byte position in the segment.
-        position: u64,
-    },
-    /// A malformed file that needs the operator's decision.
+    Unsupported { magic: i8, position: u64 },
     #[error("{0}")]
     Corrupt(String),
-    /// The log directory failed earlier.
     #[error("{0}")]
     Poisoned(String),
 }

@@ -16,7 +16,6 @@ pub(crate) struct Unwritten {
 }
 
 impl Unwritten {
-    /// Queues them before anything else.
     pub fn queue(self, tail: &mut Tail) {
         tail.push_cached(&self.segment, self.from, self.end);
         if let Some(closing) = self.closing {

@@ -94,7 +94,6 @@ impl ProducerState {
             .map_or(NO_SEQUENCE, |batch| batch.last_sequence)
     }
 
-    /// The remembered batch with exactly these sequences.
     pub fn find(&self, info: &BatchInfo) -> Option<&BatchMeta> {
         let (first, last) = (info.base_sequence, info.last_sequence());
         self.batches()

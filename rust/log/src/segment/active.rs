@@ -11,7 +11,6 @@ use crate::segment::{ClosingIndexes, Segment};
 /// The active segment, under the log's lock except for `segment`, which readers share.
 #[derive(Debug)]
 pub(crate) struct ActiveSegment {
-    /// The shared part.
     pub segment: Arc<Segment>,
     /// Offset -> position, timestamp -> offset.
     pub indexes: SegmentIndexes,
@@ -21,7 +20,6 @@ pub(crate) struct ActiveSegment {
     pub times_taken: usize,
     /// Bytes of the `.log`, including the tail's.
     pub size: u32,
-    /// The first batch's largest timestamp.
     pub first_timestamp: Option<i64>,
     /// When it was created or opened.
     pub created_ms: i64,
@@ -66,7 +64,6 @@ impl ActiveSegment {
         self.segment
     }
 
-    /// Brings its index files up to date.
     pub fn write_index_tails(&self) -> std::io::Result<()> {
         let (offsets, times) = (self.offsets_taken, self.times_taken);
         self.segment

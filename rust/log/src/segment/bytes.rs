@@ -226,7 +226,6 @@ impl Segment {
     }
 }
 
-/// The end of the piece that holds `position`.
 fn piece_end(position: u64) -> u64 {
     (position / PIECE_BYTES + 1) * PIECE_BYTES
 }

@@ -13,12 +13,9 @@ use crate::wait::Wait;
 /// `index.interval.bytes` where the topic's option is unknown.
 const INTERVAL_BYTES: u32 = 4096;
 
-/// The indexes of a segment on the heap.
 #[derive(Debug)]
 pub(crate) struct SegmentIndexes {
-    /// Offset -> position.
     pub offsets: OffsetIndex,
-    /// Timestamp -> offset.
     pub times: TimeIndex,
     /// The largest timestamp so far and the last offset of the first batch with it.
     pub largest: TimeEntry,

@@ -97,7 +97,6 @@ impl Segment {
         missing_is_fine(self.env.disk().rename(&from, &to))
     }
 
-    /// Deletes the renamed files.
     pub fn remove_retired(&self) -> io::Result<()> {
         let remove = |kind| missing_is_fine(self.env.disk().remove_file(&self.removed_path(kind)));
         if self.log_removed.load(Ordering::Acquire) {

@@ -39,7 +39,6 @@ fn next_batch(bytes: &[u8]) -> Result<Option<usize>> {
     Ok((total_len <= bytes.len()).then_some(total_len))
 }
 
-/// Length of the only batch in `bytes`.
 pub(super) fn single_batch(bytes: &[u8], produce_version: i16) -> Result<usize> {
     let Some(total_len) = next_batch(bytes)? else {
         return Err(ValidationError::invalid(

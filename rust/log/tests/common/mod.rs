@@ -1,5 +1,5 @@
-//! What the tests of the log share: a directory on a disk in memory, and short names for the steps
-//! that the threads of a broker take.
+//! Shared by the log's tests: a directory on a disk in memory, and short names for the steps of a
+//! broker's threads.
 #![allow(dead_code)] // Each test crate uses its own part.
 
 pub mod cached;
@@ -58,8 +58,7 @@ impl Rig {
         Self::start(memory, disk, config, None, OPEN_SEGMENTS)
     }
 
-    /// The same with so many segments that may be open, for reading or not synced yet, before small
-    /// ones grow.
+    /// The same with a limit of open segments, beyond which small ones grow.
     pub fn with_open_segments(config: LogConfig, open_segments: usize) -> Self {
         let memory = MemDisk::default();
         let disk = FaultyDisk::new(Arc::new(memory.clone()));
@@ -142,7 +141,7 @@ impl Rig {
         self.reopen_in(state, Life::Again)
     }
 
-    /// What the checkpoints would say now.
+    /// The checkpoints' values now.
     pub fn state(&self, clean: bool) -> OpenState {
         OpenState {
             clean,
@@ -176,7 +175,7 @@ impl Rig {
         appended
     }
 
-    /// The writer's turn; then everything written becomes visible.
+    /// The writer's turn; then everything written is visible.
     pub fn drain(&mut self) {
         self.write();
         self.log
@@ -192,7 +191,7 @@ impl Rig {
         }
     }
 
-    /// One job, which leaves a page that is not whole.
+    /// One write job, which leaves a partial page.
     pub fn write_pages(&mut self) {
         if let Some(mut job) = self.log.take_whole_pages() {
             let result = job.execute();
@@ -211,7 +210,7 @@ impl Rig {
         }
     }
 
-    /// After `skip` more operations of a kind, all of them fail.
+    /// Fails all operations of a kind after `skip` more.
     pub fn break_disk(&self, operation: Operation, skip: usize, fault: Fault) {
         self.disk.fail(operation, "", skip, usize::MAX, fault);
     }
@@ -226,7 +225,7 @@ impl Rig {
         }
     }
 
-    /// Retention's whole turn, files deleted at once.
+    /// Retention's whole turn, with files deleted at once.
     pub fn retain(&mut self) -> usize {
         let before = self.log.segment_count();
         loop {
@@ -337,7 +336,7 @@ pub fn open_in(
     })
 }
 
-/// One batch, all of its records with one timestamp.
+/// One batch whose records have one timestamp.
 pub fn batch(timestamp: i64, values: &[&str]) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
     for value in values {

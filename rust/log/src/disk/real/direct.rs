@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-/// For `OpenOptions`, which takes the system's number.
 pub const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 
 /// Descriptors kept open in the process. Beyond that each is opened for one write: thousands of
@@ -19,7 +18,6 @@ const KEPT_MAX: usize = 1_000;
 
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Kept while such writes come.
 #[derive(Debug, Default)]
 pub struct Direct(Mutex<State>);
 
@@ -32,7 +30,6 @@ enum State {
     Refused,
 }
 
-/// A counted descriptor.
 #[derive(Debug)]
 struct Kept(Arc<File>);
 
@@ -98,7 +95,6 @@ impl Direct {
         *self.0.lock() = State::Refused;
     }
 
-    /// The descriptor, if one is kept.
     pub fn take(&mut self) -> Option<Arc<File>> {
         match self.0.get_mut() {
             State::Open(kept) => Some(Arc::clone(&kept.0)),

@@ -36,7 +36,6 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Takes the open ones.
     pub fn take(&mut self) -> impl Iterator<Item = File> {
         let both = [self.direct.take(), self.plain.take()];
         both.into_iter().flatten().flatten()

@@ -161,7 +161,6 @@ impl FaultyDisk {
         None
     }
 
-    /// Reserves space for a whole unwritten file.
     fn allocate(&self, path: &Path, wanted: usize) -> io::Result<()> {
         let mut faults = self.faults.lock();
         let had = faults.allocated.get(path).copied().unwrap_or(0);
