@@ -384,7 +384,7 @@ READING = (
         "fetch.read.path",
         "auto",
         "How bytes of files reach the socket: copy, sendfile, or auto (small replies copied, large "
-        "ones by sendfile, old data past the page cache; docs/reads.md).",
+        "ones by sendfile, old data past the page cache).",
         choices=FETCH_READ_PATHS,
     ),
 )

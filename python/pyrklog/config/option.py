@@ -70,7 +70,7 @@ class Option(NamedTuple):
     update_mode: str = READ_ONLY
     """READ_ONLY, or CLUSTER_WIDE: may change at run time, per broker or for all; or PER_BROKER."""
     effective: bool = True
-    """False: accepted and kept, but without effect yet (docs/skipped.md)."""
+    """False: accepted and kept, but without effect yet (skipped.md)."""
     at_start: bool = False
     """A change at run time is kept and shown, and acts from the broker's next start on."""
 

@@ -2,7 +2,7 @@
 //!
 //! Python owns *desired state*; it compiles it into deltas of a versioned broker image and into
 //! partition commands. The plane owns bytes, offsets and sockets. These types are plain data: the
-//! bridge converts them one to one and adds nothing. `docs/design.md`, "The seam", is the contract
+//! bridge converts them one to one and adds nothing. `design.md`, "The seam", is the contract
 //! in prose.
 
 use std::path::PathBuf;
@@ -103,7 +103,7 @@ pub struct ClusterConfig {
     pub reads_by_rack: bool,
 }
 
-/// The block cache (`docs/block-cache.md`).
+/// The block cache (`block-cache.md`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// `pyrklog.cache.dir`: where arenas are made, in shared memory. `None`: nothing is cached, and

@@ -4,7 +4,7 @@
 //! parts, in the order in which a request meets them: `acceptor`, `network_thread` (with
 //! `connection`, `input`, `output`), `dispatch`, then one module an API; `partition` and `registry`
 //! under them; `writer`, `syncer` and `reader` beside them, which alone touch a disk.
-//! `docs/design.md` says who may wait for whom. No pyo3.
+//! `design.md` says who may wait for whom. No pyo3.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! Bytes of the block cache on their way to the file: whole pages around the page cache, the rest
-//! through it (`docs/block-cache.md`, section 2).
+//! through it (`block-cache.md`, section 2).
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;

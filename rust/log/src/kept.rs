@@ -1,5 +1,5 @@
 //! Which old data stay in the page cache after they were read: a list of *pieces*, so that there is a
-//! bound, and a scan pushes out nothing that is read again and again (docs/reads.md).
+//! bound, and a scan pushes out nothing that is read again and again (reads.md).
 //!
 //! The pages are the kernel's, which may take any of them back at any time; this decides which ones
 //! it is given, and names those to give up.

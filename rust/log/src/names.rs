@@ -1,4 +1,4 @@
-//! Names of files and folders in a log directory; `docs/log-format.md`, "Names".
+//! Names of files and folders in a log directory; `log-format.md`, "Names".
 //!
 //! A log directory holds one folder a partition (`topic-partition`); a partition's folder holds
 //! segments, whose files share a 20-digit base offset, and two files of its own. Folders and files

@@ -8,6 +8,6 @@ pub enum Wait {
     /// Yes. Readers.
     Blocking,
     /// Yes, and what is not in memory is read into windows rather than into the page cache: readers,
-    /// for consumers that are far behind (docs/reads.md).
+    /// for consumers that are far behind (reads.md).
     PastCache,
 }

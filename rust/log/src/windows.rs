@@ -1,5 +1,5 @@
 //! What readers far behind hold of the files: *windows* of a mebibyte, read in one piece past the page
-//! cache and sent from memory (docs/reads.md).
+//! cache and sent from memory (reads.md).
 //!
 //! A window holds bytes of one segment's file as they are there. Whoever reads on where another
 //! consumer just was finds that one's windows; what nobody came for is forgotten, the oldest first.

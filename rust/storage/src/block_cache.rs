@@ -1,5 +1,5 @@
 //! The block cache of a log directory: taken up again, made anew, or left out, as the directory's
-//! marker, the boot and the options say (`docs/block-cache.md`, section 3).
+//! marker, the boot and the options say (`block-cache.md`, section 3).
 
 use std::collections::HashMap;
 use std::fs;
@@ -53,7 +53,7 @@ pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
 }
 
 /// The cap where none is given: of little memory what the process and its clients leave, but an
-/// eighth in any case (docs/isolation.md).
+/// eighth in any case (isolation.md).
 fn cap_bytes(limit_bytes: u64) -> u64 {
     let left_bytes = limit_bytes.saturating_sub(OTHERS_BYTES);
     let most_bytes = (limit_bytes as f64 * MEMORY_SHARE) as u64;

@@ -1,6 +1,7 @@
 //! What a directory's writer does when its volume has no space left, or the process no descriptor or
-//! memory (`docs/block-cache.md`, section 7): it writes what was acknowledged into the space of the reserve, keeps what does not
-//! fit, tries again, and lets the directory take records once there is space.
+//! memory (`block-cache.md`, section 7): it writes what was acknowledged into the space of the
+//! reserve, keeps what does not fit, tries again, and lets the directory take records once there is
+//! space.
 
 use std::io;
 use std::sync::Arc;

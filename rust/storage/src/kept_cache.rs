@@ -1,5 +1,5 @@
 //! A block cache that an orderly end leaves for the next start: whether it may be left, and whether the
-//! directory is still the one that it was left beside (`docs/block-cache.md`, section 3).
+//! directory is still the one that it was left beside (`block-cache.md`, section 3).
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! How much old data may stay in the page cache: half of the memory that nobody needs (docs/reads.md).
+//! How much old data may stay in the page cache: half of the memory that nobody needs (reads.md).
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

@@ -24,7 +24,7 @@ const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
 /// When `flush.ms` is looked at first; then as [`Syncer::flush_due`] says.
 const FLUSH_CHECK_MS: i64 = 500;
 
-/// What nobody has read for one to two times as long is given up (docs/reads.md).
+/// What nobody has read for one to two times as long is given up (reads.md).
 const IDLE_READS_MS: i64 = 5_000;
 
 /// When retention is looked at for the first time after the start, as in Kafka.

@@ -2,7 +2,7 @@
 //!
 //! ApiVersions advertises it (but for what is our own), the frame reader checks requests against it,
 //! Python reads it as `_core.api_table()`, and tests hold the handlers to it. The ranges are Apache
-//! Kafka 3.9's maxima, with the minima of docs/skipped.md.
+//! Kafka 3.9's maxima, with the minima of skipped.md.
 
 /// `flexible_since` of an API that has no flexible version.
 pub const NEVER_FLEXIBLE: i16 = i16::MAX;

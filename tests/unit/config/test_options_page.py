@@ -1,4 +1,4 @@
-"""docs/options.md is the table of the options that act."""
+"""configuration.md is the table of the options that act."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.option import READ_ONLY, Option
 
-PAGE = (Path(__file__).parents[3] / "docs" / "options.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/using/configuration.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
 ACTING = sorted(name for name, option in OPTIONS.items() if option.effective)
 

@@ -2,7 +2,7 @@
 //!
 //! The page cache holds whatever was written, and the block cache whatever was acknowledged before
 //! it was. So only what the files of a segment did not get in one piece is looked at: batches behind
-//! the last index entry, and those that are not written. `docs/block-cache.md`, section 4.
+//! the last index entry, and those that are not written. `block-cache.md`, section 4.
 
 use std::io;
 use std::sync::Arc;
