@@ -11,7 +11,7 @@ pytestmark = pytest.mark.jvm
 
 
 @pytest.mark.timeout(1800)
-def test_the_first_pages_from_a_fresh_clone(
+def test_the_pages_from_a_fresh_clone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = tracked_copy(tmp_path / "pyrklog")
