@@ -11,9 +11,7 @@ pytestmark = pytest.mark.jvm
 
 
 @pytest.mark.timeout(1800)
-def test_the_pages_from_a_fresh_clone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pages_from_a_fresh_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = tracked_copy(tmp_path / "pyrklog")
     # What others have compiled is what cargo would compile again: the clone's own crates are new.
     monkeypatch.setenv("CARGO_TARGET_DIR", os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target")))
