@@ -102,6 +102,21 @@ CRATE_FORBIDS = {
 # The folders of a crate's `src`, lowest first: a file imports from its own folder and lower ones.
 # Files in none of them stand above all.
 ROOMS = {"rust/dataplane": ("net", "follower")}
+# What does what handlers return. A handler gets a ClientContext and an output, and never sees
+# the state of a connection.
+CONNECTION_STATE = "rust/requests/src/client.rs"
+CONNECTION_STATE_IMPORTERS = frozenset(
+    {
+        "rust/requests/src/admission.rs",
+        "rust/requests/src/broker_connections.rs",
+        "rust/requests/src/carry_out.rs",
+        "rust/requests/src/control_replies.rs",
+        "rust/requests/src/dispatch.rs",
+        "rust/requests/src/produce/back_pressure.rs",
+        "rust/requests/src/produce/reply.rs",
+        "rust/requests/src/resume.rs",
+    }
+)
 # Crates whose code may write `unsafe`: memory that other lives of the process wrote has no other
 # way in. The binding's macros expand to it.
 UNSAFE_ALLOWED = frozenset({"arena"})
@@ -350,6 +365,7 @@ def _check_arrows(root: Path) -> Iterator[Violation]:
                 message = f"{len(circle)} files import each other in a circle: {names}"
                 yield Violation(name, 1, f"{message} (at most {longest})")
         yield from _check_rooms(root, name, graph)
+        yield from _check_handlers(root, graph)
 
 
 def _check_rooms(root: Path, name: str, graph: import_circles.Graph) -> Iterator[Violation]:
@@ -368,6 +384,14 @@ def _check_rooms(root: Path, name: str, graph: import_circles.Graph) -> Iterator
             if height_of(other) > height_of(path):
                 above = other.relative_to(root).as_posix()
                 yield Violation(path.relative_to(root).as_posix(), 1, f"imports {above}, above it")
+
+
+def _check_handlers(root: Path, graph: import_circles.Graph) -> Iterator[Violation]:
+    for path, imported in graph.items():
+        name = path.relative_to(root).as_posix()
+        if root / CONNECTION_STATE in imported and name not in CONNECTION_STATE_IMPORTERS:
+            message = f"imports {CONNECTION_STATE}; handlers return outcomes and do not see it"
+            yield Violation(name, 1, message)
 
 
 # --- length --------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ class DirectoryPast(NamedTuple):
     closed_at_epoch: int | None
     """The broker epoch that an orderly shutdown left, -1 where it knew of none; None after any
     other end."""
-    is_taken_up: bool
+    is_reattached: bool
     """Whether its block cache was taken up, so that nothing acknowledged is missing."""
 
 

@@ -248,7 +248,7 @@ class Life:
         machine stays up."""
         has_kept_power = not (self.world.settings.caches or self.broker.has_lost_power)
         return has_kept_power or all(
-            past.is_taken_up or past.closed_at_epoch == last.epoch for past in self.plane.pasts()
+            past.is_reattached or past.closed_at_epoch == last.epoch for past in self.plane.pasts()
         )
 
     def _controller_of(
@@ -320,9 +320,7 @@ class Life:
             return
 
         def take() -> None:
-            try:
-                self.sim.send(connection, frame)
-            except OSError:
+            if not self.sim.send(connection, frame):
                 self._closed(connection)
 
         self.touch(take)

@@ -191,7 +191,7 @@ class FakePlane:
 
     def pasts(self) -> Sequence[DirectoryPast]:
         paths = self.settings.log_dirs if self.settings else ["/fake"]
-        return [DirectoryPast(-1, is_taken_up=True) for _ in paths]
+        return [DirectoryPast(-1, is_reattached=True) for _ in paths]
 
     def listen(self, listener: str, host: str, port: int, *, for_brokers: bool = False) -> int:
         assert host

@@ -52,7 +52,7 @@ impl DataPlane {
         let pasts = py.detach(|| self.0.pasts());
         pasts
             .into_iter()
-            .map(|past| (past.closed_at_epoch, past.is_taken_up))
+            .map(|past| (past.closed_at_epoch, past.is_reattached))
             .collect()
     }
 

@@ -70,12 +70,13 @@ impl SimPlane {
         DataPlane::from(self.0.plane())
     }
 
-    fn connect(&mut self) -> PyResult<u64> {
-        Ok(self.0.connect()?)
+    fn connect(&mut self) -> u64 {
+        self.0.connect()
     }
 
-    fn send(&mut self, connection: u64, frame: &[u8]) -> PyResult<()> {
-        Ok(self.0.send(connection, frame)?)
+    /// False where the connection is gone.
+    fn send(&mut self, connection: u64, frame: &[u8]) -> bool {
+        self.0.send(connection, frame)
     }
 
     fn disconnect(&mut self, connection: u64) {

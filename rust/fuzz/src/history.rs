@@ -86,7 +86,7 @@ fn append(script: &mut Script<'_>, log: &mut Log, appended: &mut Content) -> Res
         let result = job.execute();
         log.complete_writes(job, result);
     }
-    log.advance_high_watermark(log.gated_end());
+    log.advance_high_watermark(log.durable_end_offset());
     Ok(())
 }
 

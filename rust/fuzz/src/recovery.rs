@@ -150,7 +150,8 @@ impl Rig {
             let result = job.execute();
             self.log.complete_writes(job, result);
         }
-        self.log.advance_high_watermark(self.log.gated_end());
+        self.log
+            .advance_high_watermark(self.log.durable_end_offset());
     }
 
     fn sync(&mut self) {
@@ -183,7 +184,7 @@ pub(crate) fn open(disk: &MemDisk, state: OpenState) -> Result<Log, String> {
         producer_id_expiration_ms: 86_400_000,
     })
     .map_err(|error| format!("does not open: {error}"))?;
-    log.advance_high_watermark(log.gated_end());
+    log.advance_high_watermark(log.durable_end_offset());
     Ok(log)
 }
 

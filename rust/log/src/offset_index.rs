@@ -5,9 +5,9 @@
 //! 4  4  position of that batch's first byte in the .log
 //! ```
 //!
-//! Sparse: an entry each `index.interval.bytes`, never one for the first batch. A look-up yields the
-//! last entry at or below its target, or (base offset, 0); scanning from there reaches the target.
-//! The index promises no completeness: recovery rebuilds it from the `.log`.
+//! Sparse: an entry each `index.interval.bytes`, never one for the first batch. A look-up returns
+//! the last entry at or below its target, or (base offset, 0); a scan from there finds the target.
+//! The index may be incomplete: recovery rebuilds it from the `.log`.
 
 use std::convert::Infallible;
 
@@ -19,13 +19,13 @@ pub const ENTRY_BYTES: usize = 8;
 /// A batch's last offset and the position of its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetEntry {
-    /// Last offset of the batch; the base offset when a look-up found no entry.
+    /// Last offset of the batch; the base offset if a look-up found no entry.
     pub offset: i64,
     /// Byte position in the `.log`.
     pub position: u32,
 }
 
-/// Why an index, of offsets or of times, cannot be used or an entry not be added.
+/// Why an offset or time index cannot be used, or an entry cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IndexError {
     /// The file ends inside an entry.
@@ -42,12 +42,12 @@ pub enum IndexError {
         /// Number of the entry, from 0.
         entry: usize,
     },
-    /// An entry names an offset below the segment's base offset.
+    /// An entry's offset is below the segment's base offset.
     #[error("index entry {entry} names offset {offset}, below the base offset {base_offset}")]
     BelowBase {
         /// Number of the entry, from 0.
         entry: usize,
-        /// The offset it names.
+        /// Its offset.
         offset: i64,
         /// The segment's base offset.
         base_offset: i64,
@@ -59,7 +59,7 @@ pub enum IndexError {
     BeyondLog {
         /// Number of the entry, from 0.
         entry: usize,
-        /// The position it names.
+        /// Its position.
         position: u32,
         /// Size of the `.log`.
         log_size: u64,
@@ -92,14 +92,13 @@ pub(crate) fn relative_offset(offset: i64, base_offset: i64) -> Result<u32, Inde
         })
 }
 
-/// Bytes in front of the zero entries at the end of an index file.
+/// Bytes before the zero entries at the end of an index file.
 pub(crate) fn used_bytes(bytes: &[u8], entry_bytes: usize) -> usize {
     let last_used = bytes.iter().rposition(|byte| *byte != 0);
     last_used.map_or(0, |i| (i / entry_bytes + 1) * entry_bytes)
 }
 
-/// How many of the first entries, of `entries` in all, satisfy `holds`, when all that do come
-/// before all that do not. Binary search.
+/// Binary search: how many of `entries` satisfy `holds`, where those that do come first.
 pub(crate) fn count_while<E>(
     entries: usize,
     mut holds: impl FnMut(usize) -> Result<bool, E>,
@@ -125,11 +124,11 @@ fn decode(base_offset: i64, bytes: [u8; ENTRY_BYTES]) -> OffsetEntry {
     }
 }
 
-/// The last entry at or below `target` in an index of `entries` entries that is read entry by
-/// entry, so that a look-up in a cold index costs a few small reads and no load of the file.
+/// The last entry at or below `target` of an index that is read entry by entry: a look-up in a cold
+/// index costs a few small reads.
 ///
 /// # Errors
-/// What `read` returns.
+/// Errors of `read`.
 pub fn search_offset<E>(
     entries: usize,
     base_offset: i64,
@@ -144,7 +143,7 @@ pub fn search_offset<E>(
         let entry = decode(base_offset, read(i)?);
         let at_most = entry.offset <= target;
         if at_most {
-            // Each hit lies above the one before it, so the last hit is the answer.
+            // Each hit lies above the previous one, so the last hit is the answer.
             found = entry;
         }
         Ok(at_most)
@@ -152,7 +151,7 @@ pub fn search_offset<E>(
     Ok(found)
 }
 
-/// An index over the bytes of its file, which are not copied.
+/// An index over the bytes of its file, without a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct OffsetIndexView<'a> {
     base_offset: i64,
@@ -161,18 +160,18 @@ pub struct OffsetIndexView<'a> {
 }
 
 impl<'a> OffsetIndexView<'a> {
-    /// A view whose entries are taken as they are. Bytes behind the last whole entry are ignored.
+    /// A view without checks. Bytes behind the last whole entry are ignored.
     pub fn trusted(base_offset: i64, bytes: &'a [u8]) -> Self {
         let bytes = &bytes[..bytes.len() - bytes.len() % ENTRY_BYTES];
         Self { base_offset, bytes }
     }
 
-    /// A view after the checks that decide whether the file must be rebuilt: whole entries, rising
-    /// strictly in both fields, inside a `.log` of `log_size` bytes. Zeros at the end, which
-    /// preallocation leaves behind, are cut off.
+    /// A view after the checks that decide whether the file must be rebuilt: whole entries,
+    /// strictly rising in both fields, inside a `.log` of `log_size` bytes. Zeros at the end, from
+    /// preallocation, are cut off.
     ///
     /// # Errors
-    /// [`IndexError`] for the first thing that does not hold.
+    /// [`IndexError`] for the first failed check.
     pub fn checked(base_offset: i64, bytes: &'a [u8], log_size: u64) -> Result<Self, IndexError> {
         if !bytes.len().is_multiple_of(ENTRY_BYTES) {
             let error = IndexError::PartialEntry {
@@ -181,7 +180,7 @@ impl<'a> OffsetIndexView<'a> {
             };
             return Err(error);
         }
-        // The first batch, at position 0, is never indexed: an all-zero entry is no entry.
+        // The first batch, at position 0, is never indexed, so an all-zero entry is none.
         let view = Self {
             base_offset,
             bytes: &bytes[..used_bytes(bytes, ENTRY_BYTES)],
@@ -220,7 +219,7 @@ impl<'a> OffsetIndexView<'a> {
         Ok(())
     }
 
-    /// The last entry at or below `target`; (base offset, 0) when there is none.
+    /// The last entry at or below `target`, else (base offset, 0).
     pub fn lookup(&self, target: i64) -> OffsetEntry {
         let none = OffsetEntry {
             offset: self.base_offset,
@@ -271,13 +270,13 @@ impl<'a> OffsetIndexView<'a> {
         self.bytes.len() / ENTRY_BYTES
     }
 
-    /// No entry at all: every look-up starts at position 0.
+    /// Whether there is no entry: every look-up starts at position 0.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 }
 
-/// The index of an active segment, on the heap, in the very bytes of its file.
+/// The index of an active segment, as the bytes of its file, on the heap.
 #[derive(Clone, Debug)]
 pub struct OffsetIndex {
     base_offset: i64,
@@ -286,7 +285,7 @@ pub struct OffsetIndex {
 }
 
 impl OffsetIndex {
-    /// An empty index that takes at most `max_bytes` (`segment.index.bytes`), rounded down to whole
+    /// An empty index of at most `max_bytes` (`segment.index.bytes`), rounded down to whole
     /// entries.
     pub fn new(base_offset: i64, max_bytes: usize) -> Self {
         let max_bytes = max_bytes - max_bytes % ENTRY_BYTES;
@@ -297,8 +296,7 @@ impl OffsetIndex {
         }
     }
 
-    /// The index of a segment that is opened again, after the checks of
-    /// [`OffsetIndexView::checked`].
+    /// The index of a reopened segment, checked as by [`OffsetIndexView::checked`].
     ///
     /// # Errors
     /// [`IndexError`]: rebuild the index from the `.log`.
@@ -314,10 +312,10 @@ impl OffsetIndex {
         Ok(index)
     }
 
-    /// Adds an entry and returns its bytes, which belong at `size_bytes()` before the call.
+    /// Adds an entry and returns its bytes, which belong at the previous `size_bytes()`.
     ///
     /// # Errors
-    /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] when the
+    /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] if the
     /// offset is not above the last one; nothing changes then.
     pub fn append(&mut self, offset: i64, position: u32) -> Result<[u8; ENTRY_BYTES], IndexError> {
         if self.is_full() {
@@ -339,12 +337,12 @@ impl OffsetIndex {
         Ok(entry)
     }
 
-    /// The last entry at or below `target`; (base offset, 0) when there is none.
+    /// The last entry at or below `target`, else (base offset, 0).
     pub fn lookup(&self, target: i64) -> OffsetEntry {
         self.view().lookup(target)
     }
 
-    /// Drops all entries at or above `offset`; returns the bytes that the file keeps.
+    /// Drops all entries at or above `offset`; returns the remaining bytes.
     pub fn truncate_to(&mut self, offset: i64) -> usize {
         let view = self.view();
         let keep = view
@@ -360,7 +358,7 @@ impl OffsetIndex {
         self.view().last()
     }
 
-    /// No room for another entry: the segment must roll.
+    /// Whether there is no room for another entry, so that the segment must roll.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= self.max_bytes
     }
@@ -370,7 +368,7 @@ impl OffsetIndex {
         self.bytes.len() / ENTRY_BYTES
     }
 
-    /// No entry yet.
+    /// Whether there is no entry yet.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

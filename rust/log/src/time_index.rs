@@ -21,9 +21,9 @@ pub const NO_TIMESTAMP: i64 = -1;
 /// A timestamp and the last offset of the batch that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeEntry {
-    /// Milliseconds; [`NO_TIMESTAMP`] when a look-up found no entry.
+    /// Milliseconds; [`NO_TIMESTAMP`] if a look-up found no entry.
     pub timestamp: i64,
-    /// Last offset of the batch; the base offset when a look-up found no entry.
+    /// Last offset of the batch; the base offset if a look-up found no entry.
     pub offset: i64,
 }
 
@@ -36,11 +36,11 @@ fn decode(base_offset: i64, bytes: [u8; ENTRY_BYTES]) -> TimeEntry {
     }
 }
 
-/// The last entry at or below `timestamp` in an index of `entries` entries that is read entry by
-/// entry; (-1, base offset) when there is none.
+/// The last entry at or below `timestamp` of an index that is read entry by entry, else (-1, base
+/// offset).
 ///
 /// # Errors
-/// What `read` returns.
+/// Errors of `read`.
 pub fn search_time<E>(
     entries: usize,
     base_offset: i64,
@@ -62,7 +62,7 @@ pub fn search_time<E>(
     Ok(found)
 }
 
-/// An index over the bytes of its file, which are not copied.
+/// An index over the bytes of its file, without a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeIndexView<'a> {
     base_offset: i64,
@@ -71,18 +71,18 @@ pub struct TimeIndexView<'a> {
 }
 
 impl<'a> TimeIndexView<'a> {
-    /// A view whose entries are taken as they are. Bytes behind the last whole entry are ignored.
+    /// A view without checks. Bytes behind the last whole entry are ignored.
     pub fn trusted(base_offset: i64, bytes: &'a [u8]) -> Self {
         let bytes = &bytes[..bytes.len() - bytes.len() % ENTRY_BYTES];
         Self { base_offset, bytes }
     }
 
     /// A view after the checks that decide whether the file must be rebuilt: whole entries,
-    /// timestamps that rise strictly, offsets that do not fall. Zeros at the end, which
-    /// preallocation leaves behind, are cut off.
+    /// timestamps strictly rising, offsets not falling. Zeros at the end, from preallocation, are
+    /// cut off.
     ///
     /// # Errors
-    /// [`IndexError`] for the first thing that does not hold.
+    /// [`IndexError`] for the first failed check.
     pub fn checked(base_offset: i64, bytes: &'a [u8]) -> Result<Self, IndexError> {
         if !bytes.len().is_multiple_of(ENTRY_BYTES) {
             let error = IndexError::PartialEntry {
@@ -91,8 +91,8 @@ impl<'a> TimeIndexView<'a> {
             };
             return Err(error);
         }
-        // One zero entry alone can be real: timestamp 0 at the base offset. Among more only the
-        // first could be, and then a file that was never written looks the same.
+        // A single zero entry can be real: timestamp 0 at the base offset. Several look like a file
+        // that was never written.
         let used = match bytes.len() {
             ENTRY_BYTES => ENTRY_BYTES,
             _ => used_bytes(bytes, ENTRY_BYTES),
@@ -127,7 +127,7 @@ impl<'a> TimeIndexView<'a> {
         Ok(())
     }
 
-    /// The last entry at or below `timestamp`; (-1, base offset) when there is none.
+    /// The last entry at or below `timestamp`, else (-1, base offset).
     pub fn lookup(&self, timestamp: i64) -> TimeEntry {
         let none = TimeEntry {
             timestamp: NO_TIMESTAMP,
@@ -155,7 +155,7 @@ impl<'a> TimeIndexView<'a> {
         Some(decode(self.base_offset, *bytes))
     }
 
-    /// The last entry: the segment's largest timestamp that is indexed.
+    /// The last entry, with the largest indexed timestamp.
     pub fn last(&self) -> Option<TimeEntry> {
         self.bytes
             .last_chunk()
@@ -173,13 +173,13 @@ impl<'a> TimeIndexView<'a> {
         self.bytes.len() / ENTRY_BYTES
     }
 
-    /// No entry at all.
+    /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 }
 
-/// The index of an active segment, on the heap, in the very bytes of its file.
+/// The index of an active segment, as the bytes of its file, on the heap.
 #[derive(Clone, Debug)]
 pub struct TimeIndex {
     base_offset: i64,
@@ -188,7 +188,7 @@ pub struct TimeIndex {
 }
 
 impl TimeIndex {
-    /// An empty index that takes at most `max_bytes` (`segment.index.bytes`), rounded down to whole
+    /// An empty index of at most `max_bytes` (`segment.index.bytes`), rounded down to whole
     /// entries.
     pub fn new(base_offset: i64, max_bytes: usize) -> Self {
         let max_bytes = max_bytes - max_bytes % ENTRY_BYTES;
@@ -199,8 +199,7 @@ impl TimeIndex {
         }
     }
 
-    /// The index of a segment that is opened again, after the checks of
-    /// [`TimeIndexView::checked`].
+    /// The index of a reopened segment, checked as by [`TimeIndexView::checked`].
     ///
     /// # Errors
     /// [`IndexError`]: rebuild the index from the `.log`.
@@ -212,11 +211,11 @@ impl TimeIndex {
     }
 
     /// Adds an entry if `timestamp` is above the last one and returns its bytes, which belong at
-    /// `size_bytes()` before the call; `None` when there is nothing to add. `closing` may use the
-    /// slot that is kept back for the entry that ends a segment.
+    /// the previous `size_bytes()`; `None` if there is nothing to add. `closing` may use the slot
+    /// reserved for a segment's last entry.
     ///
     /// # Errors
-    /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] when
+    /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] if
     /// timestamp or offset are below the last entry's; nothing changes then.
     pub fn maybe_append(
         &mut self,
@@ -244,13 +243,12 @@ impl TimeIndex {
         Ok(Some(entry))
     }
 
-    /// The last entry at or below `timestamp`; (-1, base offset) when there is none.
+    /// The last entry at or below `timestamp`, else (-1, base offset).
     pub fn lookup(&self, timestamp: i64) -> TimeEntry {
         self.view().lookup(timestamp)
     }
 
-    /// Drops all entries whose offset is at or above `offset`; returns the bytes that the file
-    /// keeps.
+    /// Drops all entries at or above `offset`; returns the remaining bytes.
     pub fn truncate_to(&mut self, offset: i64) -> usize {
         let keep = self
             .view()
@@ -266,7 +264,7 @@ impl TimeIndex {
         self.view().last()
     }
 
-    /// Only the slot for the closing entry is left: the segment must roll.
+    /// Whether only the slot for the closing entry is left, so that the segment must roll.
     pub fn is_full(&self) -> bool {
         self.bytes.len() + ENTRY_BYTES >= self.max_bytes
     }
@@ -276,7 +274,7 @@ impl TimeIndex {
         self.bytes.len() / ENTRY_BYTES
     }
 
-    /// No entry yet.
+    /// Whether there is no entry yet.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

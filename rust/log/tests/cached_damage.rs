@@ -24,7 +24,7 @@ fn cached(is_written: bool) -> Rig {
     if is_written {
         rig.drain();
     } else {
-        rig.log.advance_high_watermark(rig.log.gated_end());
+        rig.log.advance_high_watermark(rig.log.durable_end_offset());
     }
     rig
 }
@@ -42,7 +42,7 @@ fn goes_on(mut rig: Rig) {
             rig.write();
         }
         expected.push((end, value));
-        rig.log.advance_high_watermark(rig.log.gated_end());
+        rig.log.advance_high_watermark(rig.log.durable_end_offset());
         rig.restart_killed();
         rig.drain();
         assert_eq!(rig.contents(), expected);

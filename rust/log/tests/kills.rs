@@ -81,7 +81,7 @@ impl Home {
             let result = job.execute();
             self.log.complete_writes(job, result);
         }
-        let end = self.log.gated_end();
+        let end = self.log.durable_end_offset();
         self.log.advance_high_watermark(end);
     }
 
@@ -173,7 +173,7 @@ fn append(home: &mut Home, round: usize, dice: &mut Dice) {
         .append(&mut batch, &info, Origin::Client, 0, NOW_MS);
     assert!(!appended.unwrap().duplicate);
     home.write();
-    println!("@safe {}", home.log.gated_end());
+    println!("@safe {}", home.log.durable_end_offset());
 }
 
 fn retain(home: &mut Home, disk: &KillingDisk) {

@@ -44,7 +44,7 @@ fn write(log: &mut Log) -> usize {
         }
         log.complete_writes(job, Ok(()));
     }
-    log.advance_high_watermark(log.gated_end());
+    log.advance_high_watermark(log.durable_end_offset());
     failures
 }
 
@@ -83,7 +83,7 @@ fn a_job_goes_on_where_it_found_no_space() {
 fn a_kill_on_a_full_disk_loses_nothing_of_the_cache() {
     for skip in 0..12 {
         let mut rig = filled(true);
-        let acknowledged = rig.log.gated_end();
+        let acknowledged = rig.log.durable_end_offset();
         assert!(acknowledged > 0);
         rig.disk.fail(
             Operation::Write,
@@ -97,7 +97,7 @@ fn a_kill_on_a_full_disk_loses_nothing_of_the_cache() {
         drop(job);
         rig.disk.heal();
         rig.restart_killed();
-        assert!(rig.log.gated_end() >= acknowledged, "{skip}");
+        assert!(rig.log.durable_end_offset() >= acknowledged, "{skip}");
         write(&mut rig.log);
         let records = rig.contents();
         assert!(records.len() >= acknowledged as usize, "{failed:?}");
@@ -174,7 +174,7 @@ fn an_opening_that_got_no_descriptor_is_tried_again() {
     let mut skip = 0;
     loop {
         let mut rig = filled(true);
-        let acknowledged = rig.log.gated_end();
+        let acknowledged = rig.log.durable_end_offset();
         assert!(acknowledged > 0);
         rig.config.flush_messages = 1;
         rig.memory.kill_process();

@@ -43,7 +43,7 @@ fn write(log: &Mutex<Log>, done: &AtomicBool) {
         let result = job.execute();
         let mut log = log.lock();
         log.complete_writes(job, result);
-        let gate = log.gated_end();
+        let gate = log.durable_end_offset();
         log.advance_high_watermark(gate);
     }
 }

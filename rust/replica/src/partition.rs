@@ -5,16 +5,21 @@
 //! that is delivered after the mutex is released.
 
 mod fetch_waiters;
+mod guard;
 mod in_sync;
+mod invariants;
+mod produce_waiters;
 
 pub use crate::waiters::{DoubtWaiter, FetchWaiter, ProduceWaiter};
+pub use guard::PartitionGuard;
 pub use in_sync::CONFIRMED_WITHIN_MS;
+pub use produce_waiters::WaitFor;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use pyrklog_log::{Appended, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
@@ -24,10 +29,12 @@ use crate::replica_progress::{Follower, high_watermark};
 use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::{Token, TopicId};
 use pyrklog_base::injected_faults::{Fault, is_injected};
-use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_control::api::Throttled;
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
+
+use invariants::Health;
+use produce_waiters::answer_up_to;
 
 /// What all partitions of a topic share.
 #[derive(Debug)]
@@ -159,7 +166,12 @@ pub struct PartitionState {
     /// Appends and reads of the control plane that wait.
     pub internal: InternalWaiters,
     topic: Arc<Topic>,
+    index: i32,
     node_id: i32,
+    /// See the module `invariants`.
+    health: Health,
+    /// The leader epoch when they were last checked.
+    checked_epoch: i32,
     followers: Vec<Follower>,
     /// The in-sync replicas, and those that are about to join: what the high watermark waits for.
     members: Vec<i32>,
@@ -181,15 +193,6 @@ pub struct PartitionState {
     doubt_waiters: FastMap<Token, DoubtWaiter>,
 }
 
-/// What a produce request waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitFor {
-    /// acks=1: this broker's durability gate.
-    Gate,
-    /// acks=-1: the high watermark.
-    Replication,
-}
-
 impl<D: Directory> Partition<D> {
     /// A partition whose log is yet to be opened.
     pub fn new(topic: Arc<Topic>, index: i32, dir: Arc<D>, node_id: i32) -> Partition<D> {
@@ -209,7 +212,10 @@ impl<D: Directory> Partition<D> {
             write_rest: false,
             internal: InternalWaiters::default(),
             topic: Arc::clone(&topic),
+            index,
             node_id,
+            health: Health::Sound,
+            checked_epoch: -1,
             followers: Vec::new(),
             members: Vec::new(),
             is_held: false,
@@ -243,41 +249,9 @@ impl<D: Directory> Partition<D> {
         settings.throttled.following.holds(self.index, node_id)
     }
 
-    /// Takes the mutex.
-    pub fn lock(&self) -> MutexGuard<'_, PartitionState> {
-        self.state.lock()
-    }
-
-    /// Gives the mutex back, and the partition to its directory's writer if there is something to
-    /// write: at once, or later where all of it lies in the block cache and it is not much.
-    pub fn unlock_and_write(self: &Arc<Self>, state: MutexGuard<'_, PartitionState>) {
-        let flush_bytes = self.dir.flush_bytes();
-        self.unlock_and_write_from(state, flush_bytes);
-    }
-
-    /// The same, but nothing waits.
-    pub fn unlock_and_write_all(self: &Arc<Self>, state: MutexGuard<'_, PartitionState>) {
-        self.unlock_and_write_from(state, 0);
-    }
-
-    fn unlock_and_write_from(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, PartitionState>,
-        flush_bytes: usize,
-    ) {
-        let ready = state.log.as_ref().filter(|log| log.is_ready_to_write());
-        // What is in the writer's hands he gives back, and looks again.
-        let Some(log) = ready else { return };
-        let is_due = !log.may_write_later() || log.waiting_bytes() >= flush_bytes;
-        if is_due && !state.queued {
-            state.queued = true;
-            drop(state);
-            self.dir.write(Arc::clone(self));
-        } else if !is_due && !state.queued && !state.queued_later {
-            state.queued_later = true;
-            drop(state);
-            self.dir.write_later(Arc::clone(self));
-        }
+    /// Takes the mutex. What must be true of a partition is checked when it is given back.
+    pub fn lock(&self) -> PartitionGuard<'_, D> {
+        PartitionGuard::new(self, self.state.lock())
     }
 }
 
@@ -335,12 +309,16 @@ impl PartitionState {
         }
     }
 
-    /// Takes the controller's decision. False for one that is older than what is known.
+    /// Takes the controller's decision. False for one that is older than what is known, or that
+    /// cannot be: this broker is to lead and is not in sync, or one is in sync that is no replica.
     ///
     /// A follower that is to lead is `Loading` until [`PartitionState::finish_transition`]: its log may
     /// be in the middle of a truncation, and where its epoch begins is known only behind that.
     pub fn set_leadership(&mut self, decision: LeaderAndIsr<'_>, now_ms: i64) -> bool {
-        if decision.leader_epoch < self.leader_epoch {
+        let is_replica = |id: &i32| decision.replicas.contains(id);
+        let may_lead = decision.isr.contains(&self.node_id) && decision.isr.iter().all(is_replica);
+        let is_fit = decision.leader.is_some() || may_lead;
+        if decision.leader_epoch < self.leader_epoch || !is_fit {
             return false;
         }
         let is_new_epoch = decision.leader_epoch > self.leader_epoch;
@@ -402,44 +380,6 @@ impl PartitionState {
         }
     }
 
-    /// Waits for the acknowledgement of what was appended up to `waiter.end_offset`; false when
-    /// there is nothing to wait for.
-    pub fn wait_for(&mut self, what: WaitFor, waiter: ProduceWaiter) -> bool {
-        if self.is_reached(what, waiter.end_offset) {
-            return false;
-        }
-        match what {
-            WaitFor::Gate => self.gate_waiters.insert(waiter),
-            WaitFor::Replication => self.replication_waiters.insert(waiter),
-        };
-        true
-    }
-
-    /// Whether all below `end_offset` is acknowledged, or there is no log.
-    pub fn is_reached(&self, what: WaitFor, end_offset: i64) -> bool {
-        let mark = self.log.as_ref().map(|log| match what {
-            WaitFor::Gate => log.gated_end(),
-            WaitFor::Replication => log.high_watermark(),
-        });
-        mark.is_none_or(|mark| mark >= end_offset)
-    }
-
-    /// Nobody waits for this acknowledgement any more.
-    pub fn forget_waiter(&mut self, what: WaitFor, waiter: ProduceWaiter) {
-        match what {
-            WaitFor::Gate => self.gate_waiters.remove(&waiter),
-            WaitFor::Replication => self.replication_waiters.remove(&waiter),
-        };
-    }
-
-    /// (produce waiters, fetch waiters).
-    pub fn waiting(&self) -> (usize, usize) {
-        (
-            self.gate_waiters.len() + self.replication_waiters.len(),
-            self.fetch_waiters.len(),
-        )
-    }
-
     /// A batch was appended: counts it, and tells whoever waited for the gate where it stands above
     /// the batch already.
     pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
@@ -451,7 +391,8 @@ impl PartitionState {
 
     /// Tells the directory what of the log is not in files by now.
     pub fn count_unwritten(&mut self, dir: &impl Directory) {
-        let now = self.log.as_ref().map(Log::unwritten).unwrap_or_default();
+        let log = self.log.as_ref().filter(|_| !self.has_failed());
+        let now = log.map(Log::unwritten).unwrap_or_default();
         dir.count(std::mem::replace(&mut self.unwritten, now), now);
     }
 
@@ -472,7 +413,7 @@ impl PartitionState {
         let Some(log) = &mut self.log else {
             return false;
         };
-        let gated_end = log.gated_end();
+        let durable_end_offset = log.durable_end_offset();
         let allowed = match self.role {
             Role::Follower => Some(self.leader_high_watermark),
             Role::Loading => None,
@@ -484,31 +425,29 @@ impl PartitionState {
                 log.force_high_watermark(offset.unwrap_or(0));
                 offset
             }
-            _ => high_watermark(self.node_id, gated_end, &self.members, &self.followers),
+            _ => high_watermark(
+                self.node_id,
+                durable_end_offset,
+                &self.members,
+                &self.followers,
+            ),
         };
         let moved = allowed.is_some_and(|offset| log.advance_high_watermark(offset));
         if self.role == Role::Follower {
             follow_log_start(log, self.leader_log_start);
         }
         let reached = log.high_watermark();
-        answer_up_to(&mut self.gate_waiters, gated_end, outbox);
-        self.internal.begin_reads(gated_end, outbox);
+        // A partition that cannot be right acknowledges nothing and shows nothing.
+        if !self.is_sound() {
+            return false;
+        }
+        answer_up_to(&mut self.gate_waiters, durable_end_offset, outbox);
+        self.internal.begin_reads(durable_end_offset, outbox);
         // The high watermark has moved with enough replicas in sync only.
         answer_up_to(&mut self.replication_waiters, reached, outbox);
         self.internal.acknowledge(reached, outbox);
         self.notify_fetches(new_bytes, has_grown, moved, outbox);
         moved
-    }
-
-    /// Ends all waiting: produce requests and tickets fail with `error`, fetches look again.
-    pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
-        let of_gate = std::mem::take(&mut self.gate_waiters);
-        let of_replication = std::mem::take(&mut self.replication_waiters);
-        for waiter in of_gate.into_iter().chain(of_replication) {
-            answer(&waiter, error, outbox);
-        }
-        self.internal.fail(error, outbox);
-        self.wake_fetches(outbox);
     }
 }
 
@@ -519,25 +458,4 @@ fn follow_log_start(log: &mut Log, leader_log_start: i64) {
         // A log that fails says so at its directory.
         let _ = log.advance_log_start(target);
     }
-}
-
-fn answer_up_to(waiters: &mut BTreeSet<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
-    while waiters
-        .first()
-        .is_some_and(|waiter| waiter.end_offset <= mark)
-    {
-        if let Some(waiter) = waiters.pop_first() {
-            answer(&waiter, ErrorCode::NONE, outbox);
-        }
-    }
-}
-
-fn answer(waiter: &ProduceWaiter, error: ErrorCode, outbox: &mut Outbox) {
-    let message = NetworkEvent::Produced {
-        token: waiter.token,
-        sequence: waiter.sequence,
-        index: waiter.index,
-        error,
-    };
-    outbox.push(waiter.thread as usize, message);
 }

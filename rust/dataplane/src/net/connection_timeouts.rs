@@ -6,11 +6,10 @@ use crate::net::output;
 use pyrklog_base::ids::NEVER_MS;
 use pyrklog_control::api::PlaneConfig;
 use pyrklog_requests::admission::Looked;
-use pyrklog_requests::client::Exclusive;
 use pyrklog_requests::context::Context;
 use pyrklog_requests::outcome::{Close, Hold};
 use pyrklog_requests::produce::back_pressure;
-use pyrklog_requests::{admission, fetch, list_offsets};
+use pyrklog_requests::{admission, resume};
 
 /// The longest time between two looks at all connections.
 const SWEEP_MAX_MS: i64 = 30_000;
@@ -45,26 +44,15 @@ pub fn interval_ms(config: &PlaneConfig) -> i64 {
 /// A timer of the connection fired: what has run out of time is answered.
 pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     conn.client.timer_ms = NEVER_MS;
-    let now_ms = cx.now.mono_ms;
-    for produce in &mut conn.client.pending {
-        if produce.deadline_ms <= now_ms {
-            produce.time_out();
-        }
-    }
-    match &conn.client.exclusive {
-        Some(Exclusive::Fetch(work)) if work.due_ms() <= now_ms => {
-            fetch::expire(cx, &mut conn.client)?
-        }
-        Some(Exclusive::ListOffsets(work)) if work.due_ms() <= now_ms => {
-            list_offsets::expire(cx, &mut conn.client)?;
-        }
-        _ => {}
-    }
+    resume::expire(cx, &mut conn.client)?;
     output::check_reader(cx, conn)?;
     back_pressure::expire(cx, &mut conn.client);
     let next_ms = next_due_ms(conn);
-    cx.timers
-        .want(conn.client.token, next_ms, &mut conn.client.timer_ms);
+    cx.timers.want(
+        conn.client.context.token,
+        next_ms,
+        &mut conn.client.timer_ms,
+    );
     Ok(())
 }
 
@@ -72,18 +60,16 @@ pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
 fn next_due_ms(conn: &Connection) -> i64 {
     let waiting = conn
         .client
+        .produces
         .pending
         .iter()
         .filter(|produce| !produce.is_done());
     let produce_ms = waiting.map(|produce| produce.deadline_ms).min();
-    let exclusive_ms = match &conn.client.exclusive {
-        Some(Exclusive::Fetch(work)) => work.due_ms(),
-        Some(Exclusive::ListOffsets(work)) => work.due_ms(),
-        _ => NEVER_MS,
-    };
+    let delayed = conn.client.delayed.as_ref();
+    let delayed_ms = delayed.map_or(NEVER_MS, |delayed| delayed.due_ms());
     produce_ms
         .unwrap_or(NEVER_MS)
-        .min(exclusive_ms)
+        .min(delayed_ms)
         .min(conn.sending_reader.due_ms)
         .min(back_pressure::due_ms(&conn.client))
 }
@@ -113,7 +99,7 @@ pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
             return Verdict::Close(Close::Idle);
         }
     }
-    conn.client.refused.forget_old(now_ms);
+    conn.client.produces.refused.forget_old(now_ms);
     let budget = std::sync::Arc::clone(&cx.services.budget);
     let budget = &*budget;
     if conn.received.is_empty() && silent_ms > KEEP_MEMORY_MS {
@@ -121,7 +107,7 @@ pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
     }
     if budget.is_exhausted() && conn.partial_since_ms < now_ms {
         let partial_ms = now_ms - conn.partial_since_ms;
-        let is_too_slow = budget.is_exempt(conn.client.id) && partial_ms > EXEMPT_MAX_MS;
+        let is_too_slow = budget.is_exempt(conn.client.context.id) && partial_ms > EXEMPT_MAX_MS;
         if silent_ms > STALLED_MS || is_too_slow {
             let reason = "its frame stopped arriving while receive memory was short";
             return Verdict::Close(Close::Protocol(reason.into()));
@@ -131,7 +117,7 @@ pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
         Ok(Looked::Keep) => {}
         Ok(Looked::GoOn) => return Verdict::Visit,
         Ok(Looked::FinishFetch) => {
-            return match fetch::finish_waiting(cx, &mut conn.client) {
+            return match resume::finish_fetch(cx, &mut conn.client) {
                 Ok(()) => Verdict::Visit,
                 Err(close) => Verdict::Close(close),
             };
@@ -139,7 +125,7 @@ pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
         Err(close) => return Verdict::Close(close),
     }
     if conn.client.hold == Some(Hold::Memory) {
-        if budget.allows(conn.client.id) {
+        if budget.allows(conn.client.context.id) {
             conn.client.hold = None;
             return Verdict::Visit;
         }

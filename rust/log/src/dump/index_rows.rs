@@ -1,4 +1,4 @@
-//! The rows of `.index` and `.timeindex`, held against the segment they point into.
+//! The rows of `.index` and `.timeindex`, checked against their segment.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,10 +8,10 @@ use super::{Options, Row, RowSource, Source, Value, damage, read_whole};
 use crate::offset_index::{self, OffsetEntry, OffsetIndexView, used_bytes};
 use crate::time_index::{self, NO_TIMESTAMP, TimeEntry, TimeIndexView};
 
-/// Entries turned into rows at a time.
+/// Entries converted to rows at a time.
 const ENTRIES_A_TURN: usize = 1024;
 
-/// The segment to check against, and a row if there is none.
+/// The segment to check against, or a damage row if missing.
 fn open_log(
     log: Option<Box<dyn Source>>,
     options: Options,
@@ -26,7 +26,7 @@ fn open_log(
     }
 }
 
-/// A row if the file ends inside an entry.
+/// A damage row if the file ends inside an entry.
 fn partial_entry(bytes: &[u8], entry_bytes: usize) -> Option<Row> {
     let rest = bytes.len() % entry_bytes;
     let start = (bytes.len() - rest) as u64;
@@ -135,7 +135,7 @@ pub(super) fn times(
     let mut bytes = read_whole(file)?;
     let (log, mut first_rows) = open_log(log, options)?;
     first_rows.extend(partial_entry(&bytes, time_index::ENTRY_BYTES));
-    // A single entry of zeros can be one: a record of 1970.
+    // A single zero entry can be real: a record of 1970.
     if bytes.len() != time_index::ENTRY_BYTES {
         bytes.truncate(used_bytes(&bytes, time_index::ENTRY_BYTES));
     }
@@ -158,7 +158,7 @@ struct TimeRows {
     first_rows: Vec<Row>,
     next: usize,
     before: Option<TimeEntry>,
-    /// Largest timestamp of the batches passed so far, and the last offset of the first that has it.
+    /// (largest timestamp of the batches so far, last offset of the first batch with it).
     largest: (i64, i64),
 }
 
@@ -207,7 +207,7 @@ impl TimeRows {
         })
     }
 
-    /// Passes the batches up to the entry's, and compares the largest timestamp among them.
+    /// Walks the batches up to the entry's and compares their largest timestamp.
     fn mismatch(&mut self, entry: TimeEntry) -> io::Result<Option<String>> {
         let Some(log) = &mut self.log else {
             return Ok(None);

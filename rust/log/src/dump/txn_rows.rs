@@ -1,4 +1,4 @@
-//! The rows of a `.txnindex`, held against the markers in its segment.
+//! The rows of a `.txnindex`, checked against the markers in its segment.
 
 use std::io;
 
@@ -83,8 +83,7 @@ fn order_faults(version: i16, txn: &AbortedTxn, before: i64) -> Vec<String> {
     faults
 }
 
-/// Passes the batches up to the marker's offset; the one there must end a transaction of the
-/// producer.
+/// Walks to the marker's offset: the batch there must end a transaction of the producer.
 fn marker_fault(log: &mut HeaderScan, txn: &AbortedTxn) -> io::Result<Option<String>> {
     while let Some((_, header)) = log.peek()? {
         if header.base_offset > txn.last_offset {

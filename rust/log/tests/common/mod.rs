@@ -111,6 +111,7 @@ impl Rig {
         let (log, report) = self.try_open(state, life).unwrap();
         self.log = log;
         self.report = report;
+        self.check_invariants();
         &self.report
     }
 
@@ -157,8 +158,15 @@ impl Rig {
 
     pub fn append_as(&mut self, batch: &mut [u8], origin: Origin) -> Result<Appended, AppendError> {
         let info = BatchInfo::parse(batch).unwrap();
-        self.log
-            .append(batch, &info, origin, self.epoch, self.now_ms)
+        let appended = self
+            .log
+            .append(batch, &info, origin, self.epoch, self.now_ms);
+        self.check_invariants();
+        appended
+    }
+
+    pub fn check_invariants(&mut self) {
+        assert_eq!(self.log.check_invariants(), Ok(()));
     }
 
     /// Appends one batch of records with these values, written and visible.
@@ -171,13 +179,16 @@ impl Rig {
     /// The writer's turn; then everything written becomes visible.
     pub fn drain(&mut self) {
         self.write();
-        self.log.advance_high_watermark(self.log.gated_end());
+        self.log
+            .advance_high_watermark(self.log.durable_end_offset());
     }
 
     pub fn write(&mut self) {
         while let Some(mut job) = self.log.take_writes() {
+            self.check_invariants();
             let result = job.execute();
             self.log.complete_writes(job, result);
+            self.check_invariants();
         }
     }
 
@@ -192,7 +203,9 @@ impl Rig {
     pub fn sync(&mut self, scope: SyncScope) {
         while let Some(mut job) = self.log.take_sync(scope) {
             let result = job.execute();
-            if !self.log.complete_sync(job, result) {
+            let is_more = self.log.complete_sync(job, result);
+            self.check_invariants();
+            if !is_more {
                 break;
             }
         }
@@ -219,6 +232,7 @@ impl Rig {
         loop {
             self.log.retention_candidates(self.now_ms).load().unwrap();
             let retention = self.log.plan_retention(self.now_ms);
+            self.check_invariants();
             if let Some(mut removed) = retention.removed {
                 removed.rename().unwrap();
                 removed.delete().unwrap();

@@ -120,7 +120,7 @@ impl Model {
                 self.checkpoint = self.rig.state(false);
             }
             Step::Kill => {
-                let written = self.rig.log.gated_end();
+                let written = self.rig.log.durable_end_offset();
                 self.crash(None);
                 assert_eq!(self.rig.log.log_end_offset(), written);
                 assert_eq!(self.rig.report.truncated_bytes, 0);
@@ -149,6 +149,7 @@ impl Model {
                 }
             }
         }
+        self.rig.check_invariants();
     }
 
     /// Writer and syncer do in time what is due, and so nothing that is older than `flush.ms` is left
@@ -224,7 +225,7 @@ impl Model {
 
     /// Does `steps` until the process dies with the step `at` of cache or disk, or after them.
     fn kill_within(&mut self, at: usize, steps: &[Step]) {
-        let mut kept = self.rig.log.gated_end();
+        let mut kept = self.rig.log.durable_end_offset();
         self.fuse().burn_after(at as i64);
         for step in steps {
             if self.fuse().left() <= 0 || self.rig.log.poisoned().is_some() {
@@ -247,7 +248,7 @@ impl Model {
                 Step::Write => {
                     self.rig.drain();
                     if self.fuse().left() > 0 {
-                        kept = self.rig.log.gated_end();
+                        kept = self.rig.log.durable_end_offset();
                     }
                 }
                 Step::Sync(scope) => self.rig.sync(*scope),
@@ -284,7 +285,7 @@ impl Model {
     fn kept(&self, appended: Option<Appended>, before: i64) -> i64 {
         let is_gated = appended.is_some_and(|appended| appended.is_gated);
         match is_gated && self.fuse().left() > 0 {
-            true => self.rig.log.gated_end(),
+            true => self.rig.log.durable_end_offset(),
             false => before,
         }
     }
@@ -333,13 +334,13 @@ impl Model {
                 self.rig.memory.reboot(seed);
                 match self.rig.config.flush_messages {
                     // Whatever was acknowledged was synced first, directory entries included.
-                    1 => self.rig.log.gated_end(),
+                    1 => self.rig.log.durable_end_offset(),
                     _ => self.rig.log.synced_end(),
                 }
             }
             None => {
                 self.rig.memory.kill_process();
-                self.rig.log.gated_end()
+                self.rig.log.durable_end_offset()
             }
         }
     }
@@ -474,7 +475,7 @@ impl Model {
         let log = &self.rig.log;
         assert_eq!(log.poisoned(), None);
         assert_eq!(log.log_end_offset(), self.records.len() as i64);
-        assert!(log.recovery_point() <= log.gated_end());
+        assert!(log.recovery_point() <= log.durable_end_offset());
         let start = log.log_start_offset();
         let visible = start as usize..log.high_watermark().max(start) as usize;
         let values = self.records[visible.clone()]

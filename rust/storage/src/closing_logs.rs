@@ -1,4 +1,4 @@
-//! Partitions of a log directory that were given up and whose logs are not closed yet.
+//! Stopped partitions of a log directory whose logs are not closed yet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use pyrklog_replica::partition::Partition;
 
 type ByName<D> = HashMap<(Arc<str>, i32), Arc<Partition<D>>>;
 
-/// Partitions of a log directory that were given up and whose logs are not closed yet. On a full disk
-/// that lasts: what is unwritten waits for space. While there are any, the directory is not clean.
+/// Stopped partitions of a log directory whose logs are not closed yet. On a full disk this may
+/// last until there is space for unwritten bytes. Meanwhile the directory is not clean.
 #[derive(Debug)]
-pub struct Unclosed<D> {
+pub struct ClosingLogs<D> {
     by_name: Mutex<ByName<D>>,
-    /// Whose closing failed, so that they never will be.
+    /// Number of partitions whose closing failed for good.
     failed: AtomicUsize,
 }
 
-impl<D> Default for Unclosed<D> {
+impl<D> Default for ClosingLogs<D> {
     fn default() -> Self {
-        Unclosed {
+        ClosingLogs {
             by_name: Mutex::new(HashMap::new()),
             failed: AtomicUsize::new(0),
         }
     }
 }
 
-impl<D: Directory> Unclosed<D> {
-    /// One that is given up. Where an earlier one of the name is not closed, this one has no log yet.
+impl<D: Directory> ClosingLogs<D> {
+    /// Adds a partition, unless an earlier one of the name is there: then this one has no log yet.
     pub fn add(&self, partition: &Arc<Partition<D>>) {
         let mut by_name = self.by_name.lock();
         let entry = by_name.entry((Arc::clone(&partition.topic.name), partition.index));
@@ -61,7 +61,7 @@ impl<D: Directory> Unclosed<D> {
         self.by_name.lock().get(&key).cloned()
     }
 
-    /// Takes the one of a name out.
+    /// Removes and returns the one of a name.
     pub fn take(&self, topic: &str, index: i32) -> Option<Arc<Partition<D>>> {
         let key = (Arc::from(topic), index);
         self.by_name.lock().remove(&key)
@@ -72,12 +72,12 @@ impl<D: Directory> Unclosed<D> {
         self.by_name.lock().values().cloned().collect()
     }
 
-    /// How many.
+    /// Number of partitions, including failed ones.
     pub fn count(&self) -> usize {
         self.by_name.lock().len() + self.failed.load(Ordering::Relaxed)
     }
 
-    /// Forgets them, after the end: partitions hold their directory, and so its lock.
+    /// Drops them, after the end: partitions hold their directory and thus its lock.
     pub fn clear(&self) {
         let forgotten = std::mem::take(&mut *self.by_name.lock());
         self.failed.fetch_add(forgotten.len(), Ordering::Relaxed);

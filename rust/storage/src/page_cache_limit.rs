@@ -1,4 +1,4 @@
-//! How much old data may stay in the page cache: half of the memory that nobody needs (reads.md).
+//! Limits how much old data stays in the page cache: half of the spare memory (reads.md).
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -7,21 +7,20 @@ use pyrklog_log::set_kept_max_bytes;
 
 use pyrklog_base::clock::mono_ms;
 
-/// How often it is looked how much memory there is.
 const LOOK_MS: i64 = 200;
 
-/// Others shall find an eighth of the memory in any case, within these bounds.
+/// Spare memory to leave free: an eighth of all, within these bounds.
 const RESERVE_SHARE: u64 = 8;
 const RESERVE_MIN_BYTES: u64 = 64 << 20;
 const RESERVE_MAX_BYTES: u64 = 2 << 30;
 
-/// When it was looked last. The memory is the machine's, so this is the process's.
+/// When memory was read last, for the whole process.
 static LOOKED_MS: AtomicI64 = AtomicI64::new(i64::MIN);
 
 static IS_FIXED: AtomicBool = AtomicBool::new(false);
 
-/// Looks how much memory there is, unless somebody just did. Reads files of the kernel's.
-pub fn look() {
+/// Updates the limit, unless it was updated recently. Reads files in `/proc` and `/sys`.
+pub fn update() {
     let (now_ms, looked_ms) = (mono_ms(), LOOKED_MS.load(Ordering::Relaxed));
     if now_ms.saturating_sub(looked_ms) < LOOK_MS || IS_FIXED.load(Ordering::Relaxed) {
         return;
@@ -30,14 +29,14 @@ pub fn look() {
     set_kept_max_bytes(room_of(memory_limits()));
 }
 
-/// Half of what others need not find free: page cache counts as available, what is kept too.
+/// Half of the available memory beyond the reserve. Page cache counts as available.
 fn room_of(limits: MemoryLimits) -> u64 {
     let reserve = limits.limit_bytes / RESERVE_SHARE;
     let reserve = reserve.clamp(RESERVE_MIN_BYTES, RESERVE_MAX_BYTES);
     limits.available_bytes.saturating_sub(reserve) / 2
 }
 
-/// From now on it is this much, whatever memory there is.
+/// Fixes the limit for tests.
 #[cfg(any(test, feature = "testing"))]
 pub fn fix(max_bytes: u64) {
     IS_FIXED.store(true, Ordering::Relaxed);

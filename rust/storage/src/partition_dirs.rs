@@ -1,5 +1,4 @@
-//! Which log directory holds which partition's folder, known from the folders' names at start and
-//! kept up to date since.
+//! Which log directory holds which partition's folder.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ type Key = (String, i32);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Placement {
+pub struct PartitionDirs {
     folders: Mutex<HashMap<Key, Folder>>,
 }
 
@@ -24,8 +23,8 @@ struct Folder {
     topic_id: Option<[u8; 16]>,
 }
 
-impl Placement {
-    /// A folder was found at start.
+impl PartitionDirs {
+    /// Adds a folder that was found at start.
     pub fn found(
         &self,
         topic: String,
@@ -41,7 +40,7 @@ impl Placement {
         self.folders.lock().insert((topic, partition), folder);
     }
 
-    /// All folders, as `DataPlane::found_partitions` tells them.
+    /// All folders, sorted by topic and partition, for `DataPlane::found_partitions`.
     pub fn list(&self, dirs: &[Arc<LogDirState>]) -> Vec<FoundPartition> {
         let folders = self.folders.lock();
         let mut found: Vec<FoundPartition> = folders
@@ -65,8 +64,8 @@ impl Placement {
             .map(|folder| folder.dir)
     }
 
-    /// Chooses a directory for a new partition, the one with the fewest, and notes it. One that has
-    /// no space or stands still gets none while there are others.
+    /// Chooses the directory with the fewest partitions for a new one and adds it. A directory that
+    /// is read-only or hangs comes last.
     pub fn choose<'a>(
         &self,
         topic: &str,
@@ -78,7 +77,7 @@ impl Placement {
             .iter()
             .filter(|dir| !dir.has_failed())
             .min_by_key(|dir| {
-                let takes_none = dir.is_read_only() || dir.writer.stands_still();
+                let takes_none = dir.is_read_only() || dir.writer.is_hanging();
                 (takes_none, dir.partitions.load(Ordering::Relaxed))
             })?;
         dir.partitions.fetch_add(1, Ordering::Relaxed);
@@ -90,15 +89,15 @@ impl Placement {
         Some(dir)
     }
 
-    /// The log was opened and carries this topic id.
+    /// Sets the topic id of an opened log.
     pub fn opened(&self, topic: &str, partition: i32, topic_id: [u8; 16]) {
         if let Some(folder) = self.folders.lock().get_mut(&(topic.to_owned(), partition)) {
             folder.topic_id = Some(topic_id);
         }
     }
 
-    /// The folder is about to be deleted: a partition that comes back under this name is placed
-    /// anew. Returns the directory that holds it.
+    /// Removes a folder that is about to be deleted; returns its directory. A later partition of
+    /// the name is placed anew.
     pub fn release<'a>(
         &self,
         topic: &str,
@@ -112,7 +111,7 @@ impl Placement {
         Some(dir)
     }
 
-    /// The folder could not be deleted: it is still there, unless its name was placed anew.
+    /// Adds a folder back that could not be deleted, unless its name was placed anew.
     pub fn kept(&self, topic: &str, partition: i32, dir: &LogDirState) {
         let mut folders = self.folders.lock();
         folders

@@ -1,4 +1,4 @@
-//! A writer that a simulation drives: a write may be under way for as long as it wants.
+//! A writer driven by a simulation, which decides how long a write takes.
 
 use std::sync::Arc;
 
@@ -6,27 +6,27 @@ use super::{Writer, extents, take_job};
 use crate::log_manager::LogManager;
 use crate::writer_queue::Turn;
 
-/// Writes what the writers have, of all directories, for a command that waits for them: what a volume
-/// that hangs has in hand returns then, since no time passes otherwise.
+/// Writes what the writers of all directories have. Finishes writes under way first, since
+/// simulated time does not pass during a command.
 pub fn write_all(logs: &Arc<LogManager>) {
     for dir in &logs.dirs {
         dir.writer.hurry();
         for mut writer in Writer::team(logs, dir).into_iter().take(1) {
-            writer.return_by_hand();
-            while writer.turn_by_hand() {}
+            writer.finish_writes();
+            while writer.run_turn() {}
         }
     }
 }
 
 impl Writer {
-    /// One whole turn; false where nothing was due.
-    pub fn turn_by_hand(&mut self) -> bool {
+    /// Runs one turn; false if nothing was due.
+    pub fn run_turn(&mut self) -> bool {
         let mut turn = Turn::default();
         self.dir.writer.take_now(&mut turn, &*self.dir) && self.carry_out_turn(&mut turn)
     }
 
-    /// Begins to write what is due: nothing of it is in the files before [`Writer::return_by_hand`].
-    pub fn begin_by_hand(&mut self) {
+    /// Begins to write what is due. The files have none of it before [`Writer::finish_writes`].
+    pub fn begin_writes(&mut self) {
         let mut turn = Turn::default();
         self.dir.writer.take_now(&mut turn, &*self.dir);
         for (partition, extent) in extents(&mut turn) {
@@ -42,8 +42,8 @@ impl Writer {
         !self.dir.under_way.lock().is_empty()
     }
 
-    /// What is under way returns, and is told.
-    pub fn return_by_hand(&mut self) {
+    /// Finishes the writes under way and reports them.
+    pub fn finish_writes(&mut self) {
         let under_way = std::mem::take(&mut *self.dir.under_way.lock());
         for (partition, job) in under_way {
             self.carry_out(partition, job);
@@ -52,11 +52,11 @@ impl Writer {
         self.deliver();
     }
 
-    /// What is under way comes to the files, and nobody hears of it: the process dies meanwhile.
-    pub fn write_untold(&mut self) {
+    /// Finishes the writes under way without reporting them, as if the process died meanwhile.
+    pub fn write_unreported(&mut self) {
         let under_way = std::mem::take(&mut *self.dir.under_way.lock());
         for (_, mut job) in under_way {
-            // Whether it comes so far or not, nobody relies on it.
+            // A failure goes unnoticed as well.
             let _written_or_not = job.execute();
         }
     }
