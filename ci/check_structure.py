@@ -1,4 +1,4 @@
-"""The rules of docs/design.md that no other tool enforces, as a failing check.
+"""The rules of design.md that no other tool enforces, as a failing check.
 
 Who may import whom, import circles, the purity of machines, `unsafe`, the length of files and
 functions, and tests that sleep.
@@ -343,7 +343,7 @@ def _check_rust_file(name: str, crate: str, source: str) -> Iterator[Violation]:
     if "/src/" in name:
         shipped = rust_source.without_tests(code)
         for pattern, why in CRATE_FORBIDS[crate]:
-            yield from _forbid(name, shipped, pattern, f"{why} (docs/design.md, section 1)")
+            yield from _forbid(name, shipped, pattern, f"{why} (design.md, section 1)")
     for function in rust_source.functions(code):
         if function.lines > FUNCTION_LINES_MAX:
             yield _too_long(name, function.line, function.name, function.lines)

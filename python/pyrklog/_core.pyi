@@ -1,4 +1,4 @@
-"""Types of the Rust extension. The contract in prose is docs/design.md, section 6.
+"""Types of the Rust extension. The contract in prose is design.md, section 6.
 
 All classes are immutable. Sizes are bytes, times are milliseconds, topic ids are 16 bytes.
 """

@@ -288,7 +288,7 @@ class Broker:
         warn_of_full_disks(self.config.log_dirs)
 
     async def _adopt(self, node_id: int, cluster_id: str, store: Metastore, plane: Plane) -> None:
-        """Takes over topics of a directory that another broker wrote; see docs/adoption.md."""
+        """Takes over topics of a directory that another broker wrote; see adoption.md."""
         found = plane.found_partitions()
         used, record = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.ADOPTION])
         if found and (used is None or record is not None):

@@ -1,4 +1,4 @@
-"""Topics that ask for compaction, which is not done yet (docs/skipped.md): owners are told."""
+"""Topics that ask for compaction, which is not done yet (skipped.md): owners are told."""
 
 from __future__ import annotations
 

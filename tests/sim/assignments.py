@@ -1,7 +1,7 @@
 """Invariants of reassignments: what the topic's znode says of each partition, and how it changes.
 
 Whatever is in the store may be the last that a controller has written: each content has to be one
-that a successor can go on from (``docs/cluster.md``, section 6).
+that a successor can go on from (``cluster.md``, section 6).
 """
 
 from __future__ import annotations

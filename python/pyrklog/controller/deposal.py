@@ -2,7 +2,7 @@
 
 Deposing is an election that does not wait for the end of a session: one transaction takes away the
 /controller that was seen, puts the broker's own in its place and raises /controller_epoch at the
-version that was read before. It goes by what a suspicion may do (``docs/cluster.md``, section 7): a
+version that was read before. It goes by what a suspicion may do (``cluster.md``, section 7): a
 controller that lives in spite of it is fenced by its epoch, as one whose session has expired is,
 and stays registered.
 

@@ -2,7 +2,7 @@
 
 The high watermark stands still while fewer replicas are in sync than min(``min.insync.replicas``,
 replicas). Whoever leaves the ISR then has everything up to it, and goes on having it: the replica
-is *eligible*, and may lead where nobody in the ISR can (``docs/cluster.md``, section 6). The leader
+is *eligible*, and may lead where nobody in the ISR can (``cluster.md``, section 6). The leader
 is told that there are such replicas, and does not move its high watermark before it hears that they
 are given up, whatever ``min.insync.replicas`` says meanwhile.
 """

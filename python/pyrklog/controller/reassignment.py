@@ -1,4 +1,4 @@
-"""Moving partitions to other replicas, step by step (``docs/cluster.md``, section 6). Pure.
+"""Moving partitions to other replicas, step by step (``cluster.md``, section 6). Pure.
 
 The steps and their order are Kafka's (3.9, KIP-455), but that what was added in vain goes before
 anything else. The topic's znode is written first, with the targets and the old replicas, and last,

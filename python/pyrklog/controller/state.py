@@ -1,6 +1,6 @@
 """What the controller knows: brokers, topics, partitions, replicas; and the two tables of states.
 
-Transitions (Kafka 3.9, ``docs/design.md``, "A single node is a cluster of one"): a state may be
+Transitions (Kafka 3.9, ``design.md``, "A single node is a cluster of one"): a state may be
 entered from those that its row names; anything else is a bug of the controller and raises.
 """
 

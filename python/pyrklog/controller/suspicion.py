@@ -4,7 +4,7 @@ Only what an orderly shutdown would do happens on suspicion: elections of replic
 compare-and-set on the partition's state, and the suspect leaves ISRs in which another stays. A
 leader that lives although it is suspected cannot acknowledge with acks=all any more, since the new
 leader does not follow it, and its own requests for another ISR are fenced. Nothing unclean, no
-deletion, no end of a reassignment (``docs/cluster.md``, section 7).
+deletion, no end of a reassignment (``cluster.md``, section 7).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Of a broker whose machine lost power, or whose disk was replaced, nobody knows w
 was acknowledged. Where a replica lives that has everything, the broker leaves the ISR, and is
 eligible no more, before anything else is decided, and comes back as every follower does (the
 unclean shutdown of KIP-966). Where none does, nobody leaves: the unclean ones are marked, and once
-nobody better is to be expected the one whose log reaches furthest leads (``docs/cluster.md``,
+nobody better is to be expected the one whose log reaches furthest leads (``cluster.md``,
 section 6).
 """
 

@@ -8,7 +8,7 @@ from pyrklog.groups.values import GroupSettings
 
 MINUTE_MS = 60_000
 MEMORY_SHARE = 16
-"""The part of the memory that groups may take (docs/isolation.md)."""
+"""The part of the memory that groups may take (isolation.md)."""
 
 
 def group_settings(config: BrokerConfig, memory_bytes: int) -> GroupSettings:

@@ -1,4 +1,4 @@
-"""Transactions are not served yet (docs/skipped.md): clients are refused, and operators told."""
+"""Transactions are not served yet (skipped.md): clients are refused, and operators told."""
 
 from pyrklog.handlers.context import Context
 from pyrklog.logs import get_logger

@@ -24,7 +24,7 @@ log = get_logger("membership")
 
 
 class SessionGuard:
-    """Has the broker's session ended when the broker dies (``docs/cluster.md``, section 7)."""
+    """Has the broker's session ended when the broker dies (``cluster.md``, section 7)."""
 
     def __init__(self, address: ZooKeeperAddress) -> None:
         self._address = address

@@ -2,7 +2,7 @@
 
 A broker belongs while its session lives. What hangs on a session (watches, the controller's term,
 the registration) is started anew with the next one; what serves clients goes on meanwhile
-(``docs/cluster.md``, section 2).
+(``cluster.md``, section 2).
 """
 
 from __future__ import annotations

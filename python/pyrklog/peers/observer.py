@@ -1,6 +1,6 @@
 """Whether another broker is there, as its port and its answers tell.
 
-Two things make a suspect (``docs/cluster.md``, section 7). *Refusal*: the port refuses twice, so
+Two things make a suspect (``cluster.md``, section 7). *Refusal*: the port refuses twice, so
 nobody listens there. *Silence*: a connection is not made, or a request on it not answered, for
 longer than a limit (``silence.py``). Silence may be the fault of the observer or of the way between
 the two, so that by itself it is nothing but a sign: somebody else has to say so, too.

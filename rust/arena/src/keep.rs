@@ -1,4 +1,4 @@
-//! What an orderly end leaves of an arena (`docs/block-cache.md`, sections 2 and 3), and looking at
+//! What an orderly end leaves of an arena (`block-cache.md`, sections 2 and 3), and looking at
 //! one that nobody uses.
 
 use std::collections::HashSet;

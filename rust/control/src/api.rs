@@ -2,7 +2,7 @@
 //!
 //! Python owns the *desired state* and compiles it into deltas of a versioned broker image and into
 //! partition commands. The plane owns bytes, offsets and sockets. These types are plain data, which
-//! the bridge converts one to one. The contract in prose: `docs/design.md`, "The seam".
+//! the bridge converts one to one. The contract in prose: `design.md`, "The seam".
 #![allow(missing_docs)] // Docs say what the names do not.
 
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ pub struct ClusterConfig {
     pub reads_by_rack: bool,
 }
 
-/// The block cache (`docs/block-cache.md`).
+/// The block cache (`block-cache.md`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// `pyrklog.cache.dir`: where arenas are created, in shared memory. `None`: no cache; records
@@ -136,7 +136,7 @@ impl CacheConfig {
     }
 }
 
-/// How fetched bytes of files reach the socket (`fetch.read.path`, docs/reads.md).
+/// How fetched bytes of files reach the socket (`fetch.read.path`, reads.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPath {
     /// From 64 KiB of file bytes on, a reader sends resident bytes by sendfile and others from

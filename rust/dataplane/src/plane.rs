@@ -86,7 +86,7 @@ impl DataPlane {
     /// cannot be read is told by [`Event::LogDirFailed`].
     pub fn open(config: PlaneConfig) -> Result<DataPlane, OpenError> {
         // Each thread of a broker allocates little, in places of its own. In huge pages of 2 MB that
-        // is twice the memory, filled with zeros at the cost of throughput (docs/benchmarks.md).
+        // is twice the memory, filled with zeros at the cost of throughput (benchmarks.md).
         let _unknown_to_this_kernel = rustix::thread::disable_transparent_huge_pages(true);
         DataPlane::open_on(config, Arc::new(RealDisk))
     }

@@ -1,5 +1,5 @@
 //! An older copy of a log directory that is put back at its path while the boot's arena is still there:
-//! each state that the two can be in, as docs/block-cache.md, section 3, lists them.
+//! each state that the two can be in, as block-cache.md, section 3, lists them.
 
 mod harness;
 

@@ -1,5 +1,5 @@
 //! Writes bytes of the block cache to the file: whole pages past the page cache, the rest through
-//! it (`docs/block-cache.md`, section 2).
+//! it (`block-cache.md`, section 2).
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Decides which old data stays in the page cache after it was read: a bounded list of *pieces* in
-//! which a scan does not displace data that is read repeatedly (docs/reads.md).
+//! which a scan does not displace data that is read repeatedly (reads.md).
 //!
 //! The kernel owns the pages and may reclaim any of them. This module decides which to give it and
 //! which to drop.

@@ -1,4 +1,4 @@
-//! Names of files and folders in a log directory; `docs/log-format.md`, "Names".
+//! Names of files and folders in a log directory; `log-format.md`, "Names".
 //!
 //! A log directory holds one folder a partition (`topic-partition`). The folder holds two files of
 //! its own and segments, whose files share a 20-digit base offset. Folders and files in transition

@@ -9,6 +9,6 @@ pub enum Wait {
     /// Yes. For readers.
     Blocking,
     /// Yes, and reads from the disk go into windows rather than the page cache. For readers on
-    /// behalf of consumers far behind (docs/reads.md).
+    /// behalf of consumers far behind (reads.md).
     PastCache,
 }

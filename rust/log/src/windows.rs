@@ -1,5 +1,5 @@
 //! *Windows*: pieces of files, read past the page cache for readers far behind and sent from memory
-//! (docs/reads.md).
+//! (reads.md).
 //!
 //! A window holds bytes of one segment's file. Consumers that follow each other share windows;
 //! unused ones are dropped, the oldest first. Windows lie on the heap, up to [`WINDOWS_MAX_BYTES`]

@@ -3,7 +3,7 @@
 //! clients try again after, so that the answers of others are not kept waiting.
 //!
 //! Where this broker may have been led around, the end that it knows is not the latest: its followers
-//! confirm that it leads first (docs/cluster.md, section 7), or the client is to try again.
+//! confirm that it leads first (cluster.md, section 7), or the client is to try again.
 
 pub mod delayed;
 

@@ -1,5 +1,5 @@
 //! Opens the block cache of a log directory: reattaches the arena, creates a new one, or does
-//! without, as marker, boot id and options say (`docs/block-cache.md`, section 3).
+//! without, as marker, boot id and options say (`block-cache.md`, section 3).
 
 use std::collections::HashMap;
 use std::fs;
@@ -53,7 +53,7 @@ pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
 }
 
 /// The default limit: what process and clients leave, but at least an eighth of the memory
-/// (docs/isolation.md).
+/// (isolation.md).
 fn cap_bytes(limit_bytes: u64) -> u64 {
     let left_bytes = limit_bytes.saturating_sub(OTHERS_BYTES);
     let most_bytes = (limit_bytes as f64 * MEMORY_SHARE) as u64;

@@ -1,5 +1,5 @@
 //! What the writers of a directory do when the volume is full or the process lacks descriptors or
-//! memory (`docs/block-cache.md`, section 7): they write acknowledged records into the reserve,
+//! memory (`block-cache.md`, section 7): they write acknowledged records into the reserve,
 //! keep jobs that do not fit, retry, and reopen the directory for records once there is space.
 
 use std::io;

@@ -1,5 +1,5 @@
 //! A block cache that an orderly shutdown keeps for the next start: whether it may be kept, and
-//! whether the directory is unchanged since (`docs/block-cache.md`, section 3).
+//! whether the directory is unchanged since (`block-cache.md`, section 3).
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Limits how much old data stays in the page cache: half of the spare memory (docs/reads.md).
+//! Limits how much old data stays in the page cache: half of the spare memory (reads.md).
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

@@ -24,7 +24,7 @@ const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
 const FLUSH_CHECK_MS: i64 = 500;
 
 /// Interval at which unread windows and kept pieces are given up: idle for one to two intervals
-/// (docs/reads.md).
+/// (reads.md).
 const IDLE_READS_MS: i64 = 5_000;
 
 /// First check of retention after the start, as in Kafka.

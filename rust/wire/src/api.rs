@@ -2,7 +2,7 @@
 //!
 //! ApiVersions advertises it (except private APIs), the frame reader checks requests against it,
 //! Python reads it as `_core.api_table()`, and tests check the handlers against it. Highest
-//! versions are Kafka 3.9's; for the lowest see docs/skipped.md.
+//! versions are Kafka 3.9's; for the lowest see skipped.md.
 
 use crate::error::{DecodeError, Result};
 

@@ -1,4 +1,4 @@
-"""Eligible leader replicas: docs/cluster.md, section 6, row by row."""
+"""Eligible leader replicas: cluster.md, section 6, row by row."""
 
 import pytest
 

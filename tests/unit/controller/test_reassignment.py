@@ -1,4 +1,4 @@
-"""Reassignments as seed 000 (part 2) and docs/cluster.md, section 6, describe them."""
+"""Reassignments as seed 000 (part 2) and cluster.md, section 6, describe them."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 //! Pieces that pass through the page cache without a place of their own: fetched ahead of their
-//! reader, and given up when others need the place (docs/reads.md).
+//! reader, and given up when others need the place (reads.md).
 
 use std::sync::Weak;
 

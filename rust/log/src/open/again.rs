@@ -2,7 +2,7 @@
 //!
 //! The page cache has everything written, and the block cache everything acknowledged before it was
 //! written. So only batches behind the last index entry and unwritten ones are examined
-//! (`docs/block-cache.md`, section 4).
+//! (`block-cache.md`, section 4).
 
 use std::io;
 use std::sync::Arc;

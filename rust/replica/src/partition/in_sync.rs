@@ -12,7 +12,7 @@ use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_control::outbox::Outbox;
 
 /// How long a confirmation holds. A leader that nobody hears is led around after 250 ms at the
-/// earliest (docs/cluster.md, section 7).
+/// earliest (cluster.md, section 7).
 const CONFIRMED_FOR_MS: i64 = 150;
 
 /// Followers are asked to confirm at most so often.

@@ -3,7 +3,7 @@
 //!
 //! A partition that breaks one of these is taken out of service: it is `Offline`, its log refuses
 //! everything, and its files stay as they are for the next start to recover. The broker's other
-//! partitions go on (docs/design.md, section 7).
+//! partitions go on (design.md, section 7).
 
 use pyrklog_log::Log;
 use pyrklog_log::invariants::ensure;
