@@ -40,7 +40,7 @@ from pyrklog.peers import challenger, observer
 from pyrklog.peers.connection import PeerError
 from pyrklog.peers.witnesses import Witnesses
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
-from tests.sim.world import Settings
+from tests.sim.settings import Settings
 
 
 class Planted(NamedTuple):
