@@ -40,8 +40,9 @@ fn monotonic() -> Timespec {
     clock_gettime(ClockId::Monotonic)
 }
 
-/// By way of libc, and not of the kernel's page as the other one: there whoever runs a broker can
-/// give it another time of day (libfaketime, tests/support/clock_shim.c). Before 1970 it is 1970.
+/// By way of libc, and not of the kernel's page as the other one: a preloaded library can then give
+/// the broker another time of day (libfaketime, tests/support/faults/clock_shim.c). Before 1970 it
+/// is 1970.
 #[cfg(not(feature = "sim"))]
 fn realtime() -> Timespec {
     let since = std::time::SystemTime::now()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyrklog.testing.broker import free_port
-from tests.checker.network import UNKNOWN, ZOOKEEPER, Network
+from tests.support.faults.network import UNKNOWN, ZOOKEEPER, Network
 
 SILENCE_S = 0.2
 
