@@ -70,8 +70,3 @@ def test_the_crash_of_a_machine_is_the_only_fault_of_its_round() -> None:
 def test_every_kind_can_be_carried_out() -> None:
     # The other fault is of a machine that runs again at once.
     assert {*OF_BROKERS, *OF_WIRED_CLUSTERS} - {"reboot"} == KINDS.keys()
-
-
-def test_a_plan_can_be_read() -> None:
-    text = str(make_plan(5, 0))
-    assert text.startswith("  brokers: +0.")
