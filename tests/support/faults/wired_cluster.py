@@ -13,7 +13,6 @@ from tests.support.cluster import BrokerCluster
 from tests.support.faults.disks import Disk, can_mount
 from tests.support.faults.hosts import Hosts, address
 from tests.support.faults.network import ZOOKEEPER, Pair
-from tests.support.faults.site import Site
 from tests.support.faults.stepped_clock import SteppedClock
 from tests.support.faults.wires import Cables, Pipes, Wires
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -43,7 +42,7 @@ class _PlacedBroker(TestBroker):
         return f"{self.host}:{self.port}"
 
 
-class WiredCluster(BrokerCluster, Site):
+class WiredCluster(BrokerCluster):
     """Brokers that reach each other, and ZooKeeper, over wires that can be cut."""
 
     def __init__(self, server: ZooKeeperServer, chroot: str, folder: Path, network: Wires) -> None:
