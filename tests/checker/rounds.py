@@ -63,7 +63,7 @@ class Round:
         return not self.anomalies and not self.stuck
 
     def report(self, kept: Path) -> str:
-        """For whoever has to find the cause; keeps the history."""
+        """What is needed to find the cause; writes the history to `kept`."""
         histories.write(kept, self.ops)
         return "\n".join(
             [

@@ -484,8 +484,8 @@ class Checker:
         """Whether nothing may be lost where this machine loses power, too.
 
         Each promise is on so many of the brokers that are replicas by now as ``Options.promised``
-        says: one of them has to stay whole. Whoever cancels a reassignment may leave fewer, as with
-        Kafka.
+        says: one of them has to stay whole. A reassignment that is cancelled may leave fewer, as
+        with Kafka.
         """
         promised = self._options.promised
         holders = {index: set(self.assignments.replicas(index)) for index in self.partitions}

@@ -1,6 +1,6 @@
 """The state of a simulated cluster: time, ZooKeeper, the network, machines and their processes.
 
-Whoever is told of a cluster can look at all of it; who starts and ends processes is the world.
+Its holders look at all of it; the world alone starts and ends processes.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Cluster:
         """The first one."""
 
     def violated(self, what: str, cause: BaseException | None = None) -> None:
-        """Raises :class:`Violation`. Drivers may set aside what raises it, as any other bug: the
-        first is kept for whoever runs the simulation."""
+        """Raises :class:`Violation`. Drivers may catch it as any other error, so the first one is
+        kept."""
         self.heap.note(f"VIOLATION {what}")
         violation = Violation(what)
         violation.__cause__ = cause

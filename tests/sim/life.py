@@ -182,7 +182,7 @@ class Life(BrokerLife):
 
     def _exits(self, why: BaseException) -> None:
         self.cluster.heap.note(f"{self.process.name} exits: {type(why).__name__}")
-        # Whoever started it starts it again.
+        # The world starts it again.
         self.cluster.heap.after(0, None, lambda: self._exited(self))
 
     async def _serve(self) -> None:

@@ -66,7 +66,7 @@ def _targets(dice: random.Random, settings: Settings) -> tuple[int, ...]:
 
 
 def _ask(world: World, index: int, targets: Targets) -> None:
-    """Asks whoever leads; where nobody does, a little later again."""
+    """Asks the leading controller; where there is none, again a little later."""
     attempts = ATTEMPTS
 
     def attempt() -> None:

@@ -177,21 +177,21 @@ def reassignment_is_written_too_early() -> Iterator[None]:
 
 @contextmanager
 def nobody_is_eligible() -> Iterator[None]:
-    """Whoever leaves the ISR is forgotten (before KIP-966)."""
+    """A replica that leaves the ISR is forgotten (before KIP-966)."""
     with _replaced(eligible, "eligible_after", lambda *_: ()):
         yield
 
 
 @contextmanager
 def time_out_is_refusal() -> Iterator[None]:
-    """Whoever does not answer an observer is taken for dead."""
+    """A broker that does not answer an observer is taken for dead."""
     with _replaced(observer, "PeerRefusedError", PeerError):
         yield
 
 
 @contextmanager
 def silence_on_one_word() -> Iterator[None]:
-    """Whoever does not answer the controller is suspected, whatever others say."""
+    """A broker that does not answer the controller is suspected, whatever others say."""
 
     async def agree(self: Witnesses, _silent: int, _seconds: float) -> bool:
         return True
@@ -218,7 +218,7 @@ def suspicion_is_unclean() -> Iterator[None]:
 
 @contextmanager
 def deposals_without_pause() -> Iterator[None]:
-    """Whoever is refused deposes, however often that has proved wrong."""
+    """A broker that is refused deposes, however often that has proved wrong."""
 
     def wait_ms(self: Evidence, _session_timeout_ms: int) -> int | None:
         return 0 if self.is_suspected else None
@@ -229,7 +229,7 @@ def deposals_without_pause() -> Iterator[None]:
 
 @contextmanager
 def suspicion_ends_registration() -> Iterator[None]:
-    """Whoever deposes a controller unregisters it, too."""
+    """A broker that deposes a controller unregisters it, too."""
     right = deposal.operations
 
     def operations(node_id: int, incumbent: Incumbent, *rest: Any) -> list[Operation]:

@@ -61,6 +61,6 @@ class Promises:
         self.cut_epoch = -1
         """The leader epoch of the last such cut."""
         self.unclean_epoch = -1
-        """The leader epoch before the last unclean election: what is shown in it is no promise."""
+        """The leader epoch before the last unclean election: what it shows is not promised."""
         self.floor = minimum
         """On how many brokers each promise is (``Options.promised``)."""

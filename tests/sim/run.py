@@ -153,8 +153,7 @@ def _play(world: World, settings: Settings, script: Sequence[Action]) -> None:
         if world.heap.now_us >= deadline_us:
             world.violated(f"it does not heal: {world.checker.unsettled()}")
         world.run_until(world.heap.now_us + LOOK_US)
-        # A process that could not go on is started again by whoever started it, and so are those
-        # that were killed late.
+        # Processes that could not go on, or were killed late, are started again.
         heal_everything(world)
 
 

@@ -38,4 +38,4 @@ class Settings(NamedTuple):
     """Whether brokers have a block cache: what is appended is acknowledged before it is written.
     Then brokers are stopped at any time, too, and machines switched off after that."""
     planted: tuple[str, ...] = ()
-    """Bugs of the data plane (``planted.rs``)."""
+    """Bugs of the data plane (``injected_faults.rs``)."""

@@ -12,7 +12,7 @@ Received = Callable[[bytes | None], None]
 
 
 class WireLink:
-    """See the module. Made by whoever connects; it is gone when the server's process is."""
+    """See the module. The client makes it; it ends with the server's process."""
 
     def __init__(
         self,

@@ -182,7 +182,7 @@ pub fn list_offsets(
             .iter()
             .any(|asked| asked.timestamp == LATEST)
         {
-            // Whoever asks where the end is goes on from there.
+            // A consumer that asks for the end reads on from there.
             known.relay.get_or_init(Relay::default);
         }
         let partitions = topic.partitions.iter().map(|partition| {

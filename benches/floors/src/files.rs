@@ -125,7 +125,7 @@ impl Ahead {
             place: place.clone(),
             memory: self.free.pop().unwrap_or_default(),
         };
-        // An error means that the thread is gone; whoever waits for the piece finds out.
+        // An error means that the thread is gone; `take` finds out.
         let _ = self.orders.send(order);
     }
 

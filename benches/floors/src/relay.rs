@@ -1,5 +1,5 @@
-//! From a producer to a consumer that waits, for the cases from end to end: whoever takes a batch in
-//! sends it out, too, in the same turn. One consumer a program; its position is where it is.
+//! From a producer to a consumer that waits, for the cases from end to end: the thread that takes a
+//! batch in also sends it out, in the same turn. One consumer a program; its position is where it is.
 
 use parking_lot::Mutex;
 use pyrklog_wire::api::key;
