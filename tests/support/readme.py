@@ -15,7 +15,6 @@ import subprocess
 import threading
 from collections import deque
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 ROOT = Path(__file__).parents[2]
@@ -135,12 +134,7 @@ class Newcomer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             for terminal in reversed(self._terminals):
                 terminal.interrupt()
@@ -210,12 +204,7 @@ class _Terminal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.interrupt()
 
 

@@ -41,7 +41,7 @@ fn monotonic() -> Timespec {
 }
 
 /// Through libc rather than the kernel's page, so that another time of day can be injected
-/// (libfaketime, tests/support/clock_shim.c). Times before 1970 become 1970.
+/// (libfaketime, tests/support/faults/clock_shim.c). Times before 1970 become 1970.
 #[cfg(not(feature = "sim"))]
 fn realtime() -> Timespec {
     let since = std::time::SystemTime::now()

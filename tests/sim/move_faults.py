@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore import znodes
@@ -18,12 +18,11 @@ from pyrklog.protocol.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.sim.assignments import TOPIC, Targets
+from tests.sim.assignments import Targets
+from tests.sim.cluster import BrokerLife
 from tests.sim.faults import DOINGS, Action
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
-    from tests.sim.world import Settings, World
+from tests.sim.settings import TOPIC, Settings
+from tests.sim.world import World
 
 CLOSE_US, FAR_US = (500, 60_000), (100_000, 4_000_000)
 CLOSE_SHARE = 0.4
@@ -67,7 +66,7 @@ def _targets(dice: random.Random, settings: Settings) -> tuple[int, ...]:
 
 
 def _ask(world: World, index: int, targets: Targets) -> None:
-    """Asks whoever leads; where nobody does, a little later again."""
+    """Asks the leading controller; where there is none, again a little later."""
     attempts = ATTEMPTS
 
     def attempt() -> None:
@@ -83,7 +82,7 @@ def _ask(world: World, index: int, targets: Targets) -> None:
     attempt()
 
 
-async def _alter(world: World, life: Life, index: int, targets: Targets) -> None:
+async def _alter(world: World, life: BrokerLife, index: int, targets: Targets) -> None:
     api: Any = ALTER_PARTITION_REASSIGNMENTS
     wanted = None if targets is None else list(targets)
     asked = ReassignableTopic(TOPIC, [ReassignablePartition(index, wanted)])

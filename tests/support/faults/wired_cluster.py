@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyrklog.testing import TestBroker
-from tests.checker.network import ZOOKEEPER, Pair
-from tests.checker.wires import Cables, Pipes, Wires
 from tests.support.cluster import BrokerCluster
-from tests.support.hosts import Hosts, address
-from tests.support.stepped_clock import SteppedClock
+from tests.support.faults.disks import Disk, can_mount
+from tests.support.faults.hosts import Hosts, address
+from tests.support.faults.network import ZOOKEEPER, Pair
+from tests.support.faults.stepped_clock import SteppedClock
+from tests.support.faults.wires import Cables, Pipes, Wires
 from tests.support.zookeeper_server import ZooKeeperServer
 
 DISK_BYTES = 512 << 20
@@ -48,13 +48,16 @@ class WiredCluster(BrokerCluster):
     def __init__(self, server: ZooKeeperServer, chroot: str, folder: Path, network: Wires) -> None:
         self.server = server
         self.network = network
-        self._mounted: list[Path] = []
+        self.disks: dict[int, Disk] = {}
+        """The log directories' own, by broker; none where nobody may mount one."""
         self.clocks: dict[int, SteppedClock] = {}
         self._chroot = chroot
         super().__init__(f"{server.address}/{chroot}", folder, len(NUMBERS), **OPTIONS)
 
     def _broker(self, number: int, data: Path, options: Mapping[str, Any]) -> TestBroker:
-        self._mount(data / "logs")
+        (data / "logs").mkdir(parents=True)
+        if can_mount():
+            self.disks[number] = Disk(data / "logs", DISK_BYTES)
         self.clocks[number] = SteppedClock(data.parent / "clocks", f"broker{number}")
         place = self.network.place(number, self.server)
         host, port = place.host, place.port
@@ -80,39 +83,25 @@ class WiredCluster(BrokerCluster):
         broker.host = host
         return broker
 
-    def _mount(self, place: Path) -> None:
-        """A disk of its own, which can be full without the others being so."""
-        place.mkdir(parents=True)
-        if not self.has_disks:
-            return
-        options = f"size={DISK_BYTES}"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)
-        self._mounted.append(place)
-
-    @property
-    def has_disks(self) -> bool:
-        """Whether the log directories can be full: mounting a file system needs root."""
-        return os.geteuid() == 0
-
     def log_dir(self, number: int) -> Path:
         """The broker's log directory."""
         return self.brokers[number].data / "logs"
 
     def close(self) -> None:
         super().close()
-        for place in self._mounted:
-            subprocess.run(["umount", "--lazy", place], check=True)
+        for disk in self.disks.values():
+            disk.close()
 
     # --- one broker --------------------------------------------------------------------------
 
     def kill(self, number: int) -> None:
         """Kill -9; its port refuses at once."""
-        self.brokers[number].kill()
+        super().kill(number)
         self.network.refuse(number)
 
     def stop(self, number: int) -> None:
         """An orderly end."""
-        self.brokers[number].stop(timeout_s=30)
+        super().stop(number)
         self.network.refuse(number)
 
     def begin(self, number: int) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from pyrklog.testing.broker import free_port
-from tests.checker.network import UNKNOWN, ZOOKEEPER, Network, Pair
-from tests.support.hosts import HERE, Hosts, address
+from tests.support.faults.hosts import HERE, Hosts, address
+from tests.support.faults.network import UNKNOWN, ZOOKEEPER, Network, Pair
 from tests.support.zookeeper_server import ZooKeeperServer
 
 _CLIENTS_PORT = 9092
