@@ -10,7 +10,7 @@ import trio
 
 from pyrklog.core_plane import CorePlane
 from pyrklog.dataplane import PlaneSettings, Request, Session
-from pyrklog.groups.table import Heartbeat, OffsetCommit
+from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.image import BrokerImage, ImageDelta
 
 # ListPartitionReassignments v0: no throttling, no error, no message, no topics, no tags.

@@ -26,7 +26,7 @@ SLEEPER = "tests/support/waiting.py"
 CORE = "pyrklog._core"
 CORE_IMPORTERS = (
     "python/pyrklog/core_plane.py",
-    "python/pyrklog/groups/table.py",
+    "python/pyrklog/groups/core_types.py",
     "python/pyrklog/offline.py",
 )
 

@@ -394,8 +394,8 @@ class Broker:
         plane: Plane,
     ) -> GroupCoordinator:
         from pyrklog.groups.driver import GroupCoordinator
+        from pyrklog.groups.offsets_topic import ClusterOffsetsTopic
         from pyrklog.groups.options import group_options, group_settings
-        from pyrklog.groups.topic import ClusterOffsetsTopic
 
         return GroupCoordinator(
             group_settings(self.config, memory_bytes()),
@@ -539,7 +539,7 @@ def _is_whole(plane: Plane, log_dirs: Sequence[str], last: LastLife) -> bool:
 
 def _import_groups() -> None:
     import pyrklog.groups.driver
-    import pyrklog.groups.topic  # noqa: F401
+    import pyrklog.groups.offsets_topic  # noqa: F401
 
 
 def _forget_offsets(

@@ -12,7 +12,7 @@ import trio
 from pyrklog.controller.service import ClusterService
 from pyrklog.dataplane import Plane, Request, Session
 from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.groups.table import Heartbeat, OffsetCommit
+from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, MetastoreError

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.offline import dump_file
 
 _COMPARED = (

@@ -12,7 +12,7 @@ from pyrklog.cli.asking import BrokerConnection
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
 from pyrklog.protocol.errors import ErrorCode

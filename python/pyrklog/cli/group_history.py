@@ -14,8 +14,8 @@ from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.output import Column, Item, Listing
 from pyrklog.cli.topic_details import query_offsets
+from pyrklog.groups.partitioner import partition_for
 from pyrklog.groups.persistence import REASON_HEADER
-from pyrklog.groups.placement import partition_of
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.group_records import (
     GroupKey,
@@ -50,7 +50,7 @@ def read_history(connection: Connection, name: str) -> Listing:
     topic = metadata.topics.get(OFFSETS_TOPIC)
     items: list[Item] = []
     if topic is not None and topic.partitions:
-        place = (OFFSETS_TOPIC, partition_of(name, len(topic.partitions)))
+        place = (OFFSETS_TOPIC, partition_for(name, len(topic.partitions)))
         items = list(_generations(_records(connection, place, encode_group_key(GroupKey(name)))))
     if not items:
         raise CliError(

@@ -3,8 +3,8 @@
 ========================  =========================================================================
 :mod:`.machine`           one group: events in, effects out. Its steps: :mod:`.joining`,
                           :mod:`.static_members`, :mod:`.rebalance`, :mod:`.syncing`,
-                          :mod:`.liveness`, :mod:`.committing`
-:mod:`.registry`          which groups this broker coordinates; loading and unloading
+                          :mod:`.sessions`, :mod:`.committing`
+:mod:`.manager`          which groups this broker coordinates; loading and unloading
 :mod:`.loading`           from the records of ``__consumer_offsets`` to groups
 :mod:`.driver`            the only one that waits: timers, appends, reads, the offsets topic
 :mod:`.interfaces`        what the driver needs of the rest of the broker

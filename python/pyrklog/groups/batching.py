@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Union
 
+from pyrklog.groups.core_types import OffsetCommit
+from pyrklog.groups.effects import Append
 from pyrklog.groups.machine import GroupMachine
-from pyrklog.groups.table import OffsetCommit
-from pyrklog.groups.values import (
-    Append,
-)
 from pyrklog.internal_log import (
     NewRecord,
     Producer,
@@ -35,7 +33,7 @@ class QueuedAppend(NamedTuple):
     append: Append
 
 
-class Batch(NamedTuple):
+class AppendBatch(NamedTuple):
     """Appends whose records go into the log together, in this order."""
 
     appends: list[QueuedAppend]
@@ -72,10 +70,10 @@ def shared_bytes_max(message_bytes_max: int) -> int:
 
 def make_batches(
     queue: Sequence[Queued], shared_max: int = SHARED_BATCH_BYTES_MAX
-) -> list[Batch | list[OffsetCommit]]:
+) -> list[AppendBatch | list[OffsetCommit]]:
     """Puts neighbours together as far as they may share a batch of ``shared_max`` bytes. Commits
     that go to the data plane whole share theirs with their like."""
-    batches: list[Batch | list[OffsetCommit]] = []
+    batches: list[AppendBatch | list[OffsetCommit]] = []
     room_bytes = 0
     for item in queue:
         last = batches[-1] if batches else None
@@ -90,11 +88,11 @@ def make_batches(
             continue
         size_bytes = _size_bytes(item.append)
         plain = item.append.producer is None
-        is_open = isinstance(last, Batch) and last.producer is None
-        if isinstance(last, Batch) and is_open and plain and size_bytes <= room_bytes:
+        is_open = isinstance(last, AppendBatch) and last.producer is None
+        if isinstance(last, AppendBatch) and is_open and plain and size_bytes <= room_bytes:
             last.appends.append(item)
         else:
-            batches.append(Batch([item], item.append.producer))
+            batches.append(AppendBatch([item], item.append.producer))
             room_bytes = shared_max if plain else 0
         room_bytes -= size_bytes
     return batches

@@ -20,38 +20,33 @@ import trio
 from pyrklog.changes import Changes
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.batching import (
-    Batch,
+    AppendBatch,
     Queued,
     QueuedAppend,
     make_batches,
     shared_bytes_max,
 )
-from pyrklog.groups.interfaces import (
-    OFFSETS_TOPIC,
-    Endpoint,
-    GroupOptions,
-    InternalLog,
-    OffsetsTopic,
-)
-from pyrklog.groups.loading import PartitionLoader
-from pyrklog.groups.machine import Effects, GroupMachine
-from pyrklog.groups.registry import Loaded, Outcome, Registry
-from pyrklog.groups.requests import Requests, not_served
-from pyrklog.groups.service import GroupService
-from pyrklog.groups.table import CommitBatch, OffsetCommit
-from pyrklog.groups.timers import TimerQueue
-from pyrklog.groups.values import (
+from pyrklog.groups.core_types import CommitBatch, OffsetCommit
+from pyrklog.groups.effects import (
     Append,
     AppendCommit,
     CancelTimer,
     Effect,
-    GroupSettings,
     Notice,
     Reply,
     SetTimer,
     Timer,
-    TopicPartition,
 )
+from pyrklog.groups.group_manager import GroupEffects, GroupManager, Loaded
+from pyrklog.groups.interfaces import BrokerEndpoint, InternalLog, OffsetsTopic
+from pyrklog.groups.loading import PartitionLoader
+from pyrklog.groups.machine import Effects, GroupMachine
+from pyrklog.groups.messages import TopicPartition
+from pyrklog.groups.options import GroupOptions, GroupSettings
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
+from pyrklog.groups.requests import Requests, not_served
+from pyrklog.groups.service import GroupService
+from pyrklog.groups.timers import TimerQueue
 from pyrklog.internal_log import (
     AppendResult,
 )
@@ -112,8 +107,8 @@ class GroupCoordinator(Requests):
     ) -> None:
         """``fresh_id`` makes the end of a member id, another one each time."""
         count = topic.partition_count() or options.partition_count
-        registry = Registry(settings, count, topic.assigned_partitions)
-        super().__init__(registry, wall_ms, fresh_id)
+        manager = GroupManager(settings, count, topic.assigned_partitions)
+        super().__init__(manager, wall_ms, fresh_id)
         self.changes = Changes()
         """Notified when a partition has been loaded or unloaded."""
         self._options = options
@@ -151,7 +146,7 @@ class GroupCoordinator(Requests):
 
     # --- effects ---------------------------------------------------------------------------------
 
-    def _begin(self, group_id: str, event: Callable[[int], Outcome]) -> Pending[Any]:
+    def _begin(self, group_id: str, event: Callable[[int], GroupEffects]) -> Pending[Any]:
         token = next(self._tokens)
         pending: Pending[Any] = Pending(partial(self._forget, token))
         self._pending[token] = (group_id, pending)
@@ -166,7 +161,7 @@ class GroupCoordinator(Requests):
     def _forget(self, token: int) -> None:
         self._pending.pop(token, None)
 
-    def _hand_in(self, group_id: str, event: Callable[[], Outcome]) -> None:
+    def _hand_in(self, group_id: str, event: Callable[[], GroupEffects]) -> None:
         """Hands in an event that nobody waits for."""
         try:
             self._carry_out(event())
@@ -176,9 +171,9 @@ class GroupCoordinator(Requests):
     def _tell(self, machine: GroupMachine, event: Callable[[], Effects]) -> None:
         """The same for a group that may have ended or moved since, and may be here anew."""
         try:
-            self._carry_out(Outcome(machine, event()))
+            self._carry_out(GroupEffects(machine, event()))
         except Exception as error:
-            if self.registry.groups.get(machine.group_id) is machine:
+            if self.manager.groups.get(machine.group_id) is machine:
                 self._set_aside(machine.group_id, error)
             else:
                 log.error("former_group_failed", group=machine.group_id, exc_info=error)
@@ -191,8 +186,8 @@ class GroupCoordinator(Requests):
             consequence="it has no coordinator until its partition is loaded anew: "
             "restart this broker, or let another one lead",
         )
-        machine = self.registry.groups.get(group_id)
-        self.registry.set_aside(group_id)
+        machine = self.manager.groups.get(group_id)
+        self.manager.set_aside(group_id)
         if machine is not None:
             machine.abandon()
             for key in [key for key in self._timers if key[0] is machine]:
@@ -202,7 +197,7 @@ class GroupCoordinator(Requests):
                 del self._pending[token]
                 pending.fail(not_served(group_id))
 
-    def _carry_out(self, outcome: Outcome) -> None:
+    def _carry_out(self, outcome: GroupEffects) -> None:
         machine, effects = outcome
         for effect in effects:
             self._do(machine, effect)
@@ -225,12 +220,12 @@ class GroupCoordinator(Requests):
                 self._timers.cancel((machine, timer, member_id))
             case Append():
                 assert machine is not None
-                partition = self.registry.partition_for(machine.group_id)
+                partition = self.manager.partition_for(machine.group_id)
                 self._queues.setdefault(partition, []).append(QueuedAppend(machine, effect))
                 self._appends_queued.set()
             case AppendCommit(commit):
                 assert machine is not None
-                partition = self.registry.partition_for(machine.group_id)
+                partition = self.manager.partition_for(machine.group_id)
                 self._queues.setdefault(partition, []).append(commit)
                 self._appends_queued.set()
             case Notice(event, fields, level):
@@ -256,7 +251,7 @@ class GroupCoordinator(Requests):
                     await trio.lowlevel.checkpoint()
 
     async def _catch_up(self, due: float) -> None:
-        """After a stall (a process that was stopped, a long turn) nobody is judged before what has
+        """After a stall (a process that was stopped, a long task) nobody is judged before what has
         come meanwhile was heard: heartbeats lie in sockets and queues then."""
         for _ in range(CATCH_UP_ROUNDS_MAX):
             if trio.current_time() - due < STALL_SECONDS:
@@ -274,7 +269,7 @@ class GroupCoordinator(Requests):
             for partition, queue in queues.items():
                 for batch in make_batches(queue, shared_max):
                     # Handed on here, in order; only the waiting is done beside.
-                    if isinstance(batch, Batch):
+                    if isinstance(batch, AppendBatch):
                         try:
                             appended = self._hand_on(partition, batch)
                         except Exception as error:
@@ -287,8 +282,8 @@ class GroupCoordinator(Requests):
                         except Exception as error:
                             self._give_up_commits(batch, error)
 
-    def _hand_on(self, partition: int, batch: Batch) -> Awaitable[AppendResult]:
-        owned = self.registry.partitions().get(partition)
+    def _hand_on(self, partition: int, batch: AppendBatch) -> Awaitable[AppendResult]:
+        owned = self.manager.partitions().get(partition)
         if owned is None:
             return _failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._log.append_internal(
@@ -302,7 +297,7 @@ class GroupCoordinator(Requests):
         )
 
     def _hand_on_commits(self, partition: int, commits: list[OffsetCommit]) -> None:
-        owned = self.registry.partitions().get(partition)
+        owned = self.manager.partitions().get(partition)
         under_way = self._log.append_commits(
             OFFSETS_TOPIC,
             partition,
@@ -339,7 +334,7 @@ class GroupCoordinator(Requests):
                         log.error("commits_not_timed_out", exc_info=error)
                 await trio.sleep(COMMIT_LOOK_SECONDS)
 
-    async def _await_append(self, batch: Batch, appended: Awaitable[AppendResult]) -> None:
+    async def _await_append(self, batch: AppendBatch, appended: Awaitable[AppendResult]) -> None:
         result = AppendResult(ErrorCode.REQUEST_TIMED_OUT)
         try:
             with trio.move_on_after(self._options.commit_timeout_ms / 1000):
@@ -366,20 +361,20 @@ class GroupCoordinator(Requests):
 
     def _follow(self) -> _Placement:
         count, led = followed = self._placement()
-        for partition, owned in self.registry.partitions().items():
+        for partition, owned in self.manager.partitions().items():
             # With another epoch somebody else has led in between.
             if led.get(partition) != owned.epoch:
                 self._unload(partition)
-        if count is not None and not self.registry.partitions():
+        if count is not None and not self.manager.partitions():
             # A topic that grows later must not move groups between their partitions.
-            self.registry.partition_count = count
-        self.registry.forget_unassigned()
+            self.manager.partition_count = count
+        self.manager.forget_unassigned()
         for partition, epoch in led.items():
-            if self.registry.begin_load(partition, epoch):
+            if self.manager.begin_load(partition, epoch):
                 scope = self._loads[partition] = trio.CancelScope()
                 self._nursery.start_soon(self._load, partition, scope)
                 # It may have been served, and told of nothing yet, when these were noted.
-                self.registry.note_deleted(self._being_forgotten)
+                self.manager.note_deleted(self._being_forgotten)
         return followed
 
     def _placement(self) -> _Placement:
@@ -392,7 +387,7 @@ class GroupCoordinator(Requests):
         scope = self._loads.pop(partition, None)
         if scope is not None:
             scope.cancel()
-        moved = self.registry.unload(partition)
+        moved = self.manager.unload(partition)
         for machine in moved:
             self._tell(machine, partial(machine.unload, self._wall_ms()))
         self.changes.notify()
@@ -405,11 +400,11 @@ class GroupCoordinator(Requests):
             served = 0
             groups = loader.finish()
             while some := list(islice(groups, EVENTS_BETWEEN_CHECKPOINTS)):
-                done = self.registry.take_loaded(partition, some, self._wall_ms())
+                done = self.manager.take_loaded(partition, some, self._wall_ms())
                 self._serve_loaded(done)
                 served += len(done.served)
                 await trio.lowlevel.checkpoint()
-            self.registry.finish_load(partition, (), self._wall_ms())
+            self.manager.finish_load(partition, (), self._wall_ms())
             del self._loads[partition]
             self.changes.notify()
             facts = {
@@ -467,7 +462,7 @@ class GroupCoordinator(Requests):
     async def _run_expiry(self) -> None:
         while True:
             await trio.sleep(self._options.expiry_interval_ms / 1000)
-            await self._for_each_group(lambda name: self.registry.expire(name, self._wall_ms()))
+            await self._for_each_group(lambda name: self.manager.expire(name, self._wall_ms()))
 
     def note_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Topics, or some partitions, are gone: :meth:`forget_deleted` is to be called. Until it is
@@ -476,21 +471,19 @@ class GroupCoordinator(Requests):
         for topic, index in partitions:
             noted.setdefault(topic, set()).add(index)
             self._deleted.setdefault(topic, set()).add(index)
-        self.registry.note_deleted(noted)
+        self.manager.note_deleted(noted)
 
     async def forget_deleted(self) -> None:
         """Forgets the offsets of what was noted."""
         async with self._forgetting:
             # What was deleted while this waited is forgotten in one walk over the groups.
             deleted, self._deleted = self._deleted, {}
-            self.registry.note_deleted(deleted)
+            self.manager.note_deleted(deleted)
             self._being_forgotten = deleted
             try:
                 if deleted:
                     await self._for_each_group(
-                        lambda name: self.registry.partitions_deleted(
-                            name, deleted, self._wall_ms()
-                        )
+                        lambda name: self.manager.partitions_deleted(name, deleted, self._wall_ms())
                     )
             finally:
                 self._being_forgotten = {}
@@ -506,10 +499,10 @@ class GroupCoordinator(Requests):
             for topic, index in offsets
         )
 
-    async def _for_each_group(self, event: Callable[[str], Outcome]) -> None:
+    async def _for_each_group(self, event: Callable[[str], GroupEffects]) -> None:
         work = 0
-        for name in list(self.registry.groups):
-            work += 1 + self.registry.committed_count(name) // OFFSETS_AN_EVENT
+        for name in list(self.manager.groups):
+            work += 1 + self.manager.committed_count(name) // OFFSETS_AN_EVENT
             self._hand_in(name, partial(event, name))
             if work >= EVENTS_BETWEEN_CHECKPOINTS:
                 work = 0
@@ -519,20 +512,20 @@ class GroupCoordinator(Requests):
         self, producer_id: int, partitions: Iterable[int], *, commit: bool
     ) -> None:
         """A transaction's marker has been written to these partitions of the offsets topic."""
-        self.registry.transaction_completed(producer_id, partitions, commit=commit)
+        self.manager.transaction_completed(producer_id, partitions, commit=commit)
 
     # --- requests --------------------------------------------------------------------------------
 
-    async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, Endpoint | None]:
+    async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, BrokerEndpoint | None]:
         if self._topic.partition_count() is None:
             with trio.move_on_after(CREATION_WAIT_SECONDS):
                 await self._create_topic()
         count = self._topic.partition_count()
         if count is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
-        if not self.registry.partitions():
-            self.registry.partition_count = count
-        partition = self.registry.partition_for(group_id)
+        if not self.manager.partitions():
+            self.manager.partition_count = count
+        partition = self.manager.partition_for(group_id)
         endpoint = self._topic.leader_endpoint(partition, listener)
         if endpoint is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None

@@ -9,12 +9,12 @@ from pyrklog.groups.group import Group
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
     """FENCED_INSTANCE_ID where another member has taken over the instance id (KIP-345)."""
     if instance_id is not None:
-        current = group.roster.member_of_instance(instance_id)
+        current = group.members.member_of_instance(instance_id)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if current != member_id:
             return ErrorCode.FENCED_INSTANCE_ID
-    if group.roster.get(member_id) is None:
+    if group.members.get(member_id) is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return ErrorCode.NONE
 

@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyrklog.groups.history import History
+from pyrklog.groups.members import Members
 from pyrklog.groups.memory import (
     NO_HOST,
     PENDING_BYTES,
     TOPIC_BYTES,
     GroupMemory,
-    Share,
+    MemoryPool,
     text_bytes,
 )
 from pyrklog.groups.offsets import GroupOffsets
-from pyrklog.groups.roster import Roster
+from pyrklog.groups.options import GroupSettings
+from pyrklog.groups.rebalance_history import RebalanceHistory
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.subscription import CONSUMER, all_subscribed_topics
-from pyrklog.groups.values import (
-    GroupSettings,
-)
 from pyrklog.internal_log import (
     AppendResult,
 )
 
 if TYPE_CHECKING:
-    from pyrklog.groups.turn import Turn
+    from pyrklog.groups.transition import Transition
 
-AppendDone = Callable[["Turn", AppendResult], None]
+AppendDone = Callable[["Transition", AppendResult], None]
 
 
 class InitialDelay(NamedTuple):
@@ -46,10 +44,10 @@ class Group:
         group_id: str,
         settings: GroupSettings,
         now_ms: int,
-        memory: GroupMemory,
+        memory_pool: MemoryPool,
         host: str = NO_HOST,
     ) -> None:
-        self.share = Share(memory, host, group_id)
+        self.memory = GroupMemory(memory_pool, host, group_id)
         self.group_id = group_id
         self.settings = settings
         self.state = GroupState.EMPTY
@@ -59,7 +57,7 @@ class Group:
         self.protocol_type: str | None = None
         """None: no member has ever joined."""
         self.protocol_name: str | None = None
-        self.roster = Roster(self.share)
+        self.members = Members(self.memory)
         self.pending_ids: dict[str, str] = {}
         """Member ids that were handed out and have not come back, and their clients' hosts."""
         self.pending_syncs: set[str] = set()
@@ -72,7 +70,7 @@ class Group:
         self.initial_delay: InitialDelay | None = None
         self.member_added_in_delay = False
         self.offsets = GroupOffsets()
-        self.history = History(self.share)
+        self.history = RebalanceHistory(self.memory)
         self.appends: dict[int, AppendDone] = {}
         """What to do when the append of a ticket is over."""
         self.next_ticket = 0
@@ -85,7 +83,7 @@ class Group:
 
     def set_protocol_type(self, protocol_type: str) -> None:
         """The first member says what the group is for."""
-        self.share.change(self.protocol_type_bytes_more(protocol_type))
+        self.memory.change(self.protocol_type_bytes_more(protocol_type))
         self.protocol_type = protocol_type
 
     def protocol_type_bytes_more(self, protocol_type: str) -> int:
@@ -95,14 +93,14 @@ class Group:
     def add_pending_id(self, member_id: str, host: str) -> None:
         """A member id is handed out, and is to come back."""
         self.pending_ids[member_id] = host
-        self.share.change(PENDING_BYTES + text_bytes(member_id), host)
+        self.memory.change(PENDING_BYTES + text_bytes(member_id), host)
 
     def remove_pending_id(self, member_id: str) -> bool:
         """It is no longer waited for; False where it was not."""
         host = self.pending_ids.pop(member_id, None)
         if host is None:
             return False
-        self.share.change(-PENDING_BYTES - text_bytes(member_id), host)
+        self.memory.change(-PENDING_BYTES - text_bytes(member_id), host)
         return True
 
     @property
@@ -114,7 +112,7 @@ class Group:
     @property
     def all_joined(self) -> bool:
         """Whether nobody is missing: every member has joined, every id has come back."""
-        return self.roster.awaiting_count == len(self.roster) and not self.pending_ids
+        return self.members.awaiting_count == len(self.members) and not self.pending_ids
 
     def accepts_protocols(
         self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
@@ -122,18 +120,18 @@ class Group:
         """Whether a member with these fits the others."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        return protocol_type == self.protocol_type and self.roster.all_know_one_of(protocols)
+        return protocol_type == self.protocol_type and self.members.all_know_one_of(protocols)
 
     def begin_generation(self, now_ms: int) -> None:
         """Counts up; a group without members is empty again."""
         self.generation += 1
-        if len(self.roster):
-            self.protocol_name = self.roster.select_protocol()
+        if len(self.members):
+            self.protocol_name = self.members.select_protocol()
             self.move_to(GroupState.COMPLETING, now_ms)
         else:
             self.protocol_name = None
             self.move_to(GroupState.EMPTY, now_ms)
-            self.roster.settle_memory()
+            self.members.settle_memory()
         self.pending_syncs.clear()
         self.find_subscribed_topics()
 
@@ -143,13 +141,13 @@ class Group:
         if self.protocol_type == CONSUMER:
             protocol = self.protocol_name or ""
             topics = all_subscribed_topics(
-                member.metadata(protocol) for member in self.roster.members.values()
+                member.metadata(protocol) for member in self.members.values()
             )
-            if self.share.has_room(_topics_bytes(topics)):
+            if self.memory.has_room(_topics_bytes(topics)):
                 self._remember_topics(topics)
 
     def _remember_topics(self, topics: frozenset[str] | None) -> None:
-        self.share.change(_topics_bytes(topics) - _topics_bytes(self.subscribed_topics))
+        self.memory.change(_topics_bytes(topics) - _topics_bytes(self.subscribed_topics))
         self.subscribed_topics = topics
 
     def is_subscribed_to(self, topic: str) -> bool:

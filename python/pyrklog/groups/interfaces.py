@@ -11,12 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.table import CommitBatch, OffsetCommit
+from pyrklog.groups.core_types import CommitBatch, OffsetCommit
 from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
-
-OFFSETS_TOPIC = "__consumer_offsets"
-
-CODEC_NONE = 0
 
 
 class InternalLog(Protocol):
@@ -54,7 +50,7 @@ class InternalLog(Protocol):
         expected_epoch: int,
     ) -> CommitBatch | None:
         """Appends staged commits as one batch, which are answered when that is over, with an error
-        where it cannot be done. None: the broker is ending."""
+        where it cannot be done. None: the broker is removal."""
 
     def time_out_commits(self, commits: CommitBatch) -> None:
         """The clients have waited long enough: those that are not answered yet are told
@@ -70,7 +66,7 @@ class InternalLog(Protocol):
         NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
 
 
-class Endpoint(NamedTuple):
+class BrokerEndpoint(NamedTuple):
     """A broker as advertised on a listener."""
 
     node_id: int
@@ -91,7 +87,7 @@ class OffsetsTopic(Protocol):
     def assigned_partitions(self) -> Collection[int]:
         """Those that this broker is to lead, whether it serves them yet or not."""
 
-    def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
+    def leader_endpoint(self, partition: int, listener: str) -> BrokerEndpoint | None:
         """The partition's leader as advertised on a listener; None without one that lives."""
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
@@ -99,16 +95,3 @@ class OffsetsTopic(Protocol):
 
     async def create(self) -> ErrorCode:
         """Creates the topic with the options ``offsets.topic.*``; TOPIC_ALREADY_EXISTS is NONE."""
-
-
-class GroupOptions(NamedTuple):
-    """Options of the driver; Kafka's names are in ``config/group_options.py``."""
-
-    partition_count: int = 50
-    """Partitions of ``__consumer_offsets`` if it is yet to be created."""
-    codec: int = CODEC_NONE
-    load_buffer_bytes: int = 5_242_880
-    message_bytes_max: int = 1_048_588
-    """What the log takes as one batch."""
-    commit_timeout_ms: int = 5_000
-    expiry_interval_ms: int = 600_000

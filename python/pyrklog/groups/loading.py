@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyrklog.groups.offsets import Committed, GroupOffsets
-from pyrklog.groups.values import Offset, TopicPartition
+from pyrklog.groups.messages import Offset, TopicPartition
+from pyrklog.groups.offsets import CommittedOffset, GroupOffsets
 from pyrklog.internal_log import (
     InternalBatch,
     InternalRecord,
@@ -34,7 +34,7 @@ from pyrklog.protocol.primitives import DecodeError
 PROBLEMS_KEPT_MAX = 20
 UNEXPECTED = "an error that nobody foresaw"
 _CONTROL_COMMIT = 1
-_Offsets = dict[tuple[str, TopicPartition], Committed]
+_Offsets = dict[tuple[str, TopicPartition], CommittedOffset]
 
 
 class LoadedGroup(NamedTuple):
@@ -101,7 +101,7 @@ class PartitionLoader:
         group, partition = key
         committed = None
         if record.value is not None:
-            committed = Committed(record.offset, _offset(decode_offset_value(record.value)))
+            committed = CommittedOffset(record.offset, _offset(decode_offset_value(record.value)))
         if batch.is_transactional:
             opened = self._open.setdefault(batch.producer_id, {})
             if committed is None:

@@ -16,35 +16,34 @@ from collections.abc import Iterable, Sequence
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import (
     committing,
-    ending,
     joining,
-    liveness,
     rebalance,
+    removal,
+    sessions,
     syncing,
 )
+from pyrklog.groups.core_types import OffsetCommit
+from pyrklog.groups.effects import Effect, Timer
 from pyrklog.groups.group import Group
-from pyrklog.groups.history import Rebalance
 from pyrklog.groups.member import Member
-from pyrklog.groups.memory import NO_HOST, GroupMemory
-from pyrklog.groups.offsets import Deleted, GroupOffsets
-from pyrklog.groups.states import GroupState
-from pyrklog.groups.table import OffsetCommit
-from pyrklog.groups.turn import Turn
-from pyrklog.groups.values import (
+from pyrklog.groups.memory import NO_HOST, MemoryPool
+from pyrklog.groups.messages import (
     CommitRequest,
-    Effect,
     FetchedOffset,
     GroupDescription,
     GroupOverview,
-    GroupSettings,
-    HeartbeatRequest,
     JoinRequest,
     LeavingMember,
     MemberDescription,
+    MemberHeartbeat,
     SyncRequest,
-    Timer,
     TopicPartition,
 )
+from pyrklog.groups.offsets import Deleted, GroupOffsets
+from pyrklog.groups.options import GroupSettings
+from pyrklog.groups.rebalance_history import Rebalance
+from pyrklog.groups.states import GroupState
+from pyrklog.groups.transition import Transition
 from pyrklog.internal_log import (
     AppendResult,
 )
@@ -61,11 +60,11 @@ class GroupMachine:
         group_id: str,
         settings: GroupSettings,
         now_ms: int,
-        memory: GroupMemory,
+        memory_pool: MemoryPool,
         host: str = NO_HOST,
     ) -> None:
-        """``memory`` is what all groups share; ``host`` is that of the client that founds it."""
-        self.group = Group(group_id, settings, now_ms, memory, host)
+        """``host`` is that of the client that founds the group."""
+        self.group = Group(group_id, settings, now_ms, memory_pool, host)
 
     # --- loading ---------------------------------------------------------------------------------
 
@@ -81,10 +80,10 @@ class GroupMachine:
         group.protocol_name = value.protocol
         for member in value.members:
             _restore_member(group, member, value.protocol or "")
-        group.roster.settle_memory(anyway=True)
-        if value.leader is not None and group.roster.get(value.leader) is not None:
-            group.roster.leader_id = value.leader
-        if len(group.roster):
+        group.members.settle_memory(anyway=True)
+        if value.leader is not None and group.members.get(value.leader) is not None:
+            group.members.leader_id = value.leader
+        if len(group.members):
             group.state = GroupState.STABLE
         since_ms = value.current_state_timestamp
         group.state_since_ms = None if since_ms == NO_TIMESTAMP else since_ms
@@ -92,91 +91,91 @@ class GroupMachine:
 
     def loaded(self, now_ms: int) -> Effects:
         """The group serves: the sessions of its members begin."""
-        turn = self._turn(now_ms)
+        transition = self._transition(now_ms)
         group = self.group
-        for member in group.roster.members.values():
-            turn.refresh_session(member)
-        if len(group.roster) > group.settings.members_max:
+        for member in group.members.values():
+            transition.refresh_session(member)
+        if len(group.members) > group.settings.members_max:
             limit = group.settings.members_max
-            rebalance.prepare(turn, f"loaded with more members than group.max.size ({limit})")
-        return turn.effects
+            rebalance.prepare(transition, f"loaded with more members than group.max.size ({limit})")
+        return transition.effects
 
     # --- requests --------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> Effects:
         """JoinGroup. The reply is a ``JoinResult``."""
-        turn = self._turn(now_ms)
-        joining.join(turn, request, token)
-        return turn.effects
+        transition = self._transition(now_ms)
+        joining.join(transition, request, token)
+        return transition.effects
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> Effects:
         """SyncGroup. The reply is a ``SyncResult``."""
-        turn = self._turn(now_ms)
-        syncing.sync(turn, request, token)
-        return turn.effects
+        transition = self._transition(now_ms)
+        syncing.sync(transition, request, token)
+        return transition.effects
 
-    def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> Effects:
+    def heartbeat(self, request: MemberHeartbeat, token: int, now_ms: int) -> Effects:
         """Heartbeat. The reply is a code, at once."""
-        turn = self._turn(now_ms)
-        liveness.heartbeat(turn, request, token)
-        return turn.effects
+        transition = self._transition(now_ms)
+        sessions.heartbeat(transition, request, token)
+        return transition.effects
 
     def leave(self, members: Sequence[LeavingMember], token: int, now_ms: int) -> Effects:
         """LeaveGroup. The reply is a ``LeaveResult``, at once."""
-        turn = self._turn(now_ms)
-        liveness.leave(turn, members, token)
-        return turn.effects
+        transition = self._transition(now_ms)
+        sessions.leave(transition, members, token)
+        return transition.effects
 
     def commit(self, request: CommitRequest, token: int, now_ms: int) -> Effects:
         """OffsetCommit and TxnOffsetCommit. The reply is a ``CommitResult``."""
-        turn = self._turn(now_ms)
-        committing.commit(turn, request, token)
-        return turn.effects
+        transition = self._transition(now_ms)
+        committing.commit(transition, request, token)
+        return transition.effects
 
     def commit_as_member(self, commit: OffsetCommit, now_ms: int) -> Effects | None:
         """OffsetCommit of a member of the current generation, which the data plane answers. None:
         it is not one that can be taken so; ask :meth:`commit`."""
-        turn = self._turn(now_ms)
-        return turn.effects if committing.commit_as_member(turn, commit) else None
+        transition = self._transition(now_ms)
+        return transition.effects if committing.commit_as_member(transition, commit) else None
 
     def delete_offsets(
         self, partitions: Sequence[TopicPartition], token: int, now_ms: int
     ) -> Effects:
         """OffsetDelete. The reply is a ``DeleteOffsetsResult``."""
-        turn = self._turn(now_ms)
-        committing.delete(turn, partitions, token)
-        ending.end_if_unused(turn)
-        return turn.effects
+        transition = self._transition(now_ms)
+        committing.delete(transition, partitions, token)
+        removal.end_if_unused(transition)
+        return transition.effects
 
     def delete(self, token: int, now_ms: int) -> Effects:
         """DeleteGroups. The reply is a code."""
-        turn = self._turn(now_ms)
-        ending.delete(turn, token)
-        return turn.effects
+        transition = self._transition(now_ms)
+        removal.delete(transition, token)
+        return transition.effects
 
     # --- other events ----------------------------------------------------------------------------
 
     def timer_fired(self, timer: Timer, member_id: str, now_ms: int) -> Effects:
         """A timer has ended."""
-        turn = self._turn(now_ms)
+        transition = self._transition(now_ms)
         match timer:
             case Timer.SESSION:
-                liveness.session_over(turn, member_id)
+                sessions.session_over(transition, member_id)
             case Timer.PENDING_MEMBER:
-                liveness.pending_id_over(turn, member_id)
+                sessions.pending_id_over(transition, member_id)
             case Timer.INITIAL_DELAY:
-                rebalance.initial_delay_over(turn)
+                rebalance.initial_delay_over(transition)
             case Timer.REBALANCE:
-                rebalance.time_over(turn)
+                rebalance.time_over(transition)
             case Timer.SYNC:
-                syncing.time_over(turn)
-        return turn.effects
+                syncing.time_over(transition)
+        return transition.effects
 
     def append_finished(self, ticket: int, result: AppendResult, now_ms: int) -> Effects:
         """The records of an ``Append`` are safe, or have failed."""
-        turn = self._turn(now_ms)
-        self.group.appends.pop(ticket)(turn, result)
-        return turn.effects
+        transition = self._transition(now_ms)
+        self.group.appends.pop(ticket)(transition, result)
+        return transition.effects
 
     def transaction_completed(self, producer_id: int, *, commit: bool) -> None:
         """The marker of a transaction has been written to the group's partition."""
@@ -184,23 +183,23 @@ class GroupMachine:
 
     def partitions_deleted(self, deleted: Deleted, now_ms: int) -> Effects:
         """Topics, or some partitions, are gone, and their offsets with them."""
-        turn = self._turn(now_ms)
-        committing.forget_deleted(turn, deleted)
-        ending.end_if_unused(turn)
-        return turn.effects
+        transition = self._transition(now_ms)
+        committing.forget_deleted(transition, deleted)
+        removal.end_if_unused(transition)
+        return transition.effects
 
     def expire(self, now_ms: int) -> Effects:
         """Forgets offsets whose time is over, and then the group if it is not used."""
-        turn = self._turn(now_ms)
-        committing.expire(turn)
-        ending.end_if_unused(turn)
-        return turn.effects
+        transition = self._transition(now_ms)
+        committing.expire(transition)
+        removal.end_if_unused(transition)
+        return transition.effects
 
     def unload(self, now_ms: int) -> Effects:
         """Another broker coordinates the group."""
-        turn = self._turn(now_ms)
-        ending.unload(turn)
-        return turn.effects
+        transition = self._transition(now_ms)
+        removal.unload(transition)
+        return transition.effects
 
     def abandon(self) -> None:
         """Its rules have failed: it begins nothing more, and answers nobody but appends."""
@@ -208,7 +207,7 @@ class GroupMachine:
 
     def forget_memory(self) -> None:
         """The group has ended or is served elsewhere: what it remembers counts no more."""
-        self.group.share.close()
+        self.group.memory.close()
 
     # --- questions -------------------------------------------------------------------------------
 
@@ -263,7 +262,7 @@ class GroupMachine:
                 metadata=member.metadata(protocol) if stable else b"",
                 assignment=member.assignment if stable else b"",
             )
-            for member in group.roster.members.values()
+            for member in group.members.values()
         ]
         return GroupDescription(
             error=ErrorCode.NONE,
@@ -278,18 +277,18 @@ class GroupMachine:
         """The last rebalances and their reasons, the oldest first."""
         return self.group.history.entries()
 
-    def _turn(self, now_ms: int) -> Turn:
-        return Turn(self.group, now_ms)
+    def _transition(self, now_ms: int) -> Transition:
+        return Transition(self.group, now_ms)
 
 
 def _restore_member(group: Group, value: MemberValue, protocol: str) -> None:
     """Takes in a member; a damaged record may name one twice, and the first counts."""
     instance_id = value.group_instance_id
-    if group.roster.get(value.member_id) is not None:
+    if group.members.get(value.member_id) is not None:
         return
-    if instance_id is not None and group.roster.member_of_instance(instance_id) is not None:
+    if instance_id is not None and group.members.member_of_instance(instance_id) is not None:
         return
-    group.roster.add(
+    group.members.add(
         Member(
             value.member_id,
             instance_id,

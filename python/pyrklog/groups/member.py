@@ -12,7 +12,7 @@ class Member:
 
     ``protocols`` are (name, metadata) in its order of preference, each name once.
     ``awaiting_join`` and ``awaiting_sync`` are the tokens of its parked requests; only
-    :class:`.roster.Roster` changes the former, since it counts them.
+    :class:`.members.Members` changes the former, since it counts them.
     """
 
     __slots__ = (

@@ -9,7 +9,7 @@ No host may have more than it leaves free, so that nobody takes all of it: a lon
 the next one a quarter. Beyond that nothing more is taken in. What the log says is, whatever it
 takes; but what a host has beyond a half, or nobody has to answer for, takes no room from others.
 
-Who is in stays in: a group keeps a *reserve* (:class:`Share`) for its next assignment and for
+Who is in stays in: a group keeps a *reserve* (:class:`GroupMemory`) for its next assignment and for
 metadata that grows, and gives nothing of it back before the next generation has its assignment.
 """
 
@@ -41,7 +41,7 @@ def text_bytes(text: str) -> int:
     return len(text) if text.isascii() else 4 * len(text)
 
 
-class GroupMemory:
+class MemoryPool:
     """What all groups take together, in bytes."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -74,7 +74,7 @@ class GroupMemory:
         return 0 if host == NO_HOST else min(self.of_host(host), self.max_bytes // 2)
 
 
-class Share:
+class GroupMemory:
     """One group's part of it, from its making to its end.
 
     The *reserve* is what the members' assignments take, or may take. Out of it members that are in
@@ -82,8 +82,8 @@ class Share:
     assign. What the last assignment took stays for the next one.
     """
 
-    def __init__(self, memory: GroupMemory, host: str, name: str) -> None:
-        self._memory: GroupMemory | None = memory
+    def __init__(self, pool: MemoryPool, host: str, name: str) -> None:
+        self._pool: MemoryPool | None = pool
         self.host = host
         """That the group itself counts for."""
         self._own_bytes = 0
@@ -98,19 +98,19 @@ class Share:
 
     def change(self, bytes_more: int, host: str | None = None) -> None:
         """The group takes so much more, or less."""
-        if self._memory is None:
+        if self._pool is None:
             return
         if host is None:
             host = self.host
             self._own_bytes += bytes_more
         self.used_bytes += bytes_more
         _add(self._by_host, host, bytes_more)
-        self._memory.change(host, bytes_more)
+        self._pool.change(host, bytes_more)
 
     def has_room(self, more_bytes: int, host: str | None = None) -> bool:
         """Whether the group may take so much more, its reserve aside."""
         host = self.host if host is None else host
-        return self._memory is None or self._memory.has_room(host, more_bytes)
+        return self._pool is None or self._pool.has_room(host, more_bytes)
 
     @property
     def unfounded_bytes(self) -> int:
@@ -135,7 +135,7 @@ class Share:
             self.change(-used_bytes, host)
         self._reserved.clear()
         self.reserved_bytes = 0
-        self._memory = None
+        self._pool = None
 
     # --- the reserve -----------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Share:
         self._set_aside(bytes_more, host)
 
     def _set_aside(self, bytes_more: int, host: str) -> None:
-        if self._memory is None or not bytes_more:
+        if self._pool is None or not bytes_more:
             return
         self.reserved_bytes += bytes_more
         _add(self._reserved, host, bytes_more)
@@ -183,14 +183,14 @@ class Share:
         """Whether there is room for an assignment of so much for members of each host; it is kept
         from then on. There is as long as it takes no more than the group has in reserve."""
         lacking = sum(assigned.values()) - self.reserved_bytes
-        if self._memory is None or lacking <= 0:
+        if self._pool is None or lacking <= 0:
             return True
         left = lacking
         more: dict[str, int] = {}
         for host, wanted in assigned.items():
             more[host] = min(left, max(0, wanted - self._reserved.get(host, 0)))
             left -= more[host]
-        if not all(self._memory.has_room(host, one, lacking) for host, one in more.items()):
+        if not all(self._pool.has_room(host, one, lacking) for host, one in more.items()):
             return False
         for host, one in more.items():
             self._set_aside(one, host)
@@ -201,7 +201,7 @@ class Share:
         takes, and what the next one may: as much again, since metadata may come to name it. Where
         memory is short it is what the reserve held. ``assigned``: bytes and wanted bytes by host.
         """
-        if self._memory is None:
+        if self._pool is None:
             return
         before = self.reserved_bytes
         for host, reserved in list(self._reserved.items()):
@@ -212,7 +212,7 @@ class Share:
         free = max(0, before - self.reserved_bytes)
         for host, (taken, wanted) in assigned.items():
             extra = wanted - taken
-            if not anyway and not self._memory.has_room(host, extra):
+            if not anyway and not self._pool.has_room(host, extra):
                 extra = min(extra, free)
             self._set_aside(extra, host)
             free = max(0, free - extra)

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
-from pyrklog.groups.table import OffsetCommit, OffsetTable
-from pyrklog.groups.values import Offset, TopicPartition
+from pyrklog.groups.core_types import OffsetCommit, OffsetTable
+from pyrklog.groups.messages import Offset, TopicPartition
 
 NOT_APPENDED = -1
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """An offset and the log offset of its record; :data:`NOT_APPENDED` while that is unknown."""
 
     record_offset: int
@@ -32,7 +32,7 @@ class Committed(NamedTuple):
 
 Deleted = Mapping[str, Set[int]]
 """Partitions that are gone, by topic."""
-Transactions = dict[int, dict[TopicPartition, Committed]]
+Transactions = dict[int, dict[TopicPartition, CommittedOffset]]
 """Producer id -> the offsets of its open transaction."""
 
 
@@ -43,7 +43,7 @@ class GroupOffsets:
         self._table = OffsetTable()
         self._transactions: Transactions = {}
 
-    def restore(self, partition: TopicPartition, committed: Committed) -> None:
+    def restore(self, partition: TopicPartition, committed: CommittedOffset) -> None:
         """A commit that was read from the log, unless a newer one was."""
         self._keep([(partition, committed)])
 
@@ -52,7 +52,7 @@ class GroupOffsets:
         self._table.remove([partition])
 
     def restore_transaction(
-        self, producer_id: int, partition: TopicPartition, committed: Committed
+        self, producer_id: int, partition: TopicPartition, committed: CommittedOffset
     ) -> None:
         """An offset of a transaction that is open at the log's end."""
         self._transactions.setdefault(producer_id, {})[partition] = committed
@@ -109,7 +109,7 @@ class GroupOffsets:
         one of its partitions has ceased to exist."""
         return self._table.stage_commit(ticket, commit)
 
-    def _keep(self, offsets: Iterable[tuple[TopicPartition, Committed]]) -> None:
+    def _keep(self, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]) -> None:
         self._table.keep([(key, (record, *value)) for key, (record, value) in offsets])
 
     # --- transactions ----------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class GroupOffsets:
         """An append with offsets of a transaction has begun."""
         open_offsets = self._transactions.setdefault(producer_id, {})
         for partition, value in offsets.items():
-            open_offsets[partition] = Committed(NOT_APPENDED, value)
+            open_offsets[partition] = CommittedOffset(NOT_APPENDED, value)
 
     def append_transaction(
         self, producer_id: int, offsets: Mapping[TopicPartition, Offset], first_record: int
@@ -128,7 +128,7 @@ class GroupOffsets:
         for record_offset, (partition, value) in enumerate(offsets.items(), first_record):
             known = open_offsets.get(partition)
             if known is not None and known.value == value:
-                open_offsets[partition] = Committed(record_offset, value)
+                open_offsets[partition] = CommittedOffset(record_offset, value)
 
     def fail_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, Offset]) -> None:
         """That append has failed; the client will send it again."""

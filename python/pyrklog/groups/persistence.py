@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.group import Group
-from pyrklog.groups.values import NO_TIMESTAMP, Offset, TopicPartition
+from pyrklog.groups.messages import NO_TIMESTAMP, Offset, TopicPartition
 from pyrklog.internal_log import NewRecord
 from pyrklog.protocol.group_records import (
     GroupKey,
@@ -42,14 +42,14 @@ def group_record(
             subscription=member.metadata(protocol or ""),
             assignment=assignments.get(member.member_id, b""),
         )
-        for member in group.roster.members.values()
+        for member in group.members.values()
     ]
     since_ms = group.state_since_ms
     value = GroupValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
         protocol=protocol,
-        leader=group.roster.leader_id,
+        leader=group.members.leader_id,
         current_state_timestamp=NO_TIMESTAMP if since_ms is None else since_ms,
         members=members,
     )

@@ -7,28 +7,27 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.groups.history import Rebalance
+from pyrklog.groups.core_types import OffsetCommit
+from pyrklog.groups.effects import Effect, Reply
+from pyrklog.groups.group_manager import GroupEffects, GroupManager
 from pyrklog.groups.machine import GroupMachine
-from pyrklog.groups.registry import Outcome, Registry
-from pyrklog.groups.table import OffsetCommit
-from pyrklog.groups.values import (
+from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
     DeleteOffsetsResult,
-    Effect,
     FetchedOffset,
     GroupDescription,
     GroupOverview,
-    HeartbeatRequest,
     JoinRequest,
     JoinResult,
     LeaveResult,
     LeavingMember,
-    Reply,
+    MemberHeartbeat,
     SyncRequest,
     SyncResult,
     TopicPartition,
 )
+from pyrklog.groups.rebalance_history import Rebalance
 from pyrklog.pending import Pending
 
 NO_TOKEN = 0
@@ -44,14 +43,14 @@ class Requests(ABC):
     """The coordinator's side that is asked; what carries the effects out is the driver's."""
 
     def __init__(
-        self, registry: Registry, wall_ms: Callable[[], int], fresh_id: Callable[[], str]
+        self, manager: GroupManager, wall_ms: Callable[[], int], fresh_id: Callable[[], str]
     ) -> None:
-        self.registry = registry
+        self.manager = manager
         self._wall_ms = wall_ms
         self._fresh_id = fresh_id
 
     @abstractmethod
-    def _begin(self, group_id: str, event: Callable[[int], Outcome]) -> Pending[Any]:
+    def _begin(self, group_id: str, event: Callable[[int], GroupEffects]) -> Pending[Any]:
         """Hands an event with a fresh token in; its reply answers what is returned.
 
         Raises COORDINATOR_NOT_AVAILABLE where the group fails over it and is set aside.
@@ -68,18 +67,18 @@ class Requests(ABC):
     def join(self, request: JoinRequest) -> Pending[JoinResult]:
         request = request._replace(fresh_id=self._fresh_id())
         return self._begin(
-            request.group_id, lambda token: self.registry.join(request, token, self._wall_ms())
+            request.group_id, lambda token: self.manager.join(request, token, self._wall_ms())
         )
 
     def sync(self, request: SyncRequest) -> Pending[SyncResult]:
         return self._begin(
-            request.group_id, lambda token: self.registry.sync(request, token, self._wall_ms())
+            request.group_id, lambda token: self.manager.sync(request, token, self._wall_ms())
         )
 
-    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+    def heartbeat(self, request: MemberHeartbeat) -> ErrorCode:
         error = ErrorCode.NONE
         try:
-            machine, effects = self.registry.heartbeat(request, NO_TOKEN, self._wall_ms())
+            machine, effects = self.manager.heartbeat(request, NO_TOKEN, self._wall_ms())
             for effect in effects:
                 if isinstance(effect, Reply):
                     assert isinstance(effect.result, ErrorCode)
@@ -94,7 +93,7 @@ class Requests(ABC):
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> Pending[LeaveResult]:
         return self._begin(
             group_id,
-            lambda token: self.registry.leave(group_id, members, token, self._wall_ms()),
+            lambda token: self.manager.leave(group_id, members, token, self._wall_ms()),
         )
 
     @abstractmethod
@@ -113,11 +112,11 @@ class Requests(ABC):
             refused.answer(CommitResult(dict.fromkeys(request.offsets, code)))
             return refused
         return self._begin(
-            request.group_id, lambda token: self.registry.commit(request, token, self._wall_ms())
+            request.group_id, lambda token: self.manager.commit(request, token, self._wall_ms())
         )
 
     def commit_as_member(self, commit: OffsetCommit) -> bool:
-        machine = self.registry.groups.get(commit.group_id)
+        machine = self.manager.groups.get(commit.group_id)
         if machine is None or self._is_forgetting():
             return False
         try:
@@ -139,40 +138,38 @@ class Requests(ABC):
         *,
         require_stable: bool,
     ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
-        return self.registry.fetch_offsets(group_id, partitions, require_stable=require_stable)
+        return self.manager.fetch_offsets(group_id, partitions, require_stable=require_stable)
 
     def committed_count(self, group_id: str) -> int:
-        return self.registry.committed_count(group_id)
+        return self.manager.committed_count(group_id)
 
     def fetch_page(
         self, group_id: str, after: TopicPartition | None, size: int, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset] | None:
-        return self.registry.fetch_page(group_id, after, size, require_stable=require_stable)
+        return self.manager.fetch_page(group_id, after, size, require_stable=require_stable)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> DeleteOffsetsResult:
         pending: Pending[DeleteOffsetsResult] = self._begin(
             group_id,
-            lambda token: self.registry.delete_offsets(
-                group_id, partitions, token, self._wall_ms()
-            ),
+            lambda token: self.manager.delete_offsets(group_id, partitions, token, self._wall_ms()),
         )
         return await pending.wait()
 
     def list_groups(
         self, states: Sequence[str], types: Sequence[str]
     ) -> tuple[ErrorCode, list[GroupOverview]]:
-        return self.registry.list_groups(states, types)
+        return self.manager.list_groups(states, types)
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        return self.registry.describe_group(group_id)
+        return self.manager.describe_group(group_id)
 
     def history(self, group_id: str) -> tuple[ErrorCode, Sequence[Rebalance]]:
-        return self.registry.history(group_id)
+        return self.manager.history(group_id)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         pending: Pending[ErrorCode] = self._begin(
-            group_id, lambda token: self.registry.delete_group(group_id, token, self._wall_ms())
+            group_id, lambda token: self.manager.delete_group(group_id, token, self._wall_ms())
         )
         return await pending.wait()

@@ -11,32 +11,32 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.history import Rebalance
-from pyrklog.groups.interfaces import Endpoint
-from pyrklog.groups.table import OffsetCommit
-from pyrklog.groups.values import (
+from pyrklog.groups.core_types import OffsetCommit
+from pyrklog.groups.interfaces import BrokerEndpoint
+from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
     DeleteOffsetsResult,
     FetchedOffset,
     GroupDescription,
     GroupOverview,
-    HeartbeatRequest,
     JoinRequest,
     JoinResult,
     LeaveResult,
     LeavingMember,
+    MemberHeartbeat,
     SyncRequest,
     SyncResult,
     TopicPartition,
 )
+from pyrklog.groups.rebalance_history import Rebalance
 from pyrklog.pending import Pending
 
 
 class GroupService(Protocol):
     """The group coordinator as the handlers see it."""
 
-    async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, Endpoint | None]:
+    async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, BrokerEndpoint | None]:
         """The broker that coordinates a group, as advertised on a listener; creates
         ``__consumer_offsets`` where it is missing. COORDINATOR_NOT_AVAILABLE: try again."""
 
@@ -46,7 +46,7 @@ class GroupService(Protocol):
     def sync(self, request: SyncRequest) -> Pending[SyncResult]:
         """SyncGroup."""
 
-    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+    def heartbeat(self, request: MemberHeartbeat) -> ErrorCode:
         """Heartbeat."""
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> Pending[LeaveResult]:

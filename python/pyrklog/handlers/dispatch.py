@@ -11,9 +11,9 @@ import trio
 from pyrklog.admin.topic_writes import STORE_AWAY
 from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
 from pyrklog.controller.service import ClusterService
+from pyrklog.groups.core_types import Heartbeat, OffsetCommit
+from pyrklog.groups.messages import MemberHeartbeat
 from pyrklog.groups.service import GroupService
-from pyrklog.groups.table import Heartbeat, OffsetCommit
-from pyrklog.groups.values import HeartbeatRequest
 from pyrklog.handlers.context import Context, Later, Request
 from pyrklog.handlers.decoding import DECODED_MAX_BYTES, MEMORY_SHARE, Decoding
 from pyrklog.metastore.interface import SessionExpiredError
@@ -217,7 +217,7 @@ class Handlers:
     def heartbeat(self, heartbeat: Heartbeat) -> ErrorCode:
         """The coordinator's code for a heartbeat that is decoded already."""
         return self._groups.heartbeat(
-            HeartbeatRequest(
+            MemberHeartbeat(
                 heartbeat.group_id,
                 heartbeat.generation,
                 heartbeat.member_id,

@@ -1,7 +1,7 @@
 """ListGroups, DescribeGroups, DeleteGroups."""
 
-from pyrklog.groups.registry import CLASSIC
-from pyrklog.groups.values import GroupDescription
+from pyrklog.groups.group_manager import CLASSIC
+from pyrklog.groups.messages import GroupDescription
 from pyrklog.handlers.context import Context, step
 from pyrklog.protocol.cluster import OPERATIONS_NOT_ASKED
 from pyrklog.protocol.errors import ErrorCode

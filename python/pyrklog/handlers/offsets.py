@@ -6,7 +6,7 @@ from itertools import islice
 
 import trio
 
-from pyrklog.groups.values import CommitRequest, FetchedOffset, Offset, TopicPartition
+from pyrklog.groups.messages import CommitRequest, FetchedOffset, Offset, TopicPartition
 from pyrklog.handlers.context import Context, Later, now_or_later
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.offsets import (

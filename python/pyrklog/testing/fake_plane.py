@@ -27,7 +27,7 @@ from pyrklog.dataplane import (
     Session,
 )
 from pyrklog.errors import ErrorCode, TemporaryError
-from pyrklog.groups.table import Heartbeat, OffsetCommit
+from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.image import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
 from pyrklog.testing.fake_offsets import FakeLog

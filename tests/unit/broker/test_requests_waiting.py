@@ -13,7 +13,8 @@ import trio.testing
 
 from pyrklog.errors import ErrorCode
 from pyrklog.events import EventHandler
-from pyrklog.groups.values import GroupSettings, JoinRequest
+from pyrklog.groups.messages import JoinRequest
+from pyrklog.groups.options import GroupSettings
 from pyrklog.handlers.dispatch import LIMIT_SECONDS, Handlers
 from pyrklog.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
 from pyrklog.protocol.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol

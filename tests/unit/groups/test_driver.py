@@ -9,17 +9,9 @@ import trio
 import trio.testing
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import (
-    Endpoint,
-    GroupOptions,
-)
-from pyrklog.groups.values import (
-    CommitRequest,
-    GroupSettings,
-    JoinResult,
-    LeavingMember,
-    Offset,
-)
+from pyrklog.groups.interfaces import BrokerEndpoint
+from pyrklog.groups.messages import CommitRequest, JoinResult, LeavingMember, Offset
+from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.internal_log import (
     InternalBatch,
     InternalRecord,
@@ -247,7 +239,7 @@ async def test_the_offsets_topic_is_created_once(
         async with trio.open_nursery() as nursery:
             for number in range(10):
                 nursery.start_soon(find, f"g{number}")
-        assert answers == [(NONE, Endpoint(1, "plaintext.example", 9092))] * 10
+        assert answers == [(NONE, BrokerEndpoint(1, "plaintext.example", 9092))] * 10
         assert rig.topic.created == 1
         await rig.loaded()
         assert await rig.commit(1) is NONE
@@ -377,7 +369,7 @@ async def test_offsets_of_a_topic_that_is_deleted_during_a_load_are_forgotten(
             if is_open:
                 rig.topic.lead(0, epoch=9)
                 await trio.testing.wait_all_tasks_blocked()
-                assert rig.coordinator.registry.is_loading
+                assert rig.coordinator.manager.is_loading
             await rig.forget([("t", 0)])
             if not is_open:
                 rig.topic.lead(0, epoch=8)
@@ -408,4 +400,4 @@ async def test_a_deletion_says_nothing_of_what_another_broker_leads_since(
         await rig.loaded()
         rig.topic.resign(0)
         await trio.testing.wait_all_tasks_blocked()
-        assert rig.coordinator.registry._deleted == {}
+        assert rig.coordinator.manager._deleted == {}

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import CommitRequest, Offset
+from pyrklog.groups.messages import CommitRequest, Offset
 from pyrklog.handlers import Handlers, build_handlers
 from pyrklog.handlers.context import STEP_ITEMS, Later
 from pyrklog.handlers.dispatch import LARGE_BYTES

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import CommitRequest, Offset, TopicPartition
+from pyrklog.groups.messages import CommitRequest, Offset, TopicPartition
 from pyrklog.handlers import Handlers, build_handlers
 from pyrklog.handlers.context import Later
 from pyrklog.handlers.offsets import FETCHED_AT_ONCE_MAX
@@ -142,8 +142,8 @@ async def test_the_groups_of_a_partition_that_is_loaded_serve_a_few_at_a_time(
         await _commit(rig, "large", _offsets(MANY))
         rig.topic.resign(0)
         await trio.testing.wait_all_tasks_blocked()
-        registry = rig.coordinator.registry
-        assert not registry.groups
+        manager = rig.coordinator.manager
+        assert not manager.groups
         done = trio.Event()
         rig.topic.lead(0, epoch=1)
 
@@ -153,7 +153,7 @@ async def test_the_groups_of_a_partition_that_is_loaded_serve_a_few_at_a_time(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
-            assert await most_between_turns(lambda: len(registry.groups), done) <= 40
+            assert await most_between_turns(lambda: len(manager.groups), done) <= 40
         assert [rig.committed(f"g{number}") for number in range(200)] == list(range(200))
         _, found = rig.coordinator.fetch_offsets("large", None, require_stable=False)
         assert len(found) == MANY
@@ -167,8 +167,8 @@ async def test_topics_that_are_deleted_one_after_the_other_are_forgotten_togethe
         for number in range(100):
             offsets = {(topic, 0): Offset(number) for topic in topics}
             await _commit(rig, f"g{number}", {**offsets, ("kept", 0): Offset(1)})
-        registry = rig.coordinator.registry
-        with counted(registry, "partitions_deleted") as told:
+        manager = rig.coordinator.manager
+        with counted(manager, "partitions_deleted") as told:
             async with trio.open_nursery() as nursery:
                 for topic in topics:
                     nursery.start_soon(rig.forget, [(topic, 0)])
@@ -239,8 +239,8 @@ async def test_a_leadership_that_changes_at_once_is_loaded_once(
         rig.coordinator._follow()
         await trio.testing.wait_all_tasks_blocked()
         await rig.loaded()
-        machine = rig.coordinator.registry.groups["g"]
+        machine = rig.coordinator.manager.groups["g"]
         await trio.testing.wait_all_tasks_blocked()
-        assert rig.coordinator.registry.groups["g"] is machine
+        assert rig.coordinator.manager.groups["g"] is machine
         assert not rig.coordinator._loads
         assert rig.committed() == 1

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import (
-    GroupSettings,
-    Offset,
-    Timer,
-)
+from pyrklog.groups.effects import Timer
+from pyrklog.groups.messages import Offset
+from pyrklog.groups.options import GroupSettings
 from pyrklog.internal_log import (
     Producer,
 )

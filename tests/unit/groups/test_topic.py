@@ -8,8 +8,8 @@ import pytest
 from pyrklog.config import load_config
 from pyrklog.controller.service import TopicResult, TopicSpec
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
-from pyrklog.groups.topic import ClusterOffsetsTopic
+from pyrklog.groups.offsets_topic import ClusterOffsetsTopic
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.replication.machine import Hosted, Replicas
 
 ME, OTHER = 1, 2

@@ -22,9 +22,8 @@ from pyrklog.controller.state_log import LogPiece
 from pyrklog.dataplane import DigestRange, ReplicaDigest
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.driver import GroupCoordinator
-from pyrklog.groups.interfaces import GroupOptions
+from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.groups.service import GroupService
-from pyrklog.groups.values import GroupSettings
 from pyrklog.handlers import Handlers, build_handlers
 from pyrklog.protocol.observation import Outcome
 from pyrklog.protocol.registry import find_api

@@ -10,7 +10,7 @@ import trio.testing
 
 from pyrklog.controller.service import TopicInfo
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import GroupSettings
+from pyrklog.groups.options import GroupSettings
 from pyrklog.handlers.group_admin import GROUP_OPERATIONS
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.group_admin import (
@@ -117,7 +117,7 @@ async def test_the_first_version_of_join_rebalances_within_its_session(
 ) -> None:
     async with running(settings=AT_ONCE) as rig:
         joined = await Client(rig).join(0)
-        member = rig.coordinator.registry.groups["g"].group.roster.members[joined.member_id]
+        member = rig.coordinator.manager.groups["g"].group.members[joined.member_id]
         assert member.rebalance_timeout_ms == member.session_timeout_ms == 10_000
 
 
@@ -396,7 +396,7 @@ async def test_every_version_finds_the_coordinator(
 ) -> None:
     async with running(FakeTopic(2, {0: 0})) as rig:
         client = Client(rig)
-        groups = {rig.coordinator.registry.partition_for(name): name for name in "abcd"}
+        groups = {rig.coordinator.manager.partition_for(name): name for name in "abcd"}
         here, elsewhere = groups[0], groups[1]
         for name, error, node in (
             (here, 0, 1),

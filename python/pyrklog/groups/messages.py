@@ -1,14 +1,12 @@
-"""What goes into a group and what comes out of it. Times are milliseconds."""
+"""Requests to a group and their results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum, auto
 from typing import NamedTuple
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.table import OffsetCommit
-from pyrklog.internal_log import NewRecord, Producer
+from pyrklog.internal_log import Producer
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
@@ -17,35 +15,6 @@ NO_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 
 TopicPartition = tuple[str, int]
-
-
-class Timer(Enum):
-    """Every timer of a group."""
-
-    SESSION = auto()
-    """A member's session; of a new one: how long its JoinGroup may wait."""
-    PENDING_MEMBER = auto()
-    """A member id was handed out and has not come back."""
-    INITIAL_DELAY = auto()
-    """The first members of an empty group wait for more."""
-    REBALANCE = auto()
-    """Members have this long to join again."""
-    SYNC = auto()
-    """Members of a new generation have this long to ask for their assignment."""
-
-
-class GroupSettings(NamedTuple):
-    """Options of all groups; Kafka's names are in ``config/group_options.py``."""
-
-    session_timeout_min_ms: int = 6_000
-    session_timeout_max_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 3_000
-    members_max: int = 2**31 - 1
-    metadata_units_max: int = 4_096
-    """UTF-16 units of a committed offset's metadata."""
-    retention_ms: int = 7 * 24 * 3_600_000
-    memory_max_bytes: int = 2**30
-    """What groups and members may make the coordinator remember, over all groups."""
 
 
 # --- requests ------------------------------------------------------------------------------------
@@ -84,7 +53,7 @@ class SyncRequest(NamedTuple):
     assignments: Mapping[str, bytes] = {}
 
 
-class HeartbeatRequest(NamedTuple):
+class MemberHeartbeat(NamedTuple):
     """A member lives."""
 
     group_id: str
@@ -217,58 +186,3 @@ class GroupDescription(NamedTuple):
     protocol_type: str = ""
     protocol_name: str = ""
     members: Sequence[MemberDescription] = ()
-
-
-# --- effects -------------------------------------------------------------------------------------
-
-
-class Reply(NamedTuple):
-    """The answer to the request that came with this token; each token gets exactly one."""
-
-    token: int
-    result: Result
-
-
-class Append(NamedTuple):
-    """Records for the group's partition of ``__consumer_offsets``.
-
-    To be answered by ``append_finished`` with the same ticket, once the high watermark has passed
-    them or they have failed.
-    """
-
-    ticket: int
-    records: Sequence[NewRecord]
-    producer: Producer | None = None
-
-
-class AppendCommit(NamedTuple):
-    """A staged commit for the group's partition of ``__consumer_offsets``; the data plane answers
-    it and puts it into the group's table."""
-
-    commit: OffsetCommit
-
-
-class SetTimer(NamedTuple):
-    """Starts a timer, or starts it anew; ``member_id`` is empty for the group's own."""
-
-    timer: Timer
-    member_id: str
-    delay_ms: int
-
-
-class CancelTimer(NamedTuple):
-    """Stops a timer, if it runs."""
-
-    timer: Timer
-    member_id: str
-
-
-class Notice(NamedTuple):
-    """A line for the log."""
-
-    event: str
-    fields: Mapping[str, object]
-    level: str = "info"
-
-
-Effect = Reply | Append | AppendCommit | SetTimer | CancelTimer | Notice

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from pyrklog.controller.service import ClusterService, TopicSpec
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import OFFSETS_TOPIC, Endpoint, OffsetsTopic
+from pyrklog.groups.interfaces import BrokerEndpoint, OffsetsTopic
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.image import PartitionImage
 from pyrklog.logs import get_logger
 from pyrklog.metadata import Metadata
@@ -49,7 +50,7 @@ class ClusterOffsetsTopic:
         found = self._partitions().items()
         return [index for index, partition in found if partition.leader == node_id]
 
-    def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
+    def leader_endpoint(self, partition: int, listener: str) -> BrokerEndpoint | None:
         known = self._partitions().get(partition)
         if known is None:
             return None
@@ -57,7 +58,7 @@ class ClusterOffsetsTopic:
             if broker.id == known.leader:
                 for name, host, port in broker.endpoints:
                     if name == listener:
-                        return Endpoint(broker.id, host, port)
+                        return BrokerEndpoint(broker.id, host, port)
         return None
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:

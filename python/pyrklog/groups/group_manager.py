@@ -1,10 +1,10 @@
 """The groups that this broker coordinates, by partition of ``__consumer_offsets``. Pure.
 
 A partition is *loading* from the moment this broker leads it until all groups of its log serve,
-then *owned* until it leads it no more. A group is in :attr:`Registry.groups` only while this broker
-leads its partition, so that the common case costs one look-up.
+then *owned* until this broker stops leading it. :attr:`GroupManager.groups` holds only groups of
+led partitions, so that the common case costs one look-up.
 
-Each event returns the machine that it went to, if any, and what is to be done.
+Each event returns the machine that it went to, if any, and that machine's effects.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from functools import partial
 from typing import NamedTuple
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.history import Rebalance
+from pyrklog.groups.effects import Reply
 from pyrklog.groups.loading import LoadedGroup
 from pyrklog.groups.machine import Effects, GroupMachine
-from pyrklog.groups.memory import GROUP_BYTES, NO_HOST, GroupMemory, text_bytes
-from pyrklog.groups.offsets import Deleted
-from pyrklog.groups.placement import partition_of
-from pyrklog.groups.states import GroupState
-from pyrklog.groups.values import (
+from pyrklog.groups.memory import GROUP_BYTES, NO_HOST, MemoryPool, text_bytes
+from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
     DeleteOffsetsResult,
     FetchedOffset,
     GroupDescription,
     GroupOverview,
-    GroupSettings,
-    HeartbeatRequest,
     JoinRequest,
     JoinResult,
     LeaveResult,
     LeavingMember,
-    Reply,
+    MemberHeartbeat,
     Result,
     SyncRequest,
     SyncResult,
     TopicPartition,
 )
+from pyrklog.groups.offsets import Deleted
+from pyrklog.groups.options import GroupSettings
+from pyrklog.groups.partitioner import partition_for
+from pyrklog.groups.rebalance_history import Rebalance
+from pyrklog.groups.states import GroupState
 
 SET_ASIDE_MAX = 10_000
 """Groups that are remembered as set aside."""
@@ -47,7 +47,7 @@ CLASSIC = "classic"
 """The type of every group here (ListGroups v5+)."""
 
 
-class Outcome(NamedTuple):
+class GroupEffects(NamedTuple):
     """``group`` is None where no group had to be asked."""
 
     group: GroupMachine | None
@@ -76,11 +76,11 @@ def _host_of(loaded: LoadedGroup) -> str:
     return next((one.client_host for one in leaders), NO_HOST)
 
 
-def _no_group(token: int, result: Result) -> Outcome:
-    return Outcome(None, [Reply(token, result)])
+def _no_group(token: int, result: Result) -> GroupEffects:
+    return GroupEffects(None, [Reply(token, result)])
 
 
-class Registry:
+class GroupManager:
     """All groups of this broker."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Registry:
         """``assigned`` gives the partitions that this broker is to lead by the controller's will,
         those among them included that it has not opened yet."""
         self.settings = settings
-        self.memory = GroupMemory(settings.memory_max_bytes)
+        self.memory_pool = MemoryPool(settings.memory_max_bytes)
         self._assigned = assigned
         self.partition_count = partition_count
         self.groups: dict[str, GroupMachine] = {}
@@ -106,7 +106,7 @@ class Registry:
 
     def partition_for(self, group_id: str) -> int:
         """The partition that holds the group."""
-        return partition_of(group_id, self.partition_count)
+        return partition_for(group_id, self.partition_count)
 
     def epoch_of(self, group_id: str) -> int | None:
         """The leader epoch in which this broker coordinates the group; None if it does not."""
@@ -223,23 +223,23 @@ class Registry:
         return ErrorCode.NONE
 
     def _create(self, group_id: str, now_ms: int, host: str) -> GroupMachine:
-        machine = GroupMachine(group_id, self.settings, now_ms, self.memory, host)
+        machine = GroupMachine(group_id, self.settings, now_ms, self.memory_pool, host)
         self.groups[group_id] = machine
         return machine
 
     def _has_room(self, group_id: str, host: str) -> bool:
         """Whether a client of this host may found the group."""
-        return self.memory.has_room(host, GROUP_BYTES + text_bytes(group_id))
+        return self.memory_pool.has_room(host, GROUP_BYTES + text_bytes(group_id))
 
     def _found(
         self, group_id: str, host: str, now_ms: int, event: Callable[[GroupMachine], Effects]
-    ) -> Outcome:
+    ) -> GroupEffects:
         """A group by its first event; nothing is left of one that was refused."""
         machine = self._create(group_id, now_ms, host)
         effects = event(machine)
         if machine.is_unused:
             self._forget(machine)
-        return Outcome(machine, effects)
+        return GroupEffects(machine, effects)
 
     def _forget_if_dead(self, machine: GroupMachine) -> None:
         if machine.is_dead and self.groups.get(machine.group_id) is machine:
@@ -251,7 +251,7 @@ class Registry:
 
     # --- members ---------------------------------------------------------------------------------
 
-    def join(self, request: JoinRequest, token: int, now_ms: int) -> Outcome:
+    def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupEffects:
         """JoinGroup: a member without an id may found a group."""
         machine = self.groups.get(request.group_id) if request.group_id else None
         if machine is None:
@@ -272,24 +272,24 @@ class Registry:
                 return _no_group(token, JoinResult(error, request.member_id))
             founding = partial(GroupMachine.join, request=request, token=token, now_ms=now_ms)
             return self._found(request.group_id, request.client_host, now_ms, founding)
-        return Outcome(machine, machine.join(request, token, now_ms))
+        return GroupEffects(machine, machine.join(request, token, now_ms))
 
-    def sync(self, request: SyncRequest, token: int, now_ms: int) -> Outcome:
+    def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupEffects:
         """SyncGroup. While the coordinator loads, the generation that the member knows is lost:
         it joins again, without looking for another coordinator."""
         machine = self.groups.get(request.group_id) if request.group_id else None
         if machine is not None:
-            return Outcome(machine, machine.sync(request, token, now_ms))
+            return GroupEffects(machine, machine.sync(request, token, now_ms))
         error = self._refusal(request.group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         return _no_group(token, SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
 
-    def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> Outcome:
+    def heartbeat(self, request: MemberHeartbeat, token: int, now_ms: int) -> GroupEffects:
         """Heartbeat. While the coordinator loads, nobody is judged."""
         machine = self.groups.get(request.group_id) if request.group_id else None
         if machine is not None:
-            return Outcome(machine, machine.heartbeat(request, token, now_ms))
+            return GroupEffects(machine, machine.heartbeat(request, token, now_ms))
         error = self._refusal(request.group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return _no_group(token, ErrorCode.NONE)
@@ -297,11 +297,11 @@ class Registry:
 
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], token: int, now_ms: int
-    ) -> Outcome:
+    ) -> GroupEffects:
         """LeaveGroup."""
         machine = self.groups.get(group_id) if group_id else None
         if machine is not None:
-            return Outcome(machine, machine.leave(members, token, now_ms))
+            return GroupEffects(machine, machine.leave(members, token, now_ms))
         error = self._refusal(group_id)
         if error is not ErrorCode.NONE:
             return _no_group(token, LeaveResult(error))
@@ -310,7 +310,7 @@ class Registry:
 
     # --- offsets ---------------------------------------------------------------------------------
 
-    def commit(self, request: CommitRequest, token: int, now_ms: int) -> Outcome:
+    def commit(self, request: CommitRequest, token: int, now_ms: int) -> GroupEffects:
         """OffsetCommit and TxnOffsetCommit: a consumer without a generation may found a group."""
         machine = self.groups.get(request.group_id)
         if machine is None:
@@ -323,7 +323,7 @@ class Registry:
                 return _no_group(token, CommitResult(dict.fromkeys(request.offsets, error)))
             founding = partial(GroupMachine.commit, request=request, token=token, now_ms=now_ms)
             return self._found(request.group_id, request.client_host, now_ms, founding)
-        return Outcome(machine, machine.commit(request, token, now_ms))
+        return GroupEffects(machine, machine.commit(request, token, now_ms))
 
     def fetch_offsets(
         self,
@@ -358,7 +358,7 @@ class Registry:
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], token: int, now_ms: int
-    ) -> Outcome:
+    ) -> GroupEffects:
         """OffsetDelete. A group that is empty then ends, as in Kafka."""
         machine = self.groups.get(group_id) if group_id else None
         if machine is None:
@@ -366,7 +366,7 @@ class Registry:
             return _no_group(token, DeleteOffsetsResult(error))
         effects = machine.delete_offsets(partitions, token, now_ms)
         self._forget_if_dead(machine)
-        return Outcome(machine, effects)
+        return GroupEffects(machine, effects)
 
     def transaction_completed(
         self, producer_id: int, partitions: Iterable[int], *, commit: bool
@@ -413,7 +413,7 @@ class Registry:
         error = self._refusal(group_id, may_be_empty=True)
         return error or ErrorCode.GROUP_ID_NOT_FOUND, ()
 
-    def delete_group(self, group_id: str, token: int, now_ms: int) -> Outcome:
+    def delete_group(self, group_id: str, token: int, now_ms: int) -> GroupEffects:
         """DeleteGroups, one of them."""
         machine = self.groups.get(group_id)
         if machine is None:
@@ -421,22 +421,22 @@ class Registry:
             return _no_group(token, error or ErrorCode.GROUP_ID_NOT_FOUND)
         effects = machine.delete(token, now_ms)
         self._forget_if_dead(machine)
-        return Outcome(machine, effects)
+        return GroupEffects(machine, effects)
 
     # --- housekeeping ----------------------------------------------------------------------------
 
-    def expire(self, group_id: str, now_ms: int) -> Outcome:
+    def expire(self, group_id: str, now_ms: int) -> GroupEffects:
         """Forgets what of a group has expired, or all of it."""
         return self._tidy(group_id, lambda machine: machine.expire(now_ms))
 
-    def partitions_deleted(self, group_id: str, deleted: Deleted, now_ms: int) -> Outcome:
+    def partitions_deleted(self, group_id: str, deleted: Deleted, now_ms: int) -> GroupEffects:
         """Topics are gone: a group forgets its offsets of them."""
         return self._tidy(group_id, lambda m: m.partitions_deleted(deleted, now_ms))
 
-    def _tidy(self, group_id: str, event: Callable[[GroupMachine], Effects]) -> Outcome:
+    def _tidy(self, group_id: str, event: Callable[[GroupMachine], Effects]) -> GroupEffects:
         machine = self.groups.get(group_id)
         if machine is None:
-            return Outcome(None, [])
+            return GroupEffects(None, [])
         effects = event(machine)
         self._forget_if_dead(machine)
-        return Outcome(machine, effects)
+        return GroupEffects(machine, effects)

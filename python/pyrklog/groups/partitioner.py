@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+OFFSETS_TOPIC = "__consumer_offsets"
 INT_MIN = -(2**31)
 HASHES_KEPT_MAX = 4096
 
@@ -18,7 +19,7 @@ def java_hash(text: str) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
-def partition_of(group_id: str, partition_count: int) -> int:
+def partition_for(group_id: str, partition_count: int) -> int:
     """Kafka takes the absolute value, and 0 for the one number that has none."""
     value = java_hash(group_id)
     return (0 if value == INT_MIN else abs(value)) % partition_count

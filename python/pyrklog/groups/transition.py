@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.group import AppendDone, Group
-from pyrklog.groups.member import Member
-from pyrklog.groups.table import OffsetCommit
-from pyrklog.groups.values import (
-    NO_MEMBER_ID,
+from pyrklog.groups.core_types import OffsetCommit
+from pyrklog.groups.effects import (
     Append,
     AppendCommit,
     CancelTimer,
     Effect,
-    JoinResult,
     Notice,
     Reply,
-    Result,
     SetTimer,
-    SyncResult,
     Timer,
 )
+from pyrklog.groups.group import AppendDone, Group
+from pyrklog.groups.member import Member
+from pyrklog.groups.messages import NO_MEMBER_ID, JoinResult, Result, SyncResult
 from pyrklog.internal_log import (
     NewRecord,
     Producer,
@@ -30,7 +27,7 @@ from pyrklog.internal_log import (
 GROUP_ITSELF = ""
 
 
-class Turn:
+class Transition:
     """Collects what follows from an event."""
 
     __slots__ = ("effects", "group", "now_ms")
@@ -89,7 +86,7 @@ class Turn:
     def park_join(self, member: Member, token: int) -> None:
         """The member's JoinGroup waits. One that waited before is answered, so that none is lost:
         its client has gone, or asked twice."""
-        replaced = self.group.roster.park_join(member, token)
+        replaced = self.group.members.park_join(member, token)
         if replaced is not None:
             self.reply(replaced, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
@@ -101,7 +98,7 @@ class Turn:
 
     def answer_join(self, member: Member, result: JoinResult) -> bool:
         """Answers the member's parked JoinGroup, if there is one."""
-        token = self.group.roster.take_join(member)
+        token = self.group.members.take_join(member)
         if token is not None:
             self.reply(token, result)
         return token is not None
@@ -120,7 +117,7 @@ class Turn:
         group = self.group
         self.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID))
         self.answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
-        group.roster.remove(member)
+        group.members.remove(member)
         group.pending_syncs.discard(member.member_id)
         self.cancel_timer(Timer.SESSION, member.member_id)
 

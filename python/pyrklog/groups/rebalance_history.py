@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pyrklog.groups.memory import REBALANCE_BYTES, Share, text_bytes
+from pyrklog.groups.memory import REBALANCE_BYTES, GroupMemory, text_bytes
 
 REBALANCES_MAX = 50
 REASON_CHARACTERS_MAX = 512
@@ -23,11 +23,11 @@ class Rebalance(NamedTuple):
     members_after: int = -1
 
 
-class History:
+class RebalanceHistory:
     """The last rebalances of a group, the oldest first."""
 
-    def __init__(self, share: Share) -> None:
-        self._share = share
+    def __init__(self, memory: GroupMemory) -> None:
+        self._memory = memory
         self._entries: deque[Rebalance] = deque()
 
     def begin(self, now_ms: int, reason: str, members: int) -> None:
@@ -35,11 +35,11 @@ class History:
         reason = reason[:REASON_CHARACTERS_MAX]
         size_bytes = REBALANCE_BYTES + text_bytes(reason)
         while self._entries and not (
-            len(self._entries) < REBALANCES_MAX and self._share.has_room(size_bytes)
+            len(self._entries) < REBALANCES_MAX and self._memory.has_room(size_bytes)
         ):
             forgotten = self._entries.popleft().reason
-            self._share.change(-REBALANCE_BYTES - text_bytes(forgotten))
-        self._share.change(size_bytes)
+            self._memory.change(-REBALANCE_BYTES - text_bytes(forgotten))
+        self._memory.change(size_bytes)
         self._entries.append(Rebalance(now_ms, reason, members))
 
     def end(self, now_ms: int, generation: int, members: int) -> None:
