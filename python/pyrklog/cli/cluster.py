@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyrklog.cli import reassign
+from pyrklog.cli.admin_common import connect, say
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import (
     INT32_MAX,
@@ -22,7 +23,6 @@ from pyrklog.cli.options import (
     Yes,
     settings,
 )
-from pyrklog.cli.talking import connect, say
 
 if TYPE_CHECKING:
     from pyrklog.cli.cluster_state import ClusterState, Reason

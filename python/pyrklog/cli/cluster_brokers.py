@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_reading import read_state
-from pyrklog.cli.cluster_state import Broker
+from pyrklog.cli.cluster_state import BrokerState
 from pyrklog.cli.cluster_views import ASK_TIMEOUT_S, is_plain
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.options import Settings
@@ -49,7 +49,7 @@ def list_brokers(connection: Connection) -> Listing:
     return Listing("pyrklog.brokers/1", COLUMNS, items, state.cluster_id)
 
 
-def _log_dir_bytes(settings: Settings, broker: Broker) -> list[int] | None:
+def _log_dir_bytes(settings: Settings, broker: BrokerState) -> list[int] | None:
     """Bytes of each log directory that works; None where the broker does not say.
 
     confluent-kafka has no call for it, and this one knows no encryption or authentication.

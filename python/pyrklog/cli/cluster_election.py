@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyrklog.cli.connection import Connection, missing_topic
+from pyrklog.cli.connection import Connection, PartitionKey, missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
 from pyrklog.cli.output import Column, Listing
 
@@ -26,18 +26,16 @@ _FIXES = {
     "NOT_CONTROLLER": "try again",
 }
 
-Place = tuple[str, int]
-
 
 @dataclass(frozen=True)
-class Wanted:
+class ElectionTargets:
     """Partitions by topic; an empty list stands for all of a topic, no topics for everything."""
 
     topics: Mapping[str, Sequence[int]]
 
 
 @dataclass
-class Done:
+class ElectionResult:
     """What an election came to. ``items`` are the partitions whose leader has changed."""
 
     cluster_id: str | None
@@ -46,7 +44,7 @@ class Done:
     code: Exit = Exit.OK
 
 
-def parse_places(texts: Sequence[str]) -> Wanted:
+def parse_places(texts: Sequence[str]) -> ElectionTargets:
     """``TOPIC`` or ``TOPIC:PARTITION`` each. Raises :class:`CliError`."""
     whole: set[str] = set()
     single: dict[str, list[int]] = {}
@@ -59,7 +57,7 @@ def parse_places(texts: Sequence[str]) -> Wanted:
             single.setdefault(topic, []).append(int(index))
         else:
             whole.add(topic)
-    return Wanted(
+    return ElectionTargets(
         {
             **{topic: sorted(set(found)) for topic, found in single.items()},
             **dict.fromkeys(whole, ()),
@@ -67,14 +65,16 @@ def parse_places(texts: Sequence[str]) -> Wanted:
     )
 
 
-def elect(connection: Connection, wanted: Wanted, *, unclean: bool, dry_run: bool) -> Done:
+def elect(
+    connection: Connection, wanted: ElectionTargets, *, unclean: bool, dry_run: bool
+) -> ElectionResult:
     """Has the leaders elected, and waits until the brokers tell the new ones.
 
     :class:`CliError` where the whole request failed; errors of single partitions are in the result.
     """
     metadata = connection.metadata()
     before = _leaders(metadata, wanted)
-    done = Done(metadata.cluster_id)
+    done = ElectionResult(metadata.cluster_id)
     if dry_run:
         done.items = _expected(metadata, before, unclean)
         return done
@@ -98,15 +98,15 @@ def elect(connection: Connection, wanted: Wanted, *, unclean: bool, dry_run: boo
     return done
 
 
-def listing(done: Done) -> Listing:
+def listing(done: ElectionResult) -> Listing:
     """One item for each partition whose leader has changed, or would."""
     return Listing("pyrklog.elections/1", COLUMNS, done.items, done.cluster_id)
 
 
-def _leaders(metadata: Any, wanted: Wanted) -> dict[Place, int]:
+def _leaders(metadata: Any, wanted: ElectionTargets) -> dict[PartitionKey, int]:
     """Leader of each partition that is wanted; :class:`CliError` for what does not exist."""
     names = list(wanted.topics) or list(metadata.topics)
-    found: dict[Place, int] = {}
+    found: dict[PartitionKey, int] = {}
     for name in names:
         if name not in metadata.topics:
             raise missing_topic(name, list(metadata.topics))
@@ -119,7 +119,9 @@ def _leaders(metadata: Any, wanted: Wanted) -> dict[Place, int]:
     return found
 
 
-def _expected(metadata: Any, before: Mapping[Place, int], unclean: bool) -> list[dict[str, Any]]:
+def _expected(
+    metadata: Any, before: Mapping[PartitionKey, int], unclean: bool
+) -> list[dict[str, Any]]:
     """What the controller would do, as far as metadata tells."""
     items = []
     for place, leader in sorted(before.items()):
@@ -135,7 +137,9 @@ def _expected(metadata: Any, before: Mapping[Place, int], unclean: bool) -> list
     return items
 
 
-def _ask(connection: Connection, places: Sequence[Place] | None, unclean: bool) -> dict[Place, Any]:
+def _ask(
+    connection: Connection, places: Sequence[PartitionKey] | None, unclean: bool
+) -> dict[PartitionKey, Any]:
     """The error of each partition, None where its leader was elected."""
     from confluent_kafka import ElectionType, KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient
@@ -165,8 +169,8 @@ def _kafka_error(one: Any) -> Any:
 
 
 def _settled(
-    connection: Connection, before: Mapping[Place, int], changed: Sequence[Place]
-) -> dict[Place, int]:
+    connection: Connection, before: Mapping[PartitionKey, int], changed: Sequence[PartitionKey]
+) -> dict[PartitionKey, int]:
     """Leaders once metadata shows those that were elected."""
     deadline = time.monotonic() + SETTLED_S
     while True:
@@ -182,7 +186,7 @@ def _settled(
         time.sleep(SETTLED_PAUSE_S)
 
 
-def _item(place: Place, old: int | None, new: int | None) -> dict[str, Any]:
+def _item(place: PartitionKey, old: int | None, new: int | None) -> dict[str, Any]:
     return {
         "topic": place[0],
         "partition": place[1],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyrklog.cli.cluster_state import Broker, ClusterState, Partition
+from pyrklog.cli.cluster_state import BrokerState, ClusterState, PartitionState
 from pyrklog.cli.cluster_views import (
     Matters,
     is_plain,
@@ -31,11 +31,11 @@ def _by_librdkafka(connection: Connection, matters: Matters) -> ClusterState:
     described = connection.admin_result(connection.admin.describe_cluster, about)
     racks = {node.id: node.rack or None for node in described.nodes}
     brokers = [
-        Broker(number, one.host, one.port, racks.get(number))
+        BrokerState(number, one.host, one.port, racks.get(number))
         for number, one in sorted(metadata.brokers.items())
     ]
     partitions = [
-        Partition(name, one.id, one.leader, list(one.replicas), list(one.isrs))
+        PartitionState(name, one.id, one.leader, list(one.replicas), list(one.isrs))
         for name, topic in sorted(metadata.topics.items())
         for one in sorted(topic.partitions.values(), key=lambda one: one.id)
     ]

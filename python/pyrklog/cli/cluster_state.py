@@ -35,7 +35,7 @@ FAILED_FIX = "see the broker's log, replace the disk, and restart the broker"
 
 
 @dataclass(frozen=True)
-class Broker:
+class BrokerState:
     """A broker that is alive, as far as the others know; ``answers`` only where it was asked."""
 
     number: int
@@ -62,7 +62,7 @@ class LogDir:
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionState:
     """One partition as the brokers tell it, with its topic's ``min.insync.replicas``."""
 
     topic: str
@@ -88,9 +88,9 @@ class ClusterState:
     """Brokers that are alive, the controller (-1: none), and all partitions."""
 
     cluster_id: str | None
-    brokers: Sequence[Broker]
+    brokers: Sequence[BrokerState]
     controller: int
-    partitions: Sequence[Partition]
+    partitions: Sequence[PartitionState]
     log_dirs: Sequence[LogDir] = ()
     """Those that take no records, where that was asked for."""
     without_store: Sequence[int] = ()
@@ -233,7 +233,7 @@ def cause(state: ClusterState, topics: Collection[str]) -> CliError | None:
 
 def _by_broker(state: ClusterState) -> list[Reason]:
     """Brokers that are missing, and those that are there but behind."""
-    lacking: dict[int, list[Partition]] = {}
+    lacking: dict[int, list[PartitionState]] = {}
     for one in state.partitions:
         for broker in set(one.replicas) - set(one.isr):
             lacking.setdefault(broker, []).append(one)
@@ -289,7 +289,7 @@ def _told(reason: Reason) -> str:
 class Blocker:
     """A partition that would suffer from the end of a broker."""
 
-    partition: Partition
+    partition: PartitionState
     reason: Literal["leaderless", "below_min_isr"]
 
     def item(self) -> dict[str, Any]:
@@ -324,14 +324,14 @@ def blockers(state: ClusterState, broker: int) -> list[Blocker]:
     return found
 
 
-def _count(partitions: Sequence[Partition]) -> str:
+def _count(partitions: Sequence[PartitionState]) -> str:
     return "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
 
 
-def _some(partitions: Sequence[Partition]) -> str:
+def _some(partitions: Sequence[PartitionState]) -> str:
     names = ", ".join(one.name for one in partitions[:SHOWN_MAX])
     return f"({names}, ...)" if len(partitions) > SHOWN_MAX else f"({names})"
 
 
-def _names(partitions: Sequence[Partition]) -> list[str]:
+def _names(partitions: Sequence[PartitionState]) -> list[str]:
     return [one.name for one in partitions]

@@ -12,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pyrklog.cli.asking import BrokerConnection
 from pyrklog.cli.bootstrap import addresses
+from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_state import (
     MIN_INSYNC,
     MIN_INSYNC_DEFAULT,
-    Broker,
+    BrokerState,
     ClusterState,
     LogDir,
-    Partition,
+    PartitionState,
     cause,
 )
 from pyrklog.cli.failures import CliError, Exit
@@ -46,10 +46,10 @@ _TOPIC = 2
 """Type of a resource."""
 
 Address = tuple[str, int]
-Matters = Callable[[Partition], bool]
+Matters = Callable[[PartitionState], bool]
 
 
-class View(NamedTuple):
+class BrokerView(NamedTuple):
     """What one broker knows. ``number`` is its own, None where that is not known."""
 
     number: int | None
@@ -85,7 +85,7 @@ def is_plain(settings: Settings) -> bool:
     return settings.security_protocol == "plaintext"
 
 
-def newest_view(settings: Settings) -> tuple[View, dict[int, str]]:
+def newest_view(settings: Settings) -> tuple[BrokerView, dict[int, str]]:
     """The view to believe, and the brokers it names that did not answer, with the reason.
 
     Raises :class:`CliError` where nobody answers.
@@ -122,14 +122,14 @@ def refuse_unreachable(settings: Settings) -> None:
         raise CliError(Exit.UNREACHABLE, error.what, error.fix)
 
 
-def newest(views: Sequence[View]) -> View:
+def newest(views: Sequence[BrokerView]) -> BrokerView:
     """The view of a broker that most take for alive; among those, the one with the newest leaders.
 
     Who is cut off is alive to itself and to others who are.
     """
     alive = [{one.node_id for one in view.metadata.brokers} for view in views]
 
-    def rank(view: View) -> tuple[int, int, bool]:
+    def rank(view: BrokerView) -> tuple[int, int, bool]:
         metadata = view.metadata
         believers = sum(view.number in one for one in alive)
         epochs = sum(one.leader_epoch for topic in metadata.topics for one in topic.partitions)
@@ -142,16 +142,16 @@ def _ask_all(
     brokers: Sequence[tuple[int | None, Address]],
     timeout_s: float,
     request: MetadataRequest | None = None,
-) -> tuple[list[View], dict[int | None, str]]:
+) -> tuple[list[BrokerView], dict[int | None, str]]:
     """The views of those that answer, asked side by side, and why the others did not."""
     reasons: dict[int | None, str] = {}
 
-    def ask(broker: tuple[int | None, Address]) -> View | None:
+    def ask(broker: tuple[int | None, Address]) -> BrokerView | None:
         number, address = broker
         try:
             with BrokerConnection(address, timeout_s) as asked:
                 told = asked.ask(METADATA, _METADATA_VERSION, request or MetadataRequest())
-                return View(number, address, told)
+                return BrokerView(number, address, told)
         except (OSError, UnicodeError) as error:
             reasons[number] = getattr(error, "strerror", None) or str(error)
             return None
@@ -167,7 +167,7 @@ def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
     (version 4, KIP-827); a broker that knows neither, or does not say in time, is taken for well.
     """
 
-    def ask(broker: Broker) -> list[LogDir]:
+    def ask(broker: BrokerState) -> list[LogDir]:
         # No partitions are asked for: that would be much to look at.
         request = DescribeLogDirsRequest([])
         for version in _LOG_DIRS_VERSIONS:
@@ -196,7 +196,7 @@ def without_store(state: ClusterState, timeout_s: float) -> list[int]:
     asked for afterwards: whoever has been told of a new controller in between knows another one.
     """
 
-    def has_lost_it(broker: Broker) -> bool:
+    def has_lost_it(broker: BrokerState) -> bool:
         try:
             with BrokerConnection((broker.host, broker.port), timeout_s) as asked:
                 found = asked.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
@@ -217,7 +217,7 @@ def without_store(state: ClusterState, timeout_s: float) -> list[int]:
 
 def _state(metadata: MetadataResponse, silent: Mapping[int, str]) -> ClusterState:
     brokers = [
-        Broker(
+        BrokerState(
             one.node_id,
             one.host,
             one.port,
@@ -228,7 +228,9 @@ def _state(metadata: MetadataResponse, silent: Mapping[int, str]) -> ClusterStat
         for one in sorted(metadata.brokers, key=lambda one: one.node_id)
     ]
     partitions = [
-        Partition(topic.name, one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes)
+        PartitionState(
+            topic.name, one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes
+        )
         for topic in sorted(metadata.topics, key=lambda topic: topic.name)
         for one in sorted(topic.partitions, key=lambda one: one.partition_index)
     ]

@@ -12,6 +12,9 @@ from pyrklog.cli.interrupts import waited_for
 from pyrklog.cli.options import Settings
 from pyrklog.cli.peer_protocol import WITHOUT_TLS, fix_for, foreign, is_without_tls
 
+PartitionKey = tuple[str, int]
+"""Topic and partition."""
+
 PROBE_TIMEOUT_S = 3.0
 SAID_MAX = 20
 _NO_KAFKA = "Invalid response size"

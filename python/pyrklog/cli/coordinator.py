@@ -8,8 +8,8 @@ import time
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from pyrklog.cli.asking import BrokerConnection
 from pyrklog.cli.bootstrap import addresses
+from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
@@ -41,7 +41,7 @@ Resp = TypeVar("Resp", bound=Message)
 def no_coordinator(connection: Connection, group: str) -> CliError | None:
     """Why the group has no coordinator now; None where it has one, or nobody can be asked."""
     try:
-        with Coordinator(connection, group) as coordinator:
+        with CoordinatorConnection(connection, group) as coordinator:
             code = coordinator.look()
     except (CliError, OSError):
         return None
@@ -55,7 +55,7 @@ def no_coordinator(connection: Connection, group: str) -> CliError | None:
     )
 
 
-class Coordinator:
+class CoordinatorConnection:
     """The coordinator of one group; a context manager."""
 
     def __init__(self, connection: Connection, group: str) -> None:

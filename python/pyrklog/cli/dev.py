@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyrklog.cli.admin_common import say
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import Output, OutputFormat, Quiet, parse_pairs, settings
-from pyrklog.cli.talking import say
 
 if TYPE_CHECKING:
     from pyrklog.dev.running import Runner

@@ -20,7 +20,7 @@ Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Member:
+class GroupMember:
     """A member of a group and its partitions."""
 
     member_id: str
@@ -36,14 +36,14 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
+class ConsumerGroup:
     """A group as its coordinator describes it. A group that does not exist is dead."""
 
     name: str
     state: str
     assignor: str
     coordinator: int | None
-    members: Sequence[Member] = ()
+    members: Sequence[GroupMember] = ()
 
     @property
     def exists(self) -> bool:
@@ -57,7 +57,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PartitionLag:
     """One partition of a group: committed offset, the log's end, and how old what waits is."""
 
     topic: str
@@ -77,11 +77,11 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Standing:
+class GroupLag:
     """A group with all its partitions."""
 
-    group: Group
-    partitions: Sequence[Progress] = field(default_factory=tuple)
+    group: ConsumerGroup
+    partitions: Sequence[PartitionLag] = field(default_factory=tuple)
 
     @property
     def lag(self) -> int | None:
@@ -159,7 +159,7 @@ def patiently(connection: Connection, ask: Callable[[], Any]) -> Any:
         time.sleep(LOADING_PAUSE_S)
 
 
-def describe_group(connection: Connection, name: str) -> Group:
+def describe_group(connection: Connection, name: str) -> ConsumerGroup:
     """One group; :class:`CliError` where its coordinator does not answer."""
     from confluent_kafka import KafkaError, KafkaException
 
@@ -173,11 +173,11 @@ def describe_group(connection: Connection, name: str) -> Group:
         found = patiently(connection, ask)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return Group(name, "Dead", "", None)
+            return ConsumerGroup(name, "Dead", "", None)
         missing = no_coordinator(connection, name)
         raise missing or connection.explain(error.args[0], f"group {name}") from None
     members = [
-        Member(
+        GroupMember(
             one.member_id,
             one.group_instance_id,
             one.client_id,
@@ -186,7 +186,7 @@ def describe_group(connection: Connection, name: str) -> Group:
         )
         for one in found.members
     ]
-    return Group(
+    return ConsumerGroup(
         name,
         _words(found.state.name),
         found.partition_assignor or "",
@@ -195,7 +195,7 @@ def describe_group(connection: Connection, name: str) -> Group:
     )
 
 
-def existing_group(connection: Connection, name: str) -> Group:
+def existing_group(connection: Connection, name: str) -> ConsumerGroup:
     """One group; :class:`CliError` where it does not exist."""
     group = describe_group(connection, name)
     if not group.exists:
@@ -225,7 +225,7 @@ def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int,
     }
 
 
-def standing(connection: Connection, group: Group, *, ages: bool) -> Standing:
+def standing(connection: Connection, group: ConsumerGroup, *, ages: bool) -> GroupLag:
     """The partitions that a group owns or has committed for."""
     offsets = committed_offsets(connection, group.name)
     owners = {key: member for member in group.members for key in member.partitions}
@@ -238,7 +238,7 @@ def standing(connection: Connection, group: Group, *, ages: bool) -> Standing:
     }
     known_ages = record_ages(connection, waiting) if ages else {}
     partitions = [
-        Progress(
+        PartitionLag(
             *key,
             committed=offsets[key][0] if key in offsets else None,
             end=ends.get(key),
@@ -248,7 +248,7 @@ def standing(connection: Connection, group: Group, *, ages: bool) -> Standing:
         )
         for key in keys
     ]
-    return Standing(group, partitions)
+    return GroupLag(group, partitions)
 
 
 def _age(

@@ -9,8 +9,8 @@ from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.group_seek import Move
 from pyrklog.cli.group_state import (
-    Progress,
-    Standing,
+    GroupLag,
+    PartitionLag,
     describe_group,
     standing,
     total,
@@ -96,7 +96,7 @@ def list_groups(
     return Listing("pyrklog.groups/1", LAG_COLUMNS, items, cluster_id)
 
 
-def _exceeds(one: Standing, limits: Limits) -> bool:
+def _exceeds(one: GroupLag, limits: Limits) -> bool:
     if limits == Limits():
         return True
     more = limits.records is not None and (one.lag or 0) > limits.records
@@ -105,8 +105,8 @@ def _exceeds(one: Standing, limits: Limits) -> bool:
 
 
 def print_described(
-    found: Sequence[Standing],
-    before: Sequence[Standing],
+    found: Sequence[GroupLag],
+    before: Sequence[GroupLag],
     output: OutputFormat,
     cluster_id: str | None,
 ) -> None:
@@ -128,7 +128,7 @@ def print_described(
     print_listing(Listing("pyrklog.group-details/1", FLAT_COLUMNS, items, cluster_id), output)
 
 
-def _item(one: Standing, earlier: Mapping[tuple[str, str, int], int | None]) -> dict[str, Any]:
+def _item(one: GroupLag, earlier: Mapping[tuple[str, str, int], int | None]) -> dict[str, Any]:
     group = one.group
     return {
         "group": group.name,
@@ -154,7 +154,7 @@ def _item(one: Standing, earlier: Mapping[tuple[str, str, int], int | None]) -> 
     }
 
 
-def _row(part: Progress, lag_before: int | None) -> dict[str, Any]:
+def _row(part: PartitionLag, lag_before: int | None) -> dict[str, Any]:
     return {
         "topic": part.topic,
         "partition": part.partition,
@@ -177,14 +177,14 @@ def trend(before: int | None, now: int | None) -> str | None:
     return "down" if now < before else "flat"
 
 
-def _page(one: Standing, item: Mapping[str, Any], wide: bool) -> str:
+def _page(one: GroupLag, item: Mapping[str, Any], wide: bool) -> str:
     rows = [dict(row) for row in item["partitions"]]
     shown = [column for column in PARTITION_COLUMNS if wide or not column.wide]
     rows += _totals(rows)
     return f"{_head(one, item)}\n{plain_table(shown, map(_grouped, rows)) if rows else ''}"
 
 
-def _head(one: Standing, item: Mapping[str, Any]) -> str:
+def _head(one: GroupLag, item: Mapping[str, Any]) -> str:
     group = one.group
     count = "1 member" if len(group.members) == 1 else f"{len(group.members)} members"
     parts = [group.name, group.state, count]

@@ -47,7 +47,7 @@ def dump(
 
     Where something is damaged, says at which byte and ends with exit code 8.
     """
-    from pyrklog.cli.dumping import Printer, files, rows
+    from pyrklog.cli.log_dump import Printer, files, rows
 
     printer = Printer(output, lines=records)
     for path in files(paths):
@@ -94,10 +94,10 @@ def verify(
     """
     import time
 
+    from pyrklog.cli.admin_common import connect
     from pyrklog.cli.log_verify import UNKNOWN, parse_since
     from pyrklog.cli.log_verify import verify as compare
     from pyrklog.cli.output import print_listing
-    from pyrklog.cli.talking import connect
 
     begin = None if since is None else parse_since(since, time.time_ns() // 1_000_000)
     connection = connect(settings(context, bootstrap, properties, timeout))

@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_election import parse_places
 from pyrklog.cli.cluster_reading import read_state
-from pyrklog.cli.cluster_state import NO_BROKER, ClusterState, Partition
+from pyrklog.cli.cluster_state import NO_BROKER, ClusterState, PartitionState
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.offsets import RangeError, parse_time_ms
 from pyrklog.cli.output import Column, Listing
-from pyrklog.cli.replica_compare import Batch, Difference, Digest, first_difference
+from pyrklog.cli.replica_compare import BatchDigest, Difference, Digest, first_difference
 from pyrklog.cli.topic_details import query_offsets
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.verification import (
@@ -96,7 +96,7 @@ class Replicas:
         self._pool = ThreadPoolExecutor(max(1, len(self._addresses)))
 
     def ask(
-        self, partition: Partition, start: int, end: int, max_bytes: int = PIECE_BYTES
+        self, partition: PartitionState, start: int, end: int, max_bytes: int = PIECE_BYTES
     ) -> dict[int, ReplicaDigestResponse]:
         """All replicas' digests of a range, side by side. Raises :class:`NotAnswered`."""
         request = ReplicaDigestRequest(partition.topic, partition.index, start, end, max_bytes)
@@ -168,7 +168,7 @@ def exit_of(statuses: Sequence[str]) -> Exit:
     return Exit.PARTIAL if EQUAL in statuses else Exit.UNREACHABLE
 
 
-def _chosen(state: ClusterState, texts: Sequence[str]) -> list[Partition]:
+def _chosen(state: ClusterState, texts: Sequence[str]) -> list[PartitionState]:
     wanted = parse_places(texts).topics
     topics: dict[str, set[int]] = {}
     for one in state.partitions:
@@ -187,7 +187,7 @@ def _chosen(state: ClusterState, texts: Sequence[str]) -> list[Partition]:
 
 
 def _starts(
-    connection: Connection, chosen: Sequence[Partition], since: Since | None
+    connection: Connection, chosen: Sequence[PartitionState], since: Since | None
 ) -> Mapping[tuple[str, int], int]:
     """Offsets to begin at; behind everything where nothing is as young as ``since``."""
     places = [(one.topic, one.index) for one in chosen]
@@ -204,7 +204,7 @@ def _starts(
     return {**found, **ends}
 
 
-def _item(replicas: Replicas, partition: Partition, since: int) -> dict[str, Any]:
+def _item(replicas: Replicas, partition: PartitionState, since: int) -> dict[str, Any]:
     """The row of one partition."""
     item: dict[str, Any] = {
         "topic": partition.topic,
@@ -240,7 +240,7 @@ def _item(replicas: Replicas, partition: Partition, since: int) -> dict[str, Any
 
 
 def _compare(
-    replicas: Replicas, partition: Partition, since: int, item: dict[str, Any]
+    replicas: Replicas, partition: PartitionState, since: int, item: dict[str, Any]
 ) -> Difference | None:
     bounds = replicas.ask(partition, 0, 0)
     start = max(since, *(one.log_start_offset for one in bounds.values()))
@@ -256,7 +256,8 @@ def _compare(
 
 def _digest(answer: ReplicaDigestResponse) -> Digest:
     batches = [
-        Batch(one.base_offset, one.last_offset, one.leader_epoch, one.crc) for one in answer.first
+        BatchDigest(one.base_offset, one.last_offset, one.leader_epoch, one.crc)
+        for one in answer.first
     ]
     first = batches[0] if batches else None
     return Digest(answer.next_offset, answer.digest, answer.damaged_offset, first)

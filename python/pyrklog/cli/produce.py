@@ -83,17 +83,17 @@ def produce(
         raise CliError(Exit.USAGE, "values and --from exclude each other")
     if tombstone and (key is None or values or source is not None):
         raise CliError(Exit.USAGE, "--tombstone takes a key and no value", "give -k KEY")
-    from pyrklog.cli.records import NewRecord
-    from pyrklog.cli.sending import (
+    from pyrklog.cli.producer import (
         LineReader,
-        Sender,
+        RecordProducer,
         argument_bytes,
         parse_headers,
         read_lines,
         send_all,
     )
+    from pyrklog.cli.records import InputRecord
 
-    template = NewRecord(
+    template = InputRecord(
         key=None if key is None else argument_bytes(key),
         value=None,
         headers=parse_headers(headers or []),
@@ -114,7 +114,7 @@ def produce(
         records = reader.records(map(argument_bytes, values))
     else:
         records = reader.records(read_lines(source))
-    sender = Sender(options, topic, codec=codec, acks=acks, idempotent=idempotent)
+    sender = RecordProducer(options, topic, codec=codec, acks=acks, idempotent=idempotent)
     send_all(sender, records)
     if not quiet:
         sender.sum_up()

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from pyrklog.cli.asking import BrokerConnection
 from pyrklog.cli.bootstrap import addresses
-from pyrklog.cli.connection import Connection
+from pyrklog.cli.broker_connection import BrokerConnection
+from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.reassign_plan import Place, Placement
+from pyrklog.cli.reassign_plan import Placement
 from pyrklog.protocol.cluster import (
     DESCRIBE_CLUSTER,
     DescribeClusterRequest,
@@ -47,7 +47,7 @@ ReplicaSizes = Mapping[tuple[str, int, int], int]
 """Bytes by topic, partition and broker."""
 
 
-class Cluster:
+class ReassignmentAdmin:
     """Questions to a cluster and orders to its controller."""
 
     def __init__(self, connection: Connection) -> None:
@@ -74,7 +74,7 @@ class Cluster:
                 return found
         raise CliError(Exit.UNREACHABLE, "; ".join(errors), "check -b, and that the brokers run")
 
-    def placement(self) -> tuple[dict[Place, tuple[int, ...]], str | None]:
+    def placement(self) -> tuple[dict[PartitionKey, tuple[int, ...]], str | None]:
         """Replicas of all partitions in their order, and the cluster's id."""
         metadata = self._connection.metadata()
         found = {
@@ -111,8 +111,8 @@ class Cluster:
         return found
 
     def alter(
-        self, wanted: Mapping[Place, Iterable[int] | None]
-    ) -> dict[Place, tuple[ErrorCode, str | None]]:
+        self, wanted: Mapping[PartitionKey, Iterable[int] | None]
+    ) -> dict[PartitionKey, tuple[ErrorCode, str | None]]:
         """Begins (or, None, cancels) reassignments; what became of each partition."""
         topics: dict[str, list[ReassignablePartition]] = {}
         for (topic, index), replicas in wanted.items():
@@ -130,7 +130,7 @@ class Cluster:
             for one in topic.partitions
         }
 
-    def moving(self) -> dict[Place, OngoingPartitionReassignment]:
+    def moving(self) -> dict[PartitionKey, OngoingPartitionReassignment]:
         """All partitions that move."""
         request = ListPartitionReassignmentsRequest(int(self._timeout_s * 1000))
         response = self._of_controller(

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.failures import CliError, Exit
 
-Place = tuple[str, int]
-Placement = Mapping[Place, tuple[int, ...]]
-Sizes = Mapping[Place, int]
+Placement = Mapping[PartitionKey, tuple[int, ...]]
+Sizes = Mapping[PartitionKey, int]
 """Bytes of one replica."""
 
 SKEW_GOOD = 1.05
@@ -81,9 +81,9 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def parse_plan(text: str, source: str) -> dict[Place, tuple[int, ...]]:
+def parse_plan(text: str, source: str) -> dict[PartitionKey, tuple[int, ...]]:
     """Kafka's reassignment JSON. Raises :class:`CliError`."""
-    found: dict[Place, tuple[int, ...]] = {}
+    found: dict[PartitionKey, tuple[int, ...]] = {}
     for item in _items(text, source, "partitions"):
         try:
             place = _text(item["topic"]), _number(item["partition"])
@@ -159,7 +159,7 @@ def propose(
     replication_factor: int | None = None,
     racks: Mapping[int, str | None] | None = None,
     balance: bool = True,
-) -> dict[Place, tuple[int, ...]]:
+) -> dict[PartitionKey, tuple[int, ...]]:
     """Replicas on ``brokers`` only, as many as asked for, as few bytes copied as possible.
 
     With ``racks`` no two replicas lie in one rack as long as another has none. With ``balance``
@@ -201,7 +201,7 @@ class _Plan:
             for broker in replicas:
                 self._load[broker] += self._weights[place]
 
-    def settle(self, place: Place, count: int) -> None:
+    def settle(self, place: PartitionKey, count: int) -> None:
         """Takes away what is too much, and adds what lacks."""
         replicas, weight = self._placed[place], self._weights[place]
         while len(replicas) > count:
@@ -241,10 +241,10 @@ class _Plan:
                     return True
         return False
 
-    def _best(self, heavy: int, light: int) -> Place | None:
+    def _best(self, heavy: int, light: int) -> PartitionKey | None:
         """The partition whose move brings the two nearest to each other, if one does."""
         difference = self._load[heavy] - self._load[light]
-        best: Place | None = None
+        best: PartitionKey | None = None
         for place, replicas in self._placed.items():
             if heavy not in replicas or light in replicas or self._weights[place] >= difference:
                 continue
@@ -255,10 +255,10 @@ class _Plan:
                 best = place
         return best
 
-    def _gap(self, place: Place, difference: int) -> int:
+    def _gap(self, place: PartitionKey, difference: int) -> int:
         return abs(difference - 2 * self._weights[place])
 
-    def with_leaders(self, spread: bool) -> dict[Place, tuple[int, ...]]:
+    def with_leaders(self, spread: bool) -> dict[PartitionKey, tuple[int, ...]]:
         """The placements; with ``spread`` each broker is preferred about equally often."""
         led = dict.fromkeys(self._brokers, 0)
         for replicas in self._placed.values():

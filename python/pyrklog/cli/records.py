@@ -27,7 +27,7 @@ class Record(NamedTuple):
     value: bytes | None
 
 
-class NewRecord(NamedTuple):
+class InputRecord(NamedTuple):
     """What is to be produced; None for the place and time means "whatever fits"."""
 
     key: bytes | None
@@ -86,7 +86,7 @@ def json_value(data: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def from_json(line: bytes) -> NewRecord:
+def from_json(line: bytes) -> InputRecord:
     """The record in a line of :func:`to_json`; only ``value`` must be there."""
     try:
         fields = json.loads(line)
@@ -98,7 +98,7 @@ def from_json(line: bytes) -> NewRecord:
     headers = [] if headers is None else headers
     if not isinstance(headers, list) or not all(_is_header(one) for one in headers):
         raise BadLineError('has "headers" that are no list of {"key", "value"}')
-    return NewRecord(
+    return InputRecord(
         key=_bytes(fields.get("key"), "key"),
         value=_bytes(fields["value"], "value"),
         headers=tuple((one["key"], _bytes(one.get("value"), "header")) for one in headers),

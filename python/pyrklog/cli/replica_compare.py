@@ -16,7 +16,7 @@ ONE_BATCH_BYTES = 1
 """The batch that reaches this size is the last one: the first."""
 
 
-class Batch(NamedTuple):
+class BatchDigest(NamedTuple):
     """What tells one batch from another; ``crc`` is that of its bytes."""
 
     base_offset: int
@@ -36,7 +36,7 @@ class Digest(NamedTuple):
     next_offset: int
     digest: int
     damaged_offset: int = NO_OFFSET
-    first: Batch | None = None
+    first: BatchDigest | None = None
 
 
 class Difference(NamedTuple):
@@ -45,7 +45,7 @@ class Difference(NamedTuple):
     where there are as many of either; ``damaged`` those of them whose batch is no valid one."""
 
     offset: int
-    batches: Mapping[int, Batch | None]
+    batches: Mapping[int, BatchDigest | None]
     brokers: list[int]
     damaged: list[int]
 
@@ -86,7 +86,7 @@ def _narrowed(ask: Ask, start: int, stop: int, end: int, leader: int) -> Differe
 def _described(found: Mapping[int, Digest], offset: int, leader: int) -> Difference:
     damaged = [number for number, one in found.items() if one.damaged_offset != NO_OFFSET]
     whole = {number: one.first for number, one in found.items() if number not in damaged}
-    counts: dict[Batch | None, int] = {}
+    counts: dict[BatchDigest | None, int] = {}
     for batch in whole.values():
         counts[batch] = counts.get(batch, 0) + 1
     most = max(counts.values(), default=0)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import typer
 
-from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.admin_common import connect
+from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.output import Listing, print_listing
 from pyrklog.cli.state_changes import COLUMNS, SCHEMA, Filter, parse, read_paths, timeline
-from pyrklog.cli.talking import connect
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.verification import STATE_CHANGES, StateChangesRequest
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyrklog.cli.admin_common import confirm, connect, report_each, say
 from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
 from pyrklog.cli.options import (
     Bootstrap,
@@ -18,7 +19,6 @@ from pyrklog.cli.options import (
     parse_pairs,
     settings,
 )
-from pyrklog.cli.talking import confirm, connect, report_each, say
 
 if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection

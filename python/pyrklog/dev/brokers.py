@@ -108,7 +108,7 @@ def is_ready(output: str) -> bool:
 
 def knows(cluster: Cluster, node: Node, others: Collection[int]) -> bool:
     """Whether it tells its clients of all these brokers and of a controller."""
-    from pyrklog.cli.asking import BrokerConnection
+    from pyrklog.cli.broker_connection import BrokerConnection
     from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 
     address = (HOST, client_port(cluster.base_port, node.number))

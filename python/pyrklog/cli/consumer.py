@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from pyrklog.cli.connection import Connection
+from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
@@ -17,10 +17,8 @@ from pyrklog.cli.topic_details import query_offsets
 BOUNDS_AGE_MAX_S = 1.0
 FETCH_WAIT_MS = 100
 
-Key = tuple[str, int]
 
-
-class Reader(ABC):
+class RecordConsumer(ABC):
     """Reads partitions with a ``confluent_kafka.Consumer``; which ones, its subclasses say."""
 
     def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
@@ -28,8 +26,8 @@ class Reader(ABC):
         self._settings = settings
         self._topics = list(dict.fromkeys(topics))
         self._committed = read_committed
-        self._at_end: set[Key] = set()
-        self._known_bounds: dict[Key, tuple[float, Bounds]] = {}
+        self._at_end: set[PartitionKey] = set()
+        self._known_bounds: dict[PartitionKey, tuple[float, Bounds]] = {}
         self._connection: Connection
         self._consumer: Any = None
         self._is_waiting = False
@@ -165,7 +163,7 @@ class Reader(ABC):
 
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
 
-    def _on_error(self, error: Any, key: Key) -> None:
+    def _on_error(self, error: Any, key: PartitionKey) -> None:
         """Goes on where librdkafka tries again by itself; else raises :class:`CliError`."""
         from confluent_kafka import KafkaError
 

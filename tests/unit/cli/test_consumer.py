@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pyrklog.cli.connection import Connection
+from pyrklog.cli.consumer import RecordConsumer
 from pyrklog.cli.options import Settings
-from pyrklog.cli.reader import Reader
 
 NOTE = "note: no broker can be reached; trying again\n"
 
@@ -50,7 +50,7 @@ class FakeConsumer:
         return found
 
 
-class PlainReader(Reader):
+class PlainReader(RecordConsumer):
     def start(self) -> None:
         self.brokers = FakeConnection()
         self._connection = self.brokers

@@ -5,10 +5,11 @@ from typing import Any
 
 import typer
 
+from pyrklog.cli.connection import PartitionKey
+from pyrklog.cli.consumer import RecordConsumer
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.offsets import Bounded, Range, resolve
+from pyrklog.cli.offsets import OffsetRange, ResolvedRange, resolve
 from pyrklog.cli.options import Settings
-from pyrklog.cli.reader import Key, Reader
 from pyrklog.cli.topic_details import query_offsets
 
 SHOWN_MAX = 3
@@ -16,7 +17,7 @@ GROUP_ID = "pyrklog-cli"
 """librdkafka asks for a group id; with offsets neither fetched nor committed it is never used."""
 
 
-class Reading(Reader):
+class AssignedConsumer(RecordConsumer):
     """Some partitions of some topics."""
 
     def __init__(
@@ -24,7 +25,7 @@ class Reading(Reader):
         settings: Settings,
         topics: Sequence[str],
         partitions: Sequence[int] | None,
-        wanted: Range,
+        wanted: OffsetRange,
         *,
         read_committed: bool,
     ) -> None:
@@ -32,8 +33,8 @@ class Reading(Reader):
         super().__init__(settings, topics, read_committed=read_committed)
         self._partitions = partitions or ()
         self._wanted = wanted
-        self._bounded: dict[Key, Bounded] = {}
-        self._open: set[Key] = set()
+        self._bounded: dict[PartitionKey, ResolvedRange] = {}
+        self._open: set[PartitionKey] = set()
 
     def start(self) -> None:
         """Connects, turns the range into offsets and begins to read.
@@ -86,18 +87,20 @@ class Reading(Reader):
     def written(self, messages: Sequence[Any]) -> None:
         """No group, no offsets to keep."""
 
-    def _resolve(self, keys: list[Key], wanted: Range) -> dict[Key, Bounded]:
+    def _resolve(
+        self, keys: list[PartitionKey], wanted: OffsetRange
+    ) -> dict[PartitionKey, ResolvedRange]:
         from confluent_kafka.admin import OffsetSpec
 
         query = self._connection
         lows = query_offsets(query, keys, OffsetSpec.earliest())
         highs = query_offsets(query, keys, OffsetSpec.latest(), committed=self._committed)
-        at: dict[int, dict[Key, int]] = {
+        at: dict[int, dict[PartitionKey, int]] = {
             place.value: query_offsets(query, keys, OffsetSpec.for_timestamp(place.value))
             for place in wanted
             if place is not None and place.kind == "time"
         }
-        found: dict[Key, Bounded] = {}
+        found: dict[PartitionKey, ResolvedRange] = {}
         for key in keys:
             offsets = {timestamp_ms: answer[key] for timestamp_ms, answer in at.items()}
             found[key], remark = resolve(wanted, lows[key], highs[key], offsets.__getitem__)
@@ -105,7 +108,7 @@ class Reading(Reader):
                 typer.echo(f"note: {key[0]} [{key[1]}]: {remark}", err=True)
         return found
 
-    def _past_stop(self, key: Key, position: int) -> bool:
+    def _past_stop(self, key: PartitionKey, position: int) -> bool:
         """Whether a partition has come to its stop; it is then read no further."""
         stop = self._bounded[key].stop
         if stop is None or position < stop:
@@ -116,7 +119,7 @@ class Reading(Reader):
         self._consumer.pause([TopicPartition(*key)])
         return True
 
-    def _on_message_error(self, message: Any, key: Key) -> None:
+    def _on_message_error(self, message: Any, key: PartitionKey) -> None:
         from confluent_kafka import KafkaError
 
         error = message.error()

@@ -12,18 +12,19 @@ from typing import Any
 
 import typer
 
+from pyrklog.cli.connection import PartitionKey
+from pyrklog.cli.consumer import RecordConsumer
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.interrupts import held
-from pyrklog.cli.offsets import BEGINNING, END, Place
+from pyrklog.cli.offsets import BEGINNING, END, OffsetPosition
 from pyrklog.cli.options import Settings
-from pyrklog.cli.reader import Key, Reader
 
 COMMIT_INTERVAL_S = 1.0
 SLOW_END_S = 1.5
 """An end that takes longer is explained."""
 
 
-class MemberReading(Reader):
+class GroupConsumer(RecordConsumer):
     """The partitions that a group gives to one of its members."""
 
     def __init__(
@@ -31,7 +32,7 @@ class MemberReading(Reader):
         settings: Settings,
         topics: Sequence[str],
         group: str,
-        start: Place,
+        start: OffsetPosition,
         *,
         read_committed: bool,
     ) -> None:
@@ -47,9 +48,9 @@ class MemberReading(Reader):
             )
         self._group = group
         self._reset = "earliest" if start is BEGINNING else "latest"
-        self._assigned: set[Key] = set()
+        self._assigned: set[PartitionKey] = set()
         self._was_assigned = False
-        self._next: dict[Key, int] = {}
+        self._next: dict[PartitionKey, int] = {}
         """Offset after the last printed record of each partition, while that is not committed."""
         self._committed_at = time.monotonic()
 
@@ -137,7 +138,7 @@ class MemberReading(Reader):
             self._committed_at = now
             self._commit(self._next, wait=False)
 
-    def _commit(self, offsets: dict[Key, int], *, wait: bool = True) -> None:
+    def _commit(self, offsets: dict[PartitionKey, int], *, wait: bool = True) -> None:
         """Failed ones are told; whoever follows prints their records again."""
         from confluent_kafka import KafkaException, TopicPartition
 
@@ -188,7 +189,7 @@ class MemberReading(Reader):
         self._forget({(place.topic, place.partition) for place in places})
         self._tell("has lost", places)
 
-    def _forget(self, keys: set[Key]) -> None:
+    def _forget(self, keys: set[PartitionKey]) -> None:
         self._assigned -= keys
         self._at_end -= keys
         for key in keys:

@@ -12,7 +12,7 @@ from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, refuse_non_text
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
-from pyrklog.cli.records import BadLineError, Headers, NewRecord, from_json
+from pyrklog.cli.records import BadLineError, Headers, InputRecord, from_json
 
 ANY_PARTITION = -1
 DRAIN_S = 0.5
@@ -55,7 +55,7 @@ class LineReader:
 
     def __init__(
         self,
-        template: NewRecord,
+        template: InputRecord,
         *,
         key_delimiter: bytes = b"",
         empty_is_null: bool = False,
@@ -66,7 +66,7 @@ class LineReader:
         self._empty_is_null = empty_is_null
         self._json_lines = json_lines
 
-    def records(self, lines: Iterable[bytes]) -> Iterator[NewRecord]:
+    def records(self, lines: Iterable[bytes]) -> Iterator[InputRecord]:
         """One record a line. Raises :class:`CliError` at a line that is none."""
         for number, line in enumerate(lines, start=1):
             if not self._json_lines:
@@ -77,7 +77,7 @@ class LineReader:
                 except BadLineError as error:
                     raise CliError(Exit.USAGE, f"line {number} {error}") from None
 
-    def _plain(self, line: bytes) -> NewRecord:
+    def _plain(self, line: bytes) -> InputRecord:
         key, value = self._template.key, line
         if self._delimiter and self._delimiter in line:
             key, _, value = line.partition(self._delimiter)
@@ -85,7 +85,7 @@ class LineReader:
             return self._template._replace(key=key or None, value=value or None)
         return self._template._replace(key=key, value=value)
 
-    def _from_json(self, line: bytes) -> NewRecord:
+    def _from_json(self, line: bytes) -> InputRecord:
         record, template = from_json(line), self._template
         return record._replace(
             key=record.key if template.key is None else template.key,
@@ -94,7 +94,7 @@ class LineReader:
         )
 
 
-class Sender:
+class RecordProducer:
     """A producer, and what became of its records.
 
     With ``verbose`` each acknowledged record is a line ``topic partition@offset`` on standard
@@ -157,7 +157,7 @@ class Sender:
             with held:
                 time.sleep(LOOK_AGAIN_S)
 
-    def send(self, record: NewRecord) -> None:
+    def send(self, record: InputRecord) -> None:
         """Queues a record; waits while the queue is full."""
         while True:
             try:
@@ -219,7 +219,7 @@ class Sender:
             sys.stdout.write(place)
 
 
-def send_all(sender: Sender, records: Iterator[NewRecord]) -> None:
+def send_all(sender: RecordProducer, records: Iterator[InputRecord]) -> None:
     """Sends all records and waits for their acknowledgements. Raises :class:`CliError`."""
     from confluent_kafka import KafkaException
 

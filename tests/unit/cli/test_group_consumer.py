@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from pyrklog.cli.member_reading import MemberReading
+from pyrklog.cli.group_consumer import GroupConsumer
 from pyrklog.cli.offsets import BEGINNING
 from pyrklog.cli.options import Settings
 
@@ -21,8 +21,8 @@ class _Consumer:
         self.committed.append({})
 
 
-def _reading() -> tuple[MemberReading, _Consumer]:
-    reading = MemberReading(Settings(quiet=True), ["t"], "g", BEGINNING, read_committed=False)
+def _reading() -> tuple[GroupConsumer, _Consumer]:
+    reading = GroupConsumer(Settings(quiet=True), ["t"], "g", BEGINNING, read_committed=False)
     consumer = reading._consumer = _Consumer()
     connection: Any = SimpleNamespace(check_cut_off=lambda: False)
     reading._connection = connection
