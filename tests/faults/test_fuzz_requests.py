@@ -104,7 +104,7 @@ def test_a_bug_planted_in_the_fencing_is_found(monkeypatch: pytest.MonkeyPatch) 
 
     def check_member(group: Any, member_id: str, instance_id: str | None) -> Any:
         if instance_id is not None:
-            assert group.members[group.members.member_of_instance(instance_id)]
+            assert group.members[group.members.ids_by_instance[instance_id]]
         return original(group, member_id, instance_id)
 
     original = fencing.check_member

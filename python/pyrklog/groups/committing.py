@@ -16,7 +16,7 @@ A transaction's offsets need no member (older producers name none), and any stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import fencing, persistence
@@ -25,14 +25,11 @@ from pyrklog.groups.group import Group
 from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
-    DeleteOffsetsResult,
     FetchedOffset,
     Offset,
     TopicPartition,
 )
-from pyrklog.groups.offsets import Deleted
 from pyrklog.groups.states import GroupState
-from pyrklog.groups.subscription import CONSUMER
 from pyrklog.groups.transition import Transition
 from pyrklog.internal_log import (
     AppendResult,
@@ -186,85 +183,3 @@ def fetch_page(
 
 def _fetched(value: Offset) -> FetchedOffset:
     return FetchedOffset(ErrorCode.NONE, value.offset, value.leader_epoch, value.metadata)
-
-
-# --- forgetting ----------------------------------------------------------------------------------
-
-
-def delete(transition: Transition, partitions: Sequence[TopicPartition], token: int) -> None:
-    """OffsetDelete: an administrator forgets offsets of topics that no member reads (KIP-496).
-
-    Departure from Kafka, which answers before the tombstones are written: here they are safe.
-    """
-    group = transition.group
-    if group.state is GroupState.DEAD:
-        transition.reply(token, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
-        return
-    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER:
-        transition.reply(token, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP))
-        return
-    read = set()
-    if group.state is not GroupState.EMPTY:
-        read = {item for item in partitions if group.is_subscribed_to(item[0])}
-    errors = dict.fromkeys(partitions, ErrorCode.NONE)
-    errors.update(dict.fromkeys(read, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
-    removed = group.offsets.remove(item for item in errors if item not in read)
-
-    def written(later: Transition, result: AppendResult) -> None:
-        error = persistence.commit_error(result.error)
-        if error is not ErrorCode.NONE:
-            errors.update({item: error for item in partitions if item not in read})
-        later.reply(token, DeleteOffsetsResult(ErrorCode.NONE, errors))
-
-    if not removed:
-        transition.reply(token, DeleteOffsetsResult(ErrorCode.NONE, errors))
-        return
-    transition.append(persistence.offset_tombstones(group.group_id, removed), written)
-
-
-def forget_deleted(transition: Transition, deleted: Deleted) -> None:
-    """Topics have been deleted."""
-    if transition.group.state is not GroupState.DEAD:
-        write_tombstones(transition, transition.group.offsets.remove_deleted(deleted))
-
-
-def expire(transition: Transition) -> None:
-    """Forgets offsets that nobody has used for the retention time (KIP-211).
-
-    It counts since the group became empty; in a stable group of consumers, for topics that they no
-    longer read, since the commit; for consumers without a group, since the commit. Offsets with a
-    pending commit stay, and so does everything while the group rebalances.
-    """
-    group = transition.group
-    retention_ms = group.settings.retention_ms
-    offsets = group.offsets
-    expired: list[TopicPartition] = []
-    if group.protocol_type is None:
-        expired = offsets.remove_expired(transition.now_ms, retention_ms, None)
-    elif group.state is GroupState.EMPTY:
-        expired = offsets.remove_expired(transition.now_ms, retention_ms, group.state_since_ms)
-    elif (
-        group.state is GroupState.STABLE
-        and group.protocol_type == CONSUMER
-        and group.subscribed_topics is not None
-    ):
-        expired = offsets.remove_expired(
-            transition.now_ms, retention_ms, None, group.subscribed_topics
-        )
-    if expired:
-        transition.notice("group_offsets_expired", offsets=len(expired))
-    write_tombstones(transition, expired)
-
-
-def write_tombstones(transition: Transition, partitions: Sequence[TopicPartition]) -> None:
-    """Nobody waits for these: what is lost of them expires once more after the next load."""
-    if partitions:
-        transition.append(
-            persistence.offset_tombstones(transition.group.group_id, partitions), tombstones_written
-        )
-
-
-def tombstones_written(transition: Transition, result: AppendResult) -> None:
-    """Says so where they could not be."""
-    if result.error is not ErrorCode.NONE:
-        transition.notice("group_tombstones_not_written", "warning", error=result.error.name)

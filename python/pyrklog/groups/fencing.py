@@ -9,7 +9,7 @@ from pyrklog.groups.group import Group
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
     """FENCED_INSTANCE_ID where another member has taken over the instance id (KIP-345)."""
     if instance_id is not None:
-        current = group.members.member_of_instance(instance_id)
+        current = group.members.ids_by_instance.get(instance_id)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if current != member_id:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pyrklog.groups.members import Members
 from pyrklog.groups.memory import (
@@ -19,14 +18,6 @@ from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.rebalance_history import RebalanceHistory
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.subscription import CONSUMER, all_subscribed_topics
-from pyrklog.internal_log import (
-    AppendResult,
-)
-
-if TYPE_CHECKING:
-    from pyrklog.groups.transition import Transition
-
-AppendDone = Callable[["Transition", AppendResult], None]
 
 
 class InitialDelay(NamedTuple):
@@ -71,9 +62,15 @@ class Group:
         self.member_added_in_delay = False
         self.offsets = GroupOffsets()
         self.history = RebalanceHistory(self.memory)
-        self.appends: dict[int, AppendDone] = {}
-        """What to do when the append of a ticket is over."""
-        self.next_ticket = 0
+        self.checked_state = self.state
+        self.checked_generation = 0
+        """The state and the generation that :mod:`.invariants` saw last."""
+        self._next_ticket = 0
+
+    def take_ticket(self) -> int:
+        """A number that no append and no staged commit of the group has had."""
+        self._next_ticket += 1
+        return self._next_ticket
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
         """The only place where the state changes."""
@@ -94,6 +91,7 @@ class Group:
         """A member id is handed out, and is to come back."""
         self.pending_ids[member_id] = host
         self.memory.change(PENDING_BYTES + text_bytes(member_id), host)
+        self.members.touched_ids.append(member_id)
 
     def remove_pending_id(self, member_id: str) -> bool:
         """It is no longer waited for; False where it was not."""
@@ -107,7 +105,7 @@ class Group:
     def is_unused(self) -> bool:
         """Whether nothing would be lost with it, and nobody is about to join it."""
         is_empty = self.state is GroupState.EMPTY and not self.pending_ids
-        return is_empty and self.offsets.is_empty and not self.appends
+        return is_empty and self.offsets.is_empty
 
     @property
     def all_joined(self) -> bool:
@@ -120,7 +118,7 @@ class Group:
         """Whether a member with these fits the others."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        return protocol_type == self.protocol_type and self.members.all_know_one_of(protocols)
+        return protocol_type == self.protocol_type and self.members.all_support_one_of(protocols)
 
     def begin_generation(self, now_ms: int) -> None:
         """Counts up; a group without members is empty again."""

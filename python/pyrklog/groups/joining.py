@@ -61,7 +61,7 @@ def _has_memory(group: Group, request: JoinRequest) -> bool:
     """Whether there is memory for the member; one that is in may draw on its group's reserve."""
     known_id = request.member_id
     if not known_id and request.instance_id is not None:
-        known_id = group.members.member_of_instance(request.instance_id) or ""
+        known_id = group.members.ids_by_instance.get(request.instance_id) or ""
     protocols = protocols_bytes(distinct(request.protocols))
     member = group.members.get(known_id)
     if member is not None:
@@ -95,7 +95,7 @@ def _join_new(transition: Transition, request: JoinRequest, token: int) -> None:
     if len(member_id.encode()) > MEMBER_ID_BYTES_MAX:
         transition.reply(token, JoinResult(ErrorCode.INVALID_REQUEST, NO_MEMBER_ID))
     elif instance_id is not None:
-        old_id = group.members.member_of_instance(instance_id)
+        old_id = group.members.ids_by_instance.get(instance_id)
         if old_id is not None:
             static_members.replace(transition, request, token, old_id, member_id)
         else:

@@ -1,21 +1,23 @@
 """One group: events in, effects out.
 
-Every method but the questions at the end is one event; it returns what is to be done, in order.
-Requests come with a token, and each token is answered by exactly one ``Reply``, now or later. An
-``Append`` is answered by :meth:`GroupMachine.append_finished`, also when the group has died since;
-a timer that ends, by :meth:`GroupMachine.timer_fired`.
+Each method up to the questions is one event, and returns its effects in order. A request comes with
+a token, and each token is answered by exactly one ``Reply``, now or later. The driver answers an
+``Append`` with :meth:`GroupMachine.append_finished`, also when the group has died meanwhile, and
+the end of a timer with :meth:`GroupMachine.timer_fired`.
 
 ``now_ms`` is the wall clock: it stamps commits and states, and decides what has expired. Timers are
-told as delays, so that a clock that is set does not end anybody's session.
+given as delays, so that setting the clock ends no session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Concatenate, ParamSpec
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import (
     committing,
+    invariants,
     joining,
     rebalance,
     removal,
@@ -43,13 +45,12 @@ from pyrklog.groups.offsets import Deleted, GroupOffsets
 from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.rebalance_history import Rebalance
 from pyrklog.groups.states import GroupState
-from pyrklog.groups.transition import Transition
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.groups.transition import AppendDone, Transition
+from pyrklog.internal_log import AppendResult
 from pyrklog.protocol.group_records import NO_TIMESTAMP, GroupValue, MemberValue
 
 Effects = list[Effect]
+P = ParamSpec("P")
 
 
 class GroupMachine:
@@ -65,6 +66,21 @@ class GroupMachine:
     ) -> None:
         """``host`` is that of the client that founds the group."""
         self.group = Group(group_id, settings, now_ms, memory_pool, host)
+        self.appends: dict[int, AppendDone] = {}
+        """What follows when the append of a ticket is over."""
+
+    def _run(
+        self,
+        now_ms: int,
+        step: Callable[Concatenate[Transition, P], object],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> Effects:
+        """One event. Raises :class:`.invariants.InvariantError`."""
+        transition = Transition(self.group, self.appends, now_ms)
+        step(transition, *args, **options)
+        invariants.check(self.group)
+        return transition.effects
 
     # --- loading ---------------------------------------------------------------------------------
 
@@ -81,132 +97,105 @@ class GroupMachine:
         for member in value.members:
             _restore_member(group, member, value.protocol or "")
         group.members.settle_memory(anyway=True)
-        if value.leader is not None and group.members.get(value.leader) is not None:
+        if value.leader is not None and value.leader in group.members:
             group.members.leader_id = value.leader
-        if len(group.members):
+        if group.members:
             group.state = GroupState.STABLE
         since_ms = value.current_state_timestamp
         group.state_since_ms = None if since_ms == NO_TIMESTAMP else since_ms
         group.find_subscribed_topics()
+        group.checked_generation = group.generation
+        invariants.check_whole(group)
 
     def loaded(self, now_ms: int) -> Effects:
         """The group serves: the sessions of its members begin."""
-        transition = self._transition(now_ms)
-        group = self.group
-        for member in group.members.values():
-            transition.refresh_session(member)
-        if len(group.members) > group.settings.members_max:
-            limit = group.settings.members_max
-            rebalance.prepare(transition, f"loaded with more members than group.max.size ({limit})")
-        return transition.effects
+        return self._run(now_ms, rebalance.loaded)
 
     # --- requests --------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> Effects:
         """JoinGroup. The reply is a ``JoinResult``."""
-        transition = self._transition(now_ms)
-        joining.join(transition, request, token)
-        return transition.effects
+        return self._run(now_ms, joining.join, request, token)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> Effects:
         """SyncGroup. The reply is a ``SyncResult``."""
-        transition = self._transition(now_ms)
-        syncing.sync(transition, request, token)
-        return transition.effects
+        return self._run(now_ms, syncing.sync, request, token)
 
     def heartbeat(self, request: MemberHeartbeat, token: int, now_ms: int) -> Effects:
         """Heartbeat. The reply is a code, at once."""
-        transition = self._transition(now_ms)
+        transition = Transition(self.group, self.appends, now_ms)
         sessions.heartbeat(transition, request, token)
+        invariants.check(self.group)
         return transition.effects
 
     def leave(self, members: Sequence[LeavingMember], token: int, now_ms: int) -> Effects:
         """LeaveGroup. The reply is a ``LeaveResult``, at once."""
-        transition = self._transition(now_ms)
-        sessions.leave(transition, members, token)
-        return transition.effects
+        return self._run(now_ms, sessions.leave, members, token)
 
     def commit(self, request: CommitRequest, token: int, now_ms: int) -> Effects:
         """OffsetCommit and TxnOffsetCommit. The reply is a ``CommitResult``."""
-        transition = self._transition(now_ms)
-        committing.commit(transition, request, token)
-        return transition.effects
+        return self._run(now_ms, committing.commit, request, token)
 
     def commit_as_member(self, commit: OffsetCommit, now_ms: int) -> Effects | None:
-        """OffsetCommit of a member of the current generation, which the data plane answers. None:
-        it is not one that can be taken so; ask :meth:`commit`."""
-        transition = self._transition(now_ms)
-        return transition.effects if committing.commit_as_member(transition, commit) else None
+        """OffsetCommit of a member of the current generation, which the data plane answers. None,
+        without any effect, for other commits: those go to :meth:`commit`."""
+        transition = Transition(self.group, self.appends, now_ms)
+        is_taken = committing.commit_as_member(transition, commit)
+        invariants.check(self.group)
+        return transition.effects if is_taken else None
 
     def delete_offsets(
         self, partitions: Sequence[TopicPartition], token: int, now_ms: int
     ) -> Effects:
         """OffsetDelete. The reply is a ``DeleteOffsetsResult``."""
-        transition = self._transition(now_ms)
-        committing.delete(transition, partitions, token)
-        removal.end_if_unused(transition)
-        return transition.effects
+        return self._run(now_ms, removal.delete_offsets, partitions, token)
 
     def delete(self, token: int, now_ms: int) -> Effects:
         """DeleteGroups. The reply is a code."""
-        transition = self._transition(now_ms)
-        removal.delete(transition, token)
-        return transition.effects
+        return self._run(now_ms, removal.delete, token)
 
     # --- other events ----------------------------------------------------------------------------
 
     def timer_fired(self, timer: Timer, member_id: str, now_ms: int) -> Effects:
         """A timer has ended."""
-        transition = self._transition(now_ms)
         match timer:
             case Timer.SESSION:
-                sessions.session_over(transition, member_id)
+                return self._run(now_ms, sessions.session_over, member_id)
             case Timer.PENDING_MEMBER:
-                sessions.pending_id_over(transition, member_id)
+                return self._run(now_ms, sessions.pending_id_over, member_id)
             case Timer.INITIAL_DELAY:
-                rebalance.initial_delay_over(transition)
+                return self._run(now_ms, rebalance.initial_delay_over)
             case Timer.REBALANCE:
-                rebalance.time_over(transition)
+                return self._run(now_ms, rebalance.time_over)
             case Timer.SYNC:
-                syncing.time_over(transition)
-        return transition.effects
+                return self._run(now_ms, syncing.time_over)
 
     def append_finished(self, ticket: int, result: AppendResult, now_ms: int) -> Effects:
-        """The records of an ``Append`` are safe, or have failed."""
-        transition = self._transition(now_ms)
-        self.group.appends.pop(ticket)(transition, result)
-        return transition.effects
+        """The append of this ticket has succeeded or failed."""
+        return self._run(now_ms, self.appends.pop(ticket), result)
 
     def transaction_completed(self, producer_id: int, *, commit: bool) -> None:
         """The marker of a transaction has been written to the group's partition."""
         self.group.offsets.complete_transaction(producer_id, commit=commit)
 
     def partitions_deleted(self, deleted: Deleted, now_ms: int) -> Effects:
-        """Topics, or some partitions, are gone, and their offsets with them."""
-        transition = self._transition(now_ms)
-        committing.forget_deleted(transition, deleted)
-        removal.end_if_unused(transition)
-        return transition.effects
+        """Partitions are gone, and their offsets with them."""
+        return self._run(now_ms, removal.forget_deleted, deleted)
 
     def expire(self, now_ms: int) -> Effects:
-        """Forgets offsets whose time is over, and then the group if it is not used."""
-        transition = self._transition(now_ms)
-        committing.expire(transition)
-        removal.end_if_unused(transition)
-        return transition.effects
+        """Removes offsets that have expired, then the group if it is not used."""
+        return self._run(now_ms, removal.expire)
 
     def unload(self, now_ms: int) -> Effects:
         """Another broker coordinates the group."""
-        transition = self._transition(now_ms)
-        removal.unload(transition)
-        return transition.effects
+        return self._run(now_ms, removal.unload)
 
     def abandon(self) -> None:
-        """Its rules have failed: it begins nothing more, and answers nobody but appends."""
+        """The group's rules have failed: from now on it answers appends only."""
         self.group.state = GroupState.DEAD
 
     def forget_memory(self) -> None:
-        """The group has ended or is served elsewhere: what it remembers counts no more."""
+        """The group has ended or moved: its memory counts no more."""
         self.group.memory.close()
 
     # --- questions -------------------------------------------------------------------------------
@@ -218,13 +207,13 @@ class GroupMachine:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the group has ended; it answers the appends that are under way, no more."""
+        """Whether the group has ended; appends under way are still answered."""
         return self.group.state is GroupState.DEAD
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing would be lost with it, and nobody is about to join it."""
-        return self.group.is_unused
+        """Whether the group holds nothing and nobody is about to join it."""
+        return self.group.is_unused and not self.appends
 
     def fetch_offsets(
         self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
@@ -277,16 +266,11 @@ class GroupMachine:
         """The last rebalances and their reasons, the oldest first."""
         return self.group.history.entries()
 
-    def _transition(self, now_ms: int) -> Transition:
-        return Transition(self.group, now_ms)
-
 
 def _restore_member(group: Group, value: MemberValue, protocol: str) -> None:
     """Takes in a member; a damaged record may name one twice, and the first counts."""
     instance_id = value.group_instance_id
-    if group.members.get(value.member_id) is not None:
-        return
-    if instance_id is not None and group.members.member_of_instance(instance_id) is not None:
+    if value.member_id in group.members or instance_id in group.members.ids_by_instance:
         return
     group.members.add(
         Member(

@@ -18,6 +18,16 @@ RETRY_DELAY_MIN_MS = 1_000
 """Nobody has joined: the least time until the next look, whatever the members' time-outs say."""
 
 
+def loaded(transition: Transition) -> None:
+    """The group serves: its members' sessions begin."""
+    group = transition.group
+    for member in group.members.values():
+        transition.refresh_session(member)
+    limit = group.settings.members_max
+    if len(group.members) > limit:
+        prepare(transition, f"loaded with more members than group.max.size ({limit})")
+
+
 def prepare_if_possible(transition: Transition, reason: str) -> None:
     """A rebalance, unless one is being prepared already."""
     if GroupState.PREPARING in TRANSITIONS[transition.group.state]:

@@ -41,7 +41,7 @@ def _leave_one(transition: Transition, leaving: LeavingMember) -> ErrorCode:
     member_id = leaving.member_id
     if not member_id:
         instance_id = leaving.instance_id
-        member_id = group.members.member_of_instance(instance_id or "") or ""
+        member_id = group.members.ids_by_instance.get(instance_id or "", "")
         if not member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending_ids:

@@ -1,8 +1,8 @@
-"""One event: the group it happens to, when, and the effects so far."""
+"""One event: the group that it happens to, the time, and the effects so far."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.core_types import OffsetCommit
@@ -16,24 +16,25 @@ from pyrklog.groups.effects import (
     SetTimer,
     Timer,
 )
-from pyrklog.groups.group import AppendDone, Group
+from pyrklog.groups.group import Group
 from pyrklog.groups.member import Member
 from pyrklog.groups.messages import NO_MEMBER_ID, JoinResult, Result, SyncResult
-from pyrklog.internal_log import (
-    NewRecord,
-    Producer,
-)
+from pyrklog.internal_log import AppendResult, NewRecord, Producer
 
 GROUP_ITSELF = ""
 
+AppendDone = Callable[["Transition", AppendResult], None]
+
 
 class Transition:
-    """Collects what follows from an event."""
+    """Collects the effects of an event."""
 
-    __slots__ = ("effects", "group", "now_ms")
+    __slots__ = ("appends", "effects", "group", "now_ms")
 
-    def __init__(self, group: Group, now_ms: int) -> None:
+    def __init__(self, group: Group, appends: dict[int, AppendDone], now_ms: int) -> None:
+        """``appends``: what follows when the append of a ticket is over."""
         self.group = group
+        self.appends = appends
         self.now_ms = now_ms
         self.effects: list[Effect] = []
 
@@ -42,7 +43,7 @@ class Transition:
         self.effects.append(Reply(token, result))
 
     def set_timer(self, timer: Timer, delay_ms: int, member_id: str = GROUP_ITSELF) -> None:
-        """Starts a timer (anew); a negative delay is none."""
+        """Starts a timer, or starts it anew; a negative delay counts as 0."""
         self.effects.append(SetTimer(timer, member_id, max(0, delay_ms)))
 
     def cancel_timer(self, timer: Timer, member_id: str = GROUP_ITSELF) -> None:
@@ -50,7 +51,7 @@ class Transition:
         self.effects.append(CancelTimer(timer, member_id))
 
     def notice(self, event: str, level: str = "info", **fields: object) -> None:
-        """Says something to operators."""
+        """Writes a line to the operators' log."""
         self.effects.append(Notice(event, {"group": self.group.group_id, **fields}, level))
 
     def append(
@@ -59,42 +60,40 @@ class Transition:
         done: AppendDone,
         producer: Producer | None = None,
     ) -> int:
-        """Writes records; ``done`` follows when they are safe or have failed. Returns a ticket."""
-        group = self.group
-        ticket = group.next_ticket
-        group.next_ticket += 1
-        group.appends[ticket] = done
+        """Writes records and returns a ticket; ``done`` is called once the append has succeeded or
+        failed."""
+        ticket = self.group.take_ticket()
+        self.appends[ticket] = done
         self.effects.append(Append(ticket, records, producer))
         return ticket
 
     def append_commit(self, commit: OffsetCommit) -> bool:
-        """Hands a commit on to the data plane, which answers it when it is over. False, and nothing
-        is done, where it has to go another way."""
-        group = self.group
-        if not group.offsets.stage_commit(group.next_ticket, commit):
+        """Hands a commit to the data plane, which answers it. False, without any effect, if the
+        data plane cannot take it."""
+        if not self.group.offsets.stage_commit(self.group.take_ticket(), commit):
             return False
-        group.next_ticket += 1
         self.effects.append(AppendCommit(commit))
         return True
 
     # --- members ---------------------------------------------------------------------------------
 
     def refresh_session(self, member: Member) -> None:
-        """The member lives: its session begins anew."""
-        self.set_timer(Timer.SESSION, member.session_timeout_ms, member.member_id)
+        """Starts the member's session anew."""
+        delay_ms = max(0, member.session_timeout_ms)
+        self.effects.append(SetTimer(Timer.SESSION, member.member_id, delay_ms))
 
     def park_join(self, member: Member, token: int) -> None:
-        """The member's JoinGroup waits. One that waited before is answered, so that none is lost:
-        its client has gone, or asked twice."""
+        """Lets the member's JoinGroup wait, and answers the one that waited before: its client has
+        gone, or asked twice."""
         replaced = self.group.members.park_join(member, token)
         if replaced is not None:
             self.reply(replaced, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
     def park_sync(self, member: Member, token: int) -> None:
-        """The member's SyncGroup waits; see :meth:`park_join`."""
-        if member.awaiting_sync is not None:
-            self.reply(member.awaiting_sync, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
-        member.awaiting_sync = token
+        """Lets the member's SyncGroup wait; see :meth:`park_join`."""
+        replaced = self.group.members.park_sync(member, token)
+        if replaced is not None:
+            self.reply(replaced, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
     def answer_join(self, member: Member, result: JoinResult) -> bool:
         """Answers the member's parked JoinGroup, if there is one."""
@@ -105,23 +104,21 @@ class Transition:
 
     def answer_sync(self, member: Member, result: SyncResult) -> bool:
         """Answers the member's parked SyncGroup, if there is one."""
-        token = member.awaiting_sync
+        token = self.group.members.take_sync(member)
         if token is not None:
-            member.awaiting_sync = None
             self.reply(token, result)
         return token is not None
 
     def remove_member(self, member: Member) -> None:
-        """Takes a member out. What it waits for is answered with UNKNOWN_MEMBER_ID, so that it
-        joins afresh if it still lives."""
-        group = self.group
+        """Takes a member out. Its parked requests get UNKNOWN_MEMBER_ID, so that a client that
+        still lives joins afresh."""
         self.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID))
         self.answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
-        group.members.remove(member)
-        group.pending_syncs.discard(member.member_id)
+        self.group.members.remove(member)
+        self.group.pending_syncs.discard(member.member_id)
         self.cancel_timer(Timer.SESSION, member.member_id)
 
     def remove_pending_id(self, member_id: str) -> None:
-        """A member id that was handed out is no longer waited for."""
+        """Stops waiting for a member id that was handed out."""
         self.group.remove_pending_id(member_id)
         self.cancel_timer(Timer.PENDING_MEMBER, member_id)

@@ -165,9 +165,9 @@ class Play:
             assignments,
         )
         members = self.machine.group.members
-        before = len(self.machine.group.appends)
+        before = len(self.machine.appends)
         effects = self.machine.sync(request, token, self.now_ms)
-        if len(self.machine.group.appends) > before and members.is_leader(member_id):
+        if len(self.machine.appends) > before and members.is_leader(member_id):
             for member in members:
                 self.given[(request.generation, member)] = assignments.get(member, b"")
         self.take(effects)
@@ -349,7 +349,7 @@ class Play:
         open_tokens = self.asked - self.replies.keys()
         assert waiting <= open_tokens
         # The rest waits for appends, each of which answers at most one request of its own.
-        assert len(open_tokens - waiting) <= len(self.machine.group.appends)
+        assert len(open_tokens - waiting) <= len(self.machine.appends)
 
     def _check_timers(self) -> None:
         group = self.machine.group

@@ -160,7 +160,7 @@ async def test_an_append_of_a_group_that_is_here_anew(
             await rig.loaded()
             assert rig.coordinator.manager.groups[BAD] is not former
             nursery.cancel_scope.cancel()
-        former.group.appends[77] = _raise
+        former.appends[77] = _raise
         append: Any = Append(77, [], None)
         done = rig.coordinator._await_append(
             AppendBatch([QueuedAppend(former, append)], None), _over()

@@ -188,7 +188,7 @@ def _check_settled(play: Play) -> None:
         play.finish_append()
     assert play.asked == play.replies.keys()
     assert not play.timers
-    assert not play.group.appends
+    assert not play.machine.appends
 
 
 AnyOrder.TestCase.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
