@@ -44,8 +44,7 @@ from pyrklog.groups.machine import Effects, GroupMachine
 from pyrklog.groups.messages import TopicPartition
 from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
-from pyrklog.groups.requests import Requests, not_served
-from pyrklog.groups.service import GroupService
+from pyrklog.groups.requests import GroupRequests, not_served
 from pyrklog.groups.timers import TimerQueue
 from pyrklog.internal_log import (
     AppendResult,
@@ -92,8 +91,8 @@ class _Signal:
         self._event = trio.Event()
 
 
-class GroupCoordinator(Requests):
-    """:class:`.service.GroupService` over the groups whose partitions this broker leads."""
+class GroupCoordinator(GroupRequests):
+    """Coordinates the groups whose partitions this broker leads."""
 
     def __init__(
         self,
@@ -517,6 +516,8 @@ class GroupCoordinator(Requests):
     # --- requests --------------------------------------------------------------------------------
 
     async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, BrokerEndpoint | None]:
+        """The coordinator of a group as advertised on a listener; creates ``__consumer_offsets`` if
+        it is missing. COORDINATOR_NOT_AVAILABLE: try again."""
         if self._topic.partition_count() is None:
             with trio.move_on_after(CREATION_WAIT_SECONDS):
                 await self._create_topic()
@@ -552,7 +553,3 @@ class GroupCoordinator(Requests):
 
 async def _failed(error: ErrorCode) -> AppendResult:
     return AppendResult(error)
-
-
-def _is_the_service(coordinator: GroupCoordinator) -> GroupService:
-    return coordinator  # the type checker holds the class to the interface

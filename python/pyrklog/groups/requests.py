@@ -1,4 +1,9 @@
-"""The requests of :class:`.service.GroupService` as events of the groups."""
+"""The group coordinator as the handlers see it: each request is an event of a group.
+
+Requests and results are those of :mod:`.messages`. A request that returns a ``Pending`` has been
+acted on when the call returns, in the order of the calls; only its answer may wait, for other
+members or for replication.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +40,12 @@ NO_TOKEN = 0
 
 
 def not_served(group_id: str) -> ApiError:
-    """What is told while a group is set aside."""
+    """The answer for a group that is set aside."""
     return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group '{group_id}' is set aside.")
 
 
-class Requests(ABC):
-    """The coordinator's side that is asked; what carries the effects out is the driver's."""
+class GroupRequests(ABC):
+    """Turns requests into events; the driver carries out the effects."""
 
     def __init__(
         self, manager: GroupManager, wall_ms: Callable[[], int], fresh_id: Callable[[], str]
@@ -49,33 +54,48 @@ class Requests(ABC):
         self._wall_ms = wall_ms
         self._fresh_id = fresh_id
 
+    # --- what the driver does --------------------------------------------------------------------
+
     @abstractmethod
     def _begin(self, group_id: str, event: Callable[[int], GroupEffects]) -> Pending[Any]:
-        """Hands an event with a fresh token in; its reply answers what is returned.
+        """Runs an event with a fresh token, whose reply answers what is returned.
 
-        Raises COORDINATOR_NOT_AVAILABLE where the group fails over it and is set aside.
+        Raises COORDINATOR_NOT_AVAILABLE if the event fails, which sets the group aside.
         """
 
     @abstractmethod
     def _do(self, machine: GroupMachine | None, effect: Effect) -> None:
-        """Carries out what an event leads to."""
+        """Carries out an effect."""
 
     @abstractmethod
     def _set_aside(self, group_id: str, error: Exception) -> None:
-        """A group whose rules have failed is served no more; all others go on."""
+        """Stops serving a group whose rules have failed; all others go on."""
+
+    @abstractmethod
+    def _is_forgetting(self) -> bool:
+        """Whether offsets of deleted partitions are still to be removed."""
+
+    @abstractmethod
+    def _waits_to_be_forgotten(self, offsets: Iterable[TopicPartition]) -> bool:
+        """Whether some of these partitions bear the names of such deleted ones."""
+
+    # --- members ---------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest) -> Pending[JoinResult]:
+        """JoinGroup; fills in ``request.fresh_id``."""
         request = request._replace(fresh_id=self._fresh_id())
         return self._begin(
             request.group_id, lambda token: self.manager.join(request, token, self._wall_ms())
         )
 
     def sync(self, request: SyncRequest) -> Pending[SyncResult]:
+        """SyncGroup."""
         return self._begin(
             request.group_id, lambda token: self.manager.sync(request, token, self._wall_ms())
         )
 
     def heartbeat(self, request: MemberHeartbeat) -> ErrorCode:
+        """Heartbeat."""
         error = ErrorCode.NONE
         try:
             machine, effects = self.manager.heartbeat(request, NO_TOKEN, self._wall_ms())
@@ -91,22 +111,17 @@ class Requests(ABC):
         return error
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> Pending[LeaveResult]:
+        """LeaveGroup."""
         return self._begin(
-            group_id,
-            lambda token: self.manager.leave(group_id, members, token, self._wall_ms()),
+            group_id, lambda token: self.manager.leave(group_id, members, token, self._wall_ms())
         )
 
-    @abstractmethod
-    def _is_forgetting(self) -> bool:
-        """Whether offsets of topics that are gone are still to be forgotten."""
-
-    @abstractmethod
-    def _waits_to_be_forgotten(self, offsets: Iterable[TopicPartition]) -> bool:
-        """Whether some of these are of topics that have such a name by now."""
+    # --- offsets ---------------------------------------------------------------------------------
 
     def commit(self, request: CommitRequest) -> Pending[CommitResult]:
+        """OffsetCommit, for partitions that exist."""
         if self._waits_to_be_forgotten(request.offsets):
-            # They would be forgotten, too. Clients try again at this code.
+            # These offsets would be removed as well. Clients retry after this code.
             refused: Pending[CommitResult] = Pending(lambda: None)
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             refused.answer(CommitResult(dict.fromkeys(request.offsets, code)))
@@ -116,6 +131,8 @@ class Requests(ABC):
         )
 
     def commit_as_member(self, commit: OffsetCommit) -> bool:
+        """OffsetCommit of a member of the current generation; the data plane answers it. False for
+        any other commit: :meth:`commit` takes those."""
         machine = self.manager.groups.get(commit.group_id)
         if machine is None or self._is_forgetting():
             return False
@@ -129,6 +146,7 @@ class Requests(ABC):
         return effects is not None
 
     def now_ms(self) -> int:
+        """The wall clock that commits are stamped with."""
         return self._wall_ms()
 
     def fetch_offsets(
@@ -138,37 +156,48 @@ class Requests(ABC):
         *,
         require_stable: bool,
     ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
+        """OffsetFetch of one group; None: all its offsets."""
         return self.manager.fetch_offsets(group_id, partitions, require_stable=require_stable)
 
     def committed_count(self, group_id: str) -> int:
+        """The number of offsets that a group has committed; 0 for an unknown group."""
         return self.manager.committed_count(group_id)
 
     def fetch_page(
         self, group_id: str, after: TopicPartition | None, size: int, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset] | None:
+        """Up to ``size`` of a group's offsets, those behind ``after``; None for an unknown
+        group."""
         return self.manager.fetch_page(group_id, after, size, require_stable=require_stable)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> DeleteOffsetsResult:
+        """OffsetDelete."""
         pending: Pending[DeleteOffsetsResult] = self._begin(
             group_id,
             lambda token: self.manager.delete_offsets(group_id, partitions, token, self._wall_ms()),
         )
         return await pending.wait()
 
+    # --- administration --------------------------------------------------------------------------
+
     def list_groups(
         self, states: Sequence[str], types: Sequence[str]
     ) -> tuple[ErrorCode, list[GroupOverview]]:
+        """ListGroups; an empty filter lets everything pass."""
         return self.manager.list_groups(states, types)
 
     def describe_group(self, group_id: str) -> GroupDescription:
+        """DescribeGroups of one group."""
         return self.manager.describe_group(group_id)
 
     def history(self, group_id: str) -> tuple[ErrorCode, Sequence[Rebalance]]:
+        """The last rebalances of a group and their reasons."""
         return self.manager.history(group_id)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
+        """DeleteGroups of one group."""
         pending: Pending[ErrorCode] = self._begin(
             group_id, lambda token: self.manager.delete_group(group_id, token, self._wall_ms())
         )

@@ -2,14 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import trio
 
 from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
 from pyrklog.controller.service import ClusterService
-from pyrklog.groups.service import GroupService
 from pyrklog.pending import Pending
+
+if TYPE_CHECKING:
+    from pyrklog.groups.driver import GroupCoordinator
 
 
 class Session(Protocol):
@@ -65,7 +67,7 @@ class Context:
     """The surroundings of one request."""
 
     service: ClusterService
-    groups: GroupService
+    groups: "GroupCoordinator"
     orders: BrokerChannel
     """Takes the controller's orders."""
     controller: ControllerAdmin

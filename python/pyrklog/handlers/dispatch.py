@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -13,7 +13,6 @@ from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
 from pyrklog.controller.service import ClusterService
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.groups.messages import MemberHeartbeat
-from pyrklog.groups.service import GroupService
 from pyrklog.handlers.context import Context, Later, Request
 from pyrklog.handlers.decoding import DECODED_MAX_BYTES, MEMORY_SHARE, Decoding
 from pyrklog.metastore.interface import SessionExpiredError
@@ -21,6 +20,9 @@ from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.primitives import DecodeError
 from pyrklog.protocol.registry import find_api
+
+if TYPE_CHECKING:
+    from pyrklog.groups.driver import GroupCoordinator
 
 Handler = Callable[[Context, Any], Awaitable[Any]]
 HandlerNow = Callable[[Context, Any], Any]
@@ -143,7 +145,7 @@ class Handlers:
     def __init__(
         self,
         service: ClusterService,
-        groups: GroupService,
+        groups: "GroupCoordinator",
         orders: BrokerChannel,
         controller: ControllerAdmin,
         elements_max: int = ELEMENTS_MAX,
@@ -279,7 +281,7 @@ class Handlers:
 
 def build_handlers(
     service: ClusterService,
-    groups: GroupService,
+    groups: "GroupCoordinator",
     orders: BrokerChannel,
     controller: ControllerAdmin,
     memory_bytes: int = ELEMENTS_MAX * ELEMENT_BYTES,

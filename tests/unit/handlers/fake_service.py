@@ -23,7 +23,6 @@ from pyrklog.dataplane import DigestRange, ReplicaDigest
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.driver import GroupCoordinator
 from pyrklog.groups.options import GroupOptions, GroupSettings
-from pyrklog.groups.service import GroupService
 from pyrklog.handlers import Handlers, build_handlers
 from pyrklog.protocol.observation import Outcome
 from pyrklog.protocol.registry import find_api
@@ -272,7 +271,7 @@ class FakeController:
 
 def make_handlers(
     fake: FakeService,
-    groups: GroupService | None = None,
+    groups: GroupCoordinator | None = None,
     controller: FakeController | None = None,
     **bounds: int,
 ) -> Handlers:
@@ -295,7 +294,7 @@ async def ask(
     key: int,
     version: int,
     message: Any,
-    groups: GroupService | None = None,
+    groups: GroupCoordinator | None = None,
     controller: FakeController | None = None,
 ) -> Any:
     """Sends a request through the bytes and back."""
