@@ -1,7 +1,7 @@
-"""Appends that wait for the log, and how they share batches. Pure.
+"""Puts appends that wait for the log into shared batches. Pure.
 
-Commits of many groups that come in at the same time go into one batch of their partition. Order is
-kept; a transaction's records, and what is large, stay alone.
+Simultaneous commits of many groups go into one batch of their partition. The order stays; records
+of a transaction and large appends get batches of their own.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Queued = Union["QueuedAppend", OffsetCommit]
 
 
 class QueuedAppend(NamedTuple):
-    """An append and the group that awaits it."""
+    """An append and its group."""
 
     machine: GroupMachine
     append: Append
 
 
 class AppendBatch(NamedTuple):
-    """Appends whose records go into the log together, in this order."""
+    """Appends that go into the log as one batch, in this order."""
 
     appends: list[QueuedAppend]
     producer: Producer | None
@@ -63,16 +63,16 @@ def _size_bytes(append: Append) -> int:
 
 
 def shared_bytes_max(message_bytes_max: int) -> int:
-    """How much may share a batch where the log takes batches of this size at most: what could be
-    written alone must not fail for its company."""
+    """Limit on a shared batch where a batch may have ``message_bytes_max``: no append may fail
+    because of others in its batch."""
     return max(0, min(SHARED_BATCH_BYTES_MAX, message_bytes_max - BATCH_HEADER_BYTES))
 
 
 def make_batches(
     queue: Sequence[Queued], shared_max: int = SHARED_BATCH_BYTES_MAX
 ) -> list[AppendBatch | list[OffsetCommit]]:
-    """Puts neighbours together as far as they may share a batch of ``shared_max`` bytes. Commits
-    that go to the data plane whole share theirs with their like."""
+    """Puts neighbours into batches of up to ``shared_max`` bytes. Commits that the data plane takes
+    whole share batches among themselves."""
     batches: list[AppendBatch | list[OffsetCommit]] = []
     room_bytes = 0
     for item in queue:

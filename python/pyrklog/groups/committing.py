@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete, and offsets that expire.
+"""OffsetCommit and OffsetFetch.
 
 ==================  =========================  ==================================================
 state               member of the generation   no member, generation -1 (an administrator, or a
@@ -11,7 +11,7 @@ CompletingRebalance REBALANCE_IN_PROGRESS      UNKNOWN_MEMBER_ID
 Stable              kept                       UNKNOWN_MEMBER_ID
 ==================  =========================  ==================================================
 
-A transaction's offsets need no member (older producers name none), and any state will do.
+A transaction's offsets are kept in any state, and need no member: older producers name none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ UNSTABLE = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def commit(transition: Transition, request: CommitRequest, token: int) -> None:
-    """Keeps offsets; the answer comes when they are safe."""
+    """Writes offsets; the answer comes when they are committed."""
     group = transition.group
     error = _check(group, request)
     if error is not ErrorCode.NONE:
@@ -60,8 +60,8 @@ def commit(transition: Transition, request: CommitRequest, token: int) -> None:
 
 
 def commit_as_member(transition: Transition, commit: OffsetCommit) -> bool:
-    """Takes a commit that a member of the current generation may make just now, which nearly all
-    are; False for any other, which is for :func:`commit` to judge."""
+    """Takes a commit of a member of the current generation, as nearly all are; False for any
+    other, which :func:`commit` judges."""
     group = transition.group
     if group.state is not GroupState.STABLE and group.state is not GroupState.PREPARING:
         return False
@@ -97,7 +97,7 @@ def _check(group: Group, request: CommitRequest) -> ErrorCode:
 
 
 def _utf16_units(text: str) -> int:
-    # Kafka's limit counts what Java's String.length() does.
+    # As Java's String.length() counts, which Kafka's limit is in.
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
@@ -152,17 +152,17 @@ def _append_transactional(
 def fetch(
     group: Group, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> dict[TopicPartition, FetchedOffset]:
-    """Committed offsets, in any state; None = all there are (see :func:`fetch_page`).
+    """Committed offsets of these partitions; None: of all (see :func:`fetch_page`).
 
-    With ``require_stable`` a partition whose commit is not over answers UNSTABLE_OFFSET_COMMIT,
-    which clients try again (KIP-447).
+    With ``require_stable`` a partition with a pending commit gets UNSTABLE_OFFSET_COMMIT, after
+    which clients retry (KIP-447).
     """
     offsets = group.offsets
     if partitions is None:
         return fetch_page(group, None, len(offsets), require_stable=require_stable)
     found = {}
     for partition in partitions:
-        # In this order: a commit that finishes in between is then seen.
+        # In this order, so that a commit that finishes in between is seen.
         if require_stable and offsets.is_pending(partition):
             found[partition] = UNSTABLE
             continue

@@ -1,9 +1,9 @@
 """The group coordinator: carries out what the groups decide.
 
-One task ends timers, one hands appends to the log, one follows which partitions of
-``__consumer_offsets`` this broker leads, one lets offsets expire; each load and each append under
-way has a task of its own. All of them run on Trio's thread: an event is handled to its end before
-the next one begins, and long work pauses at checkpoints.
+One task ends timers, one hands appends to the log, one times out commits, one follows which
+partitions of ``__consumer_offsets`` this broker leads, one lets offsets expire; each load and each
+append under way has a task of its own. All run on Trio's thread: an event is handled to its end
+before the next one begins, and long work pauses at checkpoints.
 """
 
 from __future__ import annotations
@@ -59,26 +59,26 @@ LOAD_RETRY_SECONDS = 0.5
 LOAD_FAILED_SECONDS = 10.0
 FOLLOW_RETRY_SECONDS = 1.0
 STALL_SECONDS = 0.5
-"""A timer that is looked at so late says that the process stood still."""
+"""A timer that is seen so late shows that the process stood still."""
 CATCH_UP_SECONDS = 1.0
 CATCH_UP_ROUNDS_MAX = 5
-"""How long, and how often in a row, what has come is waited for after a stall."""
+"""How long, and how often in a row, the driver waits for requests after a stall."""
 COMMIT_LOOK_SECONDS = 0.25
 NO_EPOCH = -1
 RECORDS_BETWEEN_CHECKPOINTS = 200
 EVENTS_BETWEEN_CHECKPOINTS = 20
 OFFSETS_AN_EVENT = 1_000
-"""To look through so many offsets of a group takes about as long as an event."""
+"""Visiting so many offsets takes about as long as an event."""
 
 log = get_logger("groups")
 
 _Placement = tuple[int | None, dict[int, int]]
-"""Number of partitions of the offsets topic, and those led here with their epochs."""
+"""The number of partitions of the offsets topic, and the epochs of those led here."""
 _TimerKey = tuple[GroupMachine, Timer, str]
 
 
 class _Signal:
-    """Wakes one task; signals that nobody awaits are kept, once."""
+    """Wakes one task; a signal that nobody awaits is kept."""
 
     def __init__(self) -> None:
         self._event = trio.Event()
@@ -104,29 +104,29 @@ class GroupCoordinator(GroupRequests):
         wall_ms: Callable[[], int],
         fresh_id: Callable[[], str],
     ) -> None:
-        """``fresh_id`` makes the end of a member id, another one each time."""
+        """``fresh_id`` makes the end of a new member id."""
         count = topic.partition_count() or options.partition_count
         manager = GroupManager(settings, count, topic.assigned_partitions)
         super().__init__(manager, wall_ms, fresh_id)
         self.changes = Changes()
-        """Notified when a partition has been loaded or unloaded."""
+        """Notifies when a partition has been loaded or unloaded."""
         self._options = options
         self._log = internal_log
         self._topic = topic
         self._tokens = itertools.count(1)
         self._pending: dict[int, tuple[str, Pending[Any]]] = {}
-        """Requests that are not answered yet and their groups, by token."""
+        """Unanswered requests and their groups, by token."""
         self._timers: TimerQueue[_TimerKey] = TimerQueue()
         self._timer_earlier = _Signal()
         self._timer_look_at = float("inf")
         self._queues: dict[int, list[Queued]] = {}
         self._commits: deque[tuple[float, CommitBatch]] = deque()
-        """Commits that the data plane works on, and when their clients have waited enough."""
+        """Commits at the data plane, and when they time out."""
         self._commits_begun = _Signal()
         self._appends_queued = _Signal()
         self._loads: dict[int, trio.CancelScope] = {}
         self._deleted: dict[str, set[int]] = {}
-        """Partitions that are gone and whose offsets nobody forgets yet."""
+        """Deleted partitions whose offsets are still to be removed."""
         self._being_forgotten: dict[str, set[int]] = {}
         self._forgetting = trio.Lock()
         self._creating: trio.Event | None = None
@@ -161,14 +161,14 @@ class GroupCoordinator(GroupRequests):
         self._pending.pop(token, None)
 
     def _hand_in(self, group_id: str, event: Callable[[], GroupEffects]) -> None:
-        """Hands in an event that nobody waits for."""
+        """Runs an event that nobody waits for."""
         try:
             self._carry_out(event())
         except Exception as error:
             self._set_aside(group_id, error)
 
     def _tell(self, machine: GroupMachine, event: Callable[[], Effects]) -> None:
-        """The same for a group that may have ended or moved since, and may be here anew."""
+        """The same for a group that may have ended, moved or been loaded again since."""
         try:
             self._carry_out(GroupEffects(machine, event()))
         except Exception as error:
@@ -250,8 +250,8 @@ class GroupCoordinator(GroupRequests):
                     await trio.lowlevel.checkpoint()
 
     async def _catch_up(self, due: float) -> None:
-        """After a stall (a process that was stopped, a long task) nobody is judged before what has
-        come meanwhile was heard: heartbeats lie in sockets and queues then."""
+        """After a stall (a stopped process, a long task) lets waiting heartbeats be handled before
+        sessions end."""
         for _ in range(CATCH_UP_ROUNDS_MAX):
             if trio.current_time() - due < STALL_SECONDS:
                 return
@@ -267,7 +267,7 @@ class GroupCoordinator(GroupRequests):
             shared_max = shared_bytes_max(self._options.message_bytes_max)
             for partition, queue in queues.items():
                 for batch in make_batches(queue, shared_max):
-                    # Handed on here, in order; only the waiting is done beside.
+                    # Handed on here, in order; other tasks wait for the results.
                     if isinstance(batch, AppendBatch):
                         try:
                             appended = self._hand_on(partition, batch)
@@ -312,14 +312,14 @@ class GroupCoordinator(GroupRequests):
                 self._commits_begun.set()
 
     def _give_up_commits(self, commits: list[OffsetCommit], error: Exception) -> None:
-        """They are staged, and nobody knows how far they got: their groups are set aside."""
+        """Sets the groups of staged commits aside, since it is unknown how far these got."""
         for group_id in dict.fromkeys(commit.group_id for commit in commits):
             self._set_aside(group_id, error)
         for commit in commits:
             self._log.close_request(commit.id)
 
     async def _run_commit_deadlines(self) -> None:
-        """Looks now and then at commits whose time is up; nearly all are answered long before."""
+        """Times out commits at intervals; nearly all are answered long before."""
         while True:
             await self._commits_begun.wait()
             while self._commits:
@@ -361,18 +361,18 @@ class GroupCoordinator(GroupRequests):
     def _follow(self) -> _Placement:
         count, led = followed = self._placement()
         for partition, owned in self.manager.partitions().items():
-            # With another epoch somebody else has led in between.
+            # Another epoch: another broker has led in between.
             if led.get(partition) != owned.epoch:
                 self._unload(partition)
         if count is not None and not self.manager.partitions():
-            # A topic that grows later must not move groups between their partitions.
+            # A topic that grows later must not move groups between partitions.
             self.manager.partition_count = count
         self.manager.forget_unassigned()
         for partition, epoch in led.items():
             if self.manager.begin_load(partition, epoch):
                 scope = self._loads[partition] = trio.CancelScope()
                 self._nursery.start_soon(self._load, partition, scope)
-                # It may have been served, and told of nothing yet, when these were noted.
+                # These may have been noted before the partition was known here.
                 self.manager.note_deleted(self._being_forgotten)
         return followed
 
@@ -427,7 +427,7 @@ class GroupCoordinator(GroupRequests):
             self._tell(machine, partial(list, effects))
 
     async def _read_groups(self, partition: int) -> PartitionLoader:
-        """What the partition's log says. Until it can be read, clients are told to wait."""
+        """Reads the partition's log, again and again until it can be read."""
         while True:
             try:
                 return await self._read(partition)
@@ -443,7 +443,7 @@ class GroupCoordinator(GroupRequests):
                 OFFSETS_TOPIC, partition, offset, max_bytes=self._options.load_buffer_bytes
             )
             if read.error is not ErrorCode.NONE:
-                # Either it passes, or this broker leads the partition no more and is told so.
+                # It passes, or this broker is told that it leads the partition no more.
                 log.warning("offsets_load_retried", partition=partition, error=read.error.name)
                 await trio.sleep(LOAD_RETRY_SECONDS)
                 continue
@@ -464,8 +464,8 @@ class GroupCoordinator(GroupRequests):
             await self._for_each_group(lambda name: self.manager.expire(name, self._wall_ms()))
 
     def note_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Topics, or some partitions, are gone: :meth:`forget_deleted` is to be called. Until it is
-        done, nobody commits offsets of topics that have these names by then."""
+        """Notes deleted partitions. Until :meth:`forget_deleted` has removed their offsets, no
+        offsets of new partitions with these names are committed."""
         noted: dict[str, set[int]] = {}
         for topic, index in partitions:
             noted.setdefault(topic, set()).add(index)
@@ -473,9 +473,9 @@ class GroupCoordinator(GroupRequests):
         self.manager.note_deleted(noted)
 
     async def forget_deleted(self) -> None:
-        """Forgets the offsets of what was noted."""
+        """Removes the offsets of the noted partitions."""
         async with self._forgetting:
-            # What was deleted while this waited is forgotten in one walk over the groups.
+            # One walk over the groups for all that was deleted while this waited.
             deleted, self._deleted = self._deleted, {}
             self.manager.note_deleted(deleted)
             self._being_forgotten = deleted
@@ -494,7 +494,7 @@ class GroupCoordinator(GroupRequests):
         return any(
             index in gone.get(topic, ())
             for gone in (self._deleted, self._being_forgotten)
-            if gone  # as they seldom are
+            if gone
             for topic, index in offsets
         )
 
@@ -533,7 +533,7 @@ class GroupCoordinator(GroupRequests):
         return ErrorCode.NONE, endpoint
 
     async def _create_topic(self) -> None:
-        """Creates the topic once, however many ask; after a failure not again at once."""
+        """Creates the topic once for all that ask; after a failure not again at once."""
         if self._creating is not None:
             await self._creating.wait()
             return
@@ -544,7 +544,7 @@ class GroupCoordinator(GroupRequests):
             error = await self._topic.create()
             if error is not ErrorCode.NONE:
                 self._creation_failed_at = trio.current_time()
-                if error is not ErrorCode.INVALID_REPLICATION_FACTOR:  # which is told already
+                if error is not ErrorCode.INVALID_REPLICATION_FACTOR:
                     log.error("offsets_topic_not_created", error=error.name)
         finally:
             self._creating.set()

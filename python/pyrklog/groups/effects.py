@@ -15,19 +15,19 @@ class Timer(Enum):
     """Every timer of a group."""
 
     SESSION = auto()
-    """A member's session; of a new one: how long its JoinGroup may wait."""
+    """A member's session; for a new member, how long its JoinGroup may wait."""
     PENDING_MEMBER = auto()
-    """A member id was handed out and has not come back."""
+    """A member id that was handed out may come back until then."""
     INITIAL_DELAY = auto()
     """The first members of an empty group wait for more."""
     REBALANCE = auto()
-    """Members have this long to join again."""
+    """Members may join again until then."""
     SYNC = auto()
-    """Members of a new generation have this long to ask for their assignment."""
+    """Members of a new generation may send SyncGroup until then."""
 
 
 class Reply(NamedTuple):
-    """The answer to the request that came with this token; each token gets exactly one."""
+    """Answers the request of this token; each token is answered once."""
 
     token: int
     result: Result
@@ -36,8 +36,8 @@ class Reply(NamedTuple):
 class Append(NamedTuple):
     """Records for the group's partition of ``__consumer_offsets``.
 
-    To be answered by ``append_finished`` with the same ticket, once the high watermark has passed
-    them or they have failed.
+    The driver calls ``append_finished`` with the ticket once the high watermark has passed the
+    records, or the append has failed.
     """
 
     ticket: int
@@ -46,14 +46,14 @@ class Append(NamedTuple):
 
 
 class AppendCommit(NamedTuple):
-    """A staged commit for the group's partition of ``__consumer_offsets``; the data plane answers
-    it and puts it into the group's table."""
+    """A staged commit for the group's partition of ``__consumer_offsets``. The data plane answers
+    it and puts it into the group's offset table."""
 
     commit: OffsetCommit
 
 
 class SetTimer(NamedTuple):
-    """Starts a timer, or starts it anew; ``member_id`` is empty for the group's own."""
+    """Starts a timer, or starts it anew; ``member_id`` is empty for a timer of the group."""
 
     timer: Timer
     member_id: str

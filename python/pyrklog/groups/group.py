@@ -1,4 +1,4 @@
-"""The state of one group. What may happen to it: :mod:`.machine` and its steps."""
+"""The state of one group; :mod:`.machine` and its steps change it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from pyrklog.groups.memory import (
 )
 from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.options import GroupSettings
-from pyrklog.groups.rebalance_history import RebalanceHistory
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.subscription import CONSUMER, all_subscribed_topics
 
+REASON_CHARACTERS_MAX = 512
+
 
 class InitialDelay(NamedTuple):
-    """The wait for the first members: the part that runs now, and what may still follow it."""
+    """The wait for the first members: the part that runs now, and the rest that may follow."""
 
     running_ms: int
     remaining_ms: int
@@ -43,25 +44,26 @@ class Group:
         self.settings = settings
         self.state = GroupState.EMPTY
         self.state_since_ms: int | None = now_ms
-        """None where an old record did not say."""
+        """None if an old record does not say."""
         self.generation = 0
         self.protocol_type: str | None = None
-        """None: no member has ever joined."""
+        """None before the first member."""
         self.protocol_name: str | None = None
         self.members = Members(self.memory)
         self.pending_ids: dict[str, str] = {}
-        """Member ids that were handed out and have not come back, and their clients' hosts."""
+        """Member ids that were handed out and have not come back, with their clients' hosts."""
         self.pending_syncs: set[str] = set()
-        """Members of this generation that have not asked for their assignment."""
+        """Members of this generation that have not sent SyncGroup."""
         self.assigned_generation = 0
         """The last generation whose assignment the leader has handed in."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None where unknown: no consumers, metadata that cannot be read, or too many topics for
-        the memory that is left."""
+        """None if unknown: no consumers, unreadable metadata, or too many topics for the memory
+        left."""
         self.initial_delay: InitialDelay | None = None
         self.member_added_in_delay = False
         self.offsets = GroupOffsets()
-        self.history = RebalanceHistory(self.memory)
+        self.rebalance_reason = ""
+        """Why the last rebalance began."""
         self.checked_state = self.state
         self.checked_generation = 0
         """The state and the generation that :mod:`.invariants` saw last."""
@@ -79,22 +81,28 @@ class Group:
         self.state_since_ms = now_ms
 
     def set_protocol_type(self, protocol_type: str) -> None:
-        """The first member says what the group is for."""
+        """Takes the protocol type of the first member."""
         self.memory.change(self.protocol_type_bytes_more(protocol_type))
         self.protocol_type = protocol_type
 
     def protocol_type_bytes_more(self, protocol_type: str) -> int:
-        """What the group takes more with this one."""
+        """The bytes that this protocol type takes more."""
         return text_bytes(protocol_type) - text_bytes(self.protocol_type or "")
 
+    def set_rebalance_reason(self, reason: str) -> None:
+        """Keeps why a rebalance begins, for the record of the next generation."""
+        reason = reason[:REASON_CHARACTERS_MAX]
+        self.memory.change(text_bytes(reason) - text_bytes(self.rebalance_reason))
+        self.rebalance_reason = reason
+
     def add_pending_id(self, member_id: str, host: str) -> None:
-        """A member id is handed out, and is to come back."""
+        """Waits for a member id that is handed out."""
         self.pending_ids[member_id] = host
         self.memory.change(PENDING_BYTES + text_bytes(member_id), host)
         self.members.touched_ids.append(member_id)
 
     def remove_pending_id(self, member_id: str) -> bool:
-        """It is no longer waited for; False where it was not."""
+        """Stops waiting for a member id; False if the group did not wait for it."""
         host = self.pending_ids.pop(member_id, None)
         if host is None:
             return False
@@ -103,25 +111,25 @@ class Group:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing would be lost with it, and nobody is about to join it."""
+        """Whether the group holds nothing and nobody is about to join it."""
         is_empty = self.state is GroupState.EMPTY and not self.pending_ids
         return is_empty and self.offsets.is_empty
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is missing: every member has joined, every id has come back."""
+        """Whether every member has joined and every pending id has come back."""
         return self.members.awaiting_count == len(self.members) and not self.pending_ids
 
     def accepts_protocols(
         self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
     ) -> bool:
-        """Whether a member with these fits the others."""
+        """Whether a member with these protocols fits the others."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and self.members.all_support_one_of(protocols)
 
     def begin_generation(self, now_ms: int) -> None:
-        """Counts up; a group without members is empty again."""
+        """Begins the next generation; a group without members becomes Empty."""
         self.generation += 1
         if len(self.members):
             self.protocol_name = self.members.select_protocol()
@@ -134,7 +142,7 @@ class Group:
         self.find_subscribed_topics()
 
     def find_subscribed_topics(self) -> None:
-        """What this generation's members subscribe to."""
+        """Finds the topics that the members of this generation subscribe to."""
         self._remember_topics(None)
         if self.protocol_type == CONSUMER:
             protocol = self.protocol_name or ""
@@ -149,7 +157,7 @@ class Group:
         self.subscribed_topics = topics
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read the topic, or may."""
+        """Whether members read the topic, or may read it."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
 

@@ -1,4 +1,4 @@
-"""The groups that this broker coordinates, by partition of ``__consumer_offsets``. Pure.
+"""The groups that this broker coordinates. Pure.
 
 A partition is *loading* from the moment this broker leads it until all groups of its log serve,
 then *owned* until this broker stops leading it. :attr:`GroupManager.groups` holds only groups of
@@ -38,24 +38,23 @@ from pyrklog.groups.messages import (
 from pyrklog.groups.offsets import Deleted
 from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.partitioner import partition_for
-from pyrklog.groups.rebalance_history import Rebalance
 from pyrklog.groups.states import GroupState
 
 SET_ASIDE_MAX = 10_000
-"""Groups that are remembered as set aside."""
+"""Limit on the names of groups that are set aside."""
 CLASSIC = "classic"
 """The type of every group here (ListGroups v5+)."""
 
 
 class GroupEffects(NamedTuple):
-    """``group`` is None where no group had to be asked."""
+    """``group`` is None if no group was asked."""
 
     group: GroupMachine | None
     effects: Effects
 
 
 class Loaded(NamedTuple):
-    """What follows from the end of a load; ``failed``: groups that are set aside, and why."""
+    """Groups that serve after a load; ``failed``: groups that are set aside, and why."""
 
     served: list[tuple[GroupMachine, Effects]]
     failed: list[tuple[str, Exception]]
@@ -69,8 +68,8 @@ class OwnedPartition(NamedTuple):
 
 
 def _host_of(loaded: LoadedGroup) -> str:
-    """The host that a loaded group counts for: its leader's. Where it has none, its first member
-    says it later, be it one of the log."""
+    """The host that a loaded group counts for: its leader's. Without a leader, its first member's
+    host counts later."""
     members = () if loaded.value is None else loaded.value.members
     leaders = (one for one in members if loaded.value and one.member_id == loaded.value.leader)
     return next((one.client_host for one in leaders), NO_HOST)
@@ -81,7 +80,7 @@ def _no_group(token: int, result: Result) -> GroupEffects:
 
 
 class GroupManager:
-    """All groups of this broker."""
+    """The groups of this broker."""
 
     def __init__(
         self,
@@ -89,8 +88,8 @@ class GroupManager:
         partition_count: int,
         assigned: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """``assigned`` gives the partitions that this broker is to lead by the controller's will,
-        those among them included that it has not opened yet."""
+        """``assigned`` gives the partitions that this broker is to lead, including those that it
+        has not opened yet."""
         self.settings = settings
         self.memory_pool = MemoryPool(settings.memory_max_bytes)
         self._assigned = assigned
@@ -98,9 +97,9 @@ class GroupManager:
         self.groups: dict[str, GroupMachine] = {}
         self._partitions: dict[int, OwnedPartition] = {}
         self._aside: dict[str, None] = {}
-        """Groups that are not served until their partition is loaded anew, oldest first."""
+        """Groups that are not served until the next load of their partition, oldest first."""
         self._deleted: dict[int, dict[str, set[int]]] = {}
-        """What was deleted while a partition of the offsets topic was not loaded yet."""
+        """What was deleted before a partition of the offsets topic was loaded."""
 
     # --- partitions ------------------------------------------------------------------------------
 
@@ -109,7 +108,7 @@ class GroupManager:
         return partition_for(group_id, self.partition_count)
 
     def epoch_of(self, group_id: str) -> int | None:
-        """The leader epoch in which this broker coordinates the group; None if it does not."""
+        """The leader epoch in which this broker coordinates the group, if it does."""
         partition = self._partitions.get(self.partition_for(group_id))
         return None if partition is None else partition.epoch
 
@@ -118,7 +117,7 @@ class GroupManager:
         return dict(self._partitions)
 
     def begin_load(self, partition: int, epoch: int) -> bool:
-        """This broker leads the partition since ``epoch``; whether its log is to be read."""
+        """This broker leads the partition since ``epoch``. False: its log need not be read."""
         if partition in self._partitions:
             return False
         for name in [name for name in self._aside if self.partition_for(name) == partition]:
@@ -127,8 +126,8 @@ class GroupManager:
         return True
 
     def take_loaded(self, partition: int, groups: Iterable[LoadedGroup], now_ms: int) -> Loaded:
-        """Some of the groups that the log holds: they serve. Those of other partitions (the topic
-        got more since) are left out."""
+        """Lets some of the log's groups serve. Groups of other partitions, from a time when the
+        topic had fewer, are left out."""
         done = Loaded([], [])
         if not self._is_loading(partition):
             return done
@@ -151,8 +150,7 @@ class GroupManager:
         return done
 
     def finish_load(self, partition: int, groups: Iterable[LoadedGroup], now_ms: int) -> Loaded:
-        """The log has been read; these are the last of its groups. From now on a group that is not
-        known is one that does not exist."""
+        """Takes the last groups of the log. From now on an unknown group does not exist."""
         done = self.take_loaded(partition, groups, now_ms)
         if self._is_loading(partition):
             known = self._partitions[partition]
@@ -165,8 +163,8 @@ class GroupManager:
         return known is not None and known.is_loading
 
     def unload(self, partition: int) -> list[GroupMachine]:
-        """This broker leads the partition no more, or could not load it: the groups that it served,
-        each still to be told (:meth:`.machine.GroupMachine.unload`)."""
+        """Gives up a partition. Returns the groups that were served; the caller has each run
+        :meth:`.machine.GroupMachine.unload`."""
         if self._partitions.pop(partition, None) is None:
             return []
         self._deleted.pop(partition, None)
@@ -176,8 +174,8 @@ class GroupManager:
         return moved
 
     def set_aside(self, group_id: str) -> None:
-        """The group is served no more: its state cannot be relied on. Who asks is told to try
-        again, until another load of its partition brings it back."""
+        """Stops serving a group whose state cannot be relied on. Clients are told to retry until
+        the next load of its partition brings it back."""
         machine = self.groups.get(group_id)
         if machine is not None:
             self._forget(machine)
@@ -186,8 +184,8 @@ class GroupManager:
             del self._aside[next(iter(self._aside))]
 
     def note_deleted(self, deleted: Deleted) -> None:
-        """Topics are gone: groups that are still to be loaded forget their offsets of them then.
-        (Those that serve are told by :meth:`partitions_deleted`.)"""
+        """Notes deleted partitions for groups that are still to be loaded.
+        :meth:`partitions_deleted` tells those that serve."""
         to_load = {number for number, one in self._partitions.items() if one.is_loading}
         to_load |= set(self._assigned()) - self._partitions.keys()
         for number in to_load:
@@ -196,18 +194,18 @@ class GroupManager:
                 noted.setdefault(topic, set()).update(partitions)
 
     def forget_unassigned(self) -> None:
-        """What was noted for partitions that this broker will not load is of no use."""
+        """Drops the notes for partitions that this broker will not load."""
         kept = self._partitions.keys() | set(self._assigned())
         self._deleted = {number: gone for number, gone in self._deleted.items() if number in kept}
 
     @property
     def is_loading(self) -> bool:
-        """Whether some partition is being read, or is about to be."""
+        """Whether some partition is being loaded, or is about to be."""
         reading = any(partition.is_loading for partition in self._partitions.values())
         return reading or any(one not in self._partitions for one in self._assigned())
 
     def _refusal(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Why this broker cannot answer for a group that it does not hold; NONE: it could."""
+        """Why this broker cannot answer for an unknown group; NONE: it coordinates the group."""
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
         number = self.partition_for(group_id)
@@ -215,8 +213,8 @@ class GroupManager:
         if partition is None and number not in self._assigned():
             return ErrorCode.NOT_COORDINATOR
         if partition is None or partition.is_loading:
-            # A broker that has just started knows its partitions before it has opened them. To
-            # send clients elsewhere then is wrong, and librdkafka hands NOT_COORDINATOR on.
+            # A broker that has just started knows its partitions before it has opened them.
+            # NOT_COORDINATOR would be wrong, and librdkafka passes that code on to its user.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if group_id in self._aside:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -228,13 +226,13 @@ class GroupManager:
         return machine
 
     def _has_room(self, group_id: str, host: str) -> bool:
-        """Whether a client of this host may found the group."""
+        """Whether a client of this host may found a group of this name."""
         return self.memory_pool.has_room(host, GROUP_BYTES + text_bytes(group_id))
 
     def _found(
         self, group_id: str, host: str, now_ms: int, event: Callable[[GroupMachine], Effects]
     ) -> GroupEffects:
-        """A group by its first event; nothing is left of one that was refused."""
+        """Founds a group with its first event; nothing is left if that is refused."""
         machine = self._create(group_id, now_ms, host)
         effects = event(machine)
         if machine.is_unused:
@@ -252,7 +250,7 @@ class GroupManager:
     # --- members ---------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupEffects:
-        """JoinGroup: a member without an id may found a group."""
+        """JoinGroup; a member without an id may found a group."""
         machine = self.groups.get(request.group_id) if request.group_id else None
         if machine is None:
             error = self._refusal(request.group_id)
@@ -275,8 +273,8 @@ class GroupManager:
         return GroupEffects(machine, machine.join(request, token, now_ms))
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupEffects:
-        """SyncGroup. While the coordinator loads, the generation that the member knows is lost:
-        it joins again, without looking for another coordinator."""
+        """SyncGroup. During a load the member is told to join again, which it does without looking
+        for another coordinator: its generation is lost."""
         machine = self.groups.get(request.group_id) if request.group_id else None
         if machine is not None:
             return GroupEffects(machine, machine.sync(request, token, now_ms))
@@ -286,7 +284,7 @@ class GroupManager:
         return _no_group(token, SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(self, request: MemberHeartbeat, token: int, now_ms: int) -> GroupEffects:
-        """Heartbeat. While the coordinator loads, nobody is judged."""
+        """Heartbeat; always NONE during a load."""
         machine = self.groups.get(request.group_id) if request.group_id else None
         if machine is not None:
             return GroupEffects(machine, machine.heartbeat(request, token, now_ms))
@@ -311,7 +309,7 @@ class GroupManager:
     # --- offsets ---------------------------------------------------------------------------------
 
     def commit(self, request: CommitRequest, token: int, now_ms: int) -> GroupEffects:
-        """OffsetCommit and TxnOffsetCommit: a consumer without a generation may found a group."""
+        """OffsetCommit and TxnOffsetCommit; a consumer without a generation may found a group."""
         machine = self.groups.get(request.group_id)
         if machine is None:
             error = self._refusal(request.group_id, may_be_empty=request.producer is None)
@@ -332,7 +330,7 @@ class GroupManager:
         *,
         require_stable: bool,
     ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
-        """OffsetFetch; None = all of the group."""
+        """OffsetFetch; None: all offsets of the group."""
         machine = self.groups.get(group_id)
         if machine is not None:
             found = machine.fetch_offsets(partitions, require_stable=require_stable)
@@ -343,14 +341,14 @@ class GroupManager:
         return error, dict.fromkeys(partitions or (), FetchedOffset(ErrorCode.NONE))
 
     def committed_count(self, group_id: str) -> int:
-        """How many offsets a group of this broker has committed."""
+        """The number of offsets that a group has committed; 0 for an unknown group."""
         machine = self.groups.get(group_id)
         return 0 if machine is None else machine.committed_count
 
     def fetch_page(
         self, group_id: str, after: TopicPartition | None, size: int, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset] | None:
-        """A part of all offsets of a group; None where this broker has no such group."""
+        """Up to ``size`` offsets behind ``after``; None for an unknown group."""
         machine = self.groups.get(group_id)
         if machine is None:
             return None
@@ -359,7 +357,7 @@ class GroupManager:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], token: int, now_ms: int
     ) -> GroupEffects:
-        """OffsetDelete. A group that is empty then ends, as in Kafka."""
+        """OffsetDelete."""
         machine = self.groups.get(group_id) if group_id else None
         if machine is None:
             error = self._refusal(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
@@ -385,7 +383,7 @@ class GroupManager:
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> tuple[ErrorCode, list[GroupOverview]]:
-        """ListGroups; what is known is listed while some partitions are still loading."""
+        """ListGroups; during a load with an error and the groups known so far."""
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.is_loading else ErrorCode.NONE
         wanted_states = {name.lower() for name in states}
         wanted_types = {name.lower() for name in types}
@@ -397,7 +395,7 @@ class GroupManager:
         ]
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        """DescribeGroups; a group that does not exist is dead, which is no error."""
+        """DescribeGroups; an unknown group is Dead, without an error."""
         machine = self.groups.get(group_id)
         if machine is not None:
             return machine.describe()
@@ -405,16 +403,8 @@ class GroupManager:
         state = "" if error else GroupState.DEAD.value
         return GroupDescription(error, group_id, state)
 
-    def history(self, group_id: str) -> tuple[ErrorCode, Sequence[Rebalance]]:
-        """The last rebalances of a group; GROUP_ID_NOT_FOUND where there is no such group."""
-        machine = self.groups.get(group_id)
-        if machine is not None:
-            return ErrorCode.NONE, machine.history()
-        error = self._refusal(group_id, may_be_empty=True)
-        return error or ErrorCode.GROUP_ID_NOT_FOUND, ()
-
     def delete_group(self, group_id: str, token: int, now_ms: int) -> GroupEffects:
-        """DeleteGroups, one of them."""
+        """DeleteGroups of one group."""
         machine = self.groups.get(group_id)
         if machine is None:
             error = self._refusal(group_id, may_be_empty=True)
@@ -426,11 +416,11 @@ class GroupManager:
     # --- housekeeping ----------------------------------------------------------------------------
 
     def expire(self, group_id: str, now_ms: int) -> GroupEffects:
-        """Forgets what of a group has expired, or all of it."""
+        """Removes what has expired of a group, or the whole group."""
         return self._tidy(group_id, lambda machine: machine.expire(now_ms))
 
     def partitions_deleted(self, group_id: str, deleted: Deleted, now_ms: int) -> GroupEffects:
-        """Topics are gone: a group forgets its offsets of them."""
+        """Removes a group's offsets of deleted partitions."""
         return self._tidy(group_id, lambda m: m.partitions_deleted(deleted, now_ms))
 
     def _tidy(self, group_id: str, event: Callable[[GroupMachine], Effects]) -> GroupEffects:

@@ -1,4 +1,4 @@
-"""JoinGroup: new members, pending ones, and those that come again."""
+"""JoinGroup of new, pending and known members."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pyrklog.groups.states import GroupState
 from pyrklog.groups.transition import Transition
 
 MEMBER_ID_BYTES_MAX = 0x7FFF
-"""The longest string of the protocol and of the group's record, which both hold all ids."""
+"""The longest string of the protocol and of the group's record, which both hold the ids."""
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member's JoinGroup may wait: its client, which has no id yet, may be gone."""
+"""Limit on a new member's wait: its client has no id yet, and may be gone."""
 
 
 def join(transition: Transition, request: JoinRequest, token: int) -> None:
-    """A member joins; the answer comes with the next generation unless something is wrong."""
+    """A member joins; the next generation answers it unless something is wrong."""
     group = transition.group
     if group.state is GroupState.DEAD:
         result = JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
@@ -43,8 +43,8 @@ def join(transition: Transition, request: JoinRequest, token: int) -> None:
 
 
 def _has_room(group: Group, member_id: str) -> bool:
-    """While members join again it is their number that counts: the last of a group that is too
-    large find it full."""
+    """Whether another member may join. During a rebalance the joined members count: the last ones
+    of a group that is too large are turned away."""
     limit = group.settings.members_max
     member = group.members.get(member_id)
     match group.state:
@@ -58,7 +58,7 @@ def _has_room(group: Group, member_id: str) -> bool:
 
 
 def _has_memory(group: Group, request: JoinRequest) -> bool:
-    """Whether there is memory for the member; one that is in may draw on its group's reserve."""
+    """Whether there is memory for the member. A known member may draw on the group's reserve."""
     known_id = request.member_id
     if not known_id and request.instance_id is not None:
         known_id = group.members.ids_by_instance.get(request.instance_id) or ""
@@ -68,7 +68,7 @@ def _has_memory(group: Group, request: JoinRequest) -> bool:
         more_bytes = protocols - protocols_bytes(member.protocols)
         return group.memory.has_room_to_grow(more_bytes, member.client_host)
     if known_id and known_id not in group.pending_ids:
-        return True  # it is not let in
+        return True  # it is refused anyway
     ids = 2 * text_bytes(request.client_id) + 2 * text_bytes(request.instance_id or "")
     more_bytes = MEMBER_BYTES + ids + protocols + group.members.reserve_for_one_more
     more_bytes += group.memory.unfounded_bytes
@@ -101,8 +101,8 @@ def _join_new(transition: Transition, request: JoinRequest, token: int) -> None:
         else:
             _add(transition, request, token, member_id)
     elif request.member_id_required:
-        # The id goes out before the member counts, so that a client whose answer is lost leaves
-        # no ghost behind (KIP-394).
+        # The member counts once its id comes back, so that a lost answer leaves no member without
+        # a client (KIP-394).
         group.add_pending_id(member_id, request.client_host)
         transition.set_timer(Timer.PENDING_MEMBER, request.session_timeout_ms, member_id)
         transition.reply(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
@@ -124,7 +124,7 @@ def _join_known(transition: Transition, request: JoinRequest, token: int) -> Non
     member = group.members[member_id]
     reason = _reason_to_rebalance(group, member, request)
     if reason is None:
-        # It has lost an answer, or looks again: the generation goes on.
+        # Its answer was lost, or it asks again: the generation goes on.
         transition.reply(token, rebalance.current_generation(transition, member))
         return
     group.members.update_member(
@@ -142,10 +142,9 @@ def _reason_to_rebalance(group: Group, member: Member, request: JoinRequest) -> 
     if group.state is GroupState.PREPARING:
         return f"member {member.member_id} joins; {client}"
     if group.state is GroupState.STABLE and group.members.is_leader(member.member_id):
-        # Only so can the leader make the others follow a change that it alone sees, such as a
-        # topic with more partitions.
+        # The leader tells of a change that it alone sees, such as a topic with more partitions.
         return f"leader {member.member_id} joins again; {client}"
-    if not member.knows_exactly(request.protocols):
+    if not member.has_exactly(request.protocols):
         return f"member {member.member_id} joins with other metadata; {client}"
     return None
 

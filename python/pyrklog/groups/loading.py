@@ -1,11 +1,11 @@
 """From the records of one partition of ``__consumer_offsets`` to its groups.
 
-Later records count over earlier ones with the same key. Offsets of a transaction count when its
-commit marker is read; those whose marker is still to come stay pending. A record that cannot be
-read is skipped and counted: one damaged record must not take a partition's groups with it.
+A later record replaces earlier ones with the same key. Offsets of a transaction are pending until
+its marker is read. A record that cannot be read is skipped and counted, so that a damaged record
+does not cost the groups of a partition.
 
-Offsets go into the tables that will serve them as they are read: beside these nothing is kept of
-them, and nothing is left to do at the end that would take time.
+Offsets go straight into the tables that will serve them: no second copy, and no long work at the
+end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Offsets = dict[tuple[str, TopicPartition], CommittedOffset]
 
 
 class LoadedGroup(NamedTuple):
-    """A group as the log has it; ``value`` is None where it has only committed offsets."""
+    """A group as the log has it; ``value`` is None if it has committed offsets only."""
 
     group_id: str
     value: GroupValue | None
@@ -52,14 +52,14 @@ class PartitionLoader:
         self.records = 0
         self.skipped = 0
         self.problems: list[str] = []
-        """What was skipped, the first few."""
+        """The first few that were skipped."""
         self._groups: dict[str, GroupValue] = {}
         self._offsets: dict[str, GroupOffsets] = {}
         self._open: dict[int, _Offsets] = {}
         """Producer id -> offsets of its open transaction."""
 
     def feed(self, batch: InternalBatch) -> Iterator[None]:
-        """Takes in a batch; yields after each record, so that a large one can be interrupted."""
+        """Takes in a batch; yields after each record, so that others can run in between."""
         if batch.damage is not None:
             self._skip(batch.base_offset, batch.damage)
             return
@@ -129,7 +129,7 @@ class PartitionLoader:
             self._offsets_of(group).restore(partition, committed)
 
     def finish(self) -> Iterator[LoadedGroup]:
-        """The groups, when everything has been taken in."""
+        """The groups, after the last batch."""
         for producer_id, offsets in self._open.items():
             for (group, partition), pending in offsets.items():
                 self._offsets_of(group).restore_transaction(producer_id, partition, pending)

@@ -43,7 +43,6 @@ from pyrklog.groups.messages import (
 )
 from pyrklog.groups.offsets import Deleted, GroupOffsets
 from pyrklog.groups.options import GroupSettings
-from pyrklog.groups.rebalance_history import Rebalance
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.transition import AppendDone, Transition
 from pyrklog.internal_log import AppendResult
@@ -261,10 +260,6 @@ class GroupMachine:
             protocol_name=protocol,
             members=members,
         )
-
-    def history(self) -> Sequence[Rebalance]:
-        """The last rebalances and their reasons, the oldest first."""
-        return self.group.history.entries()
 
 
 def _restore_member(group: Group, value: MemberValue, protocol: str) -> None:

@@ -34,15 +34,15 @@ class JoinRequest(NamedTuple):
     protocols: Sequence[tuple[str, bytes]]
     reason: str | None = None
     member_id_required: bool = False
-    """The client can be asked to come back with the id it is given (JoinGroup v4+)."""
+    """The client can be told to come back with the id that it is given (JoinGroup v4+)."""
     can_skip_assignment: bool = False
-    """The client understands a leader that shall not assign (JoinGroup v9+)."""
+    """The client knows leaders that must not assign (JoinGroup v9+)."""
     fresh_id: str = ""
-    """Becomes the end of a member id; never used before."""
+    """The end of a new member id; never used before."""
 
 
 class SyncRequest(NamedTuple):
-    """Protocol type and name are None where the version has none."""
+    """Protocol type and name are None in versions without them."""
 
     group_id: str
     generation: int
@@ -54,7 +54,7 @@ class SyncRequest(NamedTuple):
 
 
 class MemberHeartbeat(NamedTuple):
-    """A member lives."""
+    """Heartbeat."""
 
     group_id: str
     generation: int
@@ -71,7 +71,7 @@ class LeavingMember(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """A committed offset; ``expire_ms`` is -1 where the broker's retention counts."""
+    """A committed offset; ``expire_ms`` is -1 if the broker's retention counts."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -81,7 +81,7 @@ class Offset(NamedTuple):
 
 
 class CommitRequest(NamedTuple):
-    """Offsets to keep; ``producer`` where they belong to a transaction."""
+    """Offsets to commit; ``producer`` if they belong to a transaction."""
 
     group_id: str
     generation: int
@@ -104,7 +104,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """``members`` is for the leader only."""
+    """Only the leader gets ``members``."""
 
     error: ErrorCode
     member_id: str
@@ -126,31 +126,31 @@ class SyncResult(NamedTuple):
 
 
 class LeaveResult(NamedTuple):
-    """``members`` has one code a leaving member, in order; empty with an error of the group."""
+    """One code for each leaving member, in order; none with an error of the group."""
 
     error: ErrorCode
     members: Sequence[tuple[LeavingMember, ErrorCode]] = ()
 
 
 class CommitResult(NamedTuple):
-    """One code an offset."""
+    """One code for each offset."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 class DeleteOffsetsResult(NamedTuple):
-    """No codes of partitions with an error of the group."""
+    """One code for each partition; none with an error of the group."""
 
     error: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode] = {}
 
 
 Result = JoinResult | SyncResult | LeaveResult | CommitResult | DeleteOffsetsResult | ErrorCode
-"""What a reply carries; heartbeats and deletions of groups get a bare code."""
+"""What a reply carries; Heartbeat and DeleteGroups get a bare code."""
 
 
 class FetchedOffset(NamedTuple):
-    """An offset as OffsetFetch shows it; -1 where there is none."""
+    """An offset as OffsetFetch shows it; -1 for none."""
 
     error: ErrorCode
     offset: int = NO_OFFSET

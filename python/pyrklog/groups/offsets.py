@@ -1,15 +1,13 @@
-"""The offsets that a group has committed, and those on their way.
+"""The committed and the pending offsets of a group.
 
-An offset counts once the high watermark has passed its record; until then it is *pending*, and a
-client that asks for stable offsets is told to wait (KIP-447). Offsets of a transaction stay pending
-until its marker has been written.
+An offset is *pending* until the high watermark has passed its record, and clients that ask for
+stable offsets wait (KIP-447). Offsets of a transaction are pending until its marker is written.
 
 Commits may finish in another order than that of their records, and a transaction's offset may be
-older than a later plain one: the record with the higher log offset wins, as it would when the log
-is read.
+older than a later plain one. The record with the higher log offset wins, as it does at a load.
 
-Plain commits lie in a table of the data plane, which fills it without a detour when it has written
-the commits that were handed to it whole (:meth:`GroupOffsets.stage_commit`).
+Plain commits lie in a table of the data plane, which itself fills in the commits that it takes
+whole (:meth:`GroupOffsets.stage_commit`).
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ NOT_APPENDED = -1
 
 
 class CommittedOffset(NamedTuple):
-    """An offset and the log offset of its record; :data:`NOT_APPENDED` while that is unknown."""
+    """An offset and the log offset of its record, which may be :data:`NOT_APPENDED` yet."""
 
     record_offset: int
     value: Offset
 
 
 Deleted = Mapping[str, Set[int]]
-"""Partitions that are gone, by topic."""
+"""Deleted partitions by topic."""
 Transactions = dict[int, dict[TopicPartition, CommittedOffset]]
 """Producer id -> the offsets of its open transaction."""
 
@@ -44,26 +42,26 @@ class GroupOffsets:
         self._transactions: Transactions = {}
 
     def restore(self, partition: TopicPartition, committed: CommittedOffset) -> None:
-        """A commit that was read from the log, unless a newer one was."""
+        """Takes a commit from the log, unless a newer one was read."""
         self._keep([(partition, committed)])
 
     def restore_tombstone(self, partition: TopicPartition) -> None:
-        """The log says that the partition has no offset."""
+        """Takes a tombstone from the log."""
         self._table.remove([partition])
 
     def restore_transaction(
         self, producer_id: int, partition: TopicPartition, committed: CommittedOffset
     ) -> None:
-        """An offset of a transaction that is open at the log's end."""
+        """Takes an offset of a transaction that is open at the end of the log."""
         self._transactions.setdefault(producer_id, {})[partition] = committed
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is committed and nothing is on its way."""
+        """Whether nothing is committed or pending."""
         return self._table.is_unused and not self._transactions
 
     def __len__(self) -> int:
-        """Committed offsets."""
+        """The number of committed offsets."""
         return len(self._table)
 
     def get(self, partition: TopicPartition) -> Offset | None:
@@ -76,11 +74,11 @@ class GroupOffsets:
         return [(key, Offset(*found[1:])) for key, found in self._table.items()]
 
     def page(self, after: TopicPartition | None, size: int) -> list[tuple[TopicPartition, Offset]]:
-        """Up to ``size`` of them behind a partition, or from the first one on."""
+        """Up to ``size`` of them behind a partition, or from the first one."""
         return [(key, Offset(*found[1:])) for key, found in self._table.page(after, size)]
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Whether a commit of this partition is not over."""
+        """Whether a commit of this partition is pending."""
         return self._table.is_pending(*partition) or self._is_in_transaction(partition)
 
     def _is_in_transaction(self, partition: TopicPartition) -> bool:
@@ -95,18 +93,18 @@ class GroupOffsets:
     def commit(
         self, ticket: int, offsets: Mapping[TopicPartition, Offset], first_record: int
     ) -> None:
-        """The append is done; its records lie in the order of ``offsets``. What was forgotten while
-        it was under way stays so."""
+        """The append has succeeded; its records lie in the order of ``offsets``. Offsets that were
+        removed meanwhile stay removed."""
         numbered = enumerate(offsets.items(), first_record)
         self._table.finish(ticket, [(key, (record, *value)) for record, (key, value) in numbered])
 
     def unstage(self, ticket: int, partitions: Iterable[TopicPartition]) -> None:
-        """The append has failed; a later one of the same partition may not."""
+        """The append has failed."""
         self._table.finish(ticket, [(partition, None) for partition in partitions])
 
     def stage_commit(self, ticket: int, commit: OffsetCommit) -> bool:
-        """The data plane appends this commit, and puts it into the table when that is over. False:
-        one of its partitions has ceased to exist."""
+        """The data plane will append this commit and put it into the table. False: one of its
+        partitions has ceased to exist."""
         return self._table.stage_commit(ticket, commit)
 
     def _keep(self, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]) -> None:
@@ -123,7 +121,7 @@ class GroupOffsets:
     def append_transaction(
         self, producer_id: int, offsets: Mapping[TopicPartition, Offset], first_record: int
     ) -> None:
-        """That append is done; the transaction is not."""
+        """That append has succeeded; the transaction goes on."""
         open_offsets = self._transactions.get(producer_id, {})
         for record_offset, (partition, value) in enumerate(offsets.items(), first_record):
             known = open_offsets.get(partition)
@@ -131,7 +129,7 @@ class GroupOffsets:
                 open_offsets[partition] = CommittedOffset(record_offset, value)
 
     def fail_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """That append has failed; the client will send it again."""
+        """That append has failed; the client retries."""
         open_offsets = self._transactions.get(producer_id, {})
         for partition, value in offsets.items():
             known = open_offsets.get(partition)
@@ -149,14 +147,14 @@ class GroupOffsets:
 
     @property
     def open_producers(self) -> frozenset[int]:
-        """The producers whose transactions hold offsets of this group."""
+        """Producers whose open transactions hold offsets of this group."""
         return frozenset(self._transactions)
 
     # --- forgetting ------------------------------------------------------------------------------
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forgets offsets, pending ones too. Those whose log holds an offset, or is about to, are
-        returned: they need a tombstone."""
+        """Removes offsets, pending ones too. Returns the partitions that need a tombstone: their
+        offsets are in the log, or about to be."""
         forgotten = list(partitions)
         for offsets in self._transactions.values():
             for partition in forgotten:
@@ -165,13 +163,13 @@ class GroupOffsets:
         return self._table.remove(forgotten)
 
     def remove_all(self) -> list[TopicPartition]:
-        """Forgets everything; returns what :meth:`remove` would."""
+        """Removes all offsets; returns what :meth:`remove` would."""
         self._transactions.clear()
         return self._table.clear()
 
     def remove_deleted(self, deleted: Deleted) -> list[TopicPartition]:
-        """What :meth:`remove` does, for topics that are gone; it costs what the group has, not
-        what is gone."""
+        """Like :meth:`remove`, for deleted partitions; the cost depends on the group's offsets, not
+        on the number of deleted partitions."""
         topics = set(self._table.topics())
         for offsets in self._transactions.values():
             topics.update(topic for topic, _ in offsets)
@@ -192,10 +190,10 @@ class GroupOffsets:
         since_ms: int | None,
         kept_topics: frozenset[str] = frozenset(),
     ) -> list[TopicPartition]:
-        """Forgets offsets whose time is over, but for these topics and those that are pending.
+        """Removes expired offsets, except of ``kept_topics`` and pending ones.
 
-        ``since_ms`` says since when the retention counts, None: since each commit; one that a
-        client gave its own time to live goes by that alone.
+        The retention counts from ``since_ms``; None: from each commit. An offset with an expiry
+        time of its own goes by that alone.
         """
         pending = {key for offsets in self._transactions.values() for key in offsets}
         return self._table.remove_expired(now_ms, retention_ms, since_ms, kept_topics, pending)

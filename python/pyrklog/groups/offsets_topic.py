@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` in this broker's view of the cluster; implements ``OffsetsTopic``."""
+"""``__consumer_offsets`` in this broker's view of the cluster."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ log = get_logger("groups")
 
 
 class ClusterOffsetsTopic:
-    """The offsets topic as the image shows it and the replicas serve it."""
+    """Implements :class:`.interfaces.OffsetsTopic`."""
 
     def __init__(self, metadata: Metadata, replicas: Replicas, service: ClusterService) -> None:
         self._metadata = metadata
         self._replicas = replicas
         self._service = service
         self._told_brokers: int | None = None
-        """How many brokers there were when it was last told that they are too few."""
+        """The number of brokers at the last warning that they are too few."""
 
     def _partitions(self) -> Mapping[int, PartitionImage]:
         entry = self._metadata.image.topics.get(OFFSETS_TOPIC)
@@ -95,9 +95,9 @@ class ClusterOffsetsTopic:
         return ErrorCode.NONE if exists else result.error
 
     def _replication_factor(self) -> int:
-        """As configured (KIP-115): the topic keeps the factor that it is created with, so whoever
-        asks while a cluster starts must not fix a lower one. A broker without ZooKeeper is alone
-        for good: there the default is 1."""
+        """As configured (KIP-115): the topic keeps its first factor, so a request while the cluster
+        starts must not set a lower one. The default of a broker without ZooKeeper, which stays
+        alone, is 1."""
         config = self._metadata.config
         if config.zookeeper is None and REPLICATION_FACTOR not in config.given:
             return 1

@@ -1,4 +1,4 @@
-"""The coordinator's settings out of the broker's options."""
+"""The options of the groups and of their driver, read from the broker's options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 CODEC_NONE = 0
 MINUTE_MS = 60_000
 MEMORY_SHARE = 16
-"""The part of the memory that groups may take (docs/isolation.md)."""
+"""Groups may take one part in so many of the memory (docs/isolation.md)."""
 
 
 class GroupSettings(NamedTuple):
@@ -24,24 +24,24 @@ class GroupSettings(NamedTuple):
     """UTF-16 units of a committed offset's metadata."""
     retention_ms: int = 7 * 24 * 3_600_000
     memory_max_bytes: int = 2**30
-    """What groups and members may make the coordinator remember, over all groups."""
+    """Limit on what all groups together take (:mod:`.memory`)."""
 
 
 class GroupOptions(NamedTuple):
     """Options of the driver; Kafka's names are in ``config/group_options.py``."""
 
     partition_count: int = 50
-    """Partitions of ``__consumer_offsets`` if it is yet to be created."""
+    """Partitions of ``__consumer_offsets`` while it does not exist."""
     codec: int = CODEC_NONE
     load_buffer_bytes: int = 5_242_880
     message_bytes_max: int = 1_048_588
-    """What the log takes as one batch."""
+    """Limit of one batch."""
     commit_timeout_ms: int = 5_000
     expiry_interval_ms: int = 600_000
 
 
 def group_settings(config: BrokerConfig, memory_bytes: int) -> GroupSettings:
-    """What the groups of a broker with so much memory go by."""
+    """The options of the groups of a broker with so much memory."""
     number = config.integer
     return GroupSettings(
         session_timeout_min_ms=number("group.min.session.timeout.ms"),
@@ -55,7 +55,7 @@ def group_settings(config: BrokerConfig, memory_bytes: int) -> GroupSettings:
 
 
 def group_options(config: BrokerConfig) -> GroupOptions:
-    """What the coordinator's driver goes by."""
+    """The options of the driver."""
     number = config.integer
     return GroupOptions(
         partition_count=number("offsets.topic.num.partitions"),

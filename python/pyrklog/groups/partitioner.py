@@ -1,4 +1,4 @@
-"""Which partition of ``__consumer_offsets`` a group belongs to: Java's hash of its name."""
+"""The partition of ``__consumer_offsets`` that holds a group: Java's hash of the group's name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HASHES_KEPT_MAX = 4096
 
 @lru_cache(maxsize=HASHES_KEPT_MAX)
 def java_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 units, in 32 bits with a sign."""
+    """``String.hashCode``: over UTF-16 units, as a signed 32-bit number."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for position in range(0, len(units), 2):
@@ -20,6 +20,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """Kafka takes the absolute value, and 0 for the one number that has none."""
+    """Kafka takes the absolute value, and 0 for the one number without an absolute value."""
     value = java_hash(group_id)
     return (0 if value == INT_MIN else abs(value)) % partition_count

@@ -1,4 +1,4 @@
-"""From one generation to the next: who is waited for, for how long, and what ends the wait."""
+"""From one generation to the next: whom the group waits for, how long, and what ends the wait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyrklog.internal_log import (
 )
 
 RETRY_DELAY_MIN_MS = 1_000
-"""Nobody has joined: the least time until the next look, whatever the members' time-outs say."""
+"""Shortest wait before the group looks again while nobody has joined."""
 
 
 def loaded(transition: Transition) -> None:
@@ -29,7 +29,7 @@ def loaded(transition: Transition) -> None:
 
 
 def prepare_if_possible(transition: Transition, reason: str) -> None:
-    """A rebalance, unless one is being prepared already."""
+    """Begins a rebalance unless one has begun."""
     if GroupState.PREPARING in TRANSITIONS[transition.group.state]:
         prepare(transition, reason)
 
@@ -37,8 +37,8 @@ def prepare_if_possible(transition: Transition, reason: str) -> None:
 def prepare(transition: Transition, reason: str) -> None:
     """Asks everybody to join again.
 
-    The first members of an empty group wait for more (``group.initial.rebalance.delay.ms``); later
-    all known members are waited for, at most the longest of their rebalance time-outs.
+    An empty group waits ``group.initial.rebalance.delay.ms`` for more members. Any other group
+    waits until all members have joined, at most the longest of their rebalance timeouts.
     """
     group = transition.group
     was_empty = group.state is GroupState.EMPTY
@@ -47,7 +47,7 @@ def prepare(transition: Transition, reason: str) -> None:
     group.pending_syncs.clear()
     transition.cancel_timer(Timer.SYNC)
     group.move_to(GroupState.PREPARING, transition.now_ms)
-    group.history.begin(transition.now_ms, reason, len(group.members))
+    group.set_rebalance_reason(reason)
     transition.notice("group_rebalancing", generation=group.generation, reason=reason)
     if was_empty:
         delay_ms = max(0, group.settings.initial_rebalance_delay_ms)
@@ -61,14 +61,14 @@ def prepare(transition: Transition, reason: str) -> None:
 
 
 def complete_if_all_joined(transition: Transition) -> None:
-    """Ends the wait when nobody is missing; the initial delay runs to its end."""
+    """Ends the wait when nobody is missing; an initial delay runs to its end."""
     group = transition.group
     if group.state is GroupState.PREPARING and group.initial_delay is None and group.all_joined:
         _complete(transition)
 
 
 def initial_delay_over(transition: Transition) -> None:
-    """New members prolong the first wait of a new group, up to the rebalance time-out."""
+    """New members prolong the initial delay, up to the rebalance timeout."""
     group = transition.group
     delay = group.initial_delay
     if group.state is not GroupState.PREPARING or delay is None:
@@ -83,7 +83,7 @@ def initial_delay_over(transition: Transition) -> None:
 
 
 def time_over(transition: Transition) -> None:
-    """Whoever has not joined yet is late."""
+    """Members that have not joined yet are late."""
     if transition.group.state is GroupState.PREPARING:
         _complete(transition)
 
@@ -99,17 +99,16 @@ def _complete(transition: Transition) -> None:
             transition.remove_member(member)
             transition.notice("group_member_late", member=member.member_id)
     if len(group.members) and not group.members.elect_joined_leader():
-        # Only static members are left, and none has joined: their sessions end, or they join.
+        # Only static members are left, and none has joined: they will, or their sessions end.
         transition.notice("group_rebalance_without_members", "warning", members=len(group.members))
         timeout_ms = group.members.rebalance_timeout_ms
         transition.set_timer(Timer.REBALANCE, max(timeout_ms, RETRY_DELAY_MIN_MS))
         return
     group.begin_generation(transition.now_ms)
-    group.history.end(transition.now_ms, group.generation, len(group.members))
     if group.state is GroupState.EMPTY:
         transition.notice("group_empty", generation=group.generation)
-        reason = group.history.reason_of(group.generation)
-        transition.append([persistence.group_record(group, {}, reason)], _empty_generation_written)
+        record = persistence.group_record(group, {}, group.rebalance_reason)
+        transition.append([record], _empty_generation_written)
         return
     transition.notice("group_generation", generation=group.generation, members=len(group.members))
     for member in group.members.values():
@@ -121,14 +120,14 @@ def _complete(transition: Transition) -> None:
 
 
 def _empty_generation_written(transition: Transition, result: AppendResult) -> None:
-    # Without that record, the generation before it comes back at the next load, and its members'
-    # sessions end unanswered: nothing is lost.
+    # Without that record the previous generation comes back at the next load, and its members'
+    # sessions end: nothing is lost.
     if result.error is not ErrorCode.NONE:
         transition.notice("group_not_written", "warning", error=result.error.name)
 
 
 def current_generation(transition: Transition, member: Member) -> JoinResult:
-    """The generation as this member is told of it; the leader gets the list of members."""
+    """The answer to a member's JoinGroup; the leader gets the list of members."""
     group = transition.group
     leads = group.members.is_leader(member.member_id)
     return JoinResult(
@@ -145,15 +144,15 @@ def current_generation(transition: Transition, member: Member) -> JoinResult:
 def fail_syncs(transition: Transition, error: ErrorCode) -> None:
     """The generation gets no assignment."""
     for member in transition.group.members.values():
-        # Its memory stays the group's, for the assignment that comes next.
+        # The group keeps the memory for the next assignment.
         member.assignment = b""
         if transition.answer_sync(member, SyncResult(error)):
-            # While it waited its session did not count.
+            # Its session did not run while it waited.
             transition.refresh_session(member)
 
 
 def member_removed(transition: Transition, reason: str) -> None:
-    """What a member's absence leads to."""
+    """What follows from a removal."""
     if transition.group.state in (GroupState.STABLE, GroupState.COMPLETING):
         prepare(transition, reason)
     else:

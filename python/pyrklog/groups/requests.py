@@ -1,4 +1,4 @@
-"""The group coordinator as the handlers see it: each request is an event of a group.
+"""The requests of handlers as events of groups; questions go to :attr:`GroupRequests.manager`.
 
 Requests and results are those of :mod:`.messages`. A request that returns a ``Pending`` has been
 acted on when the call returns, in the order of the calls; only its answer may wait, for other
@@ -20,9 +20,6 @@ from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
     DeleteOffsetsResult,
-    FetchedOffset,
-    GroupDescription,
-    GroupOverview,
     JoinRequest,
     JoinResult,
     LeaveResult,
@@ -32,7 +29,6 @@ from pyrklog.groups.messages import (
     SyncResult,
     TopicPartition,
 )
-from pyrklog.groups.rebalance_history import Rebalance
 from pyrklog.pending import Pending
 
 NO_TOKEN = 0
@@ -149,27 +145,6 @@ class GroupRequests(ABC):
         """The wall clock that commits are stamped with."""
         return self._wall_ms()
 
-    def fetch_offsets(
-        self,
-        group_id: str,
-        partitions: Sequence[TopicPartition] | None,
-        *,
-        require_stable: bool,
-    ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
-        """OffsetFetch of one group; None: all its offsets."""
-        return self.manager.fetch_offsets(group_id, partitions, require_stable=require_stable)
-
-    def committed_count(self, group_id: str) -> int:
-        """The number of offsets that a group has committed; 0 for an unknown group."""
-        return self.manager.committed_count(group_id)
-
-    def fetch_page(
-        self, group_id: str, after: TopicPartition | None, size: int, *, require_stable: bool
-    ) -> dict[TopicPartition, FetchedOffset] | None:
-        """Up to ``size`` of a group's offsets, those behind ``after``; None for an unknown
-        group."""
-        return self.manager.fetch_page(group_id, after, size, require_stable=require_stable)
-
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> DeleteOffsetsResult:
@@ -181,20 +156,6 @@ class GroupRequests(ABC):
         return await pending.wait()
 
     # --- administration --------------------------------------------------------------------------
-
-    def list_groups(
-        self, states: Sequence[str], types: Sequence[str]
-    ) -> tuple[ErrorCode, list[GroupOverview]]:
-        """ListGroups; an empty filter lets everything pass."""
-        return self.manager.list_groups(states, types)
-
-    def describe_group(self, group_id: str) -> GroupDescription:
-        """DescribeGroups of one group."""
-        return self.manager.describe_group(group_id)
-
-    def history(self, group_id: str) -> tuple[ErrorCode, Sequence[Rebalance]]:
-        """The last rebalances of a group and their reasons."""
-        return self.manager.history(group_id)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """DeleteGroups of one group."""

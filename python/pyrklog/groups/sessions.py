@@ -1,4 +1,4 @@
-"""Heartbeat, LeaveGroup, and the end of sessions."""
+"""Heartbeat, LeaveGroup, and sessions that end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyrklog.groups.transition import Transition
 
 
 def heartbeat(transition: Transition, request: MemberHeartbeat, token: int) -> None:
-    """A member lives; the answer says whether it shall join again."""
+    """A member lives; the answer says whether it must join again."""
     group = transition.group
     if group.state is GroupState.DEAD:
         transition.reply(token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -60,19 +60,19 @@ def _leave_one(transition: Transition, leaving: LeavingMember) -> ErrorCode:
 
 
 def session_over(transition: Transition, member_id: str) -> None:
-    """A member has been silent for too long, unless it is we who let it wait."""
+    """A member has been silent for too long, unless the group lets it wait."""
     member = transition.group.members.get(member_id)
     if member is None:
         return
     waits = member.awaiting_join is not None or member.awaiting_sync is not None
     if waits and not member.is_new:
-        return  # its session begins anew with the answer
+        return  # the answer starts its session anew
     transition.remove_member(member)
     transition.notice("group_member_expired", member=member_id)
     rebalance.member_removed(transition, f"session of member {member_id} expired")
 
 
 def pending_id_over(transition: Transition, member_id: str) -> None:
-    """A member id that was handed out has not come back in time."""
+    """A pending member id has not come back in time."""
     if transition.group.remove_pending_id(member_id):
         rebalance.complete_if_all_joined(transition)

@@ -1,4 +1,4 @@
-"""A static member comes back: it has no member id, but its instance id is known (KIP-345)."""
+"""A static member comes back without a member id, but with a known instance id (KIP-345)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def replace(
 ) -> None:
     """Gives the member a new id and fences the old one.
 
-    In a stable group whose protocol stays the same, nothing else happens: the member takes up its
-    old assignment once its new id has been written.
+    A stable group whose protocol stays the same does not rebalance: the member gets its old
+    assignment once its new id has been written.
     """
     group = transition.group
     old_leader = group.members.leader
@@ -37,7 +37,7 @@ def replace(
     transition.park_join(member, token)
     client = f"client reason: {request.reason or 'not provided'}"
     if group.state is GroupState.COMPLETING:
-        # The leader may be assigning to the old id right now.
+        # The leader may be assigning to the old id now.
         rebalance.prepare(transition, f"static member {new_id} comes back; {client}")
     elif group.state is GroupState.STABLE:
         if group.members.select_protocol() != group.protocol_name:
@@ -51,7 +51,7 @@ def replace(
             if group.state is not GroupState.STABLE or group.generation != generation:
                 return  # the next generation answers
             if group.members.get(new_id) is not member:
-                return  # gone, or replaced once more: answered by what did that
+                return  # gone or replaced again, and answered then
             if result.error is ErrorCode.NONE:
                 _answer(later, member, request, old_leader)
             else:
@@ -76,12 +76,12 @@ def _rename(transition: Transition, member: Member, new_id: str) -> None:
 def _answer(transition: Transition, member: Member, request: JoinRequest, old_leader: str) -> None:
     result = rebalance.current_generation(transition, member)
     if request.can_skip_assignment:
-        # The leader learns that it leads, and watches the topics again, but shall not assign: a
-        # stable group would not hear of it (KIP-814).
+        # The leader learns that it leads, to watch the topics, but must not assign: the group is
+        # stable (KIP-814).
         skip = transition.group.members.is_leader(member.member_id)
         result = result._replace(skip_assignment=skip)
     else:
-        # Older clients assign when they find their own id: they are shown the leader's old one.
+        # Older clients assign when they see their own id: they get the leader's old one.
         result = result._replace(leader=old_leader, members=())
     transition.answer_join(member, result)
     transition.group.members.settle_memory()
@@ -95,7 +95,7 @@ def _undo(
     before: tuple[tuple[tuple[str, bytes], ...], int, int],
     error: ErrorCode,
 ) -> None:
-    """The new id could not be written: the old one counts again."""
+    """The new id could not be written: the member has its old one again."""
     group = transition.group
     transition.notice("group_not_written", "warning", error=error.name, member=member.member_id)
     result = rebalance.current_generation(transition, member)._replace(

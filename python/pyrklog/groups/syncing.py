@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, everybody gets its part."""
+"""SyncGroup: the leader hands in the assignment, and each member gets its part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyrklog.internal_log import (
 
 
 def sync(transition: Transition, request: SyncRequest, token: int) -> None:
-    """A member asks for its assignment; it waits until the leader's has been written."""
+    """A member asks for its assignment, and waits until the leader's has been written."""
     group = transition.group
     error = _check(group, request)
     if error is not ErrorCode.NONE:
@@ -58,8 +58,8 @@ def _synced(transition: Transition, member_id: str) -> None:
 
 def _take_assignment(transition: Transition, request: SyncRequest) -> None:
     group = transition.group
-    # Departure from Kafka, which writes what a leader hands in twice: members would be told the
-    # first assignment, and the log, after a fail-over, the second.
+    # Departure from Kafka, which writes an assignment that comes twice: members would have the
+    # first one and the log, after a failover, the second.
     group.assigned_generation = group.generation
     assignments = {m: request.assignments.get(m, b"") for m in group.members}
     missing = len(assignments.keys() - request.assignments.keys())
@@ -74,7 +74,7 @@ def _take_assignment(transition: Transition, request: SyncRequest) -> None:
 
     def written(later: Transition, result: AppendResult) -> None:
         if group.state is not GroupState.COMPLETING or group.generation != generation:
-            return  # a rebalance has begun since
+            return  # a rebalance has begun
         if result.error is ErrorCode.NONE:
             _assign(later, assignments)
         else:
@@ -82,8 +82,8 @@ def _take_assignment(transition: Transition, request: SyncRequest) -> None:
             rebalance.fail_syncs(later, error)
             rebalance.prepare(later, f"the assignment could not be written: {error.name}")
 
-    reason = group.history.reason_of(generation)
-    transition.append([persistence.group_record(group, assignments, reason)], written)
+    record = persistence.group_record(group, assignments, group.rebalance_reason)
+    transition.append([record], written)
 
 
 def _assign(transition: Transition, assignments: dict[str, bytes]) -> None:
@@ -92,7 +92,7 @@ def _assign(transition: Transition, assignments: dict[str, bytes]) -> None:
     for member in group.members.values():
         member.assignment = assignments[member.member_id]
         if transition.answer_sync(member, _assigned(group, member.assignment)):
-            # While it waited its session did not count.
+            # Its session did not run while it waited.
             transition.refresh_session(member)
     group.members.settle_memory()
     transition.notice("group_stable", generation=group.generation, members=len(group.members))
@@ -103,7 +103,7 @@ def _assigned(group: Group, assignment: bytes) -> SyncResult:
 
 
 def time_over(transition: Transition) -> None:
-    """Members that have not asked for their assignment are taken for dead."""
+    """Members that have not sent SyncGroup are taken for dead."""
     group = transition.group
     if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.pending_syncs:
         return

@@ -16,7 +16,6 @@ from pyrklog.groups.machine import Effects, GroupMachine
 from pyrklog.groups.memory import (
     GROUP_BYTES,
     PENDING_BYTES,
-    REBALANCE_BYTES,
     TOPIC_BYTES,
     MemoryPool,
 )
@@ -101,7 +100,8 @@ class Play:
 
     @property
     def reasons(self) -> list[str]:
-        return [entry.reason for entry in self.machine.history()]
+        """Why each rebalance began."""
+        return [str(n.fields["reason"]) for n in self.notices if n.event == "group_rebalancing"]
 
     def token(self) -> int:
         self._token += 1
@@ -330,8 +330,7 @@ class Play:
         expected = GROUP_BYTES + sum(m.size_bytes for m in group.members.values())
         expected += len(self.machine.group_id) + len(group.protocol_type or "")
         expected += sum(PENDING_BYTES + len(one) for one in group.pending_ids)
-        rebalances = group.history.entries()
-        expected += sum(REBALANCE_BYTES + len(one.reason) for one in rebalances)
+        expected += len(group.rebalance_reason)
         expected += sum(TOPIC_BYTES + len(one) for one in group.subscribed_topics or ())
         memory = group.memory
         assert memory.used_bytes == self.memory.used_bytes == expected + memory.reserved_bytes

@@ -86,7 +86,9 @@ class Rig:
         await self.coordinator.forget_deleted()
 
     def committed(self, group: str = "g") -> int:
-        error, found = self.coordinator.fetch_offsets(group, [("t", 0)], require_stable=False)
+        error, found = self.coordinator.manager.fetch_offsets(
+            group, [("t", 0)], require_stable=False
+        )
         assert error is NONE
         return found[("t", 0)].offset
 

@@ -56,9 +56,9 @@ async def is_aside(rig: Rig) -> None:
     assert rig.coordinator.heartbeat(nobody) is ASIDE
     assert (await rig.join(group=BAD)).error is ASIDE
     assert await rig.commit(1, group=BAD) is ASIDE
-    error, _ = rig.coordinator.fetch_offsets(BAD, None, require_stable=False)
+    error, _ = rig.coordinator.manager.fetch_offsets(BAD, None, require_stable=False)
     assert error is ASIDE
-    assert rig.coordinator.describe_group(BAD).error is ASIDE
+    assert rig.coordinator.manager.describe_group(BAD).error is ASIDE
     await rig.enter("another")
     assert await rig.commit(9, group=GOOD) in (NONE, ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -71,7 +71,9 @@ async def test_a_timer(
             await rig.enter(group)
         break_group("timer_fired")
         await trio.sleep(15)
-        assert rig.coordinator.describe_group(GOOD).state == "Empty", "its member was silent"
+        assert rig.coordinator.manager.describe_group(GOOD).state == "Empty", (
+            "its member was silent"
+        )
         await is_aside(rig)
         assert len(rig.coordinator._timers) == 1, "those of the group are gone"
 

@@ -208,4 +208,6 @@ async def test_the_driver_sets_the_group_aside(autojump_clock: trio.testing.Mock
         group.members.protocol_counts["sticky"] = 5
         with pytest.raises(Exception, match="set aside"):
             await rig.join(me.member_id)
-        assert rig.coordinator.describe_group("g").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (
+            rig.coordinator.manager.describe_group("g").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )

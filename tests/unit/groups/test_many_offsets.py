@@ -87,7 +87,7 @@ async def test_all_offsets_of_groups_are_fetched_in_steps() -> None:
                 answer = await begun.wait()
                 done.set()
 
-            with counted(rig.coordinator, "fetch_page") as pages:
+            with counted(rig.coordinator.manager, "fetch_page") as pages:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(take, begun, done)
                     assert await most_between_turns(pages, done) <= 2
@@ -155,7 +155,7 @@ async def test_the_groups_of_a_partition_that_is_loaded_serve_a_few_at_a_time(
             nursery.start_soon(wait)
             assert await most_between_turns(lambda: len(manager.groups), done) <= 40
         assert [rig.committed(f"g{number}") for number in range(200)] == list(range(200))
-        _, found = rig.coordinator.fetch_offsets("large", None, require_stable=False)
+        _, found = rig.coordinator.manager.fetch_offsets("large", None, require_stable=False)
         assert len(found) == MANY
 
 
@@ -174,7 +174,9 @@ async def test_topics_that_are_deleted_one_after_the_other_are_forgotten_togethe
                     nursery.start_soon(rig.forget, [(topic, 0)])
             assert told() <= 2 * 100, "the first topic, and all others"
         for number in range(100):
-            _, found = rig.coordinator.fetch_offsets(f"g{number}", None, require_stable=False)
+            _, found = rig.coordinator.manager.fetch_offsets(
+                f"g{number}", None, require_stable=False
+            )
             assert list(found) == [("kept", 0)]
 
 
@@ -196,7 +198,9 @@ async def test_a_deletion_that_waits_is_told_to_groups_that_move_meanwhile(
         await trio.testing.wait_all_tasks_blocked()
         await rig.loaded()
         for number in range(100):
-            _, found = rig.coordinator.fetch_offsets(f"g{number}", None, require_stable=False)
+            _, found = rig.coordinator.manager.fetch_offsets(
+                f"g{number}", None, require_stable=False
+            )
             assert list(found) == [("u", 0)]
 
 
@@ -222,9 +226,9 @@ async def test_offsets_of_a_new_topic_are_not_forgotten_with_those_of_its_name(
                 codes.append(await try_commit())
         assert len(codes) > 2, "it was not yet done"
         assert set(codes) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, NONE}
-        _, found = rig.coordinator.fetch_offsets("g50", None, require_stable=False)
+        _, found = rig.coordinator.manager.fetch_offsets("g50", None, require_stable=False)
         assert {key: value.offset for key, value in found.items()} == {("t", 0): 7, ("u", 0): 8}
-        _, found = rig.coordinator.fetch_offsets("g51", None, require_stable=False)
+        _, found = rig.coordinator.manager.fetch_offsets("g51", None, require_stable=False)
         assert list(found) == [("u", 0)]
 
 

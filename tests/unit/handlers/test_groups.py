@@ -184,7 +184,7 @@ async def test_every_version_of_leave(version: int, autojump_clock: trio.testing
                 ("", "i", ErrorCode.NONE),
                 ("", "j", ErrorCode.UNKNOWN_MEMBER_ID),
             ]
-        assert rig.coordinator.describe_group("g").state == "Empty"
+        assert rig.coordinator.manager.describe_group("g").state == "Empty"
 
 
 @pytest.mark.parametrize("version", range(2, 10))
@@ -417,4 +417,4 @@ async def test_a_session_time_out_out_of_bounds_is_refused(
         for timeout_ms in (-1, 0, 5_999, 1_800_001, 2**31 - 1):
             joined = await client.join(3, session_timeout_ms=timeout_ms)
             assert joined.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-        assert rig.coordinator.list_groups([], []) == (ErrorCode.NONE, [])
+        assert rig.coordinator.manager.list_groups([], []) == (ErrorCode.NONE, [])
