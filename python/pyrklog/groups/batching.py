@@ -27,8 +27,6 @@ Queued = Union["QueuedAppend", OffsetCommit]
 
 
 class QueuedAppend(NamedTuple):
-    """An append and its group."""
-
     machine: GroupMachine
     append: Append
 
@@ -40,7 +38,6 @@ class AppendBatch(NamedTuple):
     producer: Producer | None
 
     def records(self) -> list[NewRecord]:
-        """All records."""
         return [record for item in self.appends for record in item.append.records]
 
     def base_offsets(self, base_offset: int) -> list[int]:

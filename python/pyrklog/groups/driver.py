@@ -104,7 +104,6 @@ class GroupCoordinator(GroupRequests):
         wall_ms: Callable[[], int],
         fresh_id: Callable[[], str],
     ) -> None:
-        """``fresh_id`` makes the end of a new member id."""
         count = topic.partition_count() or options.partition_count
         manager = GroupManager(settings, count, topic.assigned_partitions)
         super().__init__(manager, wall_ms, fresh_id)
@@ -161,7 +160,6 @@ class GroupCoordinator(GroupRequests):
         self._pending.pop(token, None)
 
     def _hand_in(self, group_id: str, event: Callable[[], GroupEffects]) -> None:
-        """Runs an event that nobody waits for."""
         try:
             self._carry_out(event())
         except Exception as error:
@@ -473,7 +471,6 @@ class GroupCoordinator(GroupRequests):
         self.manager.note_deleted(noted)
 
     async def forget_deleted(self) -> None:
-        """Removes the offsets of the noted partitions."""
         async with self._forgetting:
             # One walk over the groups for all that was deleted while this waited.
             deleted, self._deleted = self._deleted, {}

@@ -12,14 +12,11 @@ from pyrklog.internal_log import NewRecord, Producer
 
 
 class Timer(Enum):
-    """Every timer of a group."""
-
     SESSION = auto()
     """A member's session; for a new member, how long its JoinGroup may wait."""
     PENDING_MEMBER = auto()
     """A member id that was handed out may come back until then."""
     INITIAL_DELAY = auto()
-    """The first members of an empty group wait for more."""
     REBALANCE = auto()
     """Members may join again until then."""
     SYNC = auto()
@@ -61,8 +58,6 @@ class SetTimer(NamedTuple):
 
 
 class CancelTimer(NamedTuple):
-    """Stops a timer, if it runs."""
-
     timer: Timer
     member_id: str
 

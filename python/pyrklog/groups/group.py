@@ -63,7 +63,6 @@ class Group:
         self.member_added_in_delay = False
         self.offsets = GroupOffsets()
         self.rebalance_reason = ""
-        """Why the last rebalance began."""
         self.checked_state = self.state
         self.checked_generation = 0
         """The state and the generation that :mod:`.invariants` saw last."""
@@ -81,7 +80,6 @@ class Group:
         self.state_since_ms = now_ms
 
     def set_protocol_type(self, protocol_type: str) -> None:
-        """Takes the protocol type of the first member."""
         self.memory.change(self.protocol_type_bytes_more(protocol_type))
         self.protocol_type = protocol_type
 
@@ -142,7 +140,6 @@ class Group:
         self.find_subscribed_topics()
 
     def find_subscribed_topics(self) -> None:
-        """Finds the topics that the members of this generation subscribe to."""
         self._remember_topics(None)
         if self.protocol_type == CONSUMER:
             protocol = self.protocol_name or ""

@@ -61,8 +61,6 @@ class Loaded(NamedTuple):
 
 
 class OwnedPartition(NamedTuple):
-    """A partition that this broker leads."""
-
     epoch: int
     is_loading: bool
 
@@ -80,8 +78,6 @@ def _no_group(token: int, result: Result) -> GroupEffects:
 
 
 class GroupManager:
-    """The groups of this broker."""
-
     def __init__(
         self,
         settings: GroupSettings,
@@ -104,7 +100,6 @@ class GroupManager:
     # --- partitions ------------------------------------------------------------------------------
 
     def partition_for(self, group_id: str) -> int:
-        """The partition that holds the group."""
         return partition_for(group_id, self.partition_count)
 
     def epoch_of(self, group_id: str) -> int | None:
@@ -113,7 +108,6 @@ class GroupManager:
         return None if partition is None else partition.epoch
 
     def partitions(self) -> dict[int, OwnedPartition]:
-        """The partitions that this broker leads."""
         return dict(self._partitions)
 
     def begin_load(self, partition: int, epoch: int) -> bool:
@@ -296,7 +290,6 @@ class GroupManager:
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], token: int, now_ms: int
     ) -> GroupEffects:
-        """LeaveGroup."""
         machine = self.groups.get(group_id) if group_id else None
         if machine is not None:
             return GroupEffects(machine, machine.leave(members, token, now_ms))
@@ -357,7 +350,6 @@ class GroupManager:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], token: int, now_ms: int
     ) -> GroupEffects:
-        """OffsetDelete."""
         machine = self.groups.get(group_id) if group_id else None
         if machine is None:
             error = self._refusal(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
@@ -404,7 +396,6 @@ class GroupManager:
         return GroupDescription(error, group_id, state)
 
     def delete_group(self, group_id: str, token: int, now_ms: int) -> GroupEffects:
-        """DeleteGroups of one group."""
         machine = self.groups.get(group_id)
         if machine is None:
             error = self._refusal(group_id, may_be_empty=True)
@@ -420,7 +411,6 @@ class GroupManager:
         return self._tidy(group_id, lambda machine: machine.expire(now_ms))
 
     def partitions_deleted(self, group_id: str, deleted: Deleted, now_ms: int) -> GroupEffects:
-        """Removes a group's offsets of deleted partitions."""
         return self._tidy(group_id, lambda m: m.partitions_deleted(deleted, now_ms))
 
     def _tidy(self, group_id: str, event: Callable[[GroupMachine], Effects]) -> GroupEffects:

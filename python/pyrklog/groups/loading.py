@@ -52,7 +52,6 @@ class PartitionLoader:
         self.records = 0
         self.skipped = 0
         self.problems: list[str] = []
-        """The first few that were skipped."""
         self._groups: dict[str, GroupValue] = {}
         self._offsets: dict[str, GroupOffsets] = {}
         self._open: dict[int, _Offsets] = {}

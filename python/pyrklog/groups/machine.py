@@ -53,8 +53,6 @@ P = ParamSpec("P")
 
 
 class GroupMachine:
-    """A group and its rules."""
-
     def __init__(
         self,
         group_id: str,
@@ -156,7 +154,6 @@ class GroupMachine:
     # --- other events ----------------------------------------------------------------------------
 
     def timer_fired(self, timer: Timer, member_id: str, now_ms: int) -> Effects:
-        """A timer has ended."""
         match timer:
             case Timer.SESSION:
                 return self._run(now_ms, sessions.session_over, member_id)
@@ -170,7 +167,6 @@ class GroupMachine:
                 return self._run(now_ms, syncing.time_over)
 
     def append_finished(self, ticket: int, result: AppendResult, now_ms: int) -> Effects:
-        """The append of this ticket has succeeded or failed."""
         return self._run(now_ms, self.appends.pop(ticket), result)
 
     def transaction_completed(self, producer_id: int, *, commit: bool) -> None:
@@ -201,7 +197,6 @@ class GroupMachine:
 
     @property
     def group_id(self) -> str:
-        """The group's name."""
         return self.group.group_id
 
     @property
@@ -223,12 +218,10 @@ class GroupMachine:
     def fetch_page(
         self, after: TopicPartition | None, size: int, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
-        """A part of all its committed offsets, those behind this partition."""
         return committing.fetch_page(self.group, after, size, require_stable=require_stable)
 
     @property
     def committed_count(self) -> int:
-        """How many offsets it has committed."""
         return len(self.group.offsets)
 
     def overview(self) -> GroupOverview:

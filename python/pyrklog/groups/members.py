@@ -37,7 +37,6 @@ class Members(dict[str, Member]):
         return self.leader_id or ""
 
     def is_leader(self, member_id: str) -> bool:
-        """Whether this member leads."""
         return self.leader_id == member_id
 
     # --- changes ---------------------------------------------------------------------------------
@@ -75,7 +74,6 @@ class Members(dict[str, Member]):
         self.touched_ids.append(member.member_id)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Gives a static member another id."""
         assert member.instance_id is not None
         old_id = member.member_id
         del self[old_id]
@@ -180,7 +178,6 @@ class Members(dict[str, Member]):
     # --- protocols -------------------------------------------------------------------------------
 
     def all_support_one_of(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
-        """Whether every member supports at least one of these."""
         return any(self.protocol_counts[name] == len(self) for name, _ in protocols)
 
     def select_protocol(self) -> str:

@@ -40,8 +40,6 @@ def text_bytes(text: str) -> int:
 
 
 class MemoryPool:
-    """The bytes of all groups together."""
-
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.used_bytes = 0
@@ -58,7 +56,6 @@ class MemoryPool:
         return self.of_host(host) + more_bytes <= free_bytes
 
     def of_host(self, host: str) -> int:
-        """The bytes of the host."""
         return self._by_host.get(host, 0)
 
     def change(self, host: str, bytes_more: int) -> None:
@@ -87,7 +84,6 @@ class GroupMemory:
         self._own_bytes = 0
         """The group without its members."""
         self.used_bytes = 0
-        """Includes the reserve."""
         self.reserved_bytes = 0
         self._assigned_bytes = 0
         self._by_host: dict[str, int] = {}
@@ -124,7 +120,6 @@ class GroupMemory:
 
     @property
     def hosts(self) -> set[str]:
-        """The hosts that its parts count for."""
         return self._by_host.keys() | self._reserved.keys()
 
     def close(self) -> None:
@@ -217,7 +212,6 @@ class GroupMemory:
 
 
 def _add(by_host: dict[str, int], host: str, bytes_more: int) -> None:
-    """Keeps no host without bytes."""
     by_host[host] = by_host.get(host, 0) + bytes_more
     if not by_host[host]:
         del by_host[host]

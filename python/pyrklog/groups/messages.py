@@ -54,8 +54,6 @@ class SyncRequest(NamedTuple):
 
 
 class MemberHeartbeat(NamedTuple):
-    """Heartbeat."""
-
     group_id: str
     generation: int
     member_id: str
@@ -96,8 +94,6 @@ class CommitRequest(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader sees it."""
-
     member_id: str
     instance_id: str | None
     metadata: bytes
@@ -117,8 +113,6 @@ class JoinResult(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """The member's assignment."""
-
     error: ErrorCode
     assignment: bytes = b""
     protocol_type: str | None = None
@@ -133,8 +127,6 @@ class LeaveResult(NamedTuple):
 
 
 class CommitResult(NamedTuple):
-    """One code for each offset."""
-
     errors: Mapping[TopicPartition, ErrorCode]
 
 
@@ -159,8 +151,6 @@ class FetchedOffset(NamedTuple):
 
 
 class GroupOverview(NamedTuple):
-    """A line of ListGroups."""
-
     group_id: str
     protocol_type: str
     state: str
@@ -178,8 +168,6 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group as DescribeGroups shows it."""
-
     error: ErrorCode
     group_id: str
     state: str = ""

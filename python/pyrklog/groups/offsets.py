@@ -29,14 +29,11 @@ class CommittedOffset(NamedTuple):
 
 
 Deleted = Mapping[str, Set[int]]
-"""Deleted partitions by topic."""
 Transactions = dict[int, dict[TopicPartition, CommittedOffset]]
 """Producer id -> the offsets of its open transaction."""
 
 
 class GroupOffsets:
-    """All offsets of one group."""
-
     def __init__(self) -> None:
         self._table = OffsetTable()
         self._transactions: Transactions = {}
@@ -57,15 +54,12 @@ class GroupOffsets:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is committed or pending."""
         return self._table.is_unused and not self._transactions
 
     def __len__(self) -> int:
-        """The number of committed offsets."""
         return len(self._table)
 
     def get(self, partition: TopicPartition) -> Offset | None:
-        """The committed offset of a partition."""
         found = self._table.get(*partition)
         return None if found is None else Offset(*found[1:])
 
@@ -78,7 +72,6 @@ class GroupOffsets:
         return [(key, Offset(*found[1:])) for key, found in self._table.page(after, size)]
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Whether a commit of this partition is pending."""
         return self._table.is_pending(*partition) or self._is_in_transaction(partition)
 
     def _is_in_transaction(self, partition: TopicPartition) -> bool:
@@ -99,7 +92,6 @@ class GroupOffsets:
         self._table.finish(ticket, [(key, (record, *value)) for record, (key, value) in numbered])
 
     def unstage(self, ticket: int, partitions: Iterable[TopicPartition]) -> None:
-        """The append has failed."""
         self._table.finish(ticket, [(partition, None) for partition in partitions])
 
     def stage_commit(self, ticket: int, commit: OffsetCommit) -> bool:

@@ -55,7 +55,6 @@ def group_settings(config: BrokerConfig, memory_bytes: int) -> GroupSettings:
 
 
 def group_options(config: BrokerConfig) -> GroupOptions:
-    """The options of the driver."""
     number = config.integer
     return GroupOptions(
         partition_count=number("offsets.topic.num.partitions"),

@@ -59,7 +59,6 @@ def group_record(
 
 
 def group_tombstone(group_id: str) -> NewRecord:
-    """Removes the group."""
     return NewRecord(encode_group_key(GroupKey(group_id)), None)
 
 
@@ -83,7 +82,6 @@ def offset_records(group_id: str, offsets: Mapping[TopicPartition, Offset]) -> l
 
 
 def offset_tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[NewRecord]:
-    """Removes offsets."""
     return [NewRecord(encode_offset_key(OffsetKey(group_id, *item)), None) for item in partitions]
 
 
@@ -129,5 +127,4 @@ def group_error(error: ErrorCode) -> ErrorCode:
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """The code for a client whose offsets could not be written."""
     return _COMMIT_ERRORS.get(error, error)

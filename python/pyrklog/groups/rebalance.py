@@ -142,7 +142,6 @@ def current_generation(transition: Transition, member: Member) -> JoinResult:
 
 
 def fail_syncs(transition: Transition, error: ErrorCode) -> None:
-    """The generation gets no assignment."""
     for member in transition.group.members.values():
         # The group keeps the memory for the next assignment.
         member.assignment = b""
@@ -152,7 +151,6 @@ def fail_syncs(transition: Transition, error: ErrorCode) -> None:
 
 
 def member_removed(transition: Transition, reason: str) -> None:
-    """What follows from a removal."""
     if transition.group.state in (GroupState.STABLE, GroupState.COMPLETING):
         prepare(transition, reason)
     else:

@@ -85,13 +85,11 @@ class GroupRequests(ABC):
         )
 
     def sync(self, request: SyncRequest) -> Pending[SyncResult]:
-        """SyncGroup."""
         return self._begin(
             request.group_id, lambda token: self.manager.sync(request, token, self._wall_ms())
         )
 
     def heartbeat(self, request: MemberHeartbeat) -> ErrorCode:
-        """Heartbeat."""
         error = ErrorCode.NONE
         try:
             machine, effects = self.manager.heartbeat(request, NO_TOKEN, self._wall_ms())
@@ -107,7 +105,6 @@ class GroupRequests(ABC):
         return error
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> Pending[LeaveResult]:
-        """LeaveGroup."""
         return self._begin(
             group_id, lambda token: self.manager.leave(group_id, members, token, self._wall_ms())
         )
@@ -148,7 +145,6 @@ class GroupRequests(ABC):
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> DeleteOffsetsResult:
-        """OffsetDelete."""
         pending: Pending[DeleteOffsetsResult] = self._begin(
             group_id,
             lambda token: self.manager.delete_offsets(group_id, partitions, token, self._wall_ms()),
@@ -158,7 +154,6 @@ class GroupRequests(ABC):
     # --- administration --------------------------------------------------------------------------
 
     async def delete_group(self, group_id: str) -> ErrorCode:
-        """DeleteGroups of one group."""
         pending: Pending[ErrorCode] = self._begin(
             group_id, lambda token: self.manager.delete_group(group_id, token, self._wall_ms())
         )

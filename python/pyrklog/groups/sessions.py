@@ -73,6 +73,5 @@ def session_over(transition: Transition, member_id: str) -> None:
 
 
 def pending_id_over(transition: Transition, member_id: str) -> None:
-    """A pending member id has not come back in time."""
     if transition.group.remove_pending_id(member_id):
         rebalance.complete_if_all_joined(transition)

@@ -36,14 +36,12 @@ class TimerQueue(Generic[Key]):
         return key in self._deadlines
 
     def set(self, key: Key, deadline: float) -> None:
-        """Starts a timer, or starts it anew."""
         self._deadlines[key] = deadline
         queued = self._queued.get(key)
         if queued is None or deadline < queued:
             self._push(key, deadline)
 
     def cancel(self, key: Key) -> None:
-        """Stops a timer, if it runs."""
         if self._deadlines.pop(key, None) is not None:
             # Its entry in the heap is passed over later.
             self._shrink()

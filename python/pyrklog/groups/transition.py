@@ -39,7 +39,6 @@ class Transition:
         self.effects: list[Effect] = []
 
     def reply(self, token: int, result: Result) -> None:
-        """Answers a request."""
         self.effects.append(Reply(token, result))
 
     def set_timer(self, timer: Timer, delay_ms: int, member_id: str = GROUP_ITSELF) -> None:
@@ -47,11 +46,9 @@ class Transition:
         self.effects.append(SetTimer(timer, member_id, max(0, delay_ms)))
 
     def cancel_timer(self, timer: Timer, member_id: str = GROUP_ITSELF) -> None:
-        """Stops a timer, if it runs."""
         self.effects.append(CancelTimer(timer, member_id))
 
     def notice(self, event: str, level: str = "info", **fields: object) -> None:
-        """Writes a line to the operators' log."""
         self.effects.append(Notice(event, {"group": self.group.group_id, **fields}, level))
 
     def append(
@@ -78,7 +75,6 @@ class Transition:
     # --- members ---------------------------------------------------------------------------------
 
     def refresh_session(self, member: Member) -> None:
-        """Starts the member's session anew."""
         delay_ms = max(0, member.session_timeout_ms)
         self.effects.append(SetTimer(Timer.SESSION, member.member_id, delay_ms))
 
@@ -103,7 +99,6 @@ class Transition:
         return token is not None
 
     def answer_sync(self, member: Member, result: SyncResult) -> bool:
-        """Answers the member's parked SyncGroup, if there is one."""
         token = self.group.members.take_sync(member)
         if token is not None:
             self.reply(token, result)
@@ -119,6 +114,5 @@ class Transition:
         self.cancel_timer(Timer.SESSION, member.member_id)
 
     def remove_pending_id(self, member_id: str) -> None:
-        """Stops waiting for a member id that was handed out."""
         self.group.remove_pending_id(member_id)
         self.cancel_timer(Timer.PENDING_MEMBER, member_id)
